@@ -13,6 +13,8 @@ Rules kept here:
 from __future__ import annotations
 
 import gc
+import importlib.metadata
+import importlib.util
 import itertools
 import os
 import re
@@ -26,6 +28,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# Without torch, shmarrow.torch cannot be imported.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["test_batch_dataset.py"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SHM = Path("/dev/shm")
@@ -43,6 +48,13 @@ settings.load_profile("fixed")
 
 # Spark would start its workers with whatever `python3` is on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def needs_pyarrow(major: int) -> None:
+    """Skip the test if the installed pyarrow, which it compares with, is older than what it compares."""
+    found = importlib.metadata.version("pyarrow")
+    if int(found.partition(".")[0]) < major:
+        pytest.skip(f"compares with pyarrow {major} or newer, found {found}")
 
 
 def shm_entries() -> set[str]:
@@ -71,16 +83,38 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_before] = shm_entries()
 
 
-_SLOWEST = (
-    "test_spark_cluster.py", "test_spark_faults.py", "test_spark_share.py", "test_demo.py", "test_peers.py",
-    "test_docs.py", "test_hostile.py", "test_processes.py",
+_ONE_SESSION = (
+    "test_spark_faults.py", "test_spark_broadcast.py", "test_spark_source.py", "test_spark_write.py",
+    "test_examples.py", "test_spark_share.py", "test_spark_connect.py", "test_spark_frame.py", "test_spark_lab.py",
+    "test_spark_session.py", "test_spark_table.py",
 )  # fmt: skip
-"""Files that run first, so that no process is left alone with them at the end; each file runs in one process."""
+"""Files that share a session of Spark: they run in one process, so that one Java process is started for all."""
+
+_SLOWEST = (
+    *_ONE_SESSION, "test_spark_cluster.py", "test_docs.py", "test_demo.py", "test_guide.py", "test_xray_page.py",
+    "test_hostile.py", "test_peers.py", "test_convert.py", "test_processes.py", "test_spark_daemon.py",
+)  # fmt: skip
+"""Files that run first, so that no process is left alone with them at the end; each of the others is run whole, too."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: number for number, name in enumerate(_SLOWEST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """As ``--dist loadfile``, but with the files that share a session as one."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "Spark" if os.path.basename(file) in _ONE_SESSION else file
+
+    return Scheduling(config, log)
 
 
 _current: list[Path] = []

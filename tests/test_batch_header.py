@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+from every import every
 from wire import blocks_of
 
 import shmarrow as sa
@@ -53,7 +54,7 @@ def same(quick: Header, slow: Header) -> bool:
 WRITABLE = [case for case in CASES if not case.name.startswith("dictionary-dictionary")]
 
 
-@pytest.mark.parametrize("case", WRITABLE, ids=lambda case: case.name)
+@every(WRITABLE)
 def test_it_gives_what_the_generic_reader_gives(case: Case) -> None:
     data, blocks = written(case)
     for block in blocks:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 
 import shmarrow as sa
 from shmarrow.interchange.c_data.import_array import array_from_capsules, batch_from_capsules
@@ -46,7 +47,7 @@ class Given:
         return self.peer.__arrow_c_array__()
 
 
-@pytest.mark.parametrize("case", KNOWN, ids=str)
+@every(KNOWN)
 def test_every_case_from_pyarrow(case: Case) -> None:
     """At each offset, alone and as a column, with the type that pyarrow states and the values of the case."""
     theirs = case.array().to_pyarrow()

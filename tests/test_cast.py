@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import needs_pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,8 @@ MODES = pytest.mark.parametrize("safe", [True, False], ids=["safe", "unsafe"])
 @MODES
 @pytest.mark.parametrize("source", SAMPLES)
 def test_same_values_as_pyarrow_or_a_reason(source: str, safe: bool) -> None:
+    if source.startswith("struct"):
+        needs_pyarrow(21)  # which casts structs whose fields are in another order
     found = {target: pair.unexplained for (name, target), pair in pairs(safe).items() if name == source}
     assert len(found) == len(SAMPLES) - 1
     assert [line for lines in found.values() for line in lines] == []
@@ -126,6 +129,7 @@ POINTS = [{"lat": 1, "lon": 2}, None, {"lat": None, "lon": 4}]
 
 
 def test_struct_fields_go_by_name() -> None:
+    needs_pyarrow(21)
     array = sa.array(POINTS, POINT)
     turned = sa.struct({"lon": sa.int8(), "lat": sa.float64()})
     for start in (0, 1):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from every import every
 
 import shmarrow as sa
 from shmarrow.testing import table as cases
@@ -27,9 +28,9 @@ def chunked(array: Any, cuts: list[int]) -> sa.ChunkedArray:
 BY_TYPE = {case.name: case for case in cases.CASES if len(case.array()) >= 2 and "interval" not in str(case.type)}
 
 
-@pytest.mark.parametrize("name", BY_TYPE)
-def test_rows_are_gathered_across_chunks_as_in_one_array(name: str) -> None:
-    array = BY_TYPE[name].array()
+@every(BY_TYPE.values())
+def test_rows_are_gathered_across_chunks_as_in_one_array(case: cases.Case) -> None:
+    array = case.array()
     n = len(array)
     rng = np.random.default_rng(0)
     indices = rng.integers(0, n, 2 * n)

@@ -318,6 +318,22 @@ def test_all_broken_columns_are_found_with_their_offsets(tmp_path: Path, run: Ru
         assert "stopped after 1 findings" in run("validate", path, "--full", "--limit", "1", status=1)
 
 
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_a_broken_dictionary_is_one_finding(form: str, tmp_path: Path, run: Run) -> None:
+    """Its message is named, and not the batches that use it; other columns are checked all the same."""
+    table = pa.table({"n": ["abc", "def"] * 30, "d": pa.array(["xyz", "uvw"] * 30).dictionary_encode()})
+    data = bytearray(Path(write(table, tmp_path / "x", form, rows=20)).read_bytes())
+    at, other = data.index(b"xyzuvw"), data.index(b"abcdef")
+    data[at] = data[other] = 0xFF
+    (tmp_path / "x").write_bytes(data)
+    found = run.json("validate", tmp_path / "x", "--full", status=1)["findings"]
+    assert [each["message"].split(": ")[:2] for each in found] == [
+        ["dictionary 0", "string"],
+        ["batch 0", "column 0 'n'"],
+    ]
+    assert [each["start"] <= place < each["end"] for each, place in zip(found, (at, other), strict=True)] == [True] * 2
+
+
 def test_nulls_in_a_field_that_is_not_nullable(tmp_path: Path, run: Run) -> None:
     table = pa.table({"a": [1, None], "b": [1, 2]})
     schema = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64(), nullable=False)])
@@ -325,7 +341,9 @@ def test_nulls_in_a_field_that_is_not_nullable(tmp_path: Path, run: Run) -> None
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(pa.record_batch([each.combine_chunks() for each in table.columns], schema=schema))
     found = run.json("validate", path, "--full", status=1)
-    assert [each["message"] for each in found["findings"]] == ["column 0 'a': the field is not nullable but has 1 null"]
+    assert [each["message"] for each in found["findings"]] == [
+        "batch 0: column 0 'a': the field is not nullable but has 1 null"
+    ]
 
 
 def test_a_file_that_was_cut(tmp_path: Path, run: Run) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
 from shmarrow.testing import table as cases
+
+pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
+pl = pytest.importorskip("polars", reason="the package polars is not installed")
 
 LAT = sa.array([1.5, None, 3.5])
 LON = sa.array([4.5, 5.5, 6.5])
@@ -626,7 +627,7 @@ def test_pyarrow_and_polars_tables_are_taken() -> None:
         sa.table(PA_BATCH.select(["n"]), schema=sa.schema({"n": "int64"})),
     ):
         assert made["n"].to_pylist() == PA_BATCH["n"].to_pylist()
-    frame = polars.DataFrame({"a": [1, None], "b": ["x", "y"]}, schema_overrides={"a": polars.Int8})
+    frame = pl.DataFrame({"a": [1, None], "b": ["x", "y"]}, schema_overrides={"a": pl.Int8})
     for made in (sa.table(frame), sa.record_batch(frame)):
         assert made.schema.field("a").type == sa.int8()
         assert made.to_pydict() == {"a": [1, None], "b": ["x", "y"]}

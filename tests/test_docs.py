@@ -1,8 +1,8 @@
 """Every example runs: the ``python`` blocks of README.md and of the guide, and the docstrings of the package.
 
-The blocks of one file run in order, in one namespace, in a process and a folder of their own, and at the line numbers
-that they have in the file, so that a traceback leads to the example. A ``text`` block that directly follows a
-``python`` block shows what that one prints.
+The blocks of one file run in order, in one namespace, in a process and a folder of their own (pages with Spark share
+one), and at the line numbers that they have in the file, so that a traceback leads to the example. A ``text`` block
+that directly follows a ``python`` block shows what that one prints.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import spark_lab
-from conftest import ROOT, remove_shm, shm_entries
+from conftest import PREFIX, ROOT, remove_shm, shm_entries
 
 import shmarrow
 
@@ -27,12 +28,17 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = ["shmarrow", *(module.name for module in pkgutil.walk_packages(shmarrow.__path__, "shmarrow."))]
 
 WITH_SPARK = """
-import runpy, sys
+import contextlib, runpy, sys, traceback
 from shmarrow.spark import home
-home.default_location = lambda where=sys.argv[2]: where
-runpy.run_path(sys.argv[1], run_name="__main__")
+home.default_location = lambda where=sys.argv[1]: where
+for script in sys.argv[2:]:
+    with open(f"{script}.out", "w") as out, open(f"{script}.err", "w") as err, contextlib.redirect_stdout(out):
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except BaseException:
+            traceback.print_exc(file=err)
 """
-"""Runs a page with a store for Spark that is no other application's, and is removed with the test."""
+"""Runs pages in one process, as each Java process takes seconds, with a store for Spark that is removed with them."""
 
 
 END = "\x1d"
@@ -65,30 +71,67 @@ def shown_output(page: str) -> dict[int, str]:
     return {number: text for number, text in enumerate(blocks) if text}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-@pytest.mark.timeout(240)
-def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def code_of(page: Path) -> str:
     text = page.read_text(encoding="utf-8")
-    shown = shown_output(text)
-    code = program(text, f"print({END!r}, end='', flush=True)" if shown else "")
-    script = tmp_path / f"page-{page.stem}.py"  # no name of a module that the page imports
-    script.write_text(code, encoding="utf-8")
-    command, environment = [sys.executable, script.name], dict(os.environ)
-    if re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code, re.MULTILINE):
-        request.getfixturevalue("java")
-        command = [sys.executable, "-c", WITH_SPARK, script.name, request.getfixturevalue("shm_name")]
-        environment |= spark_lab.variables()
-    before = shm_entries()
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=220, env=environment)
-    named = tuple(re.findall(r"shm:([\w.-]+)", code))
+    return program(text, f"print({END!r}, end='', flush=True)" if shown_output(text) else "")
+
+
+def uses_spark(page: Path) -> bool:
+    return re.search(r"^\s*(import|from) (pyspark|shmarrow\.spark)\b", code_of(page), re.MULTILINE) is not None
+
+
+def left_by(pages: Sequence[Path], before: set[str]) -> list[str]:
+    """What pages left in shared memory, which is removed."""
+    named = tuple(name for page in pages for name in re.findall(r"shm:([\w.-]+)", code_of(page)))
     left = sorted(name for name in shm_entries() - before if name.startswith(named)) if named else []
     for name in left:
         remove_shm(name)
-    assert ran.returncode == 0, f"{page.name} failed:\n{ran.stderr}"
-    assert not left, f"{page.name} leaves in shared memory: {left}"
-    printed = ran.stdout.split(END)
-    for number, expected in shown.items():
-        assert printed[number] == expected, f"{page.name}: block {number + 1} prints something else"
+    return left
+
+
+def script_of(page: Path, folder: Path) -> Path:
+    """The program of a page; no name of a module that it imports."""
+    script = folder / f"page-{page.stem}.py"
+    script.write_text(code_of(page), encoding="utf-8")
+    return script
+
+
+@pytest.fixture(scope="module")
+def with_spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, tuple[str, str]]:
+    """What the pages with Spark printed, and their tracebacks."""
+    folder, pages = tmp_path_factory.mktemp("pages"), [page for page in PAGES if uses_spark(page)]
+    scripts = [script_of(page, folder) for page in pages]
+    store, before = f"{PREFIX}pages", shm_entries()
+    command = [sys.executable, "-c", WITH_SPARK, f"shm:{store}", *[script.name for script in scripts]]
+    environment = {**os.environ, **spark_lab.variables()}
+    try:
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=320, env=environment)
+    finally:
+        remove_shm(store)
+        left = left_by(pages, before)
+    assert ran.returncode == 0, ran.stderr
+    assert not left, f"{[page.name for page in pages]} leave in shared memory: {left}"
+    return {
+        page: (Path(f"{script}.out").read_text(encoding="utf-8"), Path(f"{script}.err").read_text(encoding="utf-8"))
+        for page, script in zip(pages, scripts, strict=True)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.timeout(340)
+def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if uses_spark(page):
+        printed, error = request.getfixturevalue("with_spark")[page]
+    else:
+        command, before = [sys.executable, script_of(page, tmp_path).name], shm_entries()
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=220)
+        left = left_by([page], before)
+        assert not left, f"{page.name} leaves in shared memory: {left}"
+        printed, error = ran.stdout, ran.stderr if ran.returncode else ""
+    assert not error, f"{page.name} failed:\n{error}"
+    blocks = printed.split(END)
+    for number, expected in shown_output(page.read_text(encoding="utf-8")).items():
+        assert blocks[number] == expected, f"{page.name}: block {number + 1} prints something else"
 
 
 def test_tests_that_pages_name_exist() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,11 +23,7 @@ pa = pytest.importorskip("pyarrow")
 NAN = float("nan")
 
 
-def cases() -> list[Any]:
-    return [pytest.param(case, id=case.name) for case in CASES]
-
-
-@pytest.mark.parametrize("case", cases())
+@every(CASES)
 def test_copies_are_equal_and_slices_are_not(case: Case) -> None:
     """However an array came to be: built again, gathered, joined and sliced, trimmed, at any bit of its bitmaps."""
     array, again = case.array(), case.array()

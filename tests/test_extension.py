@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import needs_pyarrow
 
 import shmarrow as sa
 from shmarrow import extension
@@ -356,6 +357,8 @@ def test_we_read_what_pyarrow_writes(case: Any) -> None:
 @each(CASES)
 def test_exchange_in_memory(case: Any) -> None:
     type, values, theirs = case
+    if type.storage_type == sa.string_view():
+        needs_pyarrow(21)  # older ones lose the characters of views in extension arrays
     array = sa.array(values, type)
     batch = sa.record_batch({"x": array, "l": sa.array([values, [], None], sa.list_(type))})
     handed = batch.to_pyarrow()
@@ -580,7 +583,7 @@ def test_what_tensors_cannot_do() -> None:
         sa.array(np.zeros((1, 3), "i1"), type)
     with pytest.raises(sa.InvalidData, match=r"of the shape \(2,\), found \(3,\)"):
         sa.array([np.zeros(3, "i1")], type)
-    with pytest.raises(sa.Unsupported, match="dimensions, found 6[45]"):
+    with pytest.raises(sa.Unsupported, match="dimensions, found 64"):
         sa.fixed_shape_tensor("int8", [1] * 64)
     most = sa.array([[1]], sa.fixed_shape_tensor("int8", [1] * 63))
     assert most.to_numpy_ndarray().shape == (1,) * 64

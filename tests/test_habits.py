@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
+
+pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
 
 # --- types by name, zones, dtypes ---------------------------------------------------------------------------------
 

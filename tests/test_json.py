@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import test_golden as golden
+from every import every
 
 import shmarrow as sa
 from shmarrow.integration.json import read_json, write_json
@@ -435,7 +436,7 @@ def test_the_form_of_dictionaries_and_metadata() -> None:
 # --- round trips --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=str)
+@every(cases.CASES)
 def test_every_case_survives(case: cases.Case) -> None:
     batch = sa.record_batch([case.array()], names=["c"])
     if case.name.startswith(NESTED_TWICE):

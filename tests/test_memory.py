@@ -86,7 +86,7 @@ def test_unused_memory_is_bounded_and_used_again() -> None:
 
 def test_memory_that_cannot_be_had_is_our_error() -> None:
     for size in (1 << 62, (1 << 63) - 1):
-        with pytest.raises(sa.LimitExceeded, match=f"no memory for {size} decompressed bytes"):
+        with pytest.raises(sa.LimitExceeded, match=f"not enough memory for {size} decompressed bytes"):
             memory.allocate(size)
 
 

@@ -12,13 +12,14 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
 from shmarrow.testing import strategies as own
 from shmarrow.types import EncodedType, ExtensionType, FixedSizeBinaryType
+
+pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
 
 _HOURS = dt.timezone(dt.timedelta(hours=5))
 

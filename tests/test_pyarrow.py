@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 
 import shmarrow as sa
 from shmarrow.layout.validation import make_safe
@@ -85,7 +86,7 @@ def check_peer(case: Case, theirs: Any, ours: Any, values: list[Any]) -> None:
         assert theirs.to_pylist() == values
 
 
-@pytest.mark.parametrize("case", KNOWN, ids=str)
+@every(KNOWN)
 def test_there_and_back(case: Case) -> None:
     built, values = repeated(case)
     ours = make_safe(built)  # a copy of views where null ones lead anywhere
@@ -111,7 +112,7 @@ def test_there_and_back(case: Case) -> None:
 BUILT = [case for case in KNOWN if not of(case, NOT_BUILT) and case.physical is None]
 
 
-@pytest.mark.parametrize("case", BUILT, ids=str)
+@every(BUILT)
 def test_what_pyarrow_builds(case: Case) -> None:
     """pyarrow's own array of the same values is ours, and nested in a sliced struct too."""
     theirs = pa.array(case.values, case.type.to_pyarrow())

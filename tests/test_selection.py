@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import needs_pyarrow
 
 import shmarrow as sa
 
@@ -64,6 +65,8 @@ def pair(name: str, start: int, length: int) -> tuple[Any, Any]:
 def test_nbytes_are_those_of_the_slots(name: str, start: int, length: int) -> None:
     ours = sa.Array.from_pyarrow(PEERS[name]).slice(start, length)
     theirs = PEERS[name].slice(start, length)
+    if "view" in name:
+        needs_pyarrow(24)
     expected = theirs.nbytes
     if name == "struct":  # pyarrow leaves out the validity of the structs themselves
         expected += (start + length + 7) // 8 - start // 8

@@ -333,7 +333,7 @@ def test_what_cannot_be_added_to(tmp_path: Path, shm_name: str) -> None:
     (tmp_path / "empty").write_bytes(b"")
     with open(tmp_path / "a", "r+b") as file:
         for where in (file, (tmp_path / "a").read_bytes(), sa.segment.attach(tmp_path / "a"), io.BytesIO()):
-            with pytest.raises(sa.InvalidArgument, match="append_file takes a path or a shm: name"):
+            with pytest.raises(sa.InvalidArgument, match="append_file needs a path or a shm: name"):
                 sa.ipc.append_file(where)
     for name, kind in (("stream", sa.InvalidData), ("empty", sa.InvalidData), ("none", sa.ObjectNotFound)):
         with pytest.raises(kind):

@@ -209,7 +209,7 @@ def test_what_is_refused_before_a_byte_is_written_leaves_the_writer_open() -> No
             with pytest.raises(sa.InvalidType):
                 writer.write_batch(batches(), custom_metadata={1.5: b""})
             if make is sa.ipc.new_file:
-                with pytest.raises(sa.InvalidData, match="a file holds one of each id"):
+                with pytest.raises(sa.InvalidData, match="a file has one per id"):
                     writer.write(batches(OTHER_WORDS))
             assert sink.tell() == before
             writer.write(batches())
@@ -458,7 +458,7 @@ def test_what_cannot_be_opened_again_is_not_copied(copied: Callable[[Any], Any],
 @pytest.mark.parametrize("index", [2.0, "0", None, [0]])
 def test_numbers_of_batches_are_ints(index: Any) -> None:
     for reader in (sa.ipc.open_file(file_of(numbers())), sa.ipc.open_stream(stream_of(numbers()))):
-        with pytest.raises(sa.InvalidType, match="the number of a batch must be an int"):
+        with pytest.raises(sa.InvalidType, match="the index of a batch must be an int"):
             reader.get_batch(index)
         assert reader.get_batch(np.int8(-1)).equals(numbers())
         for out in (1, -2, 1 << 80, -(1 << 80)):

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
 from shmarrow.testing import table as cases
+
+pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
 
 BIG = 2**53 + 1
 """An integer that is no float64."""

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
+
+pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
 
 MAKERS = {"Table": sa.table, "RecordBatch": sa.record_batch}
 KINDS = {"Table": sa.Table, "RecordBatch": sa.RecordBatch}

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from every import every
 from forms import WRITABLE, file_of, numbers, stream_of
 from wire import messages
 
@@ -95,7 +96,7 @@ def _pasted(case: cases.Case) -> Any:
     return sa.concat_arrays([case.array()] * 100)
 
 
-@pytest.mark.parametrize("case", WRITABLE, ids=str)
+@every(WRITABLE)
 def test_of_a_slice_only_what_is_needed_travels(case: cases.Case) -> None:
     if not case.values:
         return

@@ -48,7 +48,7 @@ def test_a_string_is_no_list_of_columns(call: Callable[[], Any]) -> None:
 
 def test_a_file_reader_is_not_sliced() -> None:
     reader: Any = sa.ipc.open_file(FILE)
-    with pytest.raises(sa.InvalidType, match="the number of a batch must be an int, found slice"):
+    with pytest.raises(sa.InvalidType, match="the index of a batch must be an int, found slice"):
         reader[0:1]
     assert reader[-1].equals(BATCH)
 

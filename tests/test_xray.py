@@ -14,7 +14,6 @@ from typing import Any
 
 import forms
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 import test_golden
@@ -255,17 +254,17 @@ def test_bundles_name_their_tensors(tmp_path: Path) -> None:
     assert any(each.path.startswith("sparse tensor 'sparse'") for each in regions)
 
 
-FRAME = pl.DataFrame(
-    {"a": [1, None], "s": ["x", "y" * 40], "l": [[1], [2, 3]], "c": pl.Series(["a", "b"], dtype=pl.Categorical)}
-)
 NO_PREFIX = "the schema message has no prefix, so the file cannot be read as a stream"
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
 def test_what_polars_writes(compression: Any) -> None:
+    pl = pytest.importorskip("polars", reason="the package polars is not installed")
+    categories = pl.Series(["a", "b"], dtype=pl.Categorical)
+    frame = pl.DataFrame({"a": [1, None], "s": ["x", "y" * 40], "l": [[1], [2, 3]], "c": categories})
     file, stream = io.BytesIO(), io.BytesIO()
-    FRAME.write_ipc(file, compression=compression)
-    FRAME.write_ipc_stream(stream, compression=compression)
+    frame.write_ipc(file, compression=compression)
+    frame.write_ipc_stream(stream, compression=compression)
     for data, expected in ((file.getvalue(), {("note", NO_PREFIX)}), (stream.getvalue(), set())):
         regions, findings = covered(data, elements=True)
         assert set(said(findings)) <= expected

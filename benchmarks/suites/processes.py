@@ -70,7 +70,7 @@ def pss(pids):
 if __name__ == "__main__":
     data = IterableBatchDataset(sys.argv[1], 1 << 16, transform=read, shuffle=True, block_rows=1 << 14)
     loader = DataLoader(data, batch_size=None, num_workers=4, persistent_workers=True)
-    for epoch in range(4):  # each worker reads rows all over the table
+    for epoch in range(2):  # each worker reads rows all over the table
         data.set_epoch(epoch)
         pids = {pid for _, pid in loader}
     print(pss(pids | {os.getpid()}))

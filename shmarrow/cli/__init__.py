@@ -2,8 +2,8 @@
 
 Rules kept here:
 
-* a command's module adds its arguments to a parser and runs on what was parsed; it is imported when its command is
-  named, so that no command waits for the imports of another;
+* a command's module adds its arguments to a parser and runs it; only the module of the command that is run is imported,
+  so that no command waits for the imports of another;
 * results go to standard output; progress and errors to standard error, with ``--json`` each error as one JSON object;
 * the exit status is the command's own, 1 after one of our errors, which is printed as one line without a traceback, 2
   after wrong usage, 130 after Ctrl-C.
@@ -29,7 +29,7 @@ OTHERS = "others"
 
 
 class Command(NamedTuple):
-    """A command: its name, one line of help, its module, the functions that add its arguments and run it, its group."""
+    """One command: name, one-line help, module, the functions that add its arguments and run it, group in the help."""
 
     name: str
     help: str
@@ -77,7 +77,7 @@ COMMANDS = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports wrong usage as JSON where the command line asks for that."""
+    """A parser that reports usage errors as JSON if the command line has ``--json``."""
 
     as_json = False
 
@@ -89,7 +89,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(words: Sequence[str], whole: bool = False) -> argparse.ArgumentParser:
-    """The parser of a command line.
+    """Build the parser for a command line.
 
     Parameters
     ----------
@@ -131,12 +131,12 @@ def _listing() -> str:
 
 
 def _refuse_unknown(words: Sequence[str]) -> None:
-    """End with a suggestion where the first word is no command.
+    """Reject an unknown command, with a suggestion.
 
     Raises
     ------
     WrongUsage
-        If it is neither a command nor an option.
+        If the first word is neither a command nor an option.
     """
     names = [command.name for command in COMMANDS]
     if not words or words[0].startswith("-") or words[0] in names:
@@ -150,23 +150,23 @@ def _refuse_unknown(words: Sequence[str]) -> None:
 
 
 def _as_json(words: Sequence[str]) -> bool:
-    """Whether results and errors are to be JSON; ``integration`` has an option of that name that takes a file."""
+    """Whether to print JSON; the option ``--json`` of ``integration`` takes a file."""
     return "--json" in words and words[0] != "integration"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit status.
+    """Run one command and return its exit status.
 
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments; those of the process where it is not given.
+        The arguments; default: those of the process.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["--json"]:  # an option of the commands
         words = [*words[1:], "--json"]
     for file in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError):  # whatever the encoding is, names can be printed
+        with suppress(AttributeError, ValueError):  # print any name in any encoding
             file.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     if not words:
         parser(words).print_help(sys.stderr)
@@ -190,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(Interrupted("interrupted"), _as_json(words))
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python would complain again when it flushes.
+        # The reader of our output has closed the pipe; Python would fail again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:

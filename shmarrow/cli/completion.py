@@ -18,7 +18,7 @@ _PATHS = ("target", "left", "right", "file", "source", "store", "stores")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HOW
     parser.add_argument("shell", choices=SHELLS, help="the shell")

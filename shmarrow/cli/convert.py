@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CODECS = ("lz4", "zstd", "none")
 _GRACE = 1.0
-"""Seconds between a signal and the end, where no handler runs."""
+"""Seconds after which a signal ends the process if no Python handler ran."""
 
 _FORMATS = """\
 formats, by suffix:
@@ -51,7 +51,7 @@ Tensors of one length become columns of a table; columns of numbers without null
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _FORMATS
     parser.add_argument("source", metavar="IN", help="what to read: a path, shm:NAME, or - for standard input")
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @reporting
 def run(arguments: argparse.Namespace) -> int:
-    """Convert one file; gives the exit status."""
+    """Convert one file and return the exit status."""
     from shmarrow.interchange import files
 
     with _usage():
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _usage() -> Iterator[None]:
-    """What is wrong with arguments in the block is wrong usage."""
+    """Report invalid arguments in the block as wrong usage."""
     try:
         yield
     except (InvalidArgument, InvalidType) as error:
@@ -160,7 +160,7 @@ def _options(arguments: argparse.Namespace) -> Any:
 
 
 class _Counted:
-    """What is converted, and how much of it.
+    """The content of a conversion, with a count of what was written.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 def _end_after_grace(signals: int, heard: threading.Event) -> None:
-    """End the process a second after a signal that nobody has heard; signals come as bytes through a pipe."""
+    """End the process a second after a signal that was not handled; signals arrive as bytes through a pipe."""
     while number := os.read(signals, 1):
         if number[0] in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT) and not heard.wait(_GRACE):
             os._exit(128 + number[0])

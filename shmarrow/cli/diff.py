@@ -32,7 +32,7 @@ _SHOWN = 10
 
 
 def diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``diff``."""
+    """Add the arguments of ``diff``."""
     parser.add_argument("left", metavar="A", help=HELP)
     parser.add_argument("right", metavar="B", help="the same; only one of the two can be standard input")
     add_common(parser)

@@ -1,4 +1,4 @@
-"""The stores that commands work on: the one that is named, or those of this host, and what each of them holds now.
+"""The stores that commands work on: a named one, or all of this host, and their contents.
 
 Nothing here locks, pins or changes a store.
 """
@@ -22,14 +22,14 @@ from shmarrow.store.protocol import CONTROL, MAGIC
 COUNTERS = ("puts", "hits", "misses", "evictions", "spills", "expired")
 _MOST_SECONDS = 1e9
 _MOST_NAMES = 10_000
-"""Names that are compared with one that is not there, to guess which was meant."""
+"""At most so many names are searched for one that is similar to a missing one."""
 
 
 # --- one store --------------------------------------------------------------------------------------------------
 
 
 def add_store(parser: argparse.ArgumentParser, store: str | None = None) -> None:
-    """The arguments that all commands of a store have."""
+    """Add the arguments that all store commands have."""
     parser.add_argument("store", metavar="STORE", nargs=store, help="the store: shm:NAME or a directory")
     parser.add_argument("--json", action="store_true", help="print results and errors as JSON")
     parser.add_argument("--trust", action="store_true", help="accept a store that other users own or may write to")
@@ -37,7 +37,7 @@ def add_store(parser: argparse.ArgumentParser, store: str | None = None) -> None
 
 
 def seconds(text: str) -> float:
-    """A number of seconds."""
+    """Parse a number of seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -49,7 +49,7 @@ def seconds(text: str) -> float:
 
 @contextmanager
 def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[sa.Store]:
-    """The store of a command; errors about what is not there say what may have been meant."""
+    """Open the store of a command; errors about missing names suggest similar ones."""
     where = where or arguments.store
     try:
         store = sa.Store(where, trust=arguments.trust, create=False)
@@ -66,13 +66,13 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
 
 
 def guess_object(error: sa.ObjectNotFound, name: str, store: sa.Store) -> None:
-    """Note the name of an object that looks like the one that is not there."""
+    """Add a note that suggests a similar object."""
     if store.stats().objects <= _MOST_NAMES:
         _guess(error, name, store.names())
 
 
 def _guess(error: sa.ObjectNotFound, name: str, names: list[str]) -> None:
-    """Note the name that looks like the one that is not there."""
+    """Add a note that suggests a similar name."""
     from difflib import get_close_matches
 
     for found in get_close_matches(name, names, n=1, cutoff=0.7):
@@ -83,7 +83,7 @@ def _guess(error: sa.ObjectNotFound, name: str, names: list[str]) -> None:
 
 
 def shared_stores() -> list[str]:
-    """The stores in shared memory that this user can look at, as ``shm:NAME``, sorted."""
+    """The stores in shared memory whose directory this user may read, as sorted ``shm:NAME``."""
     with suppress(OSError), os.scandir(SHM_DIRECTORY) as found:
         return sorted([SHM_SCHEME + each.name for each in found if each.name[0] != "." and _is_store(each)])
     return []
@@ -101,7 +101,7 @@ def _is_store(entry: os.DirEntry[str]) -> bool:
 
 
 def holdings(store: sa.Store) -> dict[str, Any]:
-    """What a store holds, as JSON has it: bytes, numbers of objects, counters, and who has how many attached."""
+    """The contents of a store, for JSON: bytes, object counts, counters, and attached objects by process."""
     found = store.stats()
     taken = found.nbytes + found.removed + found.drafts
     room = found.free if found.capacity is None else max(min(found.free, found.capacity - taken), 0)
@@ -128,7 +128,7 @@ def holdings(store: sa.Store) -> dict[str, Any]:
 
 
 def look(where: str, trust: bool) -> dict[str, Any] | None:
-    """What the store at a place holds; ``error`` and ``message`` if it is not opened; None if it is gone."""
+    """The contents of the store at a location; ``error`` and ``message`` if it cannot be opened, None if it is gone."""
     try:
         with sa.Store(where, create=False, trust=trust) as store:
             return holdings(store)
@@ -139,7 +139,7 @@ def look(where: str, trust: bool) -> dict[str, Any] | None:
 
 
 def reason(found: dict[str, Any]) -> str:
-    """Why a store was not opened, in a few words."""
+    """A short reason why a store was not opened."""
     why = found["message"].removeprefix(f"cannot open the store {found['store']!r}: ")
     return f"not opened: {re.split('[,;] ', why, maxsplit=1)[0]}"
 
@@ -155,14 +155,14 @@ def _owner_of(where: str) -> str | None:
 
 
 def command_of(process: int) -> str | None:
-    """The name of a process's command; None where it has ended, or is in another container."""
+    """The command name of a process; None if it has ended or belongs to another container."""
     with suppress(OSError), open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as file:
         return printable(file.read().rstrip("\n"))
     return None
 
 
 def pins_text(pins: list[dict[str, Any]], most: int = 4) -> list[str]:
-    """Who has how many objects attached, one line for each process."""
+    """The number of attached objects by process, one line each."""
     lines = [
         f"{each['objects']} by "
         + (f"{each['process']} {each['command'] or ''}".rstrip() if each["process"] > 0 else "another container")

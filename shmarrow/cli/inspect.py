@@ -35,16 +35,16 @@ _DICTIONARIES = 1 << 12
 """Dictionary batches that are read."""
 _STORED = ("generation", "path", "age", "idle", "pins", "expires_in", "owner", "orphaned", "protected", "spilled")
 ALIGNMENTS = (
-    ("64", ALIGNED, "nothing copies"),
-    ("8", 8, "JAX copies"),
-    ("element", 1, "JAX copies"),
-    ("less", 0, "JAX, polars and arrow-rs copy; numpy and pyarrow use them in place, which is slower"),
+    ("64", ALIGNED, "zero-copy for all consumers"),
+    ("8", 8, "zero-copy for all consumers but JAX"),
+    ("element", 1, "zero-copy for all consumers but JAX"),
+    ("less", 0, "copied by JAX, polars and other users of arrow-rs"),
 )
 """Classes of buffers: their name in JSON, the least alignment in bytes, and which consumers copy them."""
 
 
 def inspect_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``inspect``."""
+    """Add the arguments of ``inspect``."""
     add_target(parser)
     parser.add_argument("--exact", action="store_true", help="read the metadata of all batches instead of a sample")
 

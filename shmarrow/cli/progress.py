@@ -1,4 +1,4 @@
-"""What a command shows while it works: one line that says what is going on, and tables of what was found.
+"""Progress of a command: a status line or a bar on standard error; tables of results.
 
 Rules kept here:
 
@@ -25,7 +25,7 @@ WIPE = "\r\033[K"
 
 
 class Progress:
-    """The line about what is going on, with the seconds since the start. As a context manager it goes at the end."""
+    """A status line with the seconds since the start, removed at the end of the ``with`` block."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -36,13 +36,13 @@ class Progress:
         self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def say(self, text: str) -> None:
-        """What is being done from now on."""
+        """Change the status line."""
         with self._lock:
             self._text = text
             self._show()
 
     def print(self, *lines: str) -> None:
-        """A result: lines for standard output, and an empty one after them."""
+        """Print lines of a result to standard output, and an empty one."""
         with self._lock:
             self._wipe()
             print(*lines, "", sep="\n", flush=True)
@@ -79,21 +79,21 @@ class Progress:
 
 @contextmanager
 def bar(text: str, total: int | None, unit: str = "") -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, by rich where that is installed; elsewhere nothing is shown.
+    """A progress bar, if standard error is a terminal and rich is installed.
 
     Parameters
     ----------
     text : str
-        What is going on.
+        Label of the bar.
     total : int, optional
-        Where the progress ends; None where that is not known.
+        The final value; None if unknown.
     unit : str
-        ``"bytes"`` where progress is counted in bytes.
+        ``"bytes"`` if progress is counted in bytes.
 
     Yields
     ------
     callable
-        Takes how far it has come.
+        Takes the current value.
     """
     shown = _bar(unit) if sys.stderr.isatty() else None
     if shown is None:

@@ -1,4 +1,4 @@
-"""How commands report: results as tables, fields or JSON; errors in one line, and by the exit status."""
+"""Output of commands: results as tables, fields or JSON; errors as one line and an exit status."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _IN_A_SHELL = (
     ("unlink it first, or pass overwrite=True", "remove it first, or pass --overwrite"),
     ("pass trust=USER, or trust=True to trust anyone", "pass --trust to accept it"),
 )
-"""What messages tell programs to do, and how that is done in a shell."""
+"""Advice in messages for programs, and the same for a shell."""
 
 Run = Callable[[argparse.Namespace], int]
 
 
 class WrongUsage(sa.InvalidArgument):
-    """Arguments that the command does not have, or that contradict each other."""
+    """Unknown or contradictory arguments of a command."""
 
 
 class Interrupted(sa.ShmarrowError):
@@ -32,7 +32,7 @@ class Interrupted(sa.ShmarrowError):
 
 
 def exit_status(error: Exception) -> int:
-    """The exit status that tells of an error."""
+    """The exit status for an error."""
     kinds = (
         (WrongUsage, USAGE), (sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL),
         (Interrupted, INTERRUPTED),
@@ -61,7 +61,7 @@ def print_error(error: Exception, as_json: bool) -> None:
 
 
 def reporting(run: Run) -> Run:
-    """A command that prints its errors, and tells of them by its exit status."""
+    """Make a command print its errors and return their exit status."""
 
     def call(arguments: argparse.Namespace) -> int:
         try:
@@ -74,7 +74,7 @@ def reporting(run: Run) -> Run:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes for people, such as ``1.5 MiB``."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
@@ -84,7 +84,7 @@ def size_text(size: int) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A time for people, in its largest unit."""
+    """Format a duration for people, in its largest unit."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if abs(seconds) >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"
@@ -92,7 +92,7 @@ def time_text(seconds: float) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value on a line."""
+    """Print one JSON value on one line."""
     import json
 
     print(json.dumps(value), flush=True)
@@ -157,7 +157,7 @@ def _print_rich(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Col
 
 
 def print_names(arguments: argparse.Namespace, what: str, names: list[str]) -> int:
-    """Names, one a line, or a JSON object that says what they are; gives the exit status 0."""
+    """Print names, one per line, or as a JSON object under the key ``what``; return the exit status 0."""
     if arguments.json:
         print_json({what: names})
     else:
@@ -166,7 +166,7 @@ def print_names(arguments: argparse.Namespace, what: str, names: list[str]) -> i
 
 
 def print_fields(fields: dict[str, str]) -> None:
-    """Names and values, one pair a line; the further lines of a value are indented."""
+    """Print names and values, one pair per line; further lines of a value are indented."""
     width = max(map(len, fields))
     for name, value in fields.items():
         first, *others = map(printable, value.splitlines() or [""])

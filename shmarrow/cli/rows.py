@@ -35,7 +35,7 @@ def _number(text: str) -> int:
 
 
 def head_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``head``."""
+    """Add the arguments of ``head``."""
     add_target(parser)
     parser.add_argument(
         "-n", "--rows", type=_number, default=_ROWS, metavar="N", help=f"number of rows; default: {_ROWS}"
@@ -44,13 +44,13 @@ def head_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def cat_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``cat``."""
+    """Add the arguments of ``cat``."""
     add_target(parser)
     _add_row_options(parser)
 
 
 def sample_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``sample``."""
+    """Add the arguments of ``sample``."""
     head_arguments(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the random generator")
 
@@ -144,7 +144,7 @@ def _print(arguments: argparse.Namespace, schema: Any, batches: Any) -> None:
 
 
 def count_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``count``."""
+    """Add the arguments of ``count``."""
     add_target(parser)
 
 
@@ -170,7 +170,7 @@ def count(arguments: argparse.Namespace) -> int:
 
 
 def schema_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``schema``."""
+    """Add the arguments of ``schema``."""
     add_target(parser)
     add_columns(parser)
     parser.add_argument("--metadata", action="store_true", help="also print the metadata of the schema and its fields")

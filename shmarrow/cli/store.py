@@ -2,11 +2,11 @@
 
 Rules kept here:
 
-* a STORE is ``shm:NAME`` or a directory, which no command but ``put`` makes;
-* results are tables for people, or with ``--json`` one JSON value (a line of JSON for each event of ``watch``), where
-  sizes are bytes and times are seconds; names are escaped in tables and exact in JSON;
-* the exit status is 0, or of the first thing that failed: 3 where an object or a store is not there, 4 where a name is
-  taken, 5 where there is no room, 1 for other errors.
+* a STORE is ``shm:NAME`` or a directory; only ``put`` creates one;
+* results are tables for people, or with ``--json`` one JSON value (one per event for ``watch``) with sizes in bytes and
+  times in seconds; names are escaped in tables and exact in JSON;
+* the exit status is 0, or that of the first failure: 3 for a missing object or store, 4 for a name that is taken, 5 for
+  no space left, 1 for other errors.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SUFFIXES = {
 
 
 def ls_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ls``."""
+    """Add the arguments of ``ls``."""
     add_store(parser, "?")
     parser.add_argument("--prefix", default="", help="only objects whose names start with PREFIX")
     parser.add_argument("-l", "--long", action="store_true", help="open each object, and show its kind, rows and owner")
@@ -145,7 +145,7 @@ def _list_stores(arguments: argparse.Namespace) -> int:
 
 
 def info_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``info``."""
+    """Add the arguments of ``info``."""
     add_store(parser)
     parser.add_argument("name", metavar="NAME", nargs="?", help="the object; STORE/NAME is one argument")
 
@@ -220,7 +220,7 @@ def _as_json(found: ObjectInfo) -> dict[str, Any]:
 
 
 def put_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``put``."""
+    """Add the arguments of ``put``."""
     add_store(parser)
     parser.add_argument(
         "file", metavar="FILE", help="an Arrow file, stream or tensor: a path, shm:NAME, or - for standard input"
@@ -232,9 +232,9 @@ def put_arguments(parser: argparse.ArgumentParser) -> None:
 
 @reporting
 def put(arguments: argparse.Namespace) -> int:
-    """Place a file in a store, byte for byte; the store is made if it is not there."""
+    """Add a file to a store, byte for byte; creates a missing store."""
     if arguments.file == "-" and arguments.name is None:
-        arguments.wrong_usage("what comes from standard input has no name: expected --name NAME")
+        arguments.wrong_usage("standard input has no file name: pass --name NAME")
     name = Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem if arguments.name is None else arguments.name
     if not name:
         arguments.wrong_usage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
@@ -265,7 +265,7 @@ def put(arguments: argparse.Namespace) -> int:
 
 
 def _source(file: str, stack: ExitStack) -> str:
-    """The path of what is put; what comes through a pipe goes through a temporary file, as its size is to be known."""
+    """The path of the source; a pipe goes through a temporary file, as the size must be known in advance."""
     if file != "-":
         try:
             if file.startswith(segment.SHM_SCHEME) or not stat.S_ISFIFO(os.stat(file).st_mode):
@@ -278,7 +278,7 @@ def _source(file: str, stack: ExitStack) -> str:
 
 
 def get_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``get``."""
+    """Add the arguments of ``get``."""
     add_store(parser)
     parser.add_argument("name", metavar="NAME", help="the object")
     parser.add_argument(
@@ -293,7 +293,7 @@ def get_arguments(parser: argparse.ArgumentParser) -> None:
 
 @reporting
 def get(arguments: argparse.Namespace) -> int:
-    """Write an object to a file, byte for byte; the file appears whole or not at all."""
+    """Copy an object to a file, byte for byte; the file appears complete or not at all."""
     with (
         opened(arguments) as store,
         store.attach(arguments.name, timeout=arguments.timeout) as found,
@@ -344,7 +344,7 @@ def _pieces(data: Any, progress: Callable[[int], None]) -> Iterable[Any]:
 
 
 def rm_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``rm``."""
+    """Add the arguments of ``rm``."""
     add_store(parser)
     parser.add_argument("names", metavar="NAME", nargs="*", help="objects to delete")
     parser.add_argument("--prefix", help="delete all objects whose names start with PREFIX")
@@ -353,7 +353,7 @@ def rm_arguments(parser: argparse.ArgumentParser) -> None:
 
 @reporting
 def rm(arguments: argparse.Namespace) -> int:
-    """Remove objects; those who have one keep it."""
+    """Delete objects; processes that have them attached keep them."""
     if bool(arguments.names) + (arguments.prefix is not None) + arguments.all != 1:
         arguments.wrong_usage("expected names of objects, --prefix or --all, and only one of them")
     removed, status = [], 0
@@ -375,7 +375,7 @@ def rm(arguments: argparse.Namespace) -> int:
 
 
 def wait_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``wait``."""
+    """Add the arguments of ``wait``."""
     add_store(parser)
     parser.add_argument("names", metavar="NAME", nargs="+", help="objects to wait for")
     parser.add_argument("--any", action="store_true", help="return as soon as one of them exists")
@@ -384,7 +384,7 @@ def wait_arguments(parser: argparse.ArgumentParser) -> None:
 
 @reporting
 def wait(arguments: argparse.Namespace) -> int:
-    """Wait until objects are there."""
+    """Wait until objects exist."""
     with opened(arguments) as store:
         found = store.wait(arguments.names, timeout=arguments.timeout, any=arguments.any)
     return print_names(arguments, "present", found)

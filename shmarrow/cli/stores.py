@@ -1,4 +1,4 @@
-"""Commands about whole stores: ``evict``, ``gc``, ``destroy``, ``watch`` and ``stats``; rules: ``cli/store.py``."""
+"""Commands on whole stores: ``evict``, ``gc``, ``destroy``, ``watch`` and ``stats``; rules as in ``cli/store.py``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def _size(text: str) -> int:
-    """A number of bytes, with or without a unit."""
+    """Parse a number of bytes with an optional unit."""
     found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text, re.IGNORECASE)
     if found is None:
         raise argparse.ArgumentTypeError(f"expected bytes, such as 4096, 64K, 100M or 2GiB, found {text!r}")
@@ -28,26 +28,26 @@ def _size(text: str) -> int:
 
 
 def evict_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``evict``."""
+    """Add the arguments of ``evict``."""
     add_store(parser)
     parser.add_argument("size", metavar="SIZE", type=_size, help="bytes to free, such as 4096, 64K, 100M or 2GiB")
 
 
 @reporting
 def evict(arguments: argparse.Namespace) -> int:
-    """Remove (or spill) objects of that many bytes that nobody has attached, those used longest ago first."""
+    """Evict (or spill) objects that no process has attached, least recently used first."""
     with opened(arguments) as store:
         return print_names(arguments, "evicted", store.evict(arguments.size))
 
 
 def gc_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``gc``."""
+    """Add the arguments of ``gc``."""
     add_store(parser, "*")
 
 
 @reporting
 def gc(arguments: argparse.Namespace) -> int:
-    """Remove what nobody needs, in some stores or in all that are in shared memory; nothing alive is touched."""
+    """Delete orphaned and expired objects and leftovers, in the given stores or all in shared memory."""
     found: list[dict[str, Any]] = []
     status = 0
     for where in arguments.store or shared_stores():
@@ -82,13 +82,13 @@ def gc(arguments: argparse.Namespace) -> int:
 
 
 def destroy_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``destroy``."""
+    """Add the arguments of ``destroy``."""
     add_store(parser)
 
 
 @reporting
 def destroy(arguments: argparse.Namespace) -> int:
-    """Remove a store with all its objects, and its directory; those who have an object attached keep it."""
+    """Delete a store with its objects and directory; processes keep the objects they have attached."""
     with opened(arguments) as store:
         objects = store.stats().objects
         store.destroy()
@@ -98,7 +98,7 @@ def destroy(arguments: argparse.Namespace) -> int:
 
 
 def watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``watch``."""
+    """Add the arguments of ``watch``."""
     add_store(parser)
     parser.add_argument("--prefix", default="", help="only objects whose names start with PREFIX")
     parser.add_argument("--seconds", type=seconds, metavar="SECONDS", help="stop after this time")
@@ -107,7 +107,7 @@ def watch_arguments(parser: argparse.ArgumentParser) -> None:
 
 @reporting
 def watch(arguments: argparse.Namespace) -> int:
-    """Tell what is there, and what is published and deleted from then on."""
+    """Print the existing objects, then those that are published and deleted."""
     end = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     with opened(arguments) as store, store.watch(arguments.prefix) as watching:
         for name in watching.names:
@@ -131,13 +131,13 @@ def _print_event(arguments: argparse.Namespace, event: Event) -> None:
 
 
 def stats_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``stats``."""
+    """Add the arguments of ``stats``."""
     add_store(parser)
 
 
 @reporting
 def stats(arguments: argparse.Namespace) -> int:
-    """Say how much a store holds, how much room there is, and who has what attached."""
+    """Show size, free space, settings and attached processes of a store."""
     with opened(arguments) as store:
         found, settings = holdings(store), store.settings
     if arguments.json:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -90,7 +90,7 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[tuple[str, Any]]:
             source = open_source(stack.enter_context(open_input(word)).whole())
             source.name = "standard input" if word == "-" else word
         else:
-            source = open_target(word, trust)
+            source = _located(open_target, word, trust)
         stack.callback(source.close)
         yield source.name, source
 
@@ -130,6 +130,21 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
             return
     with open_bytes(word, trust) as (name, source):
         yield Target(name, kind_of(source.data, name), source, source.data)
+
+
+def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) -> Any:
+    """The source of a path or a name; errors about a store tell how to name its objects."""
+    try:
+        return open_target(word, trust)
+    except (sa.StorageError, sa.InvalidArgument) as error:
+        from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
+        from shmarrow.store.protocol import CONTROL
+
+        path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
+        if os.path.isfile(f"{path}/{CONTROL}"):
+            where = word.rstrip("/")
+            error.add_note(f"{where} is a store: `shmarrow ls {where}` lists its objects, {where}/NAME is one of them")
+        raise
 
 
 @contextmanager

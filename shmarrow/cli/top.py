@@ -1,4 +1,4 @@
-"""``shmarrow top``: what the stores of this host hold, who has their objects attached, and what they do per second.
+"""``shmarrow top``: contents, attached processes and operations per second of the stores of this host.
 
 Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores: a process that only
 reads adds its gets every second or so.
@@ -23,15 +23,15 @@ _HEADERS = (
     "attached",
 )  # fmt: skip
 _DROPPED = ("evicted/s", "capacity", "user", "spilled", "removed", "puts/s", "gets/s")
-"""The columns that a narrow terminal does without, in this order."""
+"""The columns that are dropped on a narrow terminal, in this order."""
 _SHOWN = ("puts", "hits", "evictions")
-"""The rates that tables have; JSON has all."""
+"""The rates in tables; JSON has all."""
 
 Sample = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``top``."""
+    """Add the arguments of ``top``."""
     parser.add_argument(
         "stores",
         metavar="STORE",
@@ -58,7 +58,7 @@ def _count(text: str) -> int:
 
 @reporting
 def run(arguments: argparse.Namespace) -> int:
-    """Look at the stores again and again, until Ctrl-C."""
+    """Show the stores until Ctrl-C."""
     for where in arguments.stores:
         with opened(arguments, where):
             pass  # what cannot be opened at the start is an error; later it is a row that says so
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]]:
-    """When it was looked, and what was found; each sample with ``rates``, which are None the first time."""
+    """The times of refreshes and the samples, each with ``rates``, which are None at first."""
     before: dict[str, Sample] = {}
     last = 0.0
     number = 0
@@ -95,7 +95,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
 
 
 def _rates(before: Sample | None, now: Sample, elapsed: float) -> dict[str, float] | None:
-    """What was counted per second; None where there is nothing to compare with: the store is new, or was made anew."""
+    """Operations per second; None for a new or recreated store."""
     if before is None or any(now[name] < before[name] for name in COUNTERS):
         return None
     return {name: round((now[name] - before[name]) / elapsed, 3) for name in COUNTERS}
@@ -110,7 +110,7 @@ def _as_json(looks: Iterator[tuple[float, list[Sample]]]) -> None:
 
 
 def _as_lines(looks: Iterator[tuple[float, list[Sample]]]) -> None:
-    """A line for each store and look: the time, and the columns of the table, with tabs between them."""
+    """Print one tab-separated line per store and refresh."""
     print("time", *_HEADERS, sep="\t", flush=True)
     for at, found in looks:
         clock = time.strftime("%H:%M:%S", time.localtime(at))
@@ -158,7 +158,7 @@ def _has_rich() -> bool:
 
 
 def _cells(found: Sample) -> tuple[Any, ...]:
-    """The cells of a store's row, empty ones where there is nothing; the last: lines of who has what attached."""
+    """The cells of a store's row; the last is the list of attached processes."""
     name, user = printable(found["store"]), found["user"] or ""
     if "error" in found:
         return (

@@ -11,13 +11,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.cli.report import print_json, reporting
 from shmarrow.cli.targets import add_target, open_bytes, refuse_others
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, ShmarrowError, Unsupported, counted, printable
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    InvalidData,
+    LimitExceeded,
+    ShmarrowError,
+    Unsupported,
+    counted,
+    prefixed,
+    printable,
+)
 from shmarrow.ipc.file.footer import HEAD
+from shmarrow.ipc.schema.decode import encoded_fields
+from shmarrow.xray.messages import read_batch
 
 if TYPE_CHECKING:
     from shmarrow.xray import Finding, Overview
@@ -33,7 +45,7 @@ _AGAIN = "write the object again; what has no finding can be read"
 
 
 def validate_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``validate``."""
+    """Add the arguments of ``validate``."""
     add_target(parser)
     parser.add_argument("--full", action="store_true", help="also check values: UTF-8, offsets, indices, ranges, nulls")
     parser.add_argument(
@@ -144,11 +156,7 @@ def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Findi
     except ShmarrowError as error:
         yield _finding(overview, *(footer or (0, overview.size)), error)
         return
-    try:
-        len(getattr(reader, "dictionaries", ()))  # those of a file are read together
-    except ShmarrowError as error:
-        first = overview.dictionaries[0].tolist() if len(overview.dictionaries) else [0, 0, overview.size]
-        yield _finding(overview, first[0], sum(first), error)
+    dictionaries = _Dictionaries(overview, reader, full)
     for number in range(len(overview.blocks)):
         offset, metadata, body = overview.blocks[number].tolist()
         try:
@@ -158,15 +166,78 @@ def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Findi
         except ShmarrowError as error:
             yield _finding(overview, offset, offset + metadata + body, error)
             continue
+        yield from dictionaries.check(number)
         for column in range(batch.num_columns):
+            field = batch.schema.field(column)
             try:
-                array, field = batch.column(column), batch.schema.field(column)
+                array = batch.column(column)
                 array.validate(full=full)
                 if full and not field.nullable and array.null_count and field.type.layout != "null":
-                    nulls = counted(array.null_count, "null")
-                    raise InvalidData(f"column {column} {field.name!r}: the field is not nullable but has {nulls}")
+                    raise InvalidData(f"the field is not nullable but has {counted(array.null_count, 'null')}")
             except ShmarrowError as error:
+                if dictionaries.caused(error, column):
+                    continue
+                where = f"batch {number}: column {column} {field.name!r}: "
+                if where not in str(error):
+                    error = prefixed(where, error)
                 yield _finding(overview, *_extent(overview, number, column), error)
+
+
+class _Dictionaries:
+    """Checks each dictionary once, before the batches that use it."""
+
+    def __init__(self, overview: Overview, reader: Any, full: bool) -> None:
+        self._overview = overview
+        self._reader = reader
+        self._full = full
+        self._fields = {each.dictionary_id: each.values for each in encoded_fields(overview.wires)}
+        self._checked: dict[int, Any] = {}
+        self._messages: list[str] = []
+        self._places: list[tuple[int, int, int]] | None = None
+
+    def check(self, number: int) -> Iterator[Finding]:
+        """Check the dictionaries of a batch that have not been checked yet."""
+        reader, overview = self._reader, self._overview
+        try:
+            places = None if hasattr(reader, "dictionaries") else reader._opened().places
+            found = reader.dictionaries if places is None else places[number].dictionaries
+            pairs = list(found.items())
+        except ShmarrowError as error:  # those of a file are read together
+            if not self._messages:
+                self._messages.append(str(error))
+                first = overview.dictionaries[0].tolist() if len(overview.dictionaries) else [0, 0, overview.size]
+                yield _finding(overview, first[0], sum(first), error)
+            return
+        for id, dictionary in pairs:
+            if self._checked.get(id) is dictionary or self._fields.get(id) is None:
+                continue
+            self._checked[id] = dictionary
+            try:
+                dictionary.array(self._fields[id]).validate(full=self._full)
+            except ShmarrowError as error:
+                self._messages.append(str(error))
+                yield _finding(overview, *self._place(id, number), prefixed(f"dictionary {id}: ", error))
+
+    def caused(self, error: ShmarrowError, column: int) -> bool:
+        """Whether an error of a column is that of one of its dictionaries, which was reported already."""
+        if not self._messages or not encoded_fields(self._overview.wires[column : column + 1]):
+            return False
+        return str(error).endswith(tuple(self._messages))
+
+    def _place(self, id: int, number: int) -> tuple[int, int]:
+        """Where the message of a dictionary is: the last one before a batch of a stream, the first one of a file."""
+        overview = self._overview
+        if self._places is None:
+            self._places = []
+            for offset, length, body in overview.dictionaries.tolist():
+                with suppress(ShmarrowError):
+                    batch = read_batch(overview.data, offset, length, "", DEFAULT_LIMITS)
+                    self._places.append((batch.message.header["id"], offset, offset + length + body))
+        places = [(start, end) for each, start, end in self._places if each == id]
+        before = [place for place in places if place[0] < overview.blocks[number, 0]]
+        if overview.kind == "stream" and before:
+            return before[-1]
+        return places[0] if places else (0, overview.size)
 
 
 def _extent(overview: Overview, number: int, column: int) -> tuple[int, int]:

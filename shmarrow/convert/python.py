@@ -42,14 +42,32 @@ def decimal_module() -> tuple[Any, Any]:
 
 
 class DayTime(NamedTuple):
-    """Day-time interval value."""
+    """Day-time interval value.
+
+    Attributes
+    ----------
+    days : int
+        Whole days.
+    milliseconds : int
+        Milliseconds beyond the days.
+    """
 
     days: int
     milliseconds: int
 
 
 class MonthDayNano(NamedTuple):
-    """Month-day-nano interval value."""
+    """Month-day-nano interval value.
+
+    Attributes
+    ----------
+    months : int
+        Whole months.
+    days : int
+        Days beyond the months.
+    nanoseconds : int
+        Nanoseconds beyond the days.
+    """
 
     months: int
     days: int

@@ -23,6 +23,7 @@ class TimestampWithOffsetType(ExtensionType):
     __slots__ = ()
     extension_name = "arrow.timestamp_with_offset"
     LOWEST, HIGHEST = -779, 780
+    """The smallest and the largest offset from UTC, in minutes."""
 
     def __init__(self, storage_type: DataType) -> None:
         super().__init__(storage_type)
@@ -60,9 +61,7 @@ class TimestampWithOffsetType(ExtensionType):
         try:
             offset = value.utcoffset()
         except Exception as error:
-            raise InvalidData(
-                f"{self}: the time zone of {shown(value)} has no offset: {shown(error)}"
-            ) from error
+            raise InvalidData(f"{self}: the time zone of {shown(value)} has no offset: {shown(error)}") from error
         if offset is None:
             raise InvalidType(f"{self}: expected datetimes with a time zone, found {shown(value)}")
         minutes, rest = divmod(offset, dt.timedelta(minutes=1))

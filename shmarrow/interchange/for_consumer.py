@@ -25,7 +25,7 @@ _CAST_HINT = re.compile(r"; a cast with safe=False [^;]*")
 
 
 class Stages(NamedTuple):
-    """A type on its way: after checked casts, after casts that may lose something, and in the end."""
+    """The stages of a type: after checked casts, after lossy casts, and the final type."""
 
     checked: DataType
     loosened: DataType
@@ -36,7 +36,7 @@ class Stages(NamedTuple):
 
 
 class Casting(NamedTuple):
-    """A consumer, and the kinds of types of which values may change."""
+    """A consumer, and the kinds of types whose values may change."""
 
     name: str
     consumer: Consumer
@@ -104,7 +104,7 @@ class Casting(NamedTuple):
         )
 
     def check_names(self, names: list[str], where: str, what: str) -> None:
-        """Refuse a name that stands there twice."""
+        """Reject duplicate names."""
         if len(set(names)) < len(names):
             name = next(name for i, name in enumerate(names) if name in names[:i])
             raise Unsupported(
@@ -113,7 +113,7 @@ class Casting(NamedTuple):
             )
 
     def schema(self, schema: Schema) -> list[Stages]:
-        """What the types of the columns become."""
+        """Return the target types of the columns."""
         if self.consumer.unique_names:
             self.check_names(schema.names, "", "column")
         if self.consumer.some_column and not len(schema):
@@ -125,7 +125,7 @@ class Casting(NamedTuple):
         return [known[field.type] for field in schema]
 
     def column(self, column: Any, stages: Stages, where: str) -> Any:
-        """The values of an array, or a chunked array, as another type; the same object where that is its type."""
+        """Cast an array or chunked array; returns the same object if it has the type."""
         try:
             column = _cast(column, stages.checked, True)
         except (InvalidData, LimitExceeded) as error:
@@ -170,7 +170,7 @@ def _kinds_in(type: Any) -> set[str]:
 
 
 def casting_for(name: str, lossy: str | Iterable[str]) -> Casting:
-    """The rules for a consumer by its name, with the kinds of types of which values may change."""
+    """Return the rules of a consumer by name, with the kinds of types whose values may change."""
     if not isinstance(name, str):
         raise not_expected("the name of a consumer", name)
     found, name = name, name.lower()
@@ -207,13 +207,13 @@ def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:
 
 
 def array(column: Any, name: str, lossy: str | Iterable[str]) -> Any:
-    """An array or a chunked array as a type that a consumer accepts."""
+    """Cast an array or chunked array to a type that a consumer accepts."""
     casting = casting_for(name, lossy)
     return casting.column(column, casting.stages(column.type, str(column.type)), "")
 
 
 def columns(rows: Any, name: str, lossy: str | Iterable[str]) -> Any:
-    """A record batch or a table with columns of types that a consumer accepts."""
+    """Cast a record batch or table to types that a consumer accepts."""
     casting = casting_for(name, lossy)
     schema = rows.schema
     stages = casting.schema(schema)
@@ -232,7 +232,7 @@ def columns(rows: Any, name: str, lossy: str | Iterable[str]) -> Any:
 
 
 def schema(schema: Schema, name: str, lossy: str | Iterable[str]) -> Schema:
-    """The schema of rows cast for a consumer."""
+    """Return the schema of rows cast for a consumer."""
     stages = casting_for(name, lossy).schema(schema)
     same = all(field.type == each.final for field, each in zip(schema, stages, strict=True))
     return schema if same else _new_schema(schema, stages)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def array_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] = ()) -> T:
-    """The same values as a type that another tool accepts; the same object if it accepts this one.
+    """Cast to a type that another tool accepts; returns the same object if none is needed.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def array_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] = 
 
 
 def columns_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] = ()) -> T:
-    """The same rows with columns of types that another tool accepts.
+    """Cast the columns to types that another tool accepts.
 
     Columns of types that it accepts are not built and stay the same objects; if it accepts all, so does the whole.
 
@@ -88,7 +88,7 @@ def columns_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] 
 
 
 def reader_for_consumer(self: Any, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
-    """A reader of the same batches with columns of types that another tool accepts; each is cast when it is read.
+    """Return a reader that casts each batch to types that another tool accepts.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def reader_for_consumer(self: Any, name: str = "", *, lossy: str | Iterable[str]
 
 
 def schema_for_consumer(self: Schema, name: str = "", *, lossy: str | Iterable[str] = ()) -> Schema:
-    """The schema that rows of this one have after ``for_consumer``; itself if the tool accepts all its types.
+    """Return the schema that ``for_consumer`` produces; the schema itself if no cast is needed.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def schema_for_consumer(self: Schema, name: str = "", *, lossy: str | Iterable[s
 
 
 def array_to_pandas(self: Any, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
-    """The values as a ``pandas.Series``, through pyarrow.
+    """Convert to a ``pandas.Series``, through pyarrow.
 
     Integers, floats, timestamps and durations without nulls, in one chunk, are used in place and are read-only unless
     ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans take a byte each, text
@@ -192,7 +192,7 @@ def array_to_pandas(self: Any, *, arrow_backed: bool = False, writable: bool = F
 def columns_to_pandas(
     self: Any, *, arrow_backed: bool = False, ignore_metadata: bool = False, writable: bool = False, **options: Any
 ) -> pd.DataFrame:
-    """The rows as a ``pandas.DataFrame``, through pyarrow.
+    """Convert to a ``pandas.DataFrame``, through pyarrow.
 
     Columns of integers, floats, timestamps and durations without nulls, in one batch, are used in place and are
     read-only unless ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans take a
@@ -300,7 +300,7 @@ def columns_from_pandas(
 
 
 def array_from_pandas(obj: Any, mask: Any = None, type: DataType | str | None = None, safe: bool = True) -> Array:
-    """The values of a ``pandas.Series``, index or array; NaN and what else pandas takes for missing is null.
+    """Make an array from a ``pandas.Series``, index or array; NaN and pandas' other missing values become null.
 
     The same as ``sa.array(obj, type, mask, from_pandas=True)``; see :func:`shmarrow.array` for the arguments.
     """
@@ -311,7 +311,7 @@ def array_from_pandas(obj: Any, mask: Any = None, type: DataType | str | None = 
 
 
 def schema_pandas_metadata(self: Schema) -> dict[str, Any] | None:
-    """What the metadata say of the pandas DataFrame that the data come from; None if they say nothing.
+    """Return the metadata about the original pandas DataFrame, or None.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Serialization and interprocess communication: streams and files of record batches, to bytes and back.
+"""Arrow IPC: readers and writers of streams, files and tensors.
 
-A source or a sink is a path, a ``shm:NAME`` for POSIX shared memory, a file object, or (to read) bytes.
+Sources and sinks are paths, ``shm:NAME`` for POSIX shared memory, file objects and, for reading, bytes.
 """
 
 from __future__ import annotations
@@ -50,32 +50,32 @@ def new_file(
     Parameters
     ----------
     sink : path, ``shm:NAME``, SegmentWriter, file object or socket
-        Where the file goes. A path or a name appears whole when the writer is closed, or not at all; a symbolic link
-        is followed. A file object or a socket gets the bytes as they are written, and stays open;
-        :mod:`shmarrow.sources.sinks` says what its ``write`` may return.
+        The destination. A path or a ``shm:`` name is published atomically when the writer is closed; symbolic links are
+        followed. A file object or a socket is written to incrementally and stays open; :mod:`shmarrow.sources.sinks`
+        defines what its ``write`` may return.
     schema : Schema
         The schema of all batches.
     options : IpcWriteOptions, optional
-        Compression, alignment, version.
+        Compression, alignment, metadata version.
     metadata : mapping, optional
-        The footer's own metadata.
+        Custom metadata of the footer.
     overwrite : bool, optional
-        True replaces what has the name; readers that have it open keep the old one whole. By default a path is
-        replaced, and a ``shm:`` name is not.
+        True replaces an existing object; its current readers keep the old version. By default a path is replaced and a
+        ``shm:`` name is not.
     mode : int, optional
-        Permission bits of the published file. By default those of the file that is replaced, or else 0o666 without
-        the bits of the umask; 0o400 for a ``shm:`` name.
+        Permission bits of the published file. Defaults to those of the replaced file, if any, or 0o666 less the umask;
+        for a ``shm:`` name to 0o400.
     durable : bool
-        True syncs the file and its directory before it is published.
+        True syncs the file and its directory to disk when publishing.
 
     Raises
     ------
     ObjectExists
-        If the name is taken, and not to be replaced.
+        If the name exists and must not be replaced.
     StoreFull
         If there is no space left.
     StorageError
-        If the directory does not allow it, or the file object does not accept all bytes.
+        If the directory is not writable, or the file object does not accept all bytes.
     """
     from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
@@ -92,7 +92,7 @@ def new_stream(
     mode: int | None = None,
     durable: bool = False,
 ) -> RecordBatchStreamWriter:
-    """Create a writer of the streaming format. Parameters and errors as :func:`new_file`."""
+    """Create a writer of the streaming format. Parameters and errors are those of :func:`new_file`."""
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 
     target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
@@ -104,35 +104,34 @@ def append_file(
 ) -> RecordBatchFileAppender:
     """Create a writer that appends record batches to an existing file.
 
-    The file is replaced as a whole when the writer is closed: its readers keep what they had, and a writer that is
-    killed leaves it as it was. The bytes of the old batches are copied once, from one file to the other, and their
-    metadata are read, to count their rows. Schema, footer metadata, byte order, metadata version, owner and permissions
-    stay those of the file. Symbolic links are followed.
+    The file is replaced atomically when the writer is closed: readers keep the old version, and a crash of the writer
+    leaves the file unchanged. The old batches are copied once, and their metadata read to count their rows. Schema,
+    footer metadata, byte order, metadata version, owner and permissions are preserved. Symbolic links are followed.
 
     Parameters
     ----------
     where : path or ``shm:NAME``
         The file.
     options : IpcWriteOptions, optional
-        Compression and alignment of what is added.
+        Compression and alignment of the new batches.
     durable : bool
-        True syncs the file and its directory.
+        True syncs the file and its directory to disk.
 
     Raises
     ------
     ObjectNotFound
-        If there is no such file.
+        If the file does not exist.
     InvalidData
-        If it is no Arrow file, or its footer leads to what is no batch.
+        If it is not an Arrow file, or its footer is corrupt.
     StorageError
-        On closing, if somebody else has replaced or changed the file in the meantime.
+        On closing, if the file was replaced or changed in the meantime.
     """
     from shmarrow.ipc.file.appender import RecordBatchFileAppender
 
     source = open_source(where)
     if source.identity is None or not isinstance(where, (str, bytes, os.PathLike)):
         source.close()
-        raise InvalidArgument("append_file takes a path or a shm: name, as it replaces the file")
+        raise InvalidArgument("append_file needs a path or a shm: name, as it replaces the file")
     reader = RecordBatchFileReader(source, DEFAULT_LIMITS)
     sink = sources.open_sink(where, overwrite=True, durable=durable, replacing=source.identity)
     return RecordBatchFileAppender(reader, sink, options)
@@ -152,30 +151,30 @@ def open_file(
     Parameters
     ----------
     source : path, ``shm:NAME``, Segment, file object or bytes-like
-        A path or a name is mapped; the arrays point into the mapping and keep it alive. Of a file object that can
-        seek and is not mapped, only the ranges that are needed are read. :mod:`shmarrow.sources` has the full table.
+        A path or a name is mapped; arrays are zero-copy views that keep the mapping alive. A seekable file object that
+        cannot be mapped is read by ranges, as needed. :mod:`shmarrow.sources` has the full table.
     limits : Limits, optional
         Bounds on what is accepted.
     memory_map : bool
-        False reads the bytes of a path, a name or a file into memory instead, where nobody can cut them short.
+        False reads into memory instead of mapping, which protects against truncation by other processes.
     zero_copy_only : bool
-        True refuses batches that are compressed, as they cannot be had without a copy.
+        True rejects batches that cannot be read without a copy, such as compressed ones.
     included_fields : iterable of int and str, optional
-        The columns to read, by position or by name; all of them where it is not given.
+        The columns to read, by position or name; all by default.
     trusted : bool
-        True hands arrays to other libraries without checking their values first: offsets, views, indices and UTF-8.
-        Only for data that your own code has written; anything else could crash the process or leak its memory.
+        True skips the checks of values (offsets, views, indices, UTF-8) before arrays are exported to other libraries.
+        Only for data written by your own code: malicious data could crash the process or leak its memory.
 
     Raises
     ------
     ObjectNotFound
-        If there is nothing of this name.
+        If the source does not exist.
     InvalidData
-        If the bytes are no Arrow file.
+        If it is not an Arrow file.
     StorageError
-        If they cannot be read.
+        If the source cannot be read.
     InvalidType
-        If the source is a text file, or no source at all.
+        If the source is a text-mode file or of an unsupported type.
     """
     limits = as_limits(limits, trusted)
     return RecordBatchFileReader(open_source(source, memory_map), limits, zero_copy_only, included_fields)
@@ -191,9 +190,9 @@ def open_stream(
 ) -> RecordBatchStreamReader | MappedStreamReader:
     """Open a reader of the streaming format, an iterator of record batches.
 
-    Over a path, a name or bytes it is a :class:`MappedStreamReader`, which copies nothing and gives any batch by
-    number; over a file object or a socket it reads what each message needs. A file object is read from its position
-    on, and left after the end of the stream. The parameters and errors are those of :func:`open_file`.
+    For a path, a name or bytes, returns a :class:`MappedStreamReader`: zero-copy, with random access to batches. For a
+    file object or a socket, returns a :class:`RecordBatchStreamReader`, which reads from the current position exactly
+    up to the end of the stream. Parameters and errors are those of :func:`open_file`.
     """
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 
@@ -231,11 +230,11 @@ _HOMES = {
     "write_sparse_tensor": "tensor.writer",
     "write_tensor": "tensor.writer",
 }
-"""The module of each name that is imported when it is first asked for."""
+"""Lazily imported names and their modules."""
 
 
 def __getattr__(name: str) -> Any:
-    """What writes, streams, bundles and messages of tensors are imported when they are first asked for."""
+    """Import writers, streams, bundles and tensor messages on first access."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'shmarrow.ipc' has no attribute {name!r}")

@@ -1,12 +1,12 @@
-"""Record batches that are filled in place: their columns are writable ndarrays inside the final file.
+"""Record batches filled in place: columns are writable ndarrays in the mapped file.
 
-Rules kept here:
+Invariants:
 
-* the file is laid out and its space reserved before the first column is handed out, so a full file system is an error
-  of :func:`new_draft`, or of :meth:`Draft.valid`, and never a signal later;
-* bits have no ndarray in the format: truth values and validity are filled in memory of their own, and packed at the
-  end. Truth values have their place in the body; validity lies behind it, and takes no space where nothing is null;
-* the metadata of the batch have their place from the start, and are written last.
+* the file is laid out and its space reserved before any column is returned, so a full file system raises in
+  :func:`new_draft` or :meth:`Draft.valid`, and never causes SIGBUS later;
+* numpy has no bit arrays: booleans and validity are filled in separate memory and packed on publishing. Booleans have a
+  place in the body; validity follows the body, and takes no space in columns without nulls;
+* space for the batch's metadata is reserved at the start; they are written last.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 TRANSITIONS: Transitions = {OPEN: {WRITE: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
-"""States of a draft. It is closed from the moment that it is published or discarded, whatever comes of that."""
+"""States of a draft. It is closed once publishing or discarding begins, even if that fails."""
 
 _SIZE = struct.Struct("<i")
 _BINARY = ("binary", "large_binary")
 _FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", *_BINARY)
 
-# A file has less than 2**63 bytes, with room here for all that is not the body.
+# A file is smaller than 2**63 bytes; the difference is for everything but the body.
 _MOST_BYTES = LONGEST - (1 << 32)
 
-# Of a footer besides the schema, which it repeats, and its metadata.
+# Size of a footer less its schema and metadata.
 _FOOTER = 256
 
 
@@ -67,8 +67,8 @@ class VariableSize(NamedTuple):
     Attributes
     ----------
     offsets : ndarray
-        int32, or int64 for the large types, of shape (slots + 1,), zeros at first: slot ``i`` holds the bytes from
-        ``offsets[i]`` to ``offsets[i + 1]``.
+        int32 (int64 for the large types), shape (slots + 1,), initially zero: slot ``i`` is ``data[offsets[i]:offsets[i
+        + 1]]``.
     data : uint8 ndarray
         The bytes of all slots.
     """
@@ -78,10 +78,10 @@ class VariableSize(NamedTuple):
 
 
 class _Column:
-    """A field of the schema, or a child of one.
+    """A field of the schema, or a child field.
 
-    ``places`` says where its buffers lie in the body, by their role: the first byte, and how many. ``arrays`` are those
-    that are filled, by role too; a fixed-size list has the values of its items.
+    ``places`` holds (offset, size) of its buffers in the body by role, and ``arrays`` the arrays to fill by role; a
+    fixed-size list has its items' values.
     """
 
     __slots__ = ("arrays", "field", "length", "path", "places", "type")
@@ -103,7 +103,7 @@ class _Column:
 
 
 class _DraftFile(RecordBatchFileWriter):
-    """A file of one batch, whose place is taken first and whose metadata come last."""
+    """A file of one batch, whose space is reserved first and whose metadata are written last."""
 
     def __init__(self, writer: SegmentWriter, schema: Schema, metadata: MetadataLike | None) -> None:
         self._writer = writer
@@ -113,15 +113,15 @@ class _DraftFile(RecordBatchFileWriter):
         self._footer = self.start + _FOOTER + sum([len(key) + len(value) + 32 for key, value in pairs])
 
     def reserve(self, size: int) -> None:
-        """Take the space of a message of ``size`` bytes, and of the footer."""
+        """Reserve space for a message of ``size`` bytes and the footer."""
         self._writer.reserve(self.start + size + self._footer)
 
     def map(self, size: int) -> Bytes:
-        """The first bytes of the message, to be filled in place."""
+        """Map the first ``size`` bytes of the message, to be filled in place."""
         return self._sink.allocate(size)
 
     def end(self, metadata: bytes, tail: list[Any]) -> None:
-        """Write what was not filled in place, and publish."""
+        """Write everything not filled in place, and publish."""
         self._sink.write(tail)
         self._writer.write_at(self.start, [metadata])
         body = self._sink.position - self.start - len(metadata)
@@ -132,25 +132,24 @@ class _DraftFile(RecordBatchFileWriter):
 class Draft(NotCopied):
     """A record batch being filled in place; made by :func:`shmarrow.ipc.new_draft` and :meth:`shmarrow.Store.create`.
 
-    As a context manager it publishes the batch at the end of the block, and discards it on an exception.
-    ``draft[path]`` is a column: a writable ndarray for columns whose slots have a fixed width, a :class:`VariableSize`
-    for strings and bytes. The columns of a struct have the path ``"struct.child"``; a fixed-size list is an ndarray of
-    one more dimension.
+    A context manager: publishes the batch at the end of the block, and discards it on an exception. ``draft[path]`` is
+    a column: a writable ndarray for fixed-width types, a :class:`VariableSize` for strings and binary. Children of
+    structs have the path ``"struct.child"``; a fixed-size list is an ndarray with one more dimension.
 
     Attributes
     ----------
     name : str
-        What the batch is going to be called: a path, ``shm:NAME``, or its name in a store.
+        The target: a path, ``shm:NAME``, or the name in a store.
     schema : Schema
-        Its fields.
+        The schema.
     num_rows : int
-        Its rows.
+        The number of rows.
 
     Notes
     -----
-    Thread safety: threads may fill columns at once; one of them publishes when all are done. A forked child may fill
-    columns that it got from its parent, but for truth values and validity, which lie in memory of each process's own;
-    its copy of the draft can only be discarded, which changes nothing.
+    Thread safety: threads may fill columns concurrently; one of them publishes when all are done. A forked child may
+    fill columns that its parent accessed, except booleans and validity, which are private to each process; its copy of
+    the draft can only be discarded, which has no effect.
 
     Examples
     --------
@@ -176,7 +175,7 @@ class Draft(NotCopied):
         name: str | None = None,
     ) -> None:
         self.name = writer.name if name is None else name
-        self._lock = RLock()  # a signal handler may discard it in the middle of publish()
+        self._lock = RLock()  # re-entrant: a signal handler may call discard() during publish()
         self._states = StateMachine(f"the draft {self.name!r}", TRANSITIONS)
         try:
             self.schema = checked_schema(schema)
@@ -184,10 +183,10 @@ class Draft(NotCopied):
             columns = [column for field in self.schema for column in _columns(field.name, field, self.num_rows)]
             self._columns = {column.path: column for column in columns}
             if len(self._columns) < len(columns):
-                raise InvalidArgument("columns are filled by their paths, and two have the same; put a batch instead")
+                raise InvalidArgument("columns are filled by path, but two have the same; put a batch instead")
             self._body_size = _place(columns, _sizes(bytes, columns))
             self._file = _DraftFile(writer, self.schema, metadata)
-            # Nulls are counted at the end, and change no byte but those of their counts.
+            # Null counts are patched in when publishing; the size of the metadata does not change.
             self._metadata_size = 0
             self._metadata_size = len(self._metadata([(0, 0)] * sum([len(_buffers(each)) for each in columns]), 1))
             self._reserved = self._metadata_size + self._body_size
@@ -200,7 +199,7 @@ class Draft(NotCopied):
             self._map(column)
 
     def _map(self, column: _Column) -> None:
-        """Make the arrays that are filled; those of children are there already."""
+        """Create a column's arrays; its children's exist already."""
         type = column.type
         parts = {role: self._body[start : start + size] for role, (start, size) in column.places.items()}
         if type.layout in _BINARY:
@@ -225,7 +224,7 @@ class Draft(NotCopied):
             "buffers": np.array(buffers, STRUCTS["Buffer"]),
         }
         metadata = batch_message(header, body, None, DEFAULT_OPTIONS, self._file.start)
-        gap = max(self._metadata_size - len(metadata), 0)  # a body of no bytes is not mentioned
+        gap = max(self._metadata_size - len(metadata), 0)  # an empty body is omitted from the metadata
         return metadata if not gap else metadata[:4] + _SIZE.pack(self._metadata_size - 8) + metadata[8:] + bytes(gap)
 
     # --- filling ---
@@ -240,7 +239,7 @@ class Draft(NotCopied):
         if column.type.layout in _BINARY:
             return VariableSize(column.arrays["offsets"], column.arrays["data"])
         if "values" not in column.arrays:
-            raise FieldNotFound(f"{path!r} is {column.field.type}, which has no values of its own; see Draft.columns")
+            raise FieldNotFound(f"{path!r} is {column.field.type}, which has no values itself; see Draft.columns")
         return column.arrays["values"]
 
     def __iter__(self) -> Iterator[str]:
@@ -254,7 +253,7 @@ class Draft(NotCopied):
         InvalidArgument
             If the field is not nullable.
         StoreFull
-            If there is no room for the validity, which is reserved here.
+            If there is no space for the validity, which is reserved here.
         """
         column = self._column(path)
         if not column.field.nullable or not LISTING[column.type.layout].has_validity:
@@ -271,24 +270,24 @@ class Draft(NotCopied):
         self._states.go(WRITE)
         column = self._columns.get(path) if isinstance(path, str) else None
         if column is None:
-            raise FieldNotFound(f"no column {path!r} in the draft {self.name!r}; there are {', '.join(self.columns)}")
+            raise FieldNotFound(f"no column {path!r} in the draft {self.name!r}; it has {', '.join(self.columns)}")
         return column
 
     # --- the end ---
 
     def publish(self) -> None:
-        """Publish the batch. Its arrays become read-only; existing slices of them must not be written to.
+        """Publish the batch. Its arrays become read-only; existing slices must not be written to any more.
 
         Raises
         ------
         InvalidData
-            If the offsets of a column are not in order or lead out of its bytes. Nothing is published then.
+            If the offsets of a column decrease or exceed its data. Nothing is published.
         ObjectExists
-            If another object took the name.
+            If the name was taken in the meantime.
         Closed
-            If it was published or discarded before, or belongs to the parent process.
+            If it was published or discarded before, or was inherited from a parent process.
         """
-        self._states.go(WRITE)  # which a forked child is refused, before it waits for a lock that nobody gives back
+        self._states.go(WRITE)  # raises in a forked child, before it waits for a lock that is never released
         with self._lock:
             self._states.go(WRITE)
             self._states.go(CLOSE)
@@ -301,7 +300,7 @@ class Draft(NotCopied):
                 raise
 
     def _finish(self) -> tuple[list[tuple[int, int]], list[Any]]:
-        """Where all buffers lie in the body, and what is written behind those that were filled in place."""
+        """The (offset, size) of all buffers, and the data that follows the buffers filled in place."""
         buffers: list[tuple[int, int]] = []
         tail: list[Any] = []
         end = self._body_size
@@ -365,29 +364,29 @@ def new_draft(
     Parameters
     ----------
     where : path or ``shm:NAME``
-        Where the file appears when the draft is published, whole or not at all.
+        The target, which is published atomically.
     schema : Schema
-        Its fields: types of a fixed width, strings and bytes, structs and fixed-size lists of these.
+        Fields of fixed-width types, strings, binary, and structs and fixed-size lists of these.
     num_rows : int
-        Its rows.
+        The number of rows.
     bytes : mapping of str to int, optional
-        For each column of strings or bytes, by its path, how many bytes all its values have together.
+        Total size of the values of each string or binary column, by path.
     overwrite, mode, durable
         As for :func:`shmarrow.ipc.new_file`.
 
     Raises
     ------
     StoreFull
-        If there is no room; the space is reserved before a column is handed out.
+        If there is no space; it is reserved up front.
     Unsupported
-        If a column's size is known only from its values.
+        If the size of a column depends on its values.
     InvalidArgument
-        If ``bytes`` does not name the columns of variable size, or two columns have the same path.
+        If ``bytes`` does not name exactly the columns of variable size, or two columns have the same path.
     ObjectExists
-        If the name is taken, and not to be replaced.
+        If the name exists and must not be replaced.
     """
     if not is_location(where):
-        raise InvalidType(f"a draft is created in a file: expected a path or shm:NAME, found {full_name(where)}")
+        raise InvalidType(f"the target of a draft must be a path or shm:NAME, found {full_name(where)}")
     sink: Any = open_sink(where, overwrite=overwrite, mode=mode, durable=durable)
     return Draft(sink.writer, schema, num_rows, bytes)
 
@@ -401,7 +400,7 @@ def _buffers(column: _Column) -> tuple[BufferSpec, ...]:
 
 
 def _columns(path: str, field: Field, length: int) -> Iterator[_Column]:
-    """A field and its children, as the format orders them."""
+    """A field and its children in pre-order."""
     column = _Column(path, field, length)
     if column.type.layout not in _FILLED:
         raise Unsupported(
@@ -417,9 +416,9 @@ def _columns(path: str, field: Field, length: int) -> Iterator[_Column]:
 
 
 def _sizes(given: Any, columns: list[_Column]) -> dict[str, int]:
-    """How many bytes the columns of variable size have, checked."""
+    """Check the sizes of the columns of variable size."""
     if not isinstance(given, Mapping | None):
-        raise InvalidType(f"expected bytes as a mapping of columns to numbers of bytes, found {full_name(given)}")
+        raise InvalidType(f"bytes must be a mapping of columns to sizes, found {full_name(given)}")
     sizes = given or {}
     variable = {column.path: column.type for column in columns if column.type.layout in _BINARY}
     if variable.keys() != sizes.keys():
@@ -429,13 +428,13 @@ def _sizes(given: Any, columns: list[_Column]) -> dict[str, int]:
         most = np.iinfo(type.offset_dtype).max
         if checked[path] > most:
             raise InvalidArgument(
-                f"column {path!r}: the offsets of {type} reach {most} bytes, found {checked[path]}; use large_{type}"
+                f"column {path!r}: {type} holds at most {most} bytes, found {checked[path]}; use large_{type}"
             )
     return checked
 
 
 def _place(columns: list[_Column], sizes: Mapping[str, int]) -> int:
-    """Give the buffers but for validity their places in the body; the bytes that they take."""
+    """Assign all buffers but validity their places in the body; returns its size."""
     end = 0
     for column in columns:
         for spec in _buffers(column):
@@ -460,6 +459,6 @@ def _check_offsets(column: _Column) -> None:
     offsets, size = column.arrays["offsets"], len(column.arrays["data"])
     if offsets[0] < 0 or offsets[-1] > size or bool((offsets[1:] < offsets[:-1]).any()):
         raise InvalidData(
-            f"column {column.path!r}: offsets go up from 0 to at most {size}, the bytes that it was created with; "
+            f"column {column.path!r}: offsets must increase from 0 to at most {size}, the size reserved for its data; "
             f"found {offsets[0]} to {offsets[-1]}, lowest {offsets.min()}, highest {offsets.max()}"
         )

@@ -1,4 +1,4 @@
-"""What a writer is asked for: :class:`IpcWriteOptions`."""
+"""Options for writers: :class:`IpcWriteOptions`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ class IpcWriteOptions(Settings):
     Attributes
     ----------
     compression : str or None
-        ``"lz4"`` or ``"zstd"`` compresses each buffer by itself; None leaves them as they are.
+        ``"lz4"`` or ``"zstd"`` compresses each buffer separately; None disables compression.
     compression_level : int or None
-        Level of the codec; None takes the codec's own default.
+        Codec level; None for the codec's default.
     min_space_savings : float
-        A buffer is stored raw unless compression saves more than this share of it, from 0 to 1.
+        Minimum fraction of a buffer, from 0 to 1, that compression must save; otherwise the buffer is stored raw.
     alignment : int
-        Every buffer, body and message starts at a multiple of this: 8, 16, 32 or 64 bytes, or a larger power of two.
+        Alignment of buffers, bodies and messages in bytes: 8, or a larger power of two.
     metadata_version : str
         ``"V5"``, or ``"V4"`` for readers from before Arrow 1.0.
     use_legacy_format : bool
-        True leaves out the continuation word before each message, for readers from before Arrow 0.15.
+        True omits the continuation marker before each message, for readers from before Arrow 0.15.
     endianness : str
-        Byte order of the numbers in buffers, ``"little"`` or ``"big"``.
+        Byte order of the buffers, ``"little"`` or ``"big"``.
     emit_dictionary_deltas : bool
-        True writes only what is new where a dictionary begins with the one written before it.
+        True writes a delta when a dictionary extends the one written before it.
     use_threads : bool
-        True compresses buffers on a few threads.
+        True compresses buffers on several threads.
     csf_lengths : str
-        What a CSF index says in its buffers' lengths: ``"bytes"`` as the format does, or ``"elements"`` as Arrow C++.
+        Unit of the buffer lengths in a CSF index: ``"bytes"`` as the format specifies, or ``"elements"`` as Arrow C++
+        expects.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class IpcWriteOptions(Settings):
                 raise InvalidArgument(f"{name} must be one of {allowed}, found {shown(getattr(self, name))}")
         if self.compression is not None and self.metadata_version == "V4":
             raise InvalidArgument(
-                "compression needs metadata_version V5: readers of V4 take compressed buffers for raw"
+                "compression needs metadata_version V5: V4 readers would read compressed buffers as raw"
             )
         types: tuple[tuple[str, Any], ...] = (
             ("compression_level", (int, type(None))),
@@ -102,22 +103,22 @@ class IpcWriteOptions(Settings):
             (least, most), level = _LEVELS[self.compression], self.compression_level
             if not least <= level <= most:
                 raise InvalidArgument(
-                    f"compression_level of {self.compression} is {least} to {most}, found {shown(level)}"
+                    f"compression_level of {self.compression} must be from {least} to {most}, found {shown(level)}"
                 )
         if self.alignment < 8 or self.alignment & (self.alignment - 1):
             raise InvalidArgument(f"alignment must be a power of two of at least 8, found {self.alignment}")
         if not 0 <= self.min_space_savings <= 1:
-            raise InvalidArgument(f"min_space_savings lies between 0 and 1, found {self.min_space_savings}")
+            raise InvalidArgument(f"min_space_savings must be from 0 to 1, found {self.min_space_savings}")
 
 
 _LEVELS = {"lz4": (-65536, 16), "zstd": (-131072, 22)}
-"""The levels of each codec, from the fastest to the smallest output: those that its library takes."""
+"""The levels that each codec's library accepts, from fastest to smallest output."""
 
 DEFAULT_OPTIONS = IpcWriteOptions()
 
 
 def as_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
-    """The options that a call was given, or the default ones."""
+    """Check options; None gives the defaults."""
     if options is None:
         return DEFAULT_OPTIONS
     if not isinstance(options, IpcWriteOptions):

@@ -43,7 +43,7 @@ SMALLEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CarriedHandle(Handle):
-    """The handle of a partition that also lies in a file which Spark has carried to its executors.
+    """The handle of a partition that is also in a file distributed by Spark.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class CarriedHandle(Handle):
     carrier: Any
 
     def attach(self) -> Table:
-        """As :meth:`Handle.attach`, on hosts of executors, too."""
+        """Attach like :meth:`Handle.attach`, also on executors' hosts."""
         what = f"partition {self.partition}, {self.name!r}"
         with mapping(what, self.size):
             segment = open_first(what, [InStore(self.home, self.name), *filter(None, [self.carrier])]).segment
@@ -65,7 +65,7 @@ class CarriedHandle(Handle):
 
 
 class DriverFrame(SharedFrame):
-    """The frame of a table, in the process that shared it; elsewhere it is a plain one.
+    """The frame of a driver's table in the process that shared it; unpickled elsewhere as a plain frame.
 
     It keeps the store from evicting the objects.
     """
@@ -84,7 +84,10 @@ class DriverFrame(SharedFrame):
         self._cargo = cargo
 
     def release(self) -> None:
-        """Remove all objects, and what Spark carries. Processes that have one attached keep it. Safe to call again."""
+        """Delete all objects and Spark's copies.
+
+        Processes that have one attached keep it. Releasing twice is allowed.
+        """
         for pin in self._pins:
             pin.release()
         super().release()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SharedFrame:
-    """The handles of one shared DataFrame; made by :func:`share`.
+    """A shared DataFrame: the handles of its partitions; made by :func:`share`.
 
     As a context manager it releases at the end, in the process that entered it. It can be pickled, and attached to
     wherever its handles can.
@@ -56,16 +56,16 @@ class SharedFrame:
 
     @property
     def num_rows(self) -> int:
-        """Rows in all partitions."""
+        """Number of rows in all partitions."""
         return sum(handle.num_rows for handle in self.handles)
 
     @property
     def size(self) -> int:
-        """Bytes of all objects."""
+        """Total size of all objects in bytes."""
         return sum(handle.size for handle in self.handles)
 
     def attach(self, index: int) -> Table:
-        """One of the partitions, by its place in ``handles``; see :meth:`Handle.attach`.
+        """Return one partition, by its position in ``handles``; see :meth:`Handle.attach`.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class SharedFrame:
         return self.handles[at].attach()
 
     def read_all(self) -> Table:
-        """All partitions as one table over the shared memory; copies nothing.
+        """Return all partitions as one table over the shared memory; copies nothing.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class SharedFrame:
         return self.read_rows(0, self.num_rows)
 
     def read_rows(self, start: int, stop: int) -> Table:
-        """Some rows, from ``start`` to ``stop``, counted over all partitions; attaches only to those that have them.
+        """Return rows ``start`` to ``stop``, counted over all partitions; attaches only to the partitions needed.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class SharedFrame:
         return Table(self.schema, [batch for table in parts for batch in table.batches])
 
     def map(self, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType) -> DataFrame:
-        """Run a function on each partition in another Spark job, whose workers attach to the shared memory.
+        """Run a function on each partition in a Spark job whose workers attach to the shared memory.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class SharedFrame:
         return map_frame(self.handles, spark, OverBatches(function), schema)
 
     def to_df(self, spark: SparkSession) -> DataFrame:
-        """The rows as a DataFrame, with the schema of the DataFrame that was shared, where there was one.
+        """Return the rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
 
         Rows travel from workers to Spark whenever the DataFrame is computed. Where a frame has no schema of Spark's,
         its columns get the types that ``for_consumer("spark")`` chooses.
@@ -217,7 +217,7 @@ class SharedFrame:
         return BatchDataset(self, columns=columns, transform=transform, rank=rank, world_size=world_size)
 
     def release(self) -> None:
-        """Remove all objects. Processes that have them attached keep them. Safe to call again.
+        """Delete all objects; processes that have them attached keep them. Releasing twice is allowed.
 
         Nothing else in its stores is touched. What lies on other hosts is removed by a job of the active classic
         session, which is given 10 seconds; otherwise it goes with the executors that wrote it.

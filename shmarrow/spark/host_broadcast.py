@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class HostBroadcast:
-    """A value that all processes of a host have in one place; made by :func:`broadcast`.
+    """A value held once per host, shared by all processes; made by :func:`broadcast`.
 
     Use it in any function that Spark runs in Python: it travels with the function, in less than 1 KiB. As a context
     manager it is destroyed at the end.
@@ -61,7 +61,7 @@ class HostBroadcast:
 
     @property
     def value(self) -> Any:
-        """The value, over the memory of the host: nothing is copied, and nothing may be written to.
+        """The value, as a read-only view of the host's copy.
 
         The first access of a process maps it, and later ones give the same object, in a few microseconds.
 
@@ -88,7 +88,7 @@ class HostBroadcast:
         return hold(self.name, value, found.is_there)
 
     def unpersist(self, blocking: bool = False) -> None:
-        """Remove the copies that executors have; a function that uses it again has Spark carry it there again.
+        """Delete the executors' copies; Spark sends the value again when a function uses it.
 
         The object in the driver's store stays, as do copies that came by Spark Connect. Functions that were given to
         Spark before, such as those of a DataFrame, fail on other hosts once it was carried again.
@@ -106,7 +106,7 @@ class HostBroadcast:
         self._on_driver("unpersist").cargo.unpersist(blocking)
 
     def destroy(self, blocking: bool = False) -> None:
-        """Remove it everywhere. Processes that have the value keep it; later accesses raise ObjectNotFound.
+        """Delete the value everywhere. Processes that have it mapped keep it; later accesses raise ObjectNotFound.
 
         Safe to call again.
 
@@ -184,7 +184,7 @@ class _Driver(NamedTuple):
 
 
 def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = None) -> HostBroadcast:
-    """Give a value to all Python workers of a session, once for each host instead of once for each worker.
+    """Share a value with all Python workers of a session, with one copy per host instead of one per worker.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Once:
-    """A value that is computed once on each host; made by :func:`once`.
+    """A value computed once per host; made by :func:`once`.
 
     Use it in any function that Spark runs in Python: it travels with the function, and its own function with it.
 
@@ -51,7 +51,7 @@ class Once:
 
     @property
     def value(self) -> Any:
-        """The value, over the memory of the host; computed if no process of the host has computed it yet.
+        """The value, as a view of the host's copy; computed on first use on the host.
 
         Of all processes and threads that ask at once, one calls the function, and the others wait for it. If it fails,
         its caller gets the error, and the next one who waits calls the function.
@@ -103,7 +103,7 @@ class Once:
         return as_stored(self._function())
 
     def destroy(self) -> None:
-        """Remove the value on this host; the next process that asks computes it again. Processes that have it keep it.
+        """Delete the value on this host; it is computed again on the next use. Processes that have it mapped keep it.
 
         On other hosts it stays until the application ends. A process that is computing it meanwhile, or waits for that,
         is not disturbed: the value is there again when it is done.
@@ -123,7 +123,7 @@ def _is_there(store: Store, name: bytes, generation: int) -> bool:
 
 
 def once(name: str, function: Callable[[], Any], store: Location | Store | None = None) -> Once:
-    """A value that is computed once on each host, by the first Python worker that asks for it; nothing is done yet.
+    """Declare a value that the first Python worker on each host to use it computes; nothing is computed yet.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ LOCAL = {
 
 
 def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> SparkSession:
-    """A Spark session in a Java process of its own on this machine, or the session that is active already.
+    """Start a local Spark session in its own Java process, or return the active session.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> 
 
 
 def check_java() -> None:
-    """See that there is a Java that Spark runs on, which Spark itself would say in fifty lines.
+    """Check for a Java that can run Spark; Spark's own error is fifty lines long.
 
     Raises
     ------

@@ -156,7 +156,7 @@ def _end_job(store: Store, name: str, kept: Sequence[Handle]) -> None:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that batches of Spark become.
+    """Converts batches from Spark to shared columns.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class Columns:
     types: tuple[str | None, ...]
 
     def restore(self, batches: Batches) -> Batches:
-        """Batches of Spark's, all of one schema, with their own names; copies nothing."""
+        """Restore the column names of Spark's batches, all of one schema; copies nothing."""
         pa = partner()
         schema = None
         for batch in batches:
@@ -213,7 +213,7 @@ def _source(
 
 
 def numbered(df: DataFrame) -> tuple[DataFrame, Columns]:
-    """A DataFrame that ``mapInArrow`` takes, whatever its columns are called and whether it has any."""
+    """Make a DataFrame acceptable to ``mapInArrow``, whatever its column names, even without columns."""
     schema = df.schema
     types = [each.dataType.simpleString() if _is_months(each.dataType) else None for each in schema]
     for field in schema:
@@ -257,7 +257,7 @@ def _check_type(column: str, type: Any, nested: bool = False) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks Spark runs at once by default; no job runs."""
+    """Return Spark's default parallelism, without running a job."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
     range: Any = spark.range(1 << 20)
@@ -270,7 +270,7 @@ def parallelism(spark: SparkSession) -> int:
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker does with a partition: puts it, and gives one row about it."""
+    """The worker's side of sharing: puts a partition and yields one row that describes it."""
 
     home: Home
     frame: str
@@ -357,7 +357,7 @@ _NAMES = [field.name for field in fields(Handle)]
 
 
 def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batches:
-    """The rows of batches of one schema, in batches of at most ``target_bytes`` where none had more before.
+    """Combine batches of one schema into batches of at most ``target_bytes``; larger ones are passed through.
 
     What is held until then counts with the memory that a batch takes beside its values; empty ones are left out.
     Where columns have dictionaries, the dictionary of each batch begins with that of the one before it.

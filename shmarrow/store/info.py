@@ -82,6 +82,23 @@ class Found(NamedTuple):
     """An object in a listing, not opened.
 
     The fields are those of :class:`ObjectInfo`.
+
+    Attributes
+    ----------
+    name : str
+        Name of the object.
+    nbytes : int
+        Size in bytes.
+    allocated : int
+        Bytes that it takes, as blocks of the file system.
+    generation : int
+        Number that no other object of the store ever has.
+    age, idle : float
+        Seconds since it was published, and since it was last attached.
+    pins : int
+        Number of processes that have it attached.
+    protected, spilled : bool
+        Whether it is never evicted, and whether it is in the spill directory.
     """
 
     name: str

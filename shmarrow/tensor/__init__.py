@@ -1,7 +1,7 @@
-"""Tensors and sparse tensors: arrays of any number of dimensions, each in one message ("Tensor", "SparseTensor").
+"""Dense and sparse tensors, one message each ("Tensor", "SparseTensor").
 
-One file a form, in which all that the form knows of itself stands: its index, building and checking. ``sparse`` has
-what the sparse forms share, ``element`` which types the elements of all can have.
+Each format has its own file, with its index, construction and validation; ``sparse`` is the common base of the sparse
+formats, and ``element`` defines the element types.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The sparse forms are imported when they are first asked for."""
+    """Import the sparse formats on first access."""
     if name not in _HOMES:
         raise AttributeError(f"module 'shmarrow.tensor' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"shmarrow.tensor.{_HOMES[name]}"), name)

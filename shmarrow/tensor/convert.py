@@ -1,4 +1,4 @@
-"""Tensors from whatever holds one: arrays of numpy, and objects of the packages that have a door in ``interchange``."""
+"""Conversion of ndarrays, columns and other libraries' tensors to tensors."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from shmarrow.tensor.element import is_column
 from shmarrow.tensor.sparse import SparseTensor
 
 CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {}
-"""By the name of a package, what makes a tensor of its objects; each door adds its own."""
+"""Converters by package name; registered by the modules of ``interchange``."""
 
 
 def as_tensor(value: Any) -> Tensor | SparseTensor:
-    """A tensor over the memory of an ndarray, of a column without nulls, or of a tensor of another package.
+    """Wrap the memory of an ndarray, a column without nulls, or another library's tensor.
 
     Raises
     ------
     InvalidType
-        If it is none of these, or its elements are of no fixed-width type.
+        If it is none of these, or its elements have no fixed-width type.
     CopyRequired
         If a column has nulls, or numpy has no zero-copy form of its values.
     """
@@ -38,14 +38,14 @@ def as_tensor(value: Any) -> Tensor | SparseTensor:
     if is_column(value) and not isinstance(getattr(value, "dtype", None), np.dtype):
         return Tensor.from_array(array(value, from_pandas=False))
     if hasattr(value, "columns") or hasattr(value, "schema"):
-        raise InvalidType(f"a {full_name(value)} is not a tensor: its columns have types of their own; pass an ndarray")
+        raise InvalidType(f"a {full_name(value)} is not a tensor: its columns may differ in type; pass an ndarray")
     if hasattr(value, "__array__"):
         return Tensor.from_numpy(value)
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")
 
 
 def may_be_tensor(value: Any) -> bool:
-    """Whether a value is of a class that :func:`as_tensor` looks into."""
+    """Whether :func:`as_tensor` may accept a value, by its class."""
     return hasattr(type(value), "__array__") or _converter(value) is not None
 
 

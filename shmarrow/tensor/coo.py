@@ -1,4 +1,4 @@
-"""Coordinates ("SparseTensorIndexCOO"): a matrix with a row for each value and a column for each dimension."""
+"""COO tensors ("SparseTensorIndexCOO"): a coordinate matrix with a row per value and a column per dimension."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 
 
 class SparseCOOTensor(SparseTensor):
-    """A sparse tensor of any number of dimensions, as coordinates and values.
+    """A sparse tensor in coordinate (COO) format.
 
     Attributes
     ----------
     indices : ndarray
-        The coordinates, of shape (non_zero_length, ndim), with any strides; read-only.
+        The coordinates, shape (non_zero_length, ndim), with any strides; read-only.
     is_canonical : bool
-        Whether the coordinates are said to be sorted in row-major order, none of them twice.
+        Whether the coordinates are flagged as sorted in row-major order, without duplicates.
 
     Examples
     --------
@@ -84,22 +84,22 @@ class SparseCOOTensor(SparseTensor):
         Parameters
         ----------
         data : ndarray
-            The values, of shape (non-zeros,) or (non-zeros, 1).
+            The values, shape (non-zeros,) or (non-zeros, 1).
         coords : ndarray of int
-            Their coordinates, of shape (non-zeros, dimensions).
+            Their coordinates, shape (non-zeros, dimensions).
         shape : iterable of int
             The shape of the tensor.
         dim_names : iterable of str, optional
             A name for each dimension.
         is_canonical : bool, optional
-            Whether the coordinates are sorted in row-major order, none of them twice; found out where not given.
+            Whether the coordinates are sorted in row-major order, without duplicates; determined if not given.
         type, metadata
             As for :meth:`shmarrow.Tensor.from_numpy`.
 
         Raises
         ------
         InvalidData
-            If the arrays do not fit each other, or ``is_canonical`` has to be found out and a coordinate lies outside.
+            If the arrays' shapes do not match, or, if ``is_canonical`` is not given, a coordinate is out of bounds.
         """
         storage, element = values_of(data, type)
         dims = checked_shape(shape, storage.itemsize)
@@ -112,7 +112,7 @@ class SparseCOOTensor(SparseTensor):
         return made
 
     def to_numpy(self) -> tuple[NDArray, NDArray]:
-        """Return the values, of shape (non_zero_length,), and the coordinates; views."""
+        """Return the values, shape (non_zero_length,), and the coordinates, as views."""
         return self.data, self.indices
 
     def _index(self) -> tuple[NDArray, ...]:
@@ -132,7 +132,7 @@ class SparseCOOTensor(SparseTensor):
         order: Any,
     ) -> Self:
         if order is not None:
-            raise InvalidArgument("coordinates have no order of axes")
+            raise InvalidArgument("COO has no axis order")
         dtype = index_dtype(index_type, max(*shape, 1) - 1, "<i8")
         indices = np.empty((len(storage), len(shape)), dtype)
         for axis, column in enumerate(coordinates):
@@ -148,6 +148,6 @@ class SparseCOOTensor(SparseTensor):
             raise InvalidData("the coordinates are flagged as canonical, but are unsorted or contain duplicates")
 
     def _is_sorted(self) -> bool:
-        """Whether the coordinates, which lie in the shape, rise from each value to the next."""
+        """Whether the coordinates, which must be in bounds, strictly increase."""
         flat = np.ravel_multi_index(self._coordinates(), self.shape)
         return bool((flat[1:] > flat[:-1]).all())

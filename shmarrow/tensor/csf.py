@@ -1,8 +1,8 @@
-"""Compressed sparse fibers ("SparseTensorIndexCSF"): a tree with a level for each dimension.
+"""CSF tensors ("SparseTensorIndexCSF"): compressed sparse fibers, a tree with a level per dimension.
 
-The nodes of a level are the coordinates that occur along its dimension below one node of the level above, and the
-leaves are the values. ``indices[k]`` has the coordinates of level ``k``, and the children of its node ``i`` are the
-nodes ``indptr[k][i]`` to ``indptr[k][i + 1]`` of level ``k + 1``. ``axis_order`` says which dimension each level is.
+The nodes of a level are the coordinates along its dimension that occur below a node of the previous level; the leaves
+are the values. ``indices[k]`` holds the coordinates of level ``k``; the children of its node ``i`` are the nodes
+``indptr[k][i]`` to ``indptr[k][i + 1]`` of level ``k + 1``. ``axis_order`` maps levels to dimensions.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 
 
 class SparseCSFTensor(SparseTensor):
-    """A sparse tensor of any number of dimensions, as a tree.
+    """A sparse tensor in compressed sparse fiber (CSF) format.
 
     Attributes
     ----------
     indptr : tuple of ndarray
-        For each level but the last, where the children of each node start, and the end; read-only.
+        For each level but the last, the start of each node's children, and the end; read-only.
     indices : tuple of ndarray
-        For each level the coordinates of its nodes; read-only.
+        The coordinates of each level's nodes; read-only.
     axis_order : tuple of int
         The dimension of each level.
 
@@ -70,7 +70,7 @@ class SparseCSFTensor(SparseTensor):
         ndim = len(shape)
         if (len(indices), len(indptr), sorted(axis_order)) != (ndim, ndim - 1, list(range(ndim))):
             raise InvalidData(
-                f"CSF of {ndim} dimensions has {ndim} indices, {ndim - 1} indptr and an order of all axes, "
+                f"CSF of {ndim} dimensions needs {ndim} indices, {ndim - 1} indptr and {ndim} axes, "
                 f"found {len(indices)}, {len(indptr)} and {tuple(axis_order)}"
             )
         if len(indices[-1]) != len(storage):
@@ -104,13 +104,13 @@ class SparseCSFTensor(SparseTensor):
         Parameters
         ----------
         data : ndarray
-            The values, of shape (non-zeros,) or (non-zeros, 1).
+            The values, shape (non-zeros,) or (non-zeros, 1).
         indptr, indices : sequence of int ndarray
-            The levels of the tree. All of ``indptr`` have one dtype, and so have all of ``indices``.
+            The levels of the tree. All ``indptr`` must have the same dtype, and so must all ``indices``.
         shape : iterable of int
-            The shape of the tensor, in the order of its own dimensions.
+            The shape of the tensor, in dimension order (not ``axis_order``).
         axis_order : sequence of int, optional
-            The dimension of each level; by default their own order.
+            The dimension of each level; by default in order.
         dim_names : iterable of str, optional
             A name for each dimension.
         type, metadata
@@ -119,7 +119,7 @@ class SparseCSFTensor(SparseTensor):
         Raises
         ------
         InvalidData
-            If the arrays do not fit each other.
+            If the arrays' shapes do not match.
         """
         storage, element = values_of(data, type)
         dims = checked_shape(shape, storage.itemsize)
@@ -128,7 +128,7 @@ class SparseCSFTensor(SparseTensor):
         for what, levels in (("indptr", starts), ("indices", nodes)):
             if len({level.dtype for level in levels}) > 1 or any(level.ndim != 1 for level in levels):
                 raise InvalidArgument(
-                    f"all {what} are flat and of one dtype, found {[level.dtype.str for level in levels]}"
+                    f"all {what} must be flat and of one dtype, found {[level.dtype.str for level in levels]}"
                 )
         order = cls._sort_order(len(dims), axis_order)
         names = as_dim_names(dim_names, len(dims))
@@ -149,15 +149,15 @@ class SparseCSFTensor(SparseTensor):
         Parameters
         ----------
         array, dim_names, index_type, metadata
-            As for the other forms.
+            As for the other formats.
         axis_order : sequence of int, optional
-            The dimension of each level; by default their own order. Few distinct coordinates in the first levels make
-            the index small.
+            The dimension of each level; by default in order. The index is smallest with the dimension of fewest
+            distinct coordinates first.
         """
         return cls._from_dense(array, dim_names, index_type, metadata, axis_order)
 
     def to_numpy(self) -> tuple[NDArray, tuple[NDArray, ...], tuple[NDArray, ...]]:
-        """Return the values, indptr and indices; views."""
+        """Return the values, indptr and indices, as views."""
         return self.data, self.indptr, self.indices
 
     def _index(self) -> tuple[NDArray, ...]:
@@ -172,7 +172,7 @@ class SparseCSFTensor(SparseTensor):
 
     def _coordinates(self) -> Coordinates:
         found: dict[int, NDArray] = {}
-        leaves: NDArray | None = None  # where the leaves below each node of a level start, and the end
+        leaves: NDArray | None = None  # start of the leaves below each node of a level, and the end
         for level in range(len(self.shape) - 1, -1, -1):
             nodes = self.indices[level].astype(np.int64, copy=False)
             if level < len(self.shape) - 1:
@@ -186,7 +186,7 @@ class SparseCSFTensor(SparseTensor):
     def _sort_order(cls, ndim: int, order: Any) -> tuple[int, ...]:
         axes = tuple(range(ndim)) if order is None else tuple([int(axis) for axis in order])
         if sorted(axes) != list(range(ndim)):
-            raise InvalidArgument(f"the order of {ndim} axes must be a permutation of them, found {axes}")
+            raise InvalidArgument(f"axis_order must be a permutation of {ndim} axes, found {axes}")
         return axes
 
     @classmethod

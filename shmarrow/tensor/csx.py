@@ -1,7 +1,7 @@
-"""Compressed rows and columns ("SparseMatrixIndexCSX"): CSR and CSC, one index with the axes exchanged.
+"""CSR and CSC matrices ("SparseMatrixIndexCSX").
 
-Slice ``i`` of the compressed axis owns the values from ``indptr[i]`` to ``indptr[i + 1]``, and ``indices`` has the
-place of each of them along the other axis.
+Slice ``i`` of the compressed axis owns the values from ``indptr[i]`` to ``indptr[i + 1]``; ``indices`` holds their
+positions along the other axis.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 
 
 class SparseMatrix(SparseTensor):
-    """The base of CSR and CSC matrices.
+    """Base class of CSR and CSC matrices.
 
     Attributes
     ----------
     indptr : ndarray
-        Where each slice of the compressed axis starts among the values, and the end; read-only.
+        Start of each slice of the compressed axis among the values, and the end; read-only.
     indices : ndarray
-        The place of each value along the other axis; read-only.
+        Position of each value along the other axis; read-only.
     """
 
     __slots__ = ("indices", "indptr")
 
     axis: ClassVar[int]
+    """The compressed axis: 0 for rows, 1 for columns."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class SparseMatrix(SparseTensor):
     ) -> None:
         super().__init__(shape, storage, element, dim_names, metadata)
         if len(shape) != 2:
-            raise InvalidData(f"a matrix in the form {self.form} has two dimensions, found the shape {shape}")
+            raise InvalidData(f"a {self.form} matrix must have two dimensions, found the shape {shape}")
         wanted = (shape[self.axis] + 1,), (len(storage),)
         if (indptr.shape, indices.shape) != wanted:
             raise InvalidData(
@@ -87,9 +88,9 @@ class SparseMatrix(SparseTensor):
         Parameters
         ----------
         data : ndarray
-            The values, of shape (non-zeros,) or (non-zeros, 1).
+            The values, shape (non-zeros,) or (non-zeros, 1).
         indptr, indices : ndarray of int
-            The index, of shapes (slices + 1,) and (non-zeros,).
+            The index, shapes (slices + 1,) and (non-zeros,).
         shape : iterable of int
             The shape of the matrix.
         dim_names : iterable of str, optional
@@ -100,7 +101,7 @@ class SparseMatrix(SparseTensor):
         Raises
         ------
         InvalidData
-            If the arrays do not fit each other.
+            If the arrays' shapes do not match.
         """
         storage, element = values_of(data, type)
         dims = checked_shape(shape, storage.itemsize)
@@ -109,7 +110,7 @@ class SparseMatrix(SparseTensor):
         return cls(dims, starts, places, storage, element, names, as_metadata(metadata))
 
     def to_numpy(self) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the values, indptr and indices; views."""
+        """Return the values, indptr and indices, as views."""
         return self.data, self.indptr, self.indices
 
     def _index(self) -> tuple[NDArray, ...]:
@@ -124,7 +125,7 @@ class SparseMatrix(SparseTensor):
     @classmethod
     def _sort_order(cls, ndim: int, order: Any) -> tuple[int, ...]:
         if ndim != 2:
-            raise InvalidArgument(f"the form {cls.form} is two-dimensional, found {ndim}; use COO or CSF")
+            raise InvalidArgument(f"{cls.form} needs two dimensions, found {ndim}; use COO or CSF")
         return (0, 1) if cls.axis == 0 else (1, 0)
 
     @classmethod
@@ -147,7 +148,7 @@ class SparseMatrix(SparseTensor):
 
 
 class SparseCSRMatrix(SparseMatrix):
-    """A sparse matrix, row by row.
+    """A sparse matrix in compressed sparse row (CSR) format.
 
     Examples
     --------
@@ -163,7 +164,7 @@ class SparseCSRMatrix(SparseMatrix):
 
 
 class SparseCSCMatrix(SparseMatrix):
-    """A sparse matrix, column by column.
+    """A sparse matrix in compressed sparse column (CSC) format.
 
     Examples
     --------

@@ -1,12 +1,12 @@
-"""Dense tensors ("Tensor message"): elements of one type in memory, a shape, and the step in bytes of each dimension.
+"""Dense tensors ("Tensor message"): element type, shape and strides over memory.
 
-Rules kept here:
+Invariants:
 
-* a tensor is a read-only view of an ndarray, whose memory it keeps alive. Strides stay as they are: row-major,
-  column-major, with gaps, or zero for an element that repeats. Negative ones, which the format has not, and the byte
-  order that it has not, are normalised by a copy;
-* numpy gets the memory itself, read-only. Consumers that need not respect that get memory of their own: private pages
-  of the mapping, or a copy.
+* a tensor is a read-only view of an ndarray, which keeps its memory alive. Strides are preserved: row-major,
+  column-major, with gaps, or zero (broadcast). Negative strides and foreign byte order, which the format lacks, are
+  normalised by a copy;
+* numpy gets read-only views. Consumers that may ignore read-only get private copy-on-write pages of the mapping, or a
+  copy.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ DimNames = tuple[str, ...]
 Shape = tuple[int, ...]
 
 MAX_DIMENSIONS = 64
-"""What an ndarray has."""
+"""Attributes of ndarrays that tensors share."""
 MAX_BYTES = (1 << 63) - 1
 
 _BLOCK = 16 << 20
-"""Bytes that are copied at a time where elements have to be brought together."""
+"""Chunk size for copying strided elements."""
 
 
 @travels
 class Tensor:
-    """A dense array of any number of dimensions; made by :meth:`from_numpy`, or read by ``ipc.read_tensor``.
+    """A dense tensor; made by :meth:`from_numpy` or ``ipc.read_tensor``.
 
     Attributes
     ----------
     type : DataType
         The Arrow type of the elements.
     ml_dtype : str or None
-        ``"bfloat16"`` or another name of the package ``ml_dtypes``, where the elements are floats that Arrow has no
-        type for; ``type`` is then the integer of their size.
+        ``"bfloat16"`` or another ``ml_dtypes`` name for floats without an Arrow type; ``type`` is then the integer type
+        of their size.
     dim_names : tuple of str
-        The names of the dimensions; empty where they have none.
+        Names of the dimensions; empty if unnamed.
     metadata : dict of bytes to bytes, or None
-        The metadata of the message that the tensor came in, or goes out with.
+        Custom metadata of the tensor's message.
     storage : ndarray
-        The elements as they lie in memory, read-only; bfloat16 and its like as unsigned integers.
+        The elements as stored, read-only; bfloat16 and similar as unsigned integers.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Tensor:
         metadata: Metadata | None = None,
     ) -> None:
         if not isinstance(element, Element):
-            raise InvalidType("a tensor is made of memory and a type; shmarrow.Tensor.from_numpy() takes arrays")
+            raise InvalidType("expected memory and a type; for arrays use shmarrow.Tensor.from_numpy()")
         if storage.flags.writeable:
             storage = storage.view()
             storage.flags.writeable = False
@@ -105,22 +105,22 @@ class Tensor:
         Parameters
         ----------
         array : ndarray
-            Of any shape, 0-d included, and of a dtype that Arrow has a fixed-width type for. Copied only if a stride is
-            negative, the bytes are in the other order, or days (``M8[D]``) become int32.
+            Of any shape, including 0-d, and any dtype with a fixed-width Arrow type. Copied only if a stride is
+            negative, the byte order is foreign, or days (``M8[D]``) become int32.
         dim_names : iterable of str, optional
             A name for each dimension.
         type : DataType, optional
-            What the elements stand for, where the dtype does not say it: ``date32()`` over int32, decimals.
+            The Arrow type, if it is not implied by the dtype: ``date32()`` over int32, decimals.
         metadata : mapping, optional
-            Metadata for the message.
+            Custom metadata of the tensor's message.
 
         Raises
         ------
         InvalidType
-            If Arrow has no fixed-width type for the elements, or ``type`` does not lie in this dtype.
+            If Arrow has no fixed-width type for the elements, or ``type`` is not stored as this dtype.
         """
         if isinstance(array, np.ma.MaskedArray):
-            raise InvalidType("a tensor has no nulls; fill the masked array first: array.filled()")
+            raise InvalidType("a tensor cannot hold nulls; fill the masked array first: array.filled()")
         storage, element = as_storage(as_ndarray(array), type)
         if storage.ndim and min(storage.strides) < 0:
             storage = storage.copy(order="C")
@@ -130,15 +130,15 @@ class Tensor:
     def from_array(
         cls, array: Array, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
     ) -> Tensor:
-        """Make a tensor from a column of numbers, fixed-size lists of numbers, or tensors of one shape; never copies.
+        """Make a tensor over a column of numbers, fixed-size lists of numbers, or fixed-shape tensors; never copies.
 
-        The first dimension is the rows. The elements have the type of the column's values; of an extension type those
-        of its storage.
+        The first dimension is the rows. The element type is that of the column's values; for extension types that of
+        the storage.
 
         Raises
         ------
         CopyRequired
-            If there are nulls, or numpy has no zero-copy form of the values.
+            If there are nulls, or the values have no zero-copy numpy form.
         """
         if not isinstance(array, Array):
             raise InvalidType(f"expected an Array, found {type(array).__name__}")
@@ -147,10 +147,10 @@ class Tensor:
         except CopyRequired:
             if array.null_count:
                 raise
-            raise CopyRequired(f"no tensor has elements of {array.type}{_instead(array.type)}") from None
+            raise CopyRequired(f"{array.type} cannot be the element type of a tensor{_instead(array.type)}") from None
         return cls.from_numpy(values, dim_names, type=_element_type(array.type, values), metadata=metadata)
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def type(self) -> DataType:
@@ -167,27 +167,27 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of elements along each dimension."""
+        """Size of each dimension."""
         return self.storage.shape
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, along each dimension."""
+        """Stride of each dimension in bytes."""
         return self.storage.strides
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return self.storage.ndim
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         return self.storage.size
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements, without gaps between them."""
+        """Size of all elements in bytes, without gaps."""
         return self.storage.nbytes
 
     @property
@@ -206,7 +206,7 @@ class Tensor:
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise InvalidType("a tensor of no dimensions has no length")
+            raise InvalidType("a 0-d tensor has no length")
         return self.shape[0]
 
     def __repr__(self) -> str:
@@ -231,14 +231,14 @@ class Tensor:
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, *, full: bool = False) -> None:
-        """Check the elements if ``full``; the structure was checked when the tensor was made.
+        """Check the elements if ``full``; the structure is always checked on construction.
 
         Raises
         ------
         InvalidData
             If a bool is neither 0 nor 1.
         LimitExceeded
-            If strides make many more elements out of the memory than it has bytes.
+            If strides repeat the memory too many times.
         """
         if full:
             once = _without_repeats(self.storage)
@@ -247,7 +247,7 @@ class Tensor:
                 check_expansion(max(once.size - reach, 0), "a tensor whose elements overlap")
             checked_bools(once)
 
-    # --- handing over ---
+    # --- export ---
 
     def _values(self) -> NDArray:
         return element_values(self.storage, self._element)
@@ -258,18 +258,17 @@ class Tensor:
         Parameters
         ----------
         writable : bool
-            False gives a read-only view of the same memory; never a copy. With True the result may be written to, and
-            is seen by nobody else: where the elements are mapped, over private pages of the mapping, which cost only
-            the pages that are written (from 64 KiB on), else it is a copy.
+            False returns a read-only view, never a copy. True returns private writable memory: for mapped elements of
+            at least 64 KiB copy-on-write pages, of which only modified ones take memory; otherwise a copy.
 
         Raises
         ------
         MissingExtra
-            For bfloat16 and its like, if the package ``ml_dtypes`` is not installed.
+            For bfloat16 and similar, if the package ``ml_dtypes`` is not installed.
         StorageError
             If ``writable`` is True and the mapped file was truncated.
         LimitExceeded
-            If ``writable`` is True and there is no memory for a copy.
+            If ``writable`` is True and there is not enough memory for a copy.
         """
         storage = own_elements(self.storage) if writable else self.storage
         return storage.view(self.dtype) if self.ml_dtype is not None else storage
@@ -279,11 +278,11 @@ class Tensor:
         return array if dtype is None and not copy else np.array(array, dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The buffer protocol, which Python classes can take part in since Python 3.12."""
+        """Support the buffer protocol (Python 3.12 and later)."""
         return memoryview(self.storage)  # type: ignore[arg-type]
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The device that the memory is on: the CPU."""
+        """Return the device: the CPU."""
         return _CPU
 
     def __dlpack__(
@@ -296,33 +295,33 @@ class Tensor:
     ) -> Any:
         """Return a DLPack capsule over writable memory, for ``torch.from_dlpack`` and similar.
 
-        Many consumers, torch among them, know of no read-only memory. So they get what :meth:`to_numpy` gives with
-        ``writable=True``: private pages of the mapping, or a copy. :meth:`to_numpy` shares memory with numpy, and
-        ``to_torch(writable=False)`` with torch.
+        Many consumers, such as torch, have no read-only tensors, so this exports what :meth:`to_numpy` returns with
+        ``writable=True``: private copy-on-write pages, or a copy. To share the memory, use :meth:`to_numpy`, or
+        ``to_torch(writable=False)`` for torch.
 
         Parameters
         ----------
         stream : None
-            The CPU has none.
+            Not used on the CPU.
         max_version : tuple of int, optional
-            The latest version of DLPack that the consumer knows.
+            The latest DLPack version that the consumer supports.
         dl_device : tuple of int, optional
             Only the CPU, (1, 0).
         copy : bool, optional
-            True makes a copy in any case. False refuses to make one: only private pages do then.
+            True forces a copy. False forbids one, so only copy-on-write pages can be exported.
 
         Raises
         ------
         ExportRefused
-            If DLPack has no such type, another device is asked for, or a copy is needed and ``copy`` is False.
+            If DLPack lacks the type, another device is requested, or a copy is needed but ``copy`` is False.
         StorageError
             If the mapped file was truncated.
         LimitExceeded
-            If there is no memory for a copy.
+            If there is not enough memory for a copy.
         """
         if dl_device not in (None, _CPU):
             raise ExportRefused(
-                f"the memory is on the CPU, device {_CPU}; a tensor for device {dl_device} was asked for"
+                f"expected the CPU, device {_CPU}, found device {dl_device}; move the tensor after importing it"
             )
         _dlpack_code(self._element)
         if copy is None:
@@ -333,16 +332,16 @@ class Tensor:
             found = private_view(self.storage) if self.storage.flags.aligned else None
             if found is None:
                 raise ExportRefused(
-                    "the memory is read-only, which DLPack consumers need not respect, and a writable form of it takes "
-                    "a copy, which copy=False forbids; to_numpy() gives a read-only view of the memory itself"
+                    "the memory is read-only, which DLPack consumers may ignore, and exporting it as writable needs "
+                    "a copy, which copy=False forbids; to_numpy() returns a read-only view"
                 )
             array = found
         return capsule(array, self._element, max_version)
 
-    # --- parts ---
+    # --- views ---
 
     def __getitem__(self, key: Any) -> Any:
-        """Index like numpy; returns a tensor over the same memory, or one element."""
+        """Index like numpy; returns a zero-copy tensor, or one element."""
         part = self._values()[key]
         if not isinstance(part, np.ndarray):
             return part
@@ -357,12 +356,10 @@ class Tensor:
             yield self[i]
 
     def transpose(self, *axes: int) -> Tensor:
-        """Permute the dimensions, by default reversing them; not a copy."""
+        """Permute the dimensions, by default reversing them; zero-copy."""
         order = axes or tuple(range(self.ndim))[::-1]
         if sorted(order) != list(range(self.ndim)):
-            raise InvalidArgument(
-                f"the axes of a tensor of {self.ndim} dimensions must be a permutation of theirs, found {axes}"
-            )
+            raise InvalidArgument(f"axes must be a permutation of the tensor's {self.ndim} dimensions, found {axes}")
         names = tuple([self.dim_names[axis] for axis in order]) if self.dim_names else ()
         return Tensor(self.storage.transpose(order), self._element, names, self.metadata)
 
@@ -376,7 +373,7 @@ _CPU = (1, 0)
 
 
 def as_dim_names(names: Iterable[str] | None, ndim: int) -> DimNames:
-    """Names of dimensions, checked: one for each, or none at all."""
+    """Check dimension names: one for each, or none at all."""
     if names is None:
         return ()
     given = tuple(names) if not isinstance(names, str) else (names,)
@@ -397,7 +394,7 @@ def same_values(left: NDArray, right: NDArray) -> bool:
 
 
 def _names_after(names: DimNames, key: Any, ndim: int) -> DimNames:
-    """The names that are left after basic indexing; none where numpy orders the dimensions by other rules."""
+    """The names left after basic indexing; none for advanced indexing, which reorders dimensions."""
     items = key if isinstance(key, tuple) else (key,)
     taken = sum(item is not None and item is not Ellipsis for item in items)
     if any(item is Ellipsis for item in items):
@@ -423,12 +420,12 @@ def _names_after(names: DimNames, key: Any, ndim: int) -> DimNames:
 
 
 def dense_layout(array: NDArray) -> tuple[tuple[int, ...], int]:
-    """Strides and bytes of an array's elements once they lie together, the order of their dimensions kept.
+    """Strides and size of an array's elements once compacted, keeping the order of dimensions.
 
-    Dimensions of stride zero repeat the same elements, and go on doing so.
+    Dimensions of stride zero keep it.
     """
     if not array.size:
-        return (array.itemsize,) * array.ndim, 0  # Arrow C++ takes an index without values for contiguous only so
+        return (array.itemsize,) * array.ndim, 0  # Arrow C++ only accepts an empty index as contiguous in this form
     strides = [0] * array.ndim
     step = array.itemsize
     for axis in reversed(_order(array)):
@@ -440,7 +437,7 @@ def dense_layout(array: NDArray) -> tuple[tuple[int, ...], int]:
 
 
 def row_major(shape: Shape, itemsize: int) -> Shape:
-    """The strides of elements that lie together in row-major order."""
+    """The strides of contiguous elements in row-major order."""
     strides = []
     step = itemsize
     for size in reversed(shape):
@@ -450,7 +447,7 @@ def row_major(shape: Shape, itemsize: int) -> Shape:
 
 
 def dense_pieces(array: NDArray) -> Iterator[Bytes]:
-    """The bytes of an array's elements, in the order that :func:`dense_layout` says; copied where gaps lie between."""
+    """The bytes of an array's elements in the order of :func:`dense_layout`; copied if strided."""
     if not array.size:
         return
     once = _without_repeats(array)
@@ -474,18 +471,18 @@ def _blocks(array: NDArray) -> Iterator[Bytes]:
 
 
 def _without_repeats(array: NDArray) -> NDArray:
-    """A view with one element where a dimension shows the same one many times, which may be without end."""
+    """A view that drops repetition: dimensions of stride zero have one element."""
     return array[tuple([slice(0, 1) if _repeats(array, axis) else slice(None) for axis in range(array.ndim)])]
 
 
 def _repeats(array: NDArray, axis: int) -> bool:
-    """Whether all places along a dimension show the same elements."""
+    """Whether a dimension repeats the same elements."""
     return array.strides[axis] == 0 and array.shape[axis] > 1
 
 
 def _order(array: NDArray) -> list[int]:
-    """The dimensions from the one with the largest step to that with the smallest."""
-    if array.flags.c_contiguous:  # here the strides of dimensions of one element say nothing
+    """The dimensions by decreasing stride."""
+    if array.flags.c_contiguous:  # strides of dimensions of size 1 are arbitrary
         return list(range(array.ndim))
     return sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
 
@@ -503,13 +500,13 @@ _DLPACK_CODES = {
     "float8_e5m2fnuz": 13,
     "float8_e8m0fnu": 14,
 }
-"""The type codes of DLPack 1.1 for floats that numpy does not know."""
+"""DLPack 1.1 type codes for floats unknown to numpy."""
 
 
 class Exposed:
-    """An array for consumers of DLPack: the memory itself, which is said to be writable.
+    """An array exported through DLPack as writable, without copying.
 
-    Only for memory that is private, and for consumers that never write to it.
+    Only for private memory, or for consumers that never write to it.
     """
 
     def __init__(self, array: NDArray, element: Element) -> None:
@@ -528,7 +525,7 @@ class Exposed:
 
 
 class _Alias:
-    """The memory of an array, under an interface that says that it may be written to."""
+    """The memory of an array, with an array interface flagged as writable."""
 
     def __init__(self, array: NDArray) -> None:
         self.array = array
@@ -537,15 +534,15 @@ class _Alias:
 
 
 def own_elements(array: NDArray) -> NDArray:
-    """The elements in writable memory that nobody else sees, each at a multiple of its size."""
+    """The elements in private writable memory, aligned to their size."""
     return writable(array) if array.flags.aligned else copied(array)
 
 
 def _dlpack_code(element: Element) -> int | None:
-    """The type code of elements that numpy has no DLPack type for; None for those that it has."""
+    """The DLPack type code of elements that numpy cannot export; None for others."""
     code = _DLPACK_CODES.get(element.ml_dtype or "")
     if element.ml_dtype is not None and code is None:
-        raise ExportRefused(f"DLPack has no type for {element.ml_dtype}; hand over `storage`, and view it as that")
+        raise ExportRefused(f"DLPack has no type for {element.ml_dtype}; export `storage`, and reinterpret it")
     if element.dtype.kind not in "biuf":
         step = "storage.view('i8') has the integers" if element.dtype.kind in "mM" else "its storage is an ndarray"
         raise ExportRefused(f"DLPack has no type for {element}; {step}")
@@ -553,7 +550,7 @@ def _dlpack_code(element: Element) -> int | None:
 
 
 def capsule(array: NDArray, element: Element, max_version: tuple[int, int] | None) -> Any:
-    """A DLPack capsule over a writable array of elements as they lie in memory."""
+    """A DLPack capsule over a writable array of stored elements."""
     code = _dlpack_code(element)
     try:
         made = array.__dlpack__(max_version=max_version)
@@ -562,13 +559,13 @@ def capsule(array: NDArray, element: Element, max_version: tuple[int, int] | Non
     return made if code is None else _with_type_code(made, code)
 
 
-# Where the type code stands in a managed tensor: after the data pointer, the device and the number of dimensions,
-# which since version 1.0 come after the version, the owner, the deleter and the flags.
+# Offset of the type code in a managed tensor: after data pointer, device and ndim, which since version 1.0 follow
+# version, owner, deleter and flags.
 _CODE_OFFSET = {b"dltensor": 20, b"dltensor_versioned": 52}
 
 
 def _with_type_code(capsule: Any, code: int) -> Any:
-    """A capsule that nobody has seen yet, with another type for the same bytes."""
+    """Patch the type code of a capsule not yet exported."""
     name = _capsule_name(capsule)
     address = _capsule_pointer(capsule, name)
     ctypes.c_uint8.from_address(address + _CODE_OFFSET[name]).value = code
@@ -584,34 +581,34 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 _FORMS = {
-    **dict.fromkeys(("binary", "large_binary", "binary_view"), "dictionary_encode().indices has numbers for them"),
+    **dict.fromkeys(("binary", "large_binary", "binary_view"), "use dictionary_encode().indices"),
     **dict.fromkeys(("list", "large_list", "list_view", "large_list_view"), "cast it to lists of one length"),
-    "bool": "to_numpy(zero_copy_only=False) copies them, as Arrow has a bit for each",
-    "dictionary": ".indices has the codes, .dictionary the values",
-    "struct": "field(name) gives one of its columns",
+    "bool": "to_numpy(zero_copy_only=False) copies them, as Arrow packs them as bits",
+    "dictionary": "use .indices or .dictionary",
+    "struct": "use field(name) for one of its columns",
 }
-"""For the layouts that no tensor has, what to use instead."""
+"""Alternatives for layouts without tensors."""
 
 
 def _instead(type: DataType) -> str:
-    """What makes a tensor of a type that numpy has no zero-copy form of, as the end of a message."""
+    """The end of a message: how to get a tensor from a type without a zero-copy numpy form."""
     while type.layout == "fixed_size_list":
         type = type.fields[0].type
     form = _FORMS.get(type.layout, "")
     if type.layout == "primitive":
         integers = integers_of(type)
-        form = f"{integers} gives the integers" if integers else "cast('float64') gives numbers"
+        form = f"use {integers} for integers" if integers else "cast it to 'float64'"
     return f"; {form}" if form else ""
 
 
 def integers_of(type: DataType) -> str:
-    """The call that gives the integers of dates and times, for messages; empty for other types."""
+    """For messages, the call that returns dates and times as integers; empty for other types."""
     known = type.layout == "primitive" and type.descriptor.values in ("date", "time", "timestamp", "duration")
     return f"view('int{type.bit_width}')" if known else ""
 
 
 def _element_type(type: DataType, values: NDArray) -> DataType | None:
-    """The type of the values of a column, which the dtype of an ndarray over them does not tell: time zones, dates."""
+    """The type of a column's values, if the ndarray's dtype does not imply it: time zones, dates."""
     while type.fields:
         type = type.fields[0].type
     if isinstance(type, ExtensionType):

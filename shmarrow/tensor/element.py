@@ -1,11 +1,11 @@
-"""The elements of tensors: which types they can have, and how those travel.
+"""Element types of tensors and their encoding in messages.
 
-Rules kept here:
+Invariants:
 
-* an element takes whole bytes and has no nulls, so it has one of the fixed-width types; a bool takes a byte;
-* on the wire a type that every implementation of tensors reads, an integer or a float, stands for the others: bools,
-  dates, times and small decimals travel as integers of the same size, with the type itself in the message's metadata;
-* floats that Arrow has no type for, such as bfloat16, are integers to Arrow in memory too, and carry their name.
+* elements have a fixed-width type of whole bytes and no nulls; a bool takes a byte;
+* messages only use types that every implementation reads, integers and floats: bools, dates, times and small decimals
+  are written as integers of their size, with the actual type in the message's metadata;
+* floats without an Arrow type, such as bfloat16, are integers in memory too, with their name in the metadata.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NDArray: TypeAlias = "npt.NDArray[Any]"
 DType = np.dtype[Any]
 
 ELEMENT_KEY = b"shmarrow:element"
-"""The key in a message's metadata that says what its integers stand for."""
+"""The metadata key for the actual element type."""
 
 ML_DTYPES: dict[str, DType] = {
     "bfloat16": np.dtype("<u2"),
@@ -38,18 +38,18 @@ ML_DTYPES: dict[str, DType] = {
         for name in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
     },
 }
-"""Floats of machine learning that Arrow has no type for, by the names that ``ml_dtypes`` gives them."""
+"""Machine-learning floats without an Arrow type, by their ``ml_dtypes`` name."""
 
 
 class Element(NamedTuple):
-    """What the elements of a tensor are.
+    """The element type of a tensor.
 
     Attributes
     ----------
     type : DataType
-        Their Arrow type.
+        The Arrow type.
     ml_dtype : str or None
-        One of :data:`ML_DTYPES`, where the integers of ``type`` are the bits of such floats.
+        One of :data:`ML_DTYPES`, if the integers of ``type`` are the bits of such floats.
     """
 
     type: DataType
@@ -57,12 +57,12 @@ class Element(NamedTuple):
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the elements as they lie in memory."""
+        """The dtype of the stored elements."""
         return _dtype_of(self.type)
 
     @property
     def numpy_dtype(self) -> DType:
-        """The dtype that numpy users see."""
+        """The dtype presented to numpy."""
         return self.dtype if self.ml_dtype is None else _ml_dtype(self.ml_dtype)
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Element(NamedTuple):
 
 
 def checked_type(type: DataType) -> DataType:
-    """The type, if elements of a tensor can have it."""
+    """Check that a type can be an element type."""
     _dtype_of(type)
     return type
 
@@ -82,13 +82,13 @@ def _dtype_of(type: DataType) -> DType:
     Raises
     ------
     InvalidType
-        If elements of a tensor cannot have this type.
+        If it cannot be an element type.
     """
     if type.layout == "bool":
         return np.dtype(bool)
     storage = type.storage
     if type.layout != "primitive" or isinstance(type, ExtensionType) or storage is None or not storage.itemsize:
-        raise InvalidType(f"a tensor holds values of a fixed number of bytes, at least one, found {type}")
+        raise InvalidType(f"the elements of a tensor must have a fixed width of at least one byte, found {type}")
     if storage.subdtype is not None:  # decimals of several words
         return np.dtype((np.void, storage.itemsize))
     dtype: DType = type.numpy_dtype or storage
@@ -101,7 +101,7 @@ def _ml_dtype(name: str) -> DType:
     except ImportError as error:
         raise MissingExtra(
             f"ml_dtypes is needed for elements of {name}: pip install 'shmarrow[tensor]' ({error}); "
-            "the attribute `storage` has the bits as integers without it"
+            "without it, use the integers of `storage`"
         ) from None
     dtype: DType = np.dtype(getattr(ml_dtypes, name))
     return dtype
@@ -109,7 +109,7 @@ def _ml_dtype(name: str) -> DType:
 
 @lru_cache(256)
 def element_of(dtype: DType) -> Element:
-    """The element that a numpy dtype is, byte order aside.
+    """The element type of a numpy dtype, ignoring byte order.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def element_of(dtype: DType) -> Element:
 
 
 def as_element(type: DataType | DType | str) -> Element:
-    """The element that a type, a numpy dtype or the name of either is."""
+    """The element type given as a type, a numpy dtype, or the name of either."""
     if isinstance(type, str) and type in ML_DTYPES:
         return Element(types.IntType(8 * ML_DTYPES[type].itemsize, False), type)
     if isinstance(type, (DataType, str)):
@@ -142,14 +142,14 @@ def as_element(type: DataType | DType | str) -> Element:
 
 
 def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element]:
-    """An ndarray as the elements of a tensor have it in memory, a view where it can be; and its element.
+    """Convert an ndarray to a tensor's storage, as a view if possible; also returns the element type.
 
     Parameters
     ----------
     values : ndarray
-        Of any dtype that Arrow has a fixed-width type for.
+        Of any dtype with a fixed-width Arrow type.
     type : DataType, optional
-        The type that the values stand for, where it is not that of the dtype: dates and decimals over integers.
+        The Arrow type, if not implied by the dtype: dates and decimals over integers.
     """
     found = element_of(values.dtype) if type is None else Element(types.as_type(type))
     dtype = found.dtype
@@ -161,15 +161,17 @@ def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element
         return values.astype(dtype), found
     if values.dtype == _DAYS and isinstance(found.type, types.DateType) and found.type.unit == "day":
         if np.isnat(values).any():
-            raise InvalidData("a tensor has no nulls, and these days have NaT among them")
+            raise InvalidData("a tensor cannot hold nulls, found NaT")
         days = values.astype(np.int64)
         if days.size and not (int(days.min()) >= -(1 << 31) and int(days.max()) < 1 << 31):
-            raise InvalidData("a tensor's days have 32 bits, and some of these are further from 1970 than 2**31 days")
+            raise InvalidData("days must fit into 32 bits, found one beyond 2**31 from 1970")
         return days.astype(dtype), found
     if isinstance(type, (types.IntType, types.FloatType)) or values.dtype.kind not in "iuV":
-        raise InvalidType(f"elements of {found} are values of {dtype}, found {values.dtype}; see ndarray.astype")
+        raise InvalidType(f"elements of {found} must have dtype {dtype}, found {values.dtype}; see ndarray.astype")
     if values.dtype.itemsize != dtype.itemsize or not values.dtype.isnative:
-        raise InvalidType(f"elements of {found} take {dtype.itemsize} bytes of native integers, found {values.dtype}")
+        raise InvalidType(
+            f"elements of {found} must be native integers of {dtype.itemsize} bytes, found {values.dtype}"
+        )
     return values.view(dtype), found
 
 
@@ -177,7 +179,7 @@ _DAYS = np.dtype("M8[D]")
 
 
 def element_values(storage: NDArray, element: Element) -> NDArray:
-    """Elements as numbers where numpy can take them for such, else as they lie in memory; a view."""
+    """A view of the elements as numbers if numpy has a dtype for them, else as stored."""
     if element.ml_dtype is None:
         return storage
     try:
@@ -187,7 +189,7 @@ def element_values(storage: NDArray, element: Element) -> NDArray:
 
 
 def checked_bools(array: NDArray) -> NDArray:
-    """An array whose bools, if it has any, are bytes of 0 and 1."""
+    """Check that bools are bytes of 0 or 1; returns the array."""
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise InvalidData(f"a bool must be a byte of 0 or 1, found {int(array.view(np.uint8).max())}")
     return array
@@ -199,7 +201,7 @@ _COLUMN = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_array__")
 
 
 def is_column(value: Any) -> bool:
-    """Whether a value is an array or a Series, of any package, that may have nulls, or types that numpy has not."""
+    """Whether a value is any library's array or Series that may have nulls or non-numpy types."""
     from shmarrow.chunked import ChunkedArray
 
     if isinstance(value, (Array, ChunkedArray)):
@@ -210,12 +212,12 @@ def is_column(value: Any) -> bool:
 
 
 def as_ndarray(value: Any) -> NDArray:
-    """The ndarray that a value has; of a column its values, without a copy.
+    """Convert a value to an ndarray; columns without copying.
 
     Raises
     ------
     CopyRequired
-        If a column has nulls, which no ndarray has, or numpy has no zero-copy form of its values.
+        If a column has nulls, or its values have no zero-copy numpy form.
     """
     if isinstance(getattr(value, "dtype", None), np.dtype) or not is_column(value):
         return np.asarray(value)
@@ -228,11 +230,11 @@ def as_ndarray(value: Any) -> NDArray:
     return values
 
 
-# --- on the wire ------------------------------------------------------------------------------------------------
+# --- encoding ------------------------------------------------------------------------------------------------
 
 
 def to_wire(element: Element) -> tuple[DataType, Metadata]:
-    """The type that elements travel as, and the metadata that say what they are."""
+    """The type of elements in messages, and the metadata with their actual type."""
     type = element.type
     if element.ml_dtype is not None:
         return type, {ELEMENT_KEY: element.ml_dtype.encode()}
@@ -243,9 +245,9 @@ def to_wire(element: Element) -> tuple[DataType, Metadata]:
 
 
 def from_wire(type: DataType, metadata: Metadata | None, where: str) -> tuple[Element, Metadata | None]:
-    """The element that a message's type and metadata mean, and the metadata that are left.
+    """The element type for a message's type and metadata, and the remaining metadata.
 
-    A name from a later version, which is not known here, leaves the elements what they travel as.
+    An unknown name, from a later version, is ignored.
     """
     try:
         element = Element(type)
@@ -253,7 +255,7 @@ def from_wire(type: DataType, metadata: Metadata | None, where: str) -> tuple[El
     except InvalidType as error:
         raise InvalidData(f"{where}: {error}") from None
     if isinstance(type, types.BoolType):
-        raise InvalidData(f"{where}: the elements are bool, which takes a bit; a tensor's strides count bytes")
+        raise InvalidData(f"{where}: bool elements are bits, but strides count bytes; expected a type of whole bytes")
     name = metadata.get(ELEMENT_KEY) if metadata else None
     if metadata is None or name is None:
         return element, metadata
@@ -267,7 +269,7 @@ def from_wire(type: DataType, metadata: Metadata | None, where: str) -> tuple[El
 
 
 def _named_element(name: bytes) -> Element | None:
-    """The element of a name in the metadata: a format string of the C data interface, or one of ML_DTYPES."""
+    """The element type named in the metadata: a C data interface format string, or one of ML_DTYPES."""
     try:
         text = name.decode()
         found = as_element(text) if text in ML_DTYPES else Element(parse_format(text))

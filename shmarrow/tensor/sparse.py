@@ -1,12 +1,11 @@
-"""What the sparse forms share: a shape, the values that are stored, and how one form becomes another.
+"""Base class of sparse tensors: shape, stored values, and conversions between formats.
 
-A form says what its index is and translates it to coordinates, one array a dimension, and back; everything else follows
-from that. Rules kept here:
+A format defines its index, and its conversion to and from coordinates (one array per dimension). Invariants:
 
-* ends and counts of an index are checked when it is made or read, its values when asked, by ``validate(full=True)``,
-  and always before a conversion or code of others relies on them;
-* conversions are array operations over all non-zeros; nothing loops over them in Python;
-* where a place is stored several times, its value is the sum.
+* the structure of an index is checked on construction, its values by ``validate(full=True)`` and before any conversion
+  or export that relies on them;
+* conversions are array operations, without Python loops over values;
+* the value of a position stored several times is the sum.
 """
 
 from __future__ import annotations
@@ -36,31 +35,32 @@ Form = TypeVar("Form", bound="SparseTensor")
 
 _INT64_MAX = (1 << 63) - 1
 _STEP = 1 << 19
-"""Elements that are looked through at a time: their mask stays in the cache."""
+"""Chunk size, in elements, of the search for non-zeros; the mask stays in the CPU cache."""
 
 
 class SparseTensor:
-    """Base class of the sparse forms.
+    """Base class of sparse tensors.
 
     Attributes
     ----------
     shape : tuple of int
-        The number of elements along each dimension.
+        Size of each dimension.
     type : DataType
         The Arrow type of the elements.
     ml_dtype : str or None
         As :attr:`shmarrow.Tensor.ml_dtype`.
     dim_names : tuple of str
-        The names of the dimensions; empty where they have none.
+        Names of the dimensions; empty if unnamed.
     metadata : dict of bytes to bytes, or None
-        The metadata of the message that the tensor came in, or goes out with.
+        Custom metadata of the tensor's message.
     storage : ndarray
-        The values that are stored, of shape (non_zero_length,), as they lie in memory, read-only.
+        The stored values, shape (non_zero_length,), read-only; without ``ml_dtypes`` views.
     """
 
     __slots__ = ("__weakref__", "_element", "dim_names", "metadata", "shape", "storage")
 
     form: ClassVar[str]
+    """``"COO"``, ``"CSR"``, ``"CSC"`` or ``"CSF"``."""
 
     from_scipy: ClassVar[Callable[..., Any]]
     from_torch: ClassVar[Callable[..., Any]]
@@ -92,14 +92,14 @@ class SparseTensor:
             kept = tuple(map(read_only, value)) if parts else value
             setattr(self, name, read_only(kept) if isinstance(kept, np.ndarray) else kept)
 
-    # --- what a form defines ---
+    # --- defined by each format ---
 
     def _index(self) -> tuple[NDArray, ...]:
         """The arrays of the index."""
         raise NotImplementedError
 
     def _coordinates(self) -> Coordinates:
-        """The coordinates of each stored value, in the order that they are stored in; one array a dimension."""
+        """The coordinates of the stored values in storage order; one array per dimension."""
         raise NotImplementedError
 
     @classmethod
@@ -112,12 +112,12 @@ class SparseTensor:
         index_type: IndexType,
         order: Any,
     ) -> Self:
-        """The form from coordinates that are sorted as :meth:`_sort_order` says."""
+        """Build the tensor from coordinates sorted by :meth:`_sort_order`."""
         raise NotImplementedError
 
     @classmethod
     def _sort_order(cls, ndim: int, order: Any) -> tuple[int, ...]:
-        """The dimensions in the order that this form sorts by, the slowest first."""
+        """The dimensions in sort order, slowest first."""
         return tuple(range(ndim))
 
     def _check_values(self) -> None:
@@ -140,13 +140,13 @@ class SparseTensor:
         Parameters
         ----------
         array : ndarray or Tensor
-            Of any dtype that a :class:`shmarrow.Tensor` can have. NaN is not zero, -0.0 is.
+            Of any dtype supported by :class:`shmarrow.Tensor`. NaN is not zero, -0.0 is.
         dim_names : iterable of str, optional
             A name for each dimension.
         index_type : DataType or str, optional
-            The integers of the index, of 8 to 64 bits, signed or not.
+            The integer type of the index.
         metadata : mapping, optional
-            Metadata for the message.
+            Custom metadata of the tensor's message.
         """
         return cls._from_dense(array, dim_names, index_type, metadata)
 
@@ -188,7 +188,7 @@ class SparseTensor:
         return made
 
     def as_form(self, cls: type[Form]) -> Form:
-        """Convert to another sparse form; returns the tensor itself if it has that form."""
+        """Convert to another sparse format; returns the tensor itself if it has that format."""
         return self if isinstance(self, cls) else self._convert(cls, None)
 
     def coalesced(self) -> Self:
@@ -197,7 +197,7 @@ class SparseTensor:
         Raises
         ------
         InvalidData
-            If a value of the index lies outside the shape, or values that cannot be added have one place.
+            If an index value is out of bounds, or duplicates cannot be added.
         """
         self.validate(full=True)
         order = self._order()
@@ -227,7 +227,7 @@ class SparseTensor:
         return made
 
     def _order(self) -> Any:
-        """What :meth:`_sort_order` is asked with to sort as this tensor is sorted."""
+        """The argument of :meth:`_sort_order` for this tensor's order."""
         return None
 
     def to_coo(self, *, index_type: IndexType = None) -> SparseCOOTensor:
@@ -252,19 +252,19 @@ class SparseTensor:
         return made
 
     def to_csf(self, axis_order: Sequence[int] | None = None, *, index_type: IndexType = None) -> SparseCSFTensor:
-        """Convert to CSF, a tree whose levels are the dimensions in the order of ``axis_order``."""
+        """Convert to CSF with levels in the order of ``axis_order``."""
         from shmarrow.tensor.csf import SparseCSFTensor
 
         made: SparseCSFTensor = self._convert(SparseCSFTensor, index_type, axis_order)
         return made
 
     def to_dense(self) -> NDArray:
-        """Convert to a dense ndarray; values stored for the same place are added up.
+        """Convert to a dense ndarray; duplicates are added up.
 
         Raises
         ------
         InvalidData
-            If a value of the index lies outside the shape, or values that cannot be added have one place.
+            If an index value is out of bounds, or duplicates cannot be added.
         LimitExceeded
             If there is not enough memory for the shape.
         """
@@ -275,7 +275,7 @@ class SparseTensor:
         except MemoryError:
             raise LimitExceeded(
                 f"a dense tensor of shape {self.shape} takes {prod(self.shape) * self.storage.itemsize} bytes, "
-                f"more than the available memory; {self.non_zero_length} elements of it are not zero"
+                f"more than the available memory; it has {self.non_zero_length} stored values"
             ) from None
         if _has_twice(flat):
             np.add.at(self._numbers(dense), flat, self._numbers(self.storage))
@@ -284,13 +284,13 @@ class SparseTensor:
         return dense.reshape(self.shape).view(self.dtype)
 
     def _numbers(self, storage: NDArray) -> NDArray:
-        """Values as numbers that can be added up."""
+        """The values as a summable ndarray."""
         values = element_values(storage, self._element)
         if values.dtype.kind in "VMm" and self.ml_dtype is None:
-            raise InvalidData(f"values of {self._element} are stored twice for one place, and cannot be added up")
+            raise InvalidData(f"duplicate values of {self._element} cannot be added up")
         return values
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def type(self) -> DataType:
@@ -307,7 +307,7 @@ class SparseTensor:
 
     @property
     def data(self) -> NDArray:
-        """The stored values, of shape (non_zero_length,); a read-only view."""
+        """The stored values, shape (non_zero_length,); a read-only view."""
         return self.storage.view(self.dtype) if self.ml_dtype is not None else self.storage
 
     @property
@@ -317,17 +317,17 @@ class SparseTensor:
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements, zeros included."""
+        """Number of elements, including zeros."""
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values and the index."""
+        """Size of the values and the index in bytes."""
         return self.storage.nbytes + sum([part.nbytes for part in self._index()])
 
     def dim_name(self, index: int) -> str:
@@ -361,12 +361,12 @@ class SparseTensor:
     __hash__ = None  # type: ignore[assignment]
 
     def validate(self, *, full: bool = False) -> None:
-        """Check the index values if ``full``; the structure was checked when the tensor was made.
+        """Check the index values if ``full``; the structure is always checked on construction.
 
         Raises
         ------
         InvalidData
-            If the index leads outside the shape, goes back, or is not in the order that it claims.
+            If an index value is out of bounds, an indptr decreases, or the order is not as flagged.
         """
         if full:
             self._check_values()
@@ -377,17 +377,17 @@ class SparseTensor:
 
 
 def checked_shape(shape: Iterable[int], itemsize: int) -> Shape:
-    """A shape of at least one dimension, whose elements can be counted."""
+    """Check a shape: at least one dimension, and a size within int64."""
     dims = tuple([int(size) for size in shape])
     if not dims or min(dims) < 0:
-        raise InvalidData(f"a sparse tensor has at least one dimension, and none of less than 0 elements, found {dims}")
+        raise InvalidData(f"a sparse tensor needs at least one dimension, and sizes of at least 0, found {dims}")
     if prod([size for size in dims if size]) * itemsize > _INT64_MAX:
         raise InvalidData(f"elements of {itemsize} bytes in the shape {dims} take over 2^63 - 1 bytes")
     return dims
 
 
 def values_of(data: Any, type: DataType | None) -> tuple[NDArray, Element]:
-    """A caller's values, of shape (n,) or (n, 1), as they are stored; and their element."""
+    """Convert values of shape (n,) or (n, 1) to storage; also returns their element type."""
     if isinstance(data, Tensor) and type is None:
         storage, element = data.storage, data._element
     else:
@@ -400,7 +400,7 @@ def values_of(data: Any, type: DataType | None) -> tuple[NDArray, Element]:
 
 
 def index_of(values: Any, what: str) -> NDArray:
-    """A caller's index, of integers in the byte order of the format."""
+    """Convert an index to little-endian integers."""
     index = as_ndarray(values)
     if index.dtype.kind not in "iu":
         raise InvalidType(f"{what} must be integers, found {index.dtype}")
@@ -409,7 +409,7 @@ def index_of(values: Any, what: str) -> NDArray:
 
 
 def flat_index(values: Any, what: str) -> NDArray:
-    """A caller's index of one dimension, without gaps."""
+    """Convert a one-dimensional index to a contiguous array."""
     index = index_of(values, what)
     if index.ndim != 1:
         raise InvalidArgument(f"{what} must be an array of one dimension, found the shape {index.shape}")
@@ -417,14 +417,14 @@ def flat_index(values: Any, what: str) -> NDArray:
 
 
 def read_only(array: NDArray) -> NDArray:
-    """A view that cannot be written to."""
+    """Return a read-only view."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def check_range(index: NDArray, size: int, what: str) -> None:
-    """Check that all values of an index lie in ``[0, size)``."""
+    """Check that all index values are in ``[0, size)``."""
     if index.size:
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= size:
@@ -432,13 +432,13 @@ def check_range(index: NDArray, size: int, what: str) -> None:
 
 
 def check_ends(indptr: NDArray, last: int, what: str) -> None:
-    """Check where an indptr starts and ends."""
+    """Check the first and last value of an indptr."""
     if int(indptr[0]) != 0 or int(indptr[-1]) != last:
         raise InvalidData(f"{what} runs from {int(indptr[0])} to {int(indptr[-1])}, expected 0 to {last}")
 
 
 def check_rising(indptr: NDArray, what: str) -> None:
-    """Check that an indptr never goes back."""
+    """Check that an indptr never decreases."""
     back = indptr[1:] < indptr[:-1]
     if back.any():
         at = int(back.argmax())
@@ -449,7 +449,7 @@ def check_rising(indptr: NDArray, what: str) -> None:
 
 
 def non_zero(flat: NDArray, element: Element) -> NDArray:
-    """The places of all elements of a flat array that are not zero."""
+    """The positions of non-zero elements in a flat array."""
     values = element_values(flat, element)
     if values.dtype.kind in "Mmb":
         values = values.view(f"i{values.itemsize}")
@@ -466,7 +466,7 @@ def non_zero(flat: NDArray, element: Element) -> NDArray:
 
 
 def index_dtype(index_type: IndexType, largest: int, default: str | None = None) -> DType:
-    """The dtype of an index with values up to ``largest``: the one asked for, or the smaller of int32 and int64."""
+    """The dtype of an index with values up to ``largest``: as requested, or the smaller of int32 and int64."""
     if index_type is None:
         return np.dtype(default or ("<i4" if largest < 1 << 31 else "<i8"))
     type = as_type(index_type)
@@ -478,7 +478,7 @@ def index_dtype(index_type: IndexType, largest: int, default: str | None = None)
 
 
 def counted(index: NDArray, size: int) -> NDArray:
-    """The indptr over sorted values in ``[0, size)``: where the run of each of them starts, and the end."""
+    """The indptr of sorted values in ``[0, size)``: the start of each value's run, and the end."""
     try:
         indptr = np.zeros(size + 1, np.int64)
         np.cumsum(np.bincount(index, minlength=size), out=indptr[1:])

@@ -48,6 +48,7 @@ class FrozenMetadata(dict[bytes, bytes]):
     __slots__ = ()
 
     def _refuse(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        """Raise InvalidType: metadata are immutable."""
         raise InvalidType("metadata is immutable; pass a changed copy, dict(metadata), to with_metadata()")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -85,6 +86,10 @@ class DataType:
         dtype of a zero-copy ``to_numpy()``, if numpy has one.
     fields : tuple of Field
         The child fields of a nested type.
+    descriptors : tuple of TypeDescriptor
+        Descriptors of the class; each type has one of them.
+    parameters : tuple of str
+        Names of the attributes that, with the class, identify the type.
 
     Notes
     -----

@@ -48,35 +48,85 @@ class _ListLike(DataType, abstract=True):
 
 
 class ListType(_ListLike, members=("List",)):
-    """Lists with 32-bit offsets into the child."""
+    """Lists with 32-bit offsets into the child.
+
+    Attributes
+    ----------
+    value_field : Field
+        Field of the elements.
+    value_type : DataType
+        Type of the elements.
+    offset_dtype : numpy.dtype
+        dtype of the offsets.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i4")
 
 
 class LargeListType(_ListLike, members=("LargeList",)):
-    """Lists with 64-bit offsets into the child."""
+    """Lists with 64-bit offsets into the child.
+
+    Attributes
+    ----------
+    value_field : Field
+        Field of the elements.
+    value_type : DataType
+        Type of the elements.
+    offset_dtype : numpy.dtype
+        dtype of the offsets.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i8")
 
 
 class ListViewType(_ListLike, members=("ListView",)):
-    """List views with 32-bit offsets and sizes; lists may be out of order and overlap."""
+    """List views with 32-bit offsets and sizes; lists may be out of order and overlap.
+
+    Attributes
+    ----------
+    value_field : Field
+        Field of the elements.
+    value_type : DataType
+        Type of the elements.
+    offset_dtype : numpy.dtype
+        dtype of the offsets and sizes.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i4")
 
 
 class LargeListViewType(_ListLike, members=("LargeListView",)):
-    """List views with 64-bit offsets and sizes; lists may be out of order and overlap."""
+    """List views with 64-bit offsets and sizes; lists may be out of order and overlap.
+
+    Attributes
+    ----------
+    value_field : Field
+        Field of the elements.
+    value_type : DataType
+        Type of the elements.
+    offset_dtype : numpy.dtype
+        dtype of the offsets and sizes.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i8")
 
 
 class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
-    """Lists of a fixed number of child values."""
+    """Lists of a fixed number of child values.
+
+    Attributes
+    ----------
+    value_field : Field
+        Field of the elements.
+    value_type : DataType
+        Type of the elements.
+    list_size : int
+        Length of each list.
+    """
 
     __slots__ = ("list_size",)
     parameters = ("value_field", "list_size")
@@ -99,7 +149,13 @@ class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
 
 
 class StructType(DataType, members=("Struct_",)):
-    """Structs: each slot has one value of every child field."""
+    """Structs: each slot has one value of every child field.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the child fields.
+    """
 
     __slots__ = ("fields",)
     parameters = ("fields",)
@@ -125,6 +181,19 @@ class MapType(DataType, members=("Map",)):
     """Maps: lists of key-item pairs.
 
     Physically a list of structs with two fields; their names do not take part in equality.
+
+    Attributes
+    ----------
+    keys_sorted : bool
+        Whether the keys of each map are in ascending order.
+    entries_field : Field
+        Field of the entries, a struct of key and item.
+    key_field, item_field : Field
+        Fields of keys and items.
+    key_type, item_type : DataType
+        Types of keys and items.
+    offset_dtype : numpy.dtype
+        dtype of the offsets.
     """
 
     __slots__ = ("fields", "keys_sorted")
@@ -170,7 +239,15 @@ class MapType(DataType, members=("Map",)):
 
 
 class UnionType(DataType, members=("Union",)):
-    """Unions: each slot has a value of one child field, selected by a type id."""
+    """Unions: each slot has a value of one child field, selected by a type id.
+
+    Attributes
+    ----------
+    mode : str
+        ``"dense"`` or ``"sparse"``.
+    type_codes : tuple of int
+        Type id of each child field.
+    """
 
     __slots__ = ("fields", "mode", "type_codes")
     parameters = ("mode", "fields", "type_codes")
@@ -203,14 +280,30 @@ class UnionType(DataType, members=("Union",)):
 
 
 class EncodedType(DataType, abstract=True):
-    """Base class of dictionary and run-end encoding, which store repeated values once."""
+    """Base class of dictionary and run-end encoding, which store repeated values once.
+
+    Attributes
+    ----------
+    value_type : DataType
+        Type of the values.
+    """
 
     __slots__ = ()
     value_type: DataType
 
 
 class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
-    """Indices into a dictionary of distinct values."""
+    """Indices into a dictionary of distinct values.
+
+    Attributes
+    ----------
+    index_type : IntType
+        The type of the indices.
+    value_type : DataType
+        The type of the dictionary.
+    ordered : bool
+        Whether the order of the dictionary has a meaning.
+    """
 
     __slots__ = ("index_type", "ordered", "storage", "value_type")
     storage: DType
@@ -230,7 +323,17 @@ class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
 
 
 class RunEndEncodedType(EncodedType, members=("RunEndEncoded",)):
-    """Run-end encoding: the end and the value of each run of equal values."""
+    """Run-end encoding: the end and the value of each run of equal values.
+
+    Attributes
+    ----------
+    run_ends_field, values_field : Field
+        Child fields.
+    run_end_type : DataType
+        Type of the run ends: int16, int32 or int64.
+    value_type : DataType
+        Type of the values.
+    """
 
     __slots__ = ("fields",)
     parameters = ("run_ends_field", "values_field")

@@ -72,7 +72,15 @@ class FixedWidthType(DataType, abstract=True):
 
 
 class IntType(FixedWidthType, members=("Int",)):
-    """Signed or unsigned integers of 8, 16, 32 or 64 bits."""
+    """Signed or unsigned integers of 8, 16, 32 or 64 bits.
+
+    Attributes
+    ----------
+    bits : int
+        Width of a value in bits.
+    signed : bool
+        Whether values may be negative.
+    """
 
     __slots__ = ("bits", "signed")
     parameters = ("bits", "signed")
@@ -96,7 +104,13 @@ class IntType(FixedWidthType, members=("Int",)):
 
 
 class FloatType(FixedWidthType, members=("FloatingPoint",)):
-    """IEEE 754 floating-point numbers of 16, 32 or 64 bits."""
+    """IEEE 754 floating-point numbers of 16, 32 or 64 bits.
+
+    Attributes
+    ----------
+    bits : int
+        Width of a value in bits.
+    """
 
     __slots__ = ("bits",)
     parameters = ("bits",)
@@ -113,7 +127,19 @@ class FloatType(FixedWidthType, members=("FloatingPoint",)):
 
 
 class DecimalType(FixedWidthType, members=("Decimal",)):
-    """Exact decimals: an integer of 32, 64, 128 or 256 bits times ``10 ** -scale``."""
+    """Exact decimals: an integer of 32, 64, 128 or 256 bits times ``10 ** -scale``.
+
+    Attributes
+    ----------
+    bits : int
+        Width of a value in bits.
+    precision : int
+        Number of decimal digits.
+    scale : int
+        Number of digits after the decimal point; may be negative.
+    MAX_PRECISION : dict of int to int
+        Maximum precision for each width.
+    """
 
     __slots__ = ("bits", "precision", "scale")
     parameters = ("bits", "precision", "scale")
@@ -141,7 +167,13 @@ class DecimalType(FixedWidthType, members=("Decimal",)):
 
 
 class DateType(FixedWidthType, members=("Date",)):
-    """Dates: days since 1970-01-01, or milliseconds that are a multiple of a day."""
+    """Dates: days since 1970-01-01, or milliseconds that are a multiple of a day.
+
+    Attributes
+    ----------
+    unit : str
+        ``"day"`` (32 bits) or ``"ms"`` (64 bits).
+    """
 
     __slots__ = ("unit",)
     parameters = ("unit",)
@@ -172,7 +204,15 @@ class _TimeLike(FixedWidthType, abstract=True):
 
 
 class TimeType(_TimeLike, members=("Time",)):
-    """Time since midnight: 32 bits of seconds or milliseconds, 64 bits of microseconds or nanoseconds."""
+    """Time since midnight: 32 bits of seconds or milliseconds, 64 bits of microseconds or nanoseconds.
+
+    Attributes
+    ----------
+    unit : str
+        ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``.
+    bits : int
+        Width of a value in bits.
+    """
 
     __slots__ = ()
     parameters = ("unit", "bits")
@@ -191,7 +231,15 @@ class TimeType(_TimeLike, members=("Time",)):
 
 
 class TimestampType(_TimeLike, members=("Timestamp",)):
-    """Time since 1970-01-01 00:00:00: in UTC with a time zone, local time in an unspecified zone without."""
+    """Time since 1970-01-01 00:00:00: in UTC with a time zone, local time in an unspecified zone without.
+
+    Attributes
+    ----------
+    unit : str
+        ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``.
+    tz : str or None
+        Name or offset of the time zone.
+    """
 
     __slots__ = ("tz",)
     parameters = ("unit", "tz")
@@ -214,7 +262,13 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
 
 
 class DurationType(_TimeLike, members=("Duration",)):
-    """Elapsed time, independent of the calendar."""
+    """Elapsed time, independent of the calendar.
+
+    Attributes
+    ----------
+    unit : str
+        ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``.
+    """
 
     __slots__ = ()
 
@@ -223,7 +277,13 @@ class DurationType(_TimeLike, members=("Duration",)):
 
 
 class IntervalType(FixedWidthType, members=("Interval",)):
-    """Calendar intervals: months, days and milliseconds, or months, days and nanoseconds."""
+    """Calendar intervals: months, days and milliseconds, or months, days and nanoseconds.
+
+    Attributes
+    ----------
+    unit : str
+        ``"month"``, ``"day_time"`` or ``"month_day_nano"``.
+    """
 
     __slots__ = ("unit",)
     parameters = ("unit",)
@@ -241,7 +301,13 @@ class IntervalType(FixedWidthType, members=("Interval",)):
 
 
 class FixedSizeBinaryType(FixedWidthType, members=("FixedSizeBinary",)):
-    """Byte strings of a fixed width."""
+    """Byte strings of a fixed width.
+
+    Attributes
+    ----------
+    width : int
+        Bytes per value.
+    """
 
     __slots__ = ("width",)
     parameters = ("width",)
@@ -276,21 +342,43 @@ class _BinaryLike(DataType, abstract=True):
 
 
 class BinaryType(_BinaryLike, members=("Binary", "Utf8")):
-    """Binary or string values in one contiguous buffer, with 32-bit offsets."""
+    """Binary or string values in one contiguous buffer, with 32-bit offsets.
+
+    Attributes
+    ----------
+    text : bool
+        Whether the bytes are UTF-8 text.
+    offset_dtype : numpy.dtype
+        dtype of the offsets.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i4")
 
 
 class LargeBinaryType(_BinaryLike, members=("LargeBinary", "LargeUtf8")):
-    """Binary or string values in one contiguous buffer, with 64-bit offsets."""
+    """Binary or string values in one contiguous buffer, with 64-bit offsets.
+
+    Attributes
+    ----------
+    text : bool
+        Whether the bytes are UTF-8 text.
+    offset_dtype : numpy.dtype
+        dtype of the offsets.
+    """
 
     __slots__ = ()
     offset_dtype = np.dtype("<i8")
 
 
 class BinaryViewType(_BinaryLike, members=("BinaryView", "Utf8View")):
-    """Binary or string views: 16 bytes per value, which hold a short value or locate it in one of several buffers."""
+    """Binary or string views: 16 bytes per value, which hold a short value or locate it in one of several buffers.
+
+    Attributes
+    ----------
+    text : bool
+        Whether the bytes are UTF-8 text.
+    """
 
     __slots__ = ()
 

@@ -91,7 +91,8 @@ class BatchTable:
                 continue
             at, found = getattr(form, name)
             self._check(part.start, found, count, name)
-            made[part.start - first : part.stop - first] = _numbers(metadata, at, 2 * count).reshape(len(part), count, 2)
+            found_numbers = _numbers(metadata, at, 2 * count)
+            made[part.start - first : part.stop - first] = found_numbers.reshape(len(part), count, 2)
         return made
 
     def _check(self, index: int, found: int, count: int, name: str) -> None:

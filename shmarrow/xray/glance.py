@@ -94,6 +94,6 @@ def _between(found: Overview, start: int, end: int) -> Region:
     head = bytes(found.data[start : min(start + 8, end)])
     if head == b"\xff\xff\xff\xff\0\0\0\0":
         return Region(start, end, "end", "end of stream", "stream", MESSAGE)
-    what = "end of stream or padding" if end - start <= 64 and not any(head) else "not listed as a message"
+    what = "end of stream or padding" if end - start <= 64 and not any(head) else "outside of the listed messages"
     kind = "padding" if end - start <= 64 and not any(head) else "gap"
     return Region(start, end, kind, f"{counted(end - start, 'byte')}, {what}", "stream", MESSAGE)

@@ -69,7 +69,19 @@ class Leaf(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One field node of a record batch: its path, column, type and whether its layout has a validity bitmap."""
+    """One field node of a record batch: its path, column, type and whether its layout has a validity bitmap.
+
+    Attributes
+    ----------
+    path : str
+        Where the field is, such as ``"points.item"``.
+    column : int
+        Number of the top-level column.
+    type : str
+        Name of the type.
+    has_validity : bool
+        Whether the layout has a validity bitmap.
+    """
 
     path: str
     column: int

@@ -49,8 +49,12 @@ class Overview:
         ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``.
     size : int
         Bytes of the object.
+    source : Source
+        Where its bytes come from.
     data : uint8 ndarray of shape (size,)
         Its bytes, read-only: a view of the mapping.
+    limits : Limits
+        Bounds on what is accepted.
     version : str or None
         The metadata version, such as ``"V5"``; None where no message could be read.
     endianness : str

@@ -137,7 +137,7 @@ def parts_of(found: Overview, end: int) -> tuple[Any, Any]:
     messages = found.messages
     others = messages if listed else messages[~np.isin(messages[:, 3], (DICTIONARY, BATCH))]
     if listed and len(blocks_at := np.concatenate([found.dictionaries, found.blocks])):
-        others = others[~np.isin(others[:, 0], blocks_at[:, 0])]
+        others = others[[not (blocks_at[:, 0] == at).any() for at in others[:, 0].tolist()]]  # one message or none
     rows.append(np.column_stack([others, np.arange(len(others))]))
     made = np.concatenate(rows).astype(np.int64)
     start, metadata, body = made[:, 0], made[:, 1], made[:, 2]

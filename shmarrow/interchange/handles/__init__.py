@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Handle(Settings, Generic[T]):
-    """Where an object lies in shared memory or in mapped files; made by :func:`handle`.
+    """The location of an object in shared memory or mapped files; made by :func:`handle`.
 
     A handle is small, frozen and hashable, and any pickle carries it. It keeps nothing alive: :meth:`open` works as
     long as the objects are there under their names.
@@ -73,7 +73,7 @@ class Handle(Settings, Generic[T]):
         self._fix(locals())
 
     def open(self) -> T:
-        """The object: equal to the one that the handle was made of, over the same memory, mapped read-only.
+        """Open the object: a read-only view of the same memory, equal to the original.
 
         The memory is mapped once in a process, however many handles lead to it, and locked against eviction from a
         store while arrays of it live. No data are copied. Of files and streams, columns are built when they are
@@ -115,7 +115,7 @@ class Handle(Settings, Generic[T]):
 
 
 def handle(value: T) -> Handle[T]:
-    """A handle of an object that lies in shared memory or in mapped files.
+    """Make a handle of an object in shared memory or mapped files.
 
     What a store returns lies there, and so does what is read from a path or a ``shm:`` name; slices and selections of
     columns do too. Other processes of this host open the handle instead of getting a copy.

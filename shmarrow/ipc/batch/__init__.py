@@ -1,1 +1,1 @@
-"""Record batches and dictionaries ("RecordBatch message", "Dictionary Messages"): bodies to arrays and back."""
+"""Encoding and decoding of record batches and dictionaries ("RecordBatch message", "Dictionary Messages")."""

@@ -1,12 +1,11 @@
-"""Compressed bodies: each buffer by itself, LZ4 frames or ZSTD ("Compression").
+"""Body compression: buffers compressed individually with LZ4 frame or ZSTD ("Compression").
 
-A compressed buffer is its decompressed size as a 64-bit number and the compressed bytes; a size of -1 says that the
-bytes are stored as they are. Rules kept here:
+A compressed buffer is its decompressed size as int64, followed by the compressed bytes; a size of -1 marks a buffer
+that is stored raw. Invariants:
 
-* the size that a buffer claims is checked against the limits before memory is allocated, and then against what comes
-  out;
-* codecs release the interpreter lock, so buffers are decompressed on a small pool of threads where that pays;
-* every decompressed buffer has memory of its own, so whoever keeps one keeps no other.
+* the declared size is checked against the limits before allocation, and against the actual size after decompression;
+* codecs release the GIL, so buffers are decompressed on a small thread pool when that pays;
+* each decompressed buffer has its own allocation, so keeping one keeps no other alive.
 """
 
 from __future__ import annotations
@@ -44,21 +43,21 @@ class Decompressor:
         self._limits = limits
 
     def columns(self, columns: Sequence[Sequence[tuple[int, Bytes]]], at_most: int | None = None) -> dict[int, Bytes]:
-        """The decompressed buffers of some columns by index: copies, or views of those that are stored raw.
+        """Decompress the buffers of some columns, by index: copies, or views of buffers stored raw.
 
         Parameters
         ----------
         columns : sequence of sequences of (int, uint8 ndarray)
-            The index and the bytes of each buffer of each column. The limit holds for the buffers of one column.
+            The index and bytes of each buffer of each column. The limit applies per column.
         at_most : int, optional
-            For a dictionary, what ``Limits.dictionary_bytes`` leaves for it.
+            For a dictionary, the bytes left of ``Limits.dictionary_bytes``.
 
         Raises
         ------
         InvalidData
             If a buffer breaks the format.
         LimitExceeded
-            If the buffers of a column claim more than ``Limits.decompressed_bytes``, or than ``at_most``.
+            If the buffers of a column declare more than ``Limits.decompressed_bytes`` or ``at_most``.
         """
         buffers = [buffer for column in columns for buffer in column]
         sizes = [size for column in columns for size in self._claims(column, at_most)]
@@ -67,7 +66,7 @@ class Decompressor:
         return {index: data for (index, _), data in zip(buffers, found, strict=True)}
 
     def _claims(self, column: Sequence[tuple[int, Bytes]], at_most: int | None) -> list[int]:
-        """The sizes that the buffers of a column claim, after a check of the limits."""
+        """The declared sizes of a column's buffers, checked against the limits."""
         claims = [self._claim(index, data) for index, data in column]
         total, most = sum([size for size in claims if size > 0]), self._limits.decompressed_bytes
         if total > most:
@@ -78,20 +77,20 @@ class Decompressor:
         if at_most is not None and total > at_most + 8 * len(column):
             raise LimitExceeded(
                 f"compressed buffers {column[0][0]} to {column[-1][0]} declare {total} bytes, "
-                f"more than the {at_most} that are left of Limits.dictionary_bytes = {self._limits.dictionary_bytes}"
+                f"more than the {at_most} left of Limits.dictionary_bytes = {self._limits.dictionary_bytes}"
             )
         return claims
 
     def _claim(self, index: int, data: Bytes) -> int:
-        """The size that a buffer claims to hold, -1 for one that is stored raw."""
+        """The declared decompressed size of a buffer; -1 if stored raw."""
         if len(data) < 8:
-            raise InvalidData(f"compressed buffer {index} needs 8 bytes for its length but has {len(data)}")
+            raise InvalidData(f"compressed buffer {index} needs 8 bytes for its length, found {len(data)}")
         size: int = _LENGTH.unpack_from(data.data, 0)[0]
         if size < -1:
             raise InvalidData(f"compressed buffer {index} declares {size} bytes")
         if size > _MOST_RATIO[self._codec] * (len(data) + 64):
             raise InvalidData(
-                f"compressed buffer {index}: {len(data)} bytes of {self._codec} cannot hold the {size} it declares"
+                f"compressed buffer {index}: {len(data)} bytes of {self._codec} cannot hold the declared {size}"
             )
         return size
 
@@ -103,7 +102,7 @@ class Decompressor:
 
 
 def decompressor(codec: int, method: int, where: str, limits: Limits) -> Decompressor:
-    """What decompresses the buffers of a batch, by the numbers in its BodyCompression table."""
+    """The decompressor for the codec and method of a BodyCompression table."""
     if codec not in _NAMES:
         raise InvalidData(f"{where}: compression codec {codec}, expected one of {sorted(_NAMES)}")
     if method not in ENUMS["BodyCompressionMethod"].values():
@@ -112,23 +111,23 @@ def decompressor(codec: int, method: int, where: str, limits: Limits) -> Decompr
 
 
 _PART = 1 << 20
-# No frame of a codec decompresses to more than so many times its own bytes, so a larger claim is known to be wrong.
+# Maximum compression ratio of each codec; a larger declared size is invalid.
 _MOST_RATIO = {"LZ4_FRAME": 256, "ZSTD": 1 << 16}
 
 
 def decompress(codec: str, data: Bytes, size: int, what: str) -> Bytes:
-    """Exactly ``size`` decompressed bytes, in memory of their own.
+    """Decompress to exactly ``size`` bytes of newly allocated memory.
 
     Raises
     ------
     InvalidData
-        If the bytes are no frame of the codec, or hold fewer or more bytes.
+        If the bytes are not a frame of the codec, or decompress to another size.
     """
     target = allocate(size)
     try:
         found = _DECOMPRESS[codec](data.data, target)
     except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
-        raise InvalidData(f"{what}: no {codec} frame of {size} bytes: {error or type(error).__name__}") from None
+        raise InvalidData(f"{what}: invalid {codec} frame: {error or type(error).__name__}") from None
     if found != size:
         raise InvalidData(f"{what}: expected {size} decompressed bytes, found {'more' if found > size else found}")
     target.flags.writeable = False
@@ -136,14 +135,14 @@ def decompress(codec: str, data: Bytes, size: int, what: str) -> Bytes:
 
 
 def _decompress_lz4(data: memoryview, target: Bytes) -> int:
-    """Fill the target from an LZ4 frame; gives how many bytes came, and one more if there was no room for all."""
+    """Decompress an LZ4 frame into the target; returns the bytes written, plus one if the target was too small."""
     library = _lz4_library() if len(target) >= _WORTH_CALLING else None
     return _decompress_lz4_pieces(data, target) if library is None else _decompress_lz4_whole(library, data, target)
 
 
 @functools.cache
 def _lz4_library() -> Any:
-    """The C library that the package lz4 carries, where that lets others call it; else None."""
+    """The C library bundled with the lz4 package; None if its symbols are not exported."""
     import ctypes
 
     import lz4.frame
@@ -167,11 +166,11 @@ def _lz4_library() -> Any:
 
 _LZ4F_VERSION = 100
 _WORTH_CALLING = 1 << 18
-"""Size from which on the C library is called itself: 1 MiB takes a third of the time then, 4 KiB would take thrice."""
+"""Minimum size to call the C library directly: three times as fast for 1 MiB, but three times as slow for 4 KiB."""
 
 
 def _decompress_lz4_whole(library: Any, data: memoryview, target: Bytes) -> int:
-    """As :func:`_decompress_lz4`, straight into the target: what the package itself offers makes a copy first."""
+    """As :func:`_decompress_lz4`, directly into the target; the package's own API makes an extra copy."""
     from ctypes import byref, c_size_t, c_void_p
 
     source = np.frombuffer(data, np.uint8)
@@ -198,14 +197,14 @@ def _decompress_lz4_whole(library: Any, data: memoryview, target: Bytes) -> int:
 
 
 def _decompress_lz4_pieces(data: memoryview, target: Bytes) -> int:
-    """As :func:`_decompress_lz4`, by what the package offers."""
+    """As :func:`_decompress_lz4`, with the package's own API."""
     import lz4.frame
 
     context = lz4.frame.create_decompression_context()
     done, size = 0, len(target)
     rest: Any = data
     while True:
-        # A piece that stays in the cache is copied faster than a large one is made.
+        # Small pieces stay in the CPU cache, so copying them costs less than decompressing one large piece.
         part, read, ended = lz4.frame.decompress_chunk(context, rest, max_length=min(size - done, _PART) or 1)
         if part:
             if done == size:
@@ -218,7 +217,7 @@ def _decompress_lz4_pieces(data: memoryview, target: Bytes) -> int:
 
 
 def _decompress_zstd(data: memoryview, target: Bytes) -> int:
-    """Fill the target from a ZSTD frame; as :func:`_decompress_lz4`."""
+    """Decompress a ZSTD frame; as :func:`_decompress_lz4`."""
     import zstandard
 
     done, size = 0, len(target)
@@ -242,7 +241,7 @@ _DECOMPRESS: dict[str, Callable[[memoryview, Bytes], int]] = {
 
 
 def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
-    """Buffers as they go into a compressed body; those that do not shrink enough are stored raw, empty ones empty."""
+    """Compress buffers for a body; buffers that do not shrink enough are stored raw, empty ones stay empty."""
     make = _compressor(options)
 
     def one(data: Bytes) -> Bytes:
@@ -278,7 +277,7 @@ _pool_lock = _thread.allocate_lock()
 
 
 def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
-    """As ``list(map(...))``, on a pool of threads; on the calling thread where no thread can be had."""
+    """Like ``list(map(...))`` on a thread pool; on the calling thread if no thread can be started."""
     try:
         results = pool().map(function, *arguments)
     except RuntimeError:  # no more threads, or the interpreter is shutting down
@@ -287,7 +286,7 @@ def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[
 
 
 def pool() -> ThreadPoolExecutor:
-    """The threads that compress and decompress, made when they are first needed; a forked child makes its own."""
+    """The thread pool for compression, created on first use; a forked child creates its own."""
     global _pool
     if _pool is None:
         from concurrent.futures import ThreadPoolExecutor
@@ -300,7 +299,7 @@ def pool() -> ThreadPoolExecutor:
 
 
 def _forget_pool() -> None:
-    """In a forked child: the threads are not here, and the one that held the lock may have been another."""
+    """After a fork: the child has no pool threads, and the lock's owner may not exist in it."""
     global _pool, _pool_lock
     _pool, _pool_lock = None, _thread.allocate_lock()
 

@@ -1,12 +1,11 @@
-"""Record batches from messages ("RecordBatch message"); ``encode`` has the way back.
+"""Decoding of record batches ("RecordBatch message"); ``encode`` is the inverse.
 
-Rules kept here:
+Invariants:
 
-* opening a batch makes views of its nodes and buffers and nothing more; a column is built when it is asked for, and its
-  structure is checked then: bounds of every buffer, sizes for the slots, lengths of children, ends of offsets;
-* what building one column needs (its position in the walk, decompressed buffers, what it may use of the limits) belongs
-  to that operation. What a batch caches is worked out of its metadata alone, and replaced as a whole: two threads that
-  do so at the same time find the same.
+* opening a batch only creates views of its nodes and buffers. A column is built on first access, and its structure is
+  validated then: buffer bounds and sizes, child lengths, first and last offsets;
+* the state of building a column (cursor, decompressed buffers, remaining limits) is local to the operation. Caches of a
+  batch derive from its metadata alone and are replaced atomically, so racing threads compute equal values.
 """
 
 from __future__ import annotations
@@ -44,46 +43,46 @@ _UNIONS = ("dense_union", "sparse_union")
 _PAIR = np.dtype("<i8")
 _SEVERAL, _MANY = 4, 12
 _SMALL = 1 << 17
-"""Rows of a batch whose columns may be decompressed to show them."""
+"""Maximum rows of a batch whose columns may be decompressed for display."""
 
 Dictionaries = Mapping[int, Any]
 
 
 class RangeBody(Protocol):
-    """A body that is not in memory: parts of it are read when they are asked for."""
+    """A body that is not in memory; parts are read on access."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, part: slice) -> Bytes:
-        """The bytes from ``start`` to ``stop``."""
+        """Return the bytes from ``start`` to ``stop``."""
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Read these (start, stop) ranges now, neighbours together; they are asked for next."""
+        """Prefetch these (start, stop) ranges, merging adjacent ones."""
 
 
 class ArrayLoader:
-    """The nodes and buffers of a record batch, and its body; builds columns of them.
+    """Builds the columns of a record batch from its nodes, buffers and body.
 
     Parameters
     ----------
     table : TableView or None
-        The RecordBatch table, where it may say more than the header.
+        The RecordBatch table, if it may hold more than the header.
     header : Header
-        What it says of rows, nodes and buffers.
+        Row count, nodes and buffers.
     body : uint8 ndarray or RangeBody
         The message's body.
     schema : LazySchema
-        How the columns lie in the batch.
+        The columns' layouts in the batch.
     dictionaries : mapping of int to Dictionary
-        What dictionary-encoded columns point into, as it was when the batch was read.
+        Dictionaries by id, as of when the batch was read.
     where : str
-        What the batch is, for error messages.
+        Describes the batch in error messages.
     limits : Limits
         Bounds on what is accepted.
 
     Notes
     -----
-    Thread safety: any number of threads may ask for columns; each call builds them anew.
+    Thread safety: may be shared; each call builds new columns.
     """
 
     __slots__ = (
@@ -112,13 +111,13 @@ class ArrayLoader:
         self._body = body
         self._fetch = getattr(body, "fetch", None)
         self._size = len(body)
-        self._trusted = limits.trusted or None  # as arrays say that they are safe
+        self._trusted = limits.trusted or None  # the arrays' "validated" flag
         self._schema = schema
         self._dictionaries = dictionaries
         self._v4 = 1 if header.version == _V4 else 0
         codec = None if table is None else table["compression"]
         self._decompressor = None if codec is None else _decompressor(codec, where, limits)
-        # Whether arrays may lie in the body as it is.
+        # Whether arrays can be views of the body.
         self._direct = codec is None and self._fetch is None and not schema.big_endian
         self._asked = 0
         self._node_rows: list[list[int]] | None = None
@@ -129,7 +128,7 @@ class ArrayLoader:
 
     @property
     def copies(self) -> str:
-        """Why columns have to be copied out of the body, empty where they need not be."""
+        """Why columns cannot be views of the body; empty if they can."""
         if self._decompressor is not None:
             return "is compressed"
         return "is big-endian" if self._schema.big_endian else ""
@@ -138,14 +137,14 @@ class ArrayLoader:
         return self._direct or (self._fetch is None and self.length <= _SMALL)
 
     def column(self, index: int) -> Any:
-        """A column of the schema.
+        """Build a column.
 
         Raises
         ------
         InvalidData
             If its nodes or buffers break the format.
         LimitExceeded
-            If its buffers, and those of its children, claim more than ``Limits.decompressed_bytes``.
+            If its buffers and its children's declare more than ``Limits.decompressed_bytes``.
         """
         self._asked += 1
         if self._asked >= _SEVERAL and self._direct:
@@ -165,9 +164,9 @@ class ArrayLoader:
         return (type.array_class or PrimitiveArray)(type, self.length, [None, self._body[start : start + size]], 0)
 
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
-        """Several columns, or all; the errors are those of :meth:`column`.
+        """Build several columns, or all. Errors are those of :meth:`column`.
 
-        They are fetched together, and decompressed on a few threads.
+        They are fetched together and decompressed on several threads.
         """
         wanted = range(len(self._schema)) if indices is None else indices
         if not self._direct:
@@ -194,9 +193,9 @@ class ArrayLoader:
         return made
 
     def values(self, wire: FieldLayout, at_most: int) -> Any:
-        """The one column of a dictionary batch, whose nodes and buffers start at 0.
+        """Build the single column of a dictionary batch.
 
-        Buffers that claim to decompress to more than ``at_most`` bytes are refused.
+        Buffers that declare more than ``at_most`` decompressed bytes are rejected.
         """
         try:
             ready = self._load([BufferCursor(self, 0, 0, 0, {}).used(wire)], at_most)
@@ -208,7 +207,7 @@ class ArrayLoader:
         return column
 
     def _build(self, index: int, ready: dict[int, Bytes] | None) -> Any:
-        """A column of any type, by a walk over its buffers; ``ready`` has those that had to be decompressed."""
+        """Build a column of any type; ``ready`` holds its decompressed buffers."""
         wire = self._schema.wire(index)
         try:
             if ready is None:
@@ -223,10 +222,10 @@ class ArrayLoader:
             )
         return column
 
-    # --- where things lie ---
+    # --- locating buffers ---
 
     def _flat_place(self, index: int) -> tuple[int, int]:
-        """Where the values of a column lie if it has two buffers and no nulls; a size of -1 where that is not known."""
+        """Offset and size of a column's values if it has two buffers and no nulls; a size of -1 if unknown."""
         at = self._schema.flat_start(index) + 1
         if not at or index >= len(self._nodes) or at >= len(self._buffers):
             return 0, -1
@@ -236,21 +235,21 @@ class ArrayLoader:
         return (start, size) if size > 0 and 0 <= start <= self._size - size else (0, -1)
 
     def _list_all(self) -> None:
-        """Several columns are asked for: find the places of all that are flat at once, else list nodes and buffers."""
+        """Locate all flat columns in one pass, or list nodes and buffers; for access to several columns."""
         if self._flat is not None or self._node_rows is not None:
             return
         try:
             found = self._find_flat()
-        except InvalidData:  # one column is refused; that is for those who ask for it
+        except InvalidData:  # a corrupt column raises on its own access
             found = False
         if not found:
             self._buffer_rows = self._buffers.tolist()
             self._node_rows = self._nodes.tolist()
 
     def numbers(self) -> tuple[Any, Any] | None:
-        """Where in the body the values of each column start, and the body; if all are numbers without nulls there.
+        """Offset of each column's values in the body, and the body, if all are primitive without nulls.
 
-        Each then has one node and two buffers. None where a column is anything else, or breaks the format.
+        Each then has one node and two buffers. None if any column is of another kind or corrupt.
         """
         widths = self._schema.plain_widths() if self._direct and self.length else None
         count = 0 if widths is None else len(widths)
@@ -264,7 +263,7 @@ class ArrayLoader:
         return at.astype(np.uint64), self._body
 
     def _find_flat(self) -> bool:
-        """As :meth:`_flat_place` for all columns; whether all of them are flat."""
+        """As :meth:`_flat_place` for all columns; returns whether all are flat."""
         starts = self._schema.flat_starts()
         count = len(self._schema)
         if starts is None or len(self._nodes) < count or not 0 < len(self._buffers) >= starts[-1]:
@@ -277,26 +276,25 @@ class ArrayLoader:
         return bool(good.all())
 
     def _start(self, index: int) -> tuple[int, int, int]:
-        """The first node, buffer and count of variadic buffers of a column, or at the number of columns the end."""
+        """Index of a column's first node, buffer and variadic count; the number of columns gives the totals."""
         node, buffer, variadic, bitmaps = self._schema.start(index)
         buffer += bitmaps * self._v4
         return node, buffer + self._variadic_before(variadic) if variadic else buffer, variadic
 
     def _used(self, index: int) -> list[int]:
-        """The buffers of a column and its children that have to be loaded before it is built."""
+        """The buffers of a column and its children that must be loaded before building it."""
         if self._direct:
             return []
         return BufferCursor(self, *self._start(index), {}).used(self._schema.wire(index))
 
     def variadic_counts(self) -> list[int]:
-        """How many data buffers each array of views has."""
+        """Number of data buffers of each view array."""
         if self._variadic is None:
             vector = None if self._table is None else self._table["variadicBufferCounts"]
             counts: list[int] = [] if vector is None else vector.tolist()
             if counts and (min(counts) < 0 or sum(counts) > len(self._buffers)):
                 raise InvalidData(
-                    f"{self.where}: the counts of variadic buffers {counts[:20]} "
-                    f"do not fit {len(self._buffers)} buffers"
+                    f"{self.where}: variadic buffer counts {counts[:20]} do not match {len(self._buffers)} buffers"
                 )
             self._variadic = counts
         return self._variadic
@@ -318,7 +316,7 @@ class ArrayLoader:
         return found
 
     def place(self, index: int) -> tuple[int, int]:
-        """Where a buffer lies in the body, as (start, stop)."""
+        """A buffer's (start, stop) range in the body."""
         rows = self._buffer_rows
         if rows is not None and index < len(rows):
             start, size = rows[index]
@@ -333,7 +331,7 @@ class ArrayLoader:
         return start, start + size
 
     def bytes_of(self, index: int, ready: dict[int, Bytes]) -> Bytes:
-        """The bytes of a buffer, from those that are decompressed already where it is there."""
+        """The bytes of a buffer, decompressed if it is in ``ready``."""
         found = ready.get(index)
         if found is not None:
             return found
@@ -345,9 +343,9 @@ class ArrayLoader:
         return self._body[start:stop]
 
     def _load(self, columns: Sequence[Iterable[int]], at_most: int | None = None) -> dict[int, Bytes]:
-        """Fetch the buffers of some columns where the body is not in memory, and decompress them where they have to be.
+        """Fetch the buffers of some columns if the body is not in memory, and decompress them.
 
-        Gives the decompressed ones by their index.
+        Returns the decompressed buffers by index.
         """
         if self._fetch is None and self._decompressor is None:
             return {}
@@ -361,7 +359,7 @@ class ArrayLoader:
         return self._decompressor.columns(packed, at_most)
 
     def _filled(self, buffers: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-        """Buffers that are not empty and where they lie; :meth:`bytes_of` refuses the others where they are used."""
+        """Non-empty buffers and their ranges; :meth:`bytes_of` rejects invalid ones on use."""
         for index in buffers:
             try:
                 start, stop = self.place(index)
@@ -378,7 +376,7 @@ def _decompressor(codec: TableView, where: str, limits: Limits) -> Decompressor:
 
 
 class BufferCursor:
-    """A walk over the nodes, buffers and counts of variadic buffers of one column."""
+    """A cursor over the nodes, buffers and variadic counts of one column."""
 
     __slots__ = ("buffer", "loader", "node", "ready", "variadic")
 
@@ -390,7 +388,7 @@ class BufferCursor:
         self.ready = ready
 
     def array(self, wire: FieldLayout) -> Any:
-        """The next array of the walk, with its children."""
+        """Build the next array and its children."""
         loader = self.loader
         type = wire.type
         length, null_count = loader.node(self.node)
@@ -414,9 +412,7 @@ class BufferCursor:
         if layout.variadic:
             counts = loader.variadic_counts()
             if self.variadic >= len(counts):
-                raise InvalidData(
-                    f"{type}: the batch counts variadic buffers of {len(counts)} columns, one more is needed"
-                )
+                raise InvalidData(f"{type}: the batch has {len(counts)} variadic buffer counts, expected one more")
             buffers += [self._next() for _ in range(counts[self.variadic])]
             self.variadic += 1
         children = [self.array(child) for child in wire.children]
@@ -439,7 +435,7 @@ class BufferCursor:
         return made
 
     def used(self, wire: FieldLayout) -> list[int]:
-        """The buffers that :meth:`array` looks at, by a walk of its own; it ends early where a node is missing."""
+        """The buffers that :meth:`array` would use; ends early at a missing node."""
         loader, layout, first = self.loader, LISTING[wire.type.layout], self.buffer
         if self.node >= len(loader._nodes):
             return []
@@ -477,7 +473,7 @@ class BufferCursor:
 
 
 def header_of(table: TableView, version: int, body_length: int, where: str) -> Header:
-    """What a RecordBatch table says of rows, nodes and buffers."""
+    """Row count, nodes and buffers of a RecordBatch table."""
     length = table["length"]
     if length < 0:
         raise InvalidData(f"{where}: the batch declares {length} rows")
@@ -494,7 +490,7 @@ def _pairs(vector: npt.NDArray[Any] | None) -> npt.NDArray[np.int64]:
 def dictionary_body(
     message: Message, body: Bytes | RangeBody, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
 ) -> tuple[ArrayLoader, int, bool]:
-    """The batch within a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
+    """The record batch of a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
     header = message.header
     data = header["data"]
     if data is None:
@@ -509,12 +505,12 @@ def dictionary_body(
 
 
 def check_zero_copy(batch: RecordBatch, name: str) -> None:
-    """Refuse a batch whose columns are not in its body as they are.
+    """Reject a batch whose columns cannot be views of its body.
 
     Raises
     ------
     CopyRequired
-        If the body has to be decompressed, or its numbers to be swapped.
+        If the body is compressed or of foreign byte order.
     """
     source = batch._source
     if isinstance(source, ArrayLoader) and source.copies:

@@ -1,11 +1,11 @@
-"""Dictionaries that messages bring, by their id ("Dictionary Messages").
+"""Dictionaries read from messages, by id ("Dictionary Messages").
 
-A dictionary batch sets a dictionary, or with its delta flag adds to the end of it. Rules kept here:
+A dictionary batch sets a dictionary, or with the delta flag appends to it. Invariants:
 
-* a :class:`Dictionary` is one version and never changes: a delta makes a longer one, so a batch whose columns are built
-  later still points into the dictionaries that it was written for;
-* values are decoded when the first column needs them. Two threads may both do so, and find the same;
-* the versions that a reader holds add up to no more than ``Limits.dictionary_bytes``.
+* a :class:`Dictionary` is one immutable version: a delta creates a longer one, so columns built later still use the
+  version their batch was written for;
+* values are decoded on first use; racing threads decode equal values;
+* a reader's current versions take at most ``Limits.dictionary_bytes``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
 from shmarrow.states import fork_safe_lock
 
-_decoding = _thread._local()  # as threading has it, which takes half a millisecond to import
+_decoding = _thread._local()  # threading.local without importing threading, which takes half a millisecond
 _lock = fork_safe_lock()  # held for a few additions at a time
 
 
 class DictionaryBudget:
-    """What the dictionaries of one reader take, of what :class:`Limits` allows.
+    """The dictionary memory of one reader, bounded by :class:`Limits`.
 
-    Counted are the current versions, once they are decoded. Thread safety: any number of threads may count.
+    Counts the current versions once decoded. Thread safety: may be shared.
     """
 
     __slots__ = ("_limit", "_sizes", "_total")
@@ -38,7 +38,7 @@ class DictionaryBudget:
         self._total = 0
 
     def begin(self, id: int) -> dict[Any, int]:
-        """Sizes by type of a new dictionary, in the place of an older one of this id, which no longer counts."""
+        """Count a new dictionary instead of any older one of this id; returns its sizes by type."""
         sizes: dict[Any, int] = {}
         with _lock:
             self._total -= sum(self._sizes.get(id, sizes).values())
@@ -46,17 +46,17 @@ class DictionaryBudget:
         return sizes
 
     def left(self, sizes: dict[Any, int], type: Any) -> int:
-        """How many bytes the values of one type may have, with all others that are counted."""
+        """Bytes left for the values of one type."""
         with _lock:
             return self._limit - self._total + sizes.get(type, 0)
 
     def count(self, id: int, sizes: dict[Any, int], type: Any, size: int, only_check: bool = False) -> None:
-        """Count the values of one type, in the place of those of a shorter version; or check that they may be counted.
+        """Count the values of one type, replacing those of a shorter version; or only check the limit.
 
         Raises
         ------
         LimitExceeded
-            If that is more than the limit.
+            If the limit is exceeded.
         """
         with _lock:
             more = max(size - sizes.get(type, 0), 0)
@@ -65,15 +65,15 @@ class DictionaryBudget:
                 sizes[type], self._total = sizes.get(type, 0) + more, total
         if total > self._limit:
             raise LimitExceeded(
-                f"dictionary {id} has {size} bytes, which makes {total} with the others, "
+                f"dictionary {id} has {size} bytes, {total} including the others, "
                 f"more than Limits.dictionary_bytes = {self._limit}"
             )
 
 
 class Dictionary:
-    """A dictionary as it was after one of its messages; deltas that come later are no part of it.
+    """One version of a dictionary; later deltas are not part of it.
 
-    Thread safety: any number of threads may ask for the values.
+    Thread safety: may be shared.
     """
 
     __slots__ = ("_body", "_budget", "_decoded", "_earlier", "_id", "_sizes", "length")
@@ -88,17 +88,17 @@ class Dictionary:
         self.length: int = body.length + (earlier.length if earlier is not None else 0)
 
     def array(self, wire: FieldLayout) -> Any:
-        """The values, decoded once for each type that asks for them."""
+        """The values, decoded once per type."""
         found = self._decoded.get(wire.field.type)
         return self._decode(wire) if found is None else found
 
     def decode(self, wire: FieldLayout | None) -> None:
-        """Decode the values now and release the message, before something that they refer to is replaced.
+        """Decode the values now and release the message, before a dictionary they refer to is replaced.
 
         Parameters
         ----------
         wire : FieldLayout or None
-            How the values lie in the message; None where no field has them.
+            Layout of the values; None if no field uses them.
         """
         if wire is not None:
             self.array(wire)
@@ -117,7 +117,7 @@ class Dictionary:
             busy.discard(id(self._sizes))
 
     def _join(self, wire: FieldLayout) -> Any:
-        """The values of the latest version that is decoded already, and of what came after it."""
+        """Concatenate the latest decoded version with the later deltas."""
         type = wire.field.type
         later: list[Dictionary] = []
         version: Dictionary | None = self
@@ -138,16 +138,17 @@ class Dictionary:
         if len(pieces) > 1 and all(piece._safe for piece in pieces):
             joined._safe = True
         self._budget.count(self._id, self._sizes, type, joined.get_total_buffer_size())
-        # Shorter versions are slices of the longest one, so asking for all of them in any order copies nothing more.
+        # Shorter versions are slices of the longest one, so decoding all versions, in any order, copies once.
         for each in later:
             each._decoded[type] = joined.slice(0, each.length)
         return self._decoded[type]
 
 
 def _bytes_of(array: Array, seen: set[int]) -> int:
-    """The bytes of an array and its children, and of dictionaries within it that were not seen before.
+    """The bytes of an array and its children, and of nested dictionaries not in ``seen``.
 
-    Less what each buffer may lose when it is joined with others: an offset, or bits.
+    Less what each buffer may
+    lose in concatenation: an offset, or padding bits.
     """
     size = sum([max(len(data) - 8, 0) for data in array._buffers if data is not None])
     size += sum([_bytes_of(child, seen) for child in array._children])
@@ -161,12 +162,12 @@ def _bytes_of(array: Array, seen: set[int]) -> int:
 def add_dictionary(
     known: dict[int, Dictionary], id: int, body: ArrayLoader, delta: bool, where: str, budget: DictionaryBudget
 ) -> None:
-    """Add a dictionary to a set, or put a longer or another one in the place of the one of this id.
+    """Add a dictionary to a set, or extend or replace the one of this id.
 
     Raises
     ------
     InvalidData
-        If a delta has nothing to add to.
+        If a delta has no dictionary to extend.
     """
     before = known.get(id) if delta else None
     if delta and before is None:

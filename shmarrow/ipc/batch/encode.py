@@ -1,7 +1,7 @@
-"""Record batches to messages ("RecordBatch message"): one walk by the buffer listing.
+"""Encoding of record batches ("RecordBatch message"), driven by the buffer listing.
 
-A payload has the metadata, the pieces of the body and its size before a byte of the body is copied; writing it copies
-each byte once.
+A payload holds the metadata and references to the body's buffers, so its size is known before anything is copied;
+writing it copies each byte once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class IpcPayload(NamedTuple):
-    """A message that is ready to be written: its metadata, framed, and the pieces of its body with their padding."""
+    """An encoded message: its framed metadata, and the buffers of its body with their padding."""
 
     metadata: bytes
     pieces: list[Any]
@@ -38,26 +38,26 @@ class IpcPayload(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole message."""
+        """Size of the message in bytes."""
         return len(self.metadata) + self.body_length
 
 
 def encode_batch(
     batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None = None, start: int = 0
 ) -> IpcPayload:
-    """The payload of a RecordBatch message; no byte of the body is copied."""
+    """Encode a RecordBatch message without copying the body."""
     values, pieces, size = _plan_body(batch.columns, batch.num_rows, options)
     return IpcPayload(batch_message(values, size, metadata, options, start), pieces, size)
 
 
 def encode_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0) -> IpcPayload:
-    """The payload of a DictionaryBatch message."""
+    """Encode a DictionaryBatch message."""
     data, pieces, size = _plan_body([values], len(values), options)
     return IpcPayload(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
 
 
 def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:
-    """The values of a RecordBatch table, the pieces of its body with their padding, and the body's size."""
+    """The values of a RecordBatch table, the body's buffers with padding, and the body's size."""
     values: dict[str, Any] = {"length": length}
     flat = _flat_data(columns, length, options) if len(columns) > _FEW else None
     if flat is None:
@@ -101,7 +101,7 @@ def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) ->
 
 
 def _lay_out(buffers: list[Bytes], values: dict[str, Any], alignment: int) -> tuple[list[Any], int]:
-    """What array operations do for many buffers, for few."""
+    """Lay out a body of few buffers; many are laid out with array operations."""
     rows: list[int] = []
     pieces: list[Any] = []
     end = 0
@@ -121,9 +121,9 @@ def _lay_out(buffers: list[Bytes], values: dict[str, Any], alignment: int) -> tu
 def _flat_data(
     columns: Sequence[Any], length: int, options: IpcWriteOptions
 ) -> tuple[list[Bytes], npt.NDArray[np.int64]] | None:
-    """The values buffer of each column and its bytes, if all are primitive, null-free, without offsets, and trimmed.
+    """The values buffer and size of each column, if all are primitive, without nulls, unsliced and trimmed.
 
-    That is what batches of very many columns are made of, which are written with a few array operations.
+    Wide batches are mostly of this form and are written with a few array operations.
     """
     if not length or options.endianness != "little" or options.compression is not None:
         return None
@@ -141,14 +141,14 @@ def _flat_data(
 
 
 _FEW = 32
-"""Columns that are written faster one by one."""
+"""Up to this many columns are written faster one by one."""
 _NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 _BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
 _CODEC = {"lz4": "LZ4_FRAME", "zstd": "ZSTD"}
 
 
 def _flatten(array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions) -> None:
-    """Append an array's node and buffers, then its children's, trimmed to what its slots need."""
+    """Append an array's node and trimmed buffers, then its children's."""
     kept = array.trim()
     type = kept._type
     null_count = kept.null_count
@@ -174,9 +174,9 @@ def _flatten(array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[
 
 
 def dictionaries_of(columns: Sequence[Any]) -> list[Any]:
-    """All dictionaries of a batch in the order of their ids: a field's own, then those within its values.
+    """All dictionaries of a batch in id order: a field's own, then those nested in its values.
 
-    Each field that is dictionary-encoded has an id of its own.
+    Every dictionary-encoded field has its own id.
     """
     found: list[Any] = []
     for array in walk([column for column in columns if column.__class__ is not PrimitiveArray], _below):
@@ -199,24 +199,24 @@ def _below(array: Any) -> Sequence[Any]:
 
 
 def in_schema(batch: RecordBatch, schema: Schema, adapt: bool) -> RecordBatch:
-    """A batch that has the fields of the writer's schema.
+    """Return the batch with the fields of the writer's schema.
 
     Parameters
     ----------
     batch : RecordBatch
         The batch to write.
     schema : Schema
-        The writer's.
+        The writer's schema.
     adapt : bool
-        Whether columns of text, bytes and lists in another layout are converted, as the batch comes from a library
-        that chooses the layout; so are fields that may be null and hold none.
+        Whether to cast string, binary and list columns of another layout (for batches of libraries that choose the
+        layout), and nullable fields without nulls.
 
     Raises
     ------
     InvalidType
         If the fields differ.
     InvalidData
-        If there are nulls where the schema allows none, or more text than 32-bit offsets reach.
+        If a non-nullable field has nulls, or the data exceeds 32-bit offsets.
     """
     if batch.schema.equals(schema):
         return batch

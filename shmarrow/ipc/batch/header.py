@@ -1,4 +1,4 @@
-"""The header of a record batch, read in one pass where it is plain."""
+"""Fast path for plain record batch headers, read in one pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERSIONS = [ENUMS["MetadataVersion"][name] for name in READ_VERSIONS]
 
 
 class Header(NamedTuple):
-    """What a RecordBatch message says, without metadata of its own, compression or variadic buffers."""
+    """A RecordBatch message without custom metadata, compression or variadic buffers."""
 
     version: int
     length: int
@@ -39,14 +39,14 @@ def batch_header(
     offset: int,
     metadata_length: int,
 ) -> Header | None:
-    """The header of a message whose prefix and metadata take ``metadata_length`` bytes.
+    """Read the header of a message whose prefix and metadata take ``metadata_length`` bytes; None if it is not plain.
 
     Parameters
     ----------
     data : uint8 ndarray
-        The bytes that the message is in, at ``offset``.
+        The bytes that contain the message.
     view : memoryview
-        The same bytes.
+        A view of ``data``.
     offset, metadata_length : int
         Its place.
     """

@@ -1,11 +1,11 @@
-"""Memory for decompressed buffers: large pieces are used again when the last array over them is gone.
+"""Pooled memory for decompressed buffers; large blocks are reused once unreferenced.
 
-Rules kept here:
+Invariants:
 
-* unused pieces add up to 512 MiB at most, and the kernel may take their pages at any time;
-* a piece is less than twice as large as what it was asked for;
-* nobody waits for the lock: without it, a new piece is made, or an unused one is freed. So finalizers, which may run
-  between any two instructions of this file, and forked children cannot block.
+* at most 512 MiB of unused blocks are kept, and the kernel may reclaim their pages at any time;
+* a block is less than twice the requested size;
+* the lock is never waited for: if it is held, a new block is mapped, or an unused one freed. So finalizers, which may
+  run between any two instructions here, and forked children cannot deadlock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shmarrow.buffer import Bytes, padded
 from shmarrow.errors import LimitExceeded
 
 LARGE = 1 << 20
-"""Bytes from which on memory comes in pieces that are used again."""
+"""Minimum size of pooled allocations."""
 _UNUSED = 1 << 29
 _GRAIN = 1 << 18
 _free: list[mmap.mmap] = []
@@ -30,7 +30,7 @@ _lock = _thread.allocate_lock()
 
 
 def _renew_lock() -> None:
-    """In a forked child: the lock's holder may have been a thread that is not here."""
+    """After a fork: the lock's owner may not exist in the child."""
     global _lock
     _lock = _thread.allocate_lock()
 
@@ -40,26 +40,26 @@ if hasattr(os, "register_at_fork"):
 
 
 def allocate(size: int) -> Bytes:
-    """Writable memory that holds anything, as a uint8 ndarray of shape (size,).
+    """Allocate uninitialized writable memory, as a uint8 ndarray of shape (size,).
 
     Raises
     ------
     LimitExceeded
-        If there is not so much memory.
+        If there is not enough memory.
     """
     try:
         if size < LARGE or not hasattr(mmap, "MADV_FREE"):
             return np.empty(size, np.uint8)
         piece = _piece(padded(size, _GRAIN))
     except (MemoryError, OSError, OverflowError, ValueError):
-        raise LimitExceeded(f"no memory for {size} decompressed bytes") from None
+        raise LimitExceeded(f"not enough memory for {size} decompressed bytes") from None
     whole = np.frombuffer(piece, np.uint8)
     weakref.finalize(whole, _give_back, piece).atexit = False
     return whole[:size]
 
 
 def _piece(size: int) -> mmap.mmap:
-    """The smallest unused piece of at least this size that is not much larger, or a new one."""
+    """The smallest sufficient unused block that is not much larger, or a new one."""
     if _lock.acquire(blocking=False):
         try:
             fitting = [piece for piece in _free if size <= len(piece) <= size + size // 2]
@@ -70,18 +70,18 @@ def _piece(size: int) -> mmap.mmap:
         finally:
             _lock.release()
     made = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError, AttributeError):  # a kernel without them
+    with suppress(OSError, AttributeError):  # not supported by this kernel
         made.madvise(mmap.MADV_HUGEPAGE)
     return made
 
 
 def _give_back(piece: mmap.mmap) -> None:
-    """Keep a piece for the next who needs one; until then the kernel may take its pages."""
+    """Keep a block for reuse; until then the kernel may reclaim its pages."""
     if len(piece) > _UNUSED:
         return
     try:
         piece.madvise(mmap.MADV_FREE)
-    except OSError:  # locked memory, or a kernel that does not know it
+    except OSError:  # locked memory, or not supported by this kernel
         return
     if _lock.acquire(blocking=False):
         try:

@@ -1,4 +1,4 @@
-"""A message from the bytes of its metadata, and a record batch over its body; files and streams share this route."""
+"""Decoding of message metadata and opening of record batches, for files and streams."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from shmarrow.types import Schema
 
 
 def decode_metadata(metadata: Bytes, where: str, limits: Limits) -> Header | Message | None:
-    """What the prefix and metadata of one message say; None where they are the end of a stream.
+    """Decode the prefix and metadata of one message; None for an end-of-stream marker.
 
     Parameters
     ----------
     metadata : uint8 ndarray
-        Prefix, metadata and padding, and nothing else.
+        Exactly the prefix, metadata and padding.
     where : str
-        The message, for errors.
+        Describes the message in errors.
     limits : Limits
         Bounds on what is accepted.
 
     Returns
     -------
     Header or Message or None
-        A header where the message is a record batch and it says all there is.
+        A Header for a plain record batch.
     """
     size = len(metadata)
     if 16 <= size <= limits.metadata_bytes:
@@ -48,14 +48,14 @@ def decode_metadata(metadata: Bytes, where: str, limits: Limits) -> Header | Mes
 def open_batch(
     message: Header | Message, body: Any, schema: Schema, dictionaries: Dictionaries, where: str, limits: Limits
 ) -> RecordBatch:
-    """A record batch over the body of its message; its columns are made when they are asked for.
+    """Open a record batch over the body of its message; columns are built on access.
 
     Parameters
     ----------
     message : Header or Message
-        What the metadata said.
+        The decoded metadata.
     body : uint8 ndarray or SourceRange
-        The body, or where its bytes can be had.
+        The body, in memory or read by ranges.
     """
     source = schema.source
     assert isinstance(source, LazySchema)

@@ -1,4 +1,4 @@
-"""Reading some of the columns: a schema of the fields asked for, and batches that build no others."""
+"""Column projection: a schema of selected fields, and batches that build only their columns."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from shmarrow.types import Schema
 
 
 class Projection:
-    """Some fields of a schema.
+    """A selection of a schema's fields.
 
     Parameters
     ----------
     full : Schema
-        The schema.
-    included : iterable of int and str
-        The fields by position or by name. As in pyarrow, each is there once, in the order of the schema.
+        The full schema. included : iterable of int and str The fields by position or name. As in pyarrow, duplicates
+        are dropped and the schema's order is kept.
 
     Attributes
     ----------
     schema : Schema
-        The fields that are left.
+        The selected fields.
 
     Raises
     ------
     FieldNotFound, IndexOutOfRange
-        If a field is not there.
+        If a field does not exist.
     """
 
     __slots__ = ("_indices", "schema")
@@ -37,6 +36,6 @@ class Projection:
         self.schema = fields_at(full, self._indices)
 
     def of(self, batch: RecordBatch) -> RecordBatch:
-        """The same rows with the fields that are left; no column is built."""
+        """Select the fields of a batch; builds no column."""
         source = ColumnView(batch, self._indices, 0, batch.num_rows, {})
         return RecordBatch(self.schema, batch.num_rows, source=source, metadata=batch.metadata)

@@ -1,4 +1,4 @@
-"""Adding record batches to a file that exists."""
+"""Appending record batches to an existing file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 class RecordBatchFileAppender(RecordBatchFileWriter):
     """Appends record batches to an existing file; made by :func:`append_file`.
 
-    The file's messages go into a new file as they are, then the new ones, then a footer for all of them; closing puts
-    the new file in the place of the old one. Readers of the old one keep it whole, and until the writer is closed
-    nothing has changed. The reader that it is given stays open, and the old file mapped, until the writer is closed:
-    so no other file can get its inode, and whatever replaced it in the meantime is told from it.
+    Copies the old messages to a new file, followed by the new ones and a common footer; closing atomically replaces the
+    old file. Existing readers keep the old version. The old file stays open and mapped until the writer is closed, so
+    its inode cannot be reused and a concurrent replacement is detected.
     """
 
     def __init__(self, reader: RecordBatchFileReader, sink: Sink, options: IpcWriteOptions | None) -> None:
@@ -49,10 +48,10 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
             blocks = file.blocks(name)
             _check_blocks(blocks, len(file.data), f"{file.name}: {name}")
             self._blocks[name] = [(at, meta, body) for at, meta, body in blocks.tolist()]
-        self._row_counts = reader._count_rows()  # what the footer says of them is not made ours
+        self._row_counts = reader._count_rows()  # counted from the batches: the old footer's counts are only a hint
         first = read_message(file.data, HEAD, file.name, file.limits)
         if first is None:
-            raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file to add to it")
+            raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file before appending to it")
         end = max([first[1], *[sum(block) for blocks in self._blocks.values() for block in blocks]])
         source = _lazy(reader)
         fields = encoded_fields([source.wire(i) for i in range(len(source))])
@@ -76,7 +75,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
 
 
 def _check_blocks(blocks: npt.NDArray[Any], end: int, where: str) -> None:
-    """Refuse blocks that leave the bytes before the footer: in the new file they would lead to what is added."""
+    """Reject blocks that exceed the bytes before the footer: in the new file they would point into the new batches."""
     starts, metadata, bodies = (blocks[name] for name in ("offset", "metaDataLength", "bodyLength"))
     bad = (starts < HEAD) | (starts > end) | (metadata < 8) | (bodies < 0) | (bodies > end - starts - metadata)
     if bad.any():
@@ -84,7 +83,7 @@ def _check_blocks(blocks: npt.NDArray[Any], end: int, where: str) -> None:
         offset, size, body = blocks[number].item()
         raise InvalidData(
             f"{where}: block {number} needs {size} bytes of metadata and {body} of body from {offset} on, but messages "
-            f"lie in [{HEAD}, {end}); nothing is added to a damaged file"
+            f"are in [{HEAD}, {end}); cannot append to a corrupt file"
         )
 
 
@@ -95,7 +94,7 @@ def _lazy(reader: RecordBatchFileReader) -> LazySchema:
 
 
 def _version_name(reader: RecordBatchFileReader) -> str:
-    """The metadata version of the file's messages: of the first batch, or of the footer where there is none."""
+    """The metadata version of the file's first batch, or of the footer if it has no batches."""
     file = reader._opened()
     version = file.footer["version"]
     if len(file.batches):

@@ -1,6 +1,6 @@
-"""The footer of a file: where it is, and what our writers add to its metadata.
+"""File footers: location, checks, and the row counts in their metadata.
 
-A file begins with :data:`MAGIC`, padded to :data:`HEAD` bytes, and ends with the footer, its size and the magic.
+A file starts with :data:`MAGIC`, padded to :data:`HEAD` bytes, and ends with the footer, its size and the magic.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ HEAD = 8
 SIZE = struct.Struct("<i")
 END = struct.Struct(f"<i{len(MAGIC)}s")
 _GUESS = 1 << 15
-"""Bytes that are read at the end of a file that is read by ranges: most footers, and all of a small file."""
+"""Size of the first read at the end of a file read by ranges; covers most footers and small files."""
 
 Block = tuple[int, int, int]
 
 
 def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
-    """Where the footer starts, and its bytes."""
+    """The footer's offset and bytes."""
     name, size = source.name, source.size or 0
     least = HEAD + END.size
     first, data = 0, source.data
-    if data is None:  # it is read from its end on, and the head looked at only where it is among what was read
+    if data is None:  # read from the end; the head is only checked if the same read covers it
         first = max(0, size - _GUESS)
         data = source.read(first, size)
     if not first and data[: len(MAGIC)].tobytes() != MAGIC:
@@ -58,7 +58,7 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
 
 
 def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
-    """The error for bytes that are no Arrow file, which says what they are where that is known."""
+    """The error for bytes that are not an Arrow file; names their format if recognised."""
     from shmarrow.sources import formats
 
     head = data[: formats.HEAD].tobytes()
@@ -71,7 +71,7 @@ def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
 
 
 def _message(data: Bytes, limits: Limits) -> str:
-    """What a message begins that stands where a file should start, and what reads it."""
+    """Describe what a message at the start of a file belongs to, and how to read it."""
     try:
         message = read_message(data, 0, "", limits)
     except ShmarrowError:
@@ -83,15 +83,15 @@ def _message(data: Bytes, limits: Limits) -> str:
 
 
 ROW_COUNTS = b"shmarrow:row_counts"
-"""The key in the footer's metadata under which our writers put how many rows each of several batches has.
+"""The footer metadata key for the row count of each batch, written for files of several batches.
 
-The value is ASCII, as metadata are text to many readers: the counts in the order of the batches, separated by commas,
-``n*rows`` for ``n`` batches in succession of as many. It is a hint from whoever wrote the file: it is used where it
-counts as many batches as the footer lists, for the number of rows of the file and for nothing that is read."""
+The value is ASCII, as many readers treat metadata as text: counts in batch order, separated by commas, with ``n*rows``
+for ``n`` consecutive batches of ``rows`` rows. It is an untrusted hint, used only for the number of rows of the file,
+and only if it covers as many batches as the footer lists."""
 
 
 RowCounts = list[tuple[int, int]]
-"""How many batches follow each other that have so many rows, from the first batch to the last."""
+"""Run-length encoded row counts: (consecutive batches, rows of each), in batch order."""
 _LONGEST_RUN = 2 * len(str(1 << 63)) + 1
 
 
@@ -101,12 +101,12 @@ def add_rows(counts: RowCounts, rows: int) -> None:
 
 
 def encode_row_counts(counts: RowCounts) -> bytes:
-    """The value in the footer's metadata."""
+    """Encode row counts for the footer's metadata."""
     return ",".join([f"{n}*{rows}" if n > 1 else f"{rows}" for n, rows in counts]).encode()
 
 
 def decode_row_counts(value: bytes, batches: int) -> RowCounts | None:
-    """The counts of a footer that lists so many batches; None where the value cannot be those."""
+    """Decode the row counts of ``batches`` batches; None if the value is invalid."""
     counts = []
     for run in value.split(b","):
         n, star, rows = run.rpartition(b"*")

@@ -1,12 +1,12 @@
-"""Where the parts of files lie that were opened before, for those who open them again.
+"""Cache of footer locations, to reopen files faster.
 
-Rules kept here:
+Invariants:
 
-* a file is recognised by device, inode, size and time of change. That is enough only while nobody has permission to
-  write to it, as stores through a mapping leave the time of change as it is; and not for a file that changed moments
-  ago, as another change could leave the same time;
-* every position was checked against a footer of the same size, so that bytes which changed all the same are no danger;
-* entries are immutable, few, and hold no memory that counts: the schema belongs to the cache of schemas.
+* files are identified by device, inode, size and ctime. That is valid only for files without write permission, as
+  writes through a mapping may not update ctime, and not for files changed moments ago, as another change could leave
+  the same ctime;
+* every position was checked against a footer of the same size, so it stays in bounds even if the bytes do change;
+* entries are immutable, few and small: schemas are owned by the schema cache.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _WRITABLE = 0o222
 
 
 class FileParts(NamedTuple):
-    """Where the parts of a file lie.
+    """Locations in a file.
 
     Attributes
     ----------
     footer, footer_size : int
-        Where the footer starts in the file, and its bytes.
+        The footer's offset and size.
     root : tuple
-        The footer's root: its position in the footer, that of its vtable, and the offsets of its slots.
+        The footer's root table: its position and its vtable's in the footer, and its slot offsets.
     blocks : tuple of int
-        Where the first block of a record batch is in the footer, and how many there are.
+        Position of the first record batch block in the footer, and the number of blocks.
     schema : weakref to Schema
-        The schema, for as long as somebody holds it.
+        The schema, while referenced elsewhere.
     """
 
     footer: int
@@ -57,20 +57,20 @@ _KNOWN: dict[Hashable, FileParts] = {}
 
 
 def key_of(source: Source, limits: Limits) -> Hashable | None:
-    """What a file is recognised by; None where it may not be remembered."""
+    """The cache key of a file; None if it must not be cached."""
     mode = source.mode
     return None if mode is None or mode & _WRITABLE else (source.identity, limits, generation())
 
 
 def find(key: Hashable | None) -> tuple[FileParts, Schema] | None:
-    """What is known of a file, and its schema."""
+    """The cached locations of a file, and its schema."""
     parts = None if key is None else _KNOWN.get(key)
     schema = None if parts is None else parts.schema()
     return None if parts is None or schema is None else (parts, schema)
 
 
 def remember(key: Hashable | None, source: Source, parts: FileParts, schema: Schema) -> None:
-    """Remember a file, unless it changed moments ago, or its schema borrows the file's own bytes."""
+    """Cache a file, unless it changed moments ago or its schema borrows the file's bytes."""
     if key is None or not isinstance(schema.source, LazySchema) or schema.source.borrowed:
         return
     assert source.identity is not None

@@ -1,11 +1,10 @@
-"""Files of one batch whose footer differs from one that was read before in no more than where the batch lies.
+"""Fast path for single-batch files whose footer equals a cached one except for the batch's location.
 
-Rules kept here:
+Invariants:
 
-* footers and messages are known by all of their bytes, so that whatever was checked of one holds for the others, and
-  nobody need be trusted; where the batch lies in its file is checked each time;
-* what is kept is immutable and bounded: small footers and messages, and the schemas of the footers. Where there are too
-  many of a kind, all are dropped.
+* footers and messages are keyed by all of their bytes, so checks of one hold for all, without trusting the file; the
+  batch's location is checked each time;
+* entries are immutable and bounded: small footers and messages, and the footers' schemas. A full cache is cleared.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MOST, _MOST_PLACES, _LARGEST = 256, 7, 1 << 13
 
 
 class _Form(NamedTuple):
-    """What a footer says besides where its batch lies."""
+    """The contents of a footer, except the batch's location."""
 
     schema: Schema
     metadata: Metadata | None
@@ -41,19 +40,19 @@ _Key = tuple[int, bytes, bytes, Limits, int]
 
 _FORMS: dict[_Key, _Form] = {}
 _PLACES: dict[int, tuple[int, ...]] = {}
-"""By the size of a footer, where the one block of a batch may be in it."""
+"""Possible positions of the single batch's block, by footer size."""
 _HEADERS: dict[bytes, Header] = {}
 
 
 def find_batch(data: Bytes, name: str, limits: Limits) -> tuple[RecordBatch, Metadata | None] | None:
-    """The batch of a file and the footer's metadata, where :func:`remember` was told of a file like it.
+    """The batch of a file and the footer's metadata, if :func:`remember` cached a similar file.
 
     Parameters
     ----------
     data : uint8 ndarray
-        All bytes of what may be such a file.
+        All bytes of the candidate file.
     name : str
-        What it is, for error messages.
+        Describes the file in error messages.
     limits : Limits
         Bounds on what is accepted.
     """
@@ -82,7 +81,7 @@ def find_batch(data: Bytes, name: str, limits: Limits) -> tuple[RecordBatch, Met
 
 
 def _header(message: bytes, name: str, limits: Limits) -> Header | None:
-    """What the message of a batch says, if that is no more than a header; None for the long way, and its errors."""
+    """The header of a plain batch message; None to take the slow path, which raises any errors."""
     known = _HEADERS.get(message)
     if known is None:
         found = decode_metadata(np.frombuffer(message, U1), f"{name}: batch 0", limits)
@@ -96,7 +95,7 @@ def _header(message: bytes, name: str, limits: Limits) -> Header | None:
 
 
 def remember(reader: RecordBatchFileReader, limits: Limits) -> None:
-    """Remember the footer of a file of one batch without dictionaries, unless it is large, or its schema not kept."""
+    """Cache the footer of a single-batch file without dictionaries, unless it is large or its schema is not cached."""
     file = reader._opened()
     footer, source = file.footer, file.schema.source
     buffer = footer.reader

@@ -1,4 +1,4 @@
-"""A part of a source whose bytes are not in memory, and are read when they are asked for."""
+"""Byte ranges of a source that is read on access."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from shmarrow.sources.base import Source
 
 
 class SourceRange:
-    """The bytes of a source from ``start`` to ``stop``; stands where an ndarray of them would.
+    """The bytes ``[start, stop)`` of a source, read on access; a substitute for an ndarray of them.
 
-    ``len()`` and slices with both ends are those of the ndarray; a slice reads its bytes unless :meth:`fetch` did.
+    Supports ``len()`` and slices with both ends; a slice reads its bytes unless :meth:`fetch` did.
     """
 
     __slots__ = ("_source", "_start", "_stop")
@@ -28,9 +28,9 @@ class SourceRange:
         return self._source.read(self._start + part.start, self._start + part.stop)
 
     def part(self, start: int, stop: int) -> SourceRange:
-        """A part of this part; reads nothing."""
+        """A subrange; reads nothing."""
         return SourceRange(self._source, self._start + start, self._start + stop)
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Read (start, stop) ranges together, neighbours in one read, for the slices that follow."""
+        """Prefetch (start, stop) ranges for the slices that follow; adjacent ones in one read."""
         self._source.fetch([(self._start + start, self._start + stop) for start, stop in ranges])

@@ -1,14 +1,13 @@
-"""Reading files ("IPC File Format"): a stream between two magic words, and a footer that says where its blocks lie.
+"""Reader of the file format ("IPC File Format"): random access to batches through the footer.
 
-Rules kept here:
+Invariants:
 
-* opening reads the footer's root and nothing more; a batch is found by its block, at a cost that does not depend on
-  how many there are;
-* dictionaries may lie anywhere in the file; they are read when the first column needs one. There is one for each id,
-  and deltas, in the order of the footer;
-* every block is checked to lie between the magic and the footer before it is followed;
-* what cannot be in memory as a whole is read by ranges: the end of the file, the metadata of a batch, the buffers of
-  the columns that are asked for.
+* opening only reads the footer's root; a batch is located by its block, in constant time;
+* dictionaries may be anywhere in the file and are read on first use. Each id has one dictionary and deltas, in the
+  order of the footer;
+* every block is checked to be between the magic and the footer before use;
+* a source that is not mapped or in memory is read by ranges: the end of the file, the metadata of a batch, the buffers
+  of accessed columns.
 """
 
 from __future__ import annotations
@@ -45,23 +44,23 @@ if TYPE_CHECKING:
     from shmarrow.tables import RecordBatchReader, Table
 
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
-"""States of a reader, which reads no byte that it could not read again: no error is the end of it."""
+"""States of a reader. Reads can always be repeated, so no error is final."""
 
 _BLOCK = STRUCTS["Block"]
 _NO_BLOCKS = np.empty(0, _BLOCK)
 _GROUP = 1 << 23
-"""About as many bytes are read together where all batches are read by ranges."""
+"""Approximate size of one read when all batches are read by ranges."""
 
 
 class _File:
-    """All that holds the bytes of a file; a reader that is closed drops it as a whole.
+    """Everything that references a file's bytes; dropped as a whole on close.
 
     Attributes
     ----------
     data : uint8 ndarray or SourceRange
-        What blocks may lead to: all bytes before the footer.
+        All bytes before the footer, which blocks may refer to.
     ranged : bool
-        Whether it is a SourceRange.
+        Whether ``data`` is a SourceRange.
     footer : TableView
         The footer's root.
     batches : ndarray of Block
@@ -83,7 +82,7 @@ class _File:
             reader = Reader(footer, f"{source.name}: footer", limits)
             self.footer = reader.root("Footer")
             version = self.footer["version"]
-            if version > ENUMS["MetadataVersion"]["V5"]:  # old writers left theirs out, so it says V1 there
+            if version > ENUMS["MetadataVersion"]["V5"]:  # old writers omitted the version, which then reads as V1
                 check_version(version, source.name)
             slot = self.footer.offset_of("recordBatches")
             first, count = reader.vector_at(slot, _BLOCK.itemsize, "Footer", "recordBatches") if slot else (0, 0)
@@ -105,7 +104,7 @@ class _File:
         self.batches: npt.NDArray[Any] = np.ndarray(count, _BLOCK, footer, first) if count else _NO_BLOCKS
 
     def blocks(self, name: str) -> npt.NDArray[Any]:
-        """The blocks that a slot of the footer lists, as an ndarray of Block."""
+        """The blocks in a slot of the footer, as an ndarray of Block."""
         found = self.footer[name]
         return _NO_BLOCKS if found is None else found
 
@@ -120,7 +119,7 @@ class _File:
         return read_key_values(self.footer["custom_metadata"]) or {}
 
     def message(self, block: Any, where: str) -> tuple[Header | Message, Any]:
-        """The message that a block leads to, and its body."""
+        """The message of a block, and its body."""
         offset, metadata_length, body_length = block.item()
         body = offset + metadata_length
         data = self.data
@@ -131,7 +130,7 @@ class _File:
             )
         message = decode_metadata(data[offset:body], where, self.limits)
         if message is None:
-            raise InvalidData(f"{where}: its block leads to an end of stream at {offset}")
+            raise InvalidData(f"{where}: its block refers to an end-of-stream marker at {offset}")
         if message.body_length != body_length:
             raise InvalidData(
                 f"{where}: the footer declares {body_length} bytes of body, the message {message.body_length}"
@@ -140,7 +139,7 @@ class _File:
         return message, data.part(body, end) if self.ranged else data[body:end]
 
     def fetch(self, blocks: npt.NDArray[Any], bodies: bool = False) -> None:
-        """Get the metadata of many messages in few reads, and on request their bodies, where they are not in memory."""
+        """Prefetch the metadata of many messages, and optionally their bodies, if the file is read by ranges."""
         if self.ranged:
             starts, sizes = blocks["offset"], blocks["metaDataLength"] + (blocks["bodyLength"] if bodies else 0)
             good = (starts >= 0) & (sizes >= 0) & (starts <= len(self.data) - sizes)
@@ -148,7 +147,7 @@ class _File:
 
 
 def _known_rows(file: _File) -> RowCounts | None:
-    """How many rows the batches have, where the footer says so."""
+    """The row counts of all batches, if the footer has them."""
     hint = file.metadata().get(ROW_COUNTS)
     return None if hint is None else decode_row_counts(hint, len(file.batches))
 
@@ -161,13 +160,13 @@ class RecordBatchFileReader:
     Attributes
     ----------
     schema : Schema
-        The schema of all batches; it stays when the reader is closed.
+        The schema of all batches; usable after closing.
 
     Notes
     -----
-    Thread safety: threads may share a reader. A forked child may use its copy, except over a file object, whose
-    position it shares with its parent. A reader over a path or a ``shm:`` name is pickled as that name, and what comes
-    out is opened again; others cannot be pickled.
+    Thread safety: threads may share a reader. A forked child may use its copy, except for a file object, whose position
+    it shares with its parent. A reader of a path or a ``shm:`` name is pickled by name and reopened on unpickling;
+    others cannot be pickled.
     """
 
     for_consumer: Callable[..., RecordBatchReader]
@@ -237,21 +236,21 @@ class RecordBatchFileReader:
     def num_rows(self) -> int:
         """Number of rows in all batches.
 
-        Our writers put them into the footer; of other files, the metadata of all batches are read. A column's length is
-        always checked against its own batch, so a footer that is wrong is believed here and nowhere else.
+        Read from the footer of files written by shmarrow, otherwise from the metadata of all batches. The footer's
+        counts are only used here: reading a batch checks column lengths against the batch itself.
         """
         file = self._opened()
         counts = _known_rows(file)
         return sum([n * rows for n, rows in (self._count_rows() if counts is None else counts)])
 
     def _block_sizes(self) -> list[int]:
-        """The bytes of each batch with its metadata, as the footer says."""
+        """The size of each batch with its metadata, according to the footer."""
         file = self._opened()
         sizes = file.batches["metaDataLength"] + file.batches["bodyLength"]
         return sizes.clip(0, len(file.data)).tolist()  # type: ignore[no-any-return]
 
     def _count_rows(self) -> RowCounts:
-        """The rows of all batches, by their own metadata."""
+        """The row counts of all batches, from their own metadata."""
         file = self._opened()
         counts: RowCounts = []
         file.fetch(file.batches)
@@ -260,14 +259,14 @@ class RecordBatchFileReader:
         return counts
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
-        """Return the batch at position ``i``; negative positions count from the end.
+        """Return the batch at position ``index``; negative positions count from the end.
 
         Raises
         ------
         IndexOutOfRange
-            If there are fewer batches.
+            If the index is out of range.
         InvalidData
-            If its block or message breaks the format.
+            If its block or message is invalid.
         Closed
             After :meth:`close`.
         """
@@ -276,7 +275,7 @@ class RecordBatchFileReader:
         try:
             number = range(count)[as_index(index)]
         except TypeError:
-            raise InvalidType(f"the number of a batch must be an int, found {type(index).__name__}") from None
+            raise InvalidType(f"the index of a batch must be an int, found {type(index).__name__}") from None
         except IndexError:
             raise IndexOutOfRange(f"no batch {index}: {file.name} has {count}") from None
         return self._read(file, self.dictionaries, number)
@@ -284,20 +283,20 @@ class RecordBatchFileReader:
     get_record_batch = get_batch
 
     def _batch(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
-        """A batch with the columns of the file."""
+        """Read a batch with all columns."""
         where = f"{file.name}: batch {number}"
         message, body = file.message(file.batches[number], where)
         return open_batch(message, body, self._full_schema, dictionaries, where, self._limits)
 
     def _read(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
-        """A batch with the columns that this reader was asked for."""
+        """Read a batch with the included columns."""
         batch = self._batch(file, dictionaries, number)
         if self._zero_copy_only:
             check_zero_copy(batch, f"{file.name}: batch {number}")
         return batch if self._included is None else self._included.of(batch)
 
     def _lasting(self) -> Iterator[RecordBatch]:
-        """All batches; of a file in memory or in a mapping, they can still be read when the reader is closed."""
+        """Iterate over all batches; if the file is in memory or mapped, they can be read after closing."""
         file, dictionaries = self._opened(), self.dictionaries
         if file.ranged:
             return iter(self)
@@ -330,14 +329,14 @@ class RecordBatchFileReader:
             yield self.get_batch(i)
 
     def read_all(self) -> Table:
-        """Return all batches as a table; copies nothing. For a file read by ranges, fetches the columns now."""
+        """Return all batches as a table, without copying. A file read by ranges is fetched now."""
         from shmarrow.tables import Table
 
         file = self._opened()
         return Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
 
     def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
-        """All batches with their columns, many small ones in one read."""
+        """Iterate over all batches with their columns, fetching many small ones in one read."""
         count = len(file.batches)
         step = max(1, _GROUP * count // len(file.data))
         for first in range(0, count, step):
@@ -350,8 +349,8 @@ class RecordBatchFileReader:
     def close(self) -> None:
         """Release the mapping, descriptor and lock; existing arrays and batches keep the mapping alive.
 
-        A file object that was given stays open; where it is read by ranges, columns that were not read before cannot be
-        read any more. A second call does nothing.
+        The caller's file object stays open; if it is read by ranges, columns not accessed before become unreadable.
+        Calling it again has no effect.
         """
         self._states.go(CLOSE)
         self._full_schema.detach()
@@ -377,10 +376,10 @@ class RecordBatchFileReader:
 
 
 class _FileDictionaries(Mapping[int, "Dictionary"]):
-    """The dictionaries of a file by id, read when the first one is asked for.
+    """The dictionaries of a file by id, read on first access.
 
-    Batches that outlive their reader hold it, so it holds the bytes and not the reader. Threads that read at the same
-    time all get the set of the first one that is done; no lock is held, so none can be found held after a fork.
+    References the bytes, not the reader, as batches may outlive their reader. Racing threads all get the first
+    completed set; there is no lock that a fork could leave held.
     """
 
     def __init__(self, file: _File, schema: Schema) -> None:
@@ -400,8 +399,8 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         total = 0
         blocks = file.blocks("dictionaries")
         file.fetch(blocks)
-        # Dictionaries within dictionaries may lie anywhere, so each is given all of them, through a reference that does
-        # not hold this object in a cycle.
+        # Nested dictionaries may be anywhere in the file, so each gets the whole set, by weak reference to avoid a
+        # cycle.
         all_of_them = weakref.proxy(self)
         for i, block in enumerate(blocks):
             where = f"{file.name}: dictionary block {i}"

@@ -1,4 +1,4 @@
-"""Writing files ("IPC File Format"): a stream between two magic words, and a footer that says where its blocks lie."""
+"""Writer of the file format ("IPC File Format"): magic, a stream, and a footer with the locations of its blocks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
 class RecordBatchFileWriter(BatchWriter):
     """Writes the file format: a stream followed by a footer with the locations of its blocks; made by :func:`new_file`.
 
-    Where there are several batches, the footer's metadata get one key more than the user's, with the number of rows of
-    each batch; readers of shmarrow do not show it.
+    For several batches, one key with their row counts is added to the footer's metadata; shmarrow's readers hide it.
     """
 
     replaces = False
+    """A file has one dictionary per id, which only deltas can extend."""
 
     def __init__(
         self, sink: Sink, schema: Schema, options: IpcWriteOptions | None, metadata: MetadataLike | None = None
@@ -52,7 +52,7 @@ class RecordBatchFileWriter(BatchWriter):
 
     def _finish(self) -> None:
         metadata = self._metadata
-        if len(self._blocks["recordBatches"]) > 1:  # the metadata of one batch are read as fast
+        if len(self._blocks["recordBatches"]) > 1:  # for one batch, reading its metadata is as fast
             metadata = {**(metadata or {}), ROW_COUNTS: encode_row_counts(self._row_counts)}
         dictionaries, batches = self._blocks.values()
         self._sink.write([_end(self._encoded, dictionaries, batches, metadata, self.options)])
@@ -61,9 +61,9 @@ class RecordBatchFileWriter(BatchWriter):
 def encode_file(
     batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None
 ) -> tuple[list[Any], int] | None:
-    """A whole file of one batch: its pieces and their bytes; None where the batch has dictionaries.
+    """Encode a file of one batch: its buffers and their total size; None if the batch has dictionaries.
 
-    No byte of the body is copied.
+    The body is not copied.
     """
     if dictionaries_of(batch.columns):
         return None
@@ -87,7 +87,7 @@ def _end(
     metadata: Metadata | None,
     options: IpcWriteOptions,
 ) -> bytes:
-    """What follows the last message of a file."""
+    """The bytes that follow the last message of a file."""
     version = options.metadata_version
     size = sum(map(len, chain.from_iterable(metadata.items()))) if metadata else 0
     if len(batches) == 1 and len(dictionaries) <= _FEW and len(encoded.data) + size <= _SHORT:
@@ -117,7 +117,7 @@ def _footer(
 def _footer_form(
     encoded: EncodedSchema, dictionaries: int, metadata: tuple[tuple[bytes, bytes], ...] | None, version: str
 ) -> Form:
-    """The footer of files with one batch, whose numbers are those of its block and of the dictionaries' blocks."""
+    """A footer template for one batch; its numbers are those of the batch's and the dictionaries' blocks."""
     blocks: list[Block] = [(0, 0, 0)] * dictionaries
     data = _footer(encoded, blocks, [(0, 0, 0)], dict(metadata or ()), version)
     footer = Reader(np.frombuffer(data, np.uint8), "a footer").root("Footer")

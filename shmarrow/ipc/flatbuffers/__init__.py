@@ -1,1 +1,1 @@
-"""FlatBuffers: the tables of the wire as data, a checking reader, a writer."""
+"""FlatBuffers: declarations of Arrow's tables, a validating reader, a writer."""

@@ -1,4 +1,4 @@
-"""Writing FlatBuffers with ``flatbuffers.Builder``, by the declarations in ``tables``."""
+"""FlatBuffers writer on top of ``flatbuffers.Builder``, driven by the declarations in ``tables``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Built(NamedTuple):
-    """A table or vector that stands in the builder already, by its offset from the end."""
+    """A table or vector already written to the builder, by its offset from the end."""
 
     offset: int
 
 
 def encode(name: str, values: Mapping[str, Any]) -> bytes:
-    """A finished FlatBuffer with a root table of the kind named.
+    """Encode a FlatBuffer with the named kind of root table.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ def encode(name: str, values: Mapping[str, Any]) -> bytes:
 
 
 class _Builder(flatbuffers.Builder):  # type: ignore[misc]
-    """A builder that shares vtables between tables of one size only.
+    """A builder that shares vtables only between tables of equal size.
 
-    Versions up to 25.9 compare the offsets of slots alone, and so give tables another size than they have.
+    Versions up to 25.9 compare only the slot offsets, and so may record a wrong table size.
     """
 
     def __init__(self) -> None:
@@ -59,13 +59,13 @@ def new_builder() -> flatbuffers.Builder:
 
 
 def finish(builder: flatbuffers.Builder, root: int) -> bytes:
-    """The finished bytes of a builder whose root table is given by its offset."""
+    """Finish a builder, given its root table's offset; returns the bytes."""
     builder.Finish(root)
     return bytes(builder.Output())
 
 
 def add_table(builder: flatbuffers.Builder, name: str, values: Mapping[str, Any]) -> int:
-    """Write one table, and all that it refers to; gives its offset from the end."""
+    """Write a table and everything it refers to; returns its offset from the end."""
     slots = TABLES[name]
     ready: list[tuple[str, int, Any, Any]] = []
     number = 0
@@ -125,7 +125,7 @@ def _add_value(builder: flatbuffers.Builder, kind: str, value: Any) -> int:
 
 
 def _without_gaps(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same structs with zeros in their padding, where numpy leaves what memory held before."""
+    """Copy structs with zeroed padding, which numpy leaves uninitialized."""
     names = values.dtype.names
     if names is None or values.dtype.itemsize == sum(values.dtype[name].itemsize for name in names):
         return values
@@ -136,16 +136,16 @@ def _without_gaps(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def add_offsets(builder: flatbuffers.Builder, offsets: Sequence[int] | npt.NDArray[np.int64]) -> int:
-    """Write a vector of references to tables already written."""
+    """Write a vector of offsets of tables already written."""
     builder.StartVector(4, len(offsets), 4)
-    # A reference counts from its own place, and the last one has the lowest offset from the end.
+    # An offset is relative to its own position, and the last one has the lowest position from the end.
     places = builder.Offset() + 4 * np.arange(len(offsets), 0, -1, dtype=np.int64)
     add_raw(builder, (places - np.asarray(offsets, np.int64)).astype("<u4").tobytes())
     return int(builder.EndVector())
 
 
 def add_raw(builder: flatbuffers.Builder, raw: bytes) -> None:
-    """Put bytes at the builder's head, where ``StartVector`` or ``Prep`` has made room for them."""
+    """Copy bytes to the builder's head, into the space made by ``StartVector`` or ``Prep``."""
     builder.head -= len(raw)
     builder.Bytes[builder.head : builder.head + len(raw)] = raw
 

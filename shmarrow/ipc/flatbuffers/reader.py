@@ -1,13 +1,13 @@
-"""The checking reader of FlatBuffers, driven by the declarations in :mod:`shmarrow.ipc.flatbuffers.tables`.
+"""Validating FlatBuffers reader, driven by the declarations in :mod:`shmarrow.ipc.flatbuffers.tables`.
 
-Rules kept here:
+Invariants:
 
-* nothing is followed before it is checked: every vtable, slot, offset, string and vector lies inside the bytes given;
+* everything is bounds-checked before use: vtables, slots, offsets, strings and vectors;
 * a :class:`FlatBuffer` is immutable and may be shared and cached. A :class:`Reader` is one operation on it, such as
-  reading a message or one field, and has a budget: the tables and string bytes that it reads stay in proportion to the
-  bytes, however often these refer to the same ones;
-* vectors of structs and of numbers are numpy arrays over the same bytes, nothing is copied;
-* what is not asked for is not read.
+  reading a message or a field, with a budget: the tables and string bytes read are proportional to the size of the
+  bytes, even if many offsets refer to the same table;
+* vectors of structs and scalars are zero-copy ndarrays;
+* slots are read on access only.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _MOST_SLOTS = 16
 _OFFSETS = [struct.Struct(f"<{count}H").unpack_from for count in range(_MOST_SLOTS + 1)]
 
 Offsets = tuple[int, ...]
-"""Where in its table each slot is, 0 where it is absent."""
+"""Offset of each slot in its table; 0 if absent."""
 
 
 class FlatBuffer:
-    """The bytes of one FlatBuffer, and the checks that everything read from them goes through.
+    """The bytes of one FlatBuffer, with checked access.
 
     Parameters
     ----------
     data : uint8 ndarray
         The FlatBuffer.
     where : str
-        What the bytes are, for error messages.
+        Describes the bytes in error messages.
     limits : Limits
         Bounds on what is accepted.
 
@@ -64,11 +64,11 @@ class FlatBuffer:
         self.limits = limits
 
     def operation(self) -> Reader:
-        """A new operation on the bytes, with a budget of its own."""
+        """Start a new operation on the bytes, with its own budget."""
         return Reader(self.data, self.where, self.limits)
 
     def fail(self, what: str, position: int, needs: int) -> NoReturn:
-        """Raise :class:`InvalidData` for something that does not lie inside the bytes."""
+        """Raise :class:`InvalidData` for an item out of bounds."""
         raise InvalidData(
             f"{self.where}: {what} needs [{position}, {position + needs}) but the metadata has {self.size} bytes"
         )
@@ -76,9 +76,8 @@ class FlatBuffer:
     def table_at(self, name: str, position: int) -> tuple[int, Offsets]:
         """The position of the vtable of the table at ``position``, and the offsets of the table's slots.
 
-        The table's size, which a vtable says as well, is not relied upon: the Python builder up to version 25.9 shares
-        vtables between tables of different sizes. Each slot is checked against the end of the bytes instead, see
-        :meth:`slot`.
+        The table size in the vtable is ignored: the Python builder up to version 25.9 shares vtables between tables of
+        different sizes. Instead, :meth:`slot` checks each slot against the end of the bytes.
         """
         view, size = self.view, self.size
         if position < 0 or position + 4 > size:
@@ -89,12 +88,12 @@ class FlatBuffer:
         length = _U2(view, vtable)[0]
         if length < 4 or length & 1 or vtable + length > size:
             self.fail(f"vtable of {name}", vtable, max(length, 4))
-        # Entries beyond the slots known here belong to a later version of the format.
+        # Further entries belong to later versions of the format.
         count = (length - 4) >> 1
         return vtable, _OFFSETS[count if count < _MOST_SLOTS else _MOST_SLOTS](view, vtable + 4)
 
     def slot(self, name: str, position: int, offsets: Offsets, number: int, needs: int) -> int:
-        """The position of a value of ``needs`` bytes in slot ``number`` of a table; 0 where the slot is absent."""
+        """The position of the value, of ``needs`` bytes, in a table's slot ``number``; 0 if absent."""
         offset = offsets[number] if number < len(offsets) else 0
         if not offset:
             return 0
@@ -106,14 +105,14 @@ class FlatBuffer:
         return position + offset
 
     def follow(self, position: int, what: str, slot: str = "") -> int:
-        """The position that an unsigned offset at ``position`` leads to, with 4 bytes to read there."""
+        """The target of the unsigned offset at ``position``, with at least 4 bytes in bounds there."""
         target: int = position + U4(self.view, position)[0]
         if target == position or target + 4 > self.size:
             self.fail(f"{what}.{slot}", target, 4)
         return target
 
     def vector_at(self, position: int, itemsize: int, what: str, slot: str = "") -> tuple[int, int]:
-        """The vector that the offset at ``position`` leads to: where its first item is, and how many it has."""
+        """The vector referred to by the offset at ``position``: its first item's position, and its length."""
         start = self.follow(position, what, slot)
         length: int = U4(self.view, start)[0]
         if start + 4 + length * itemsize > self.size:
@@ -121,17 +120,17 @@ class FlatBuffer:
         return start + 4, length
 
     def vector(self, position: int, dtype: np.dtype[Any], what: str, slot: str = "") -> npt.NDArray[Any]:
-        """The vector of scalars or structs that the offset at ``position`` leads to; a view."""
+        """The vector of scalars or structs referred to by the offset at ``position``; a view."""
         start, length = self.vector_at(position, dtype.itemsize, what, slot)
         return np.ndarray(length, dtype, self.data, start)
 
 
 class Reader(FlatBuffer):
-    """One operation on a FlatBuffer: reads tables and strings, and counts them against its budget.
+    """One operation on a FlatBuffer: reads tables and strings within a budget.
 
     Notes
     -----
-    Thread safety: belongs to one thread, and is not kept when the operation is over.
+    Thread safety: none; used by one thread and dropped after the operation.
     """
 
     __slots__ = ("_strings_left", "_tables_left")
@@ -144,13 +143,13 @@ class Reader(FlatBuffer):
         self._strings_left = 16 * size + 65536
 
     def root(self, name: str) -> TableView:
-        """The root table, of the kind named."""
+        """Return the root table, of the named kind."""
         if self.size < 8:
             self.fail("root table", 0, 8)
         return self.table(name, U4(self.view, 0)[0])
 
     def table(self, name: str, position: int) -> TableView:
-        """The table of kind ``name`` at a byte position."""
+        """Return the table of kind ``name`` at a byte position."""
         self._tables_left -= 1
         if self._tables_left < 0:
             self.spend(0, 0)
@@ -169,18 +168,18 @@ class Reader(FlatBuffer):
             raise LimitExceeded(f"{self.where}: its strings add up to over 16 times its own {self.size} bytes")
 
     def string(self, position: int, what: str, slot: str = "") -> bytes:
-        """The bytes of the string that the offset at ``position`` leads to."""
+        """The bytes of the string referred to by the offset at ``position``."""
         start, length = self.vector_at(position, 1, what, slot)
         self.spend(0, length)
         return bytes(self.view[start : start + length])
 
 
 class TableView:
-    """One table: ``view[name]`` reads a slot, or gives its default.
+    """One table: ``view[name]`` reads a slot, or returns its default.
 
-    Strings come as bytes (None where absent), scalars as int or bool, tables as :class:`TableView` or None, vectors of
-    structs and scalars as ndarrays or None, vectors of tables as :class:`TableVector` (empty where absent), unions as a
-    pair of the member's name and its table, None and None where absent.
+    Strings are returned as bytes (None if absent), scalars as int or bool, tables as :class:`TableView` or None,
+    vectors of structs and scalars as ndarrays or None, vectors of tables as :class:`TableVector` (empty if absent),
+    unions as a pair of member name and table (both None if absent).
     """
 
     __slots__ = ("_slots", "name", "offsets", "position", "reader", "vtable")
@@ -195,16 +194,16 @@ class TableView:
 
     @property
     def lowest(self) -> int:
-        """The lowest byte that the table and its vtable take."""
+        """Start of the table or its vtable, whichever is lower."""
         return min(self.position, self.vtable)
 
     def content(self) -> bytes:
-        """The bytes of the table from its first slot to its last, wherever it lies."""
+        """The bytes of the table from its first slot to its last."""
         end = self.position + extent(self.name, self.offsets)
         return bytes(self.reader.view[self.position + 4 : end])
 
     def offset_of(self, slot: str) -> int:
-        """The position of a slot's value in the bytes, by the slot's name; 0 where the slot is absent."""
+        """The position of a slot's value, by name; 0 if absent."""
         number, needs, *_ = self._slots[slot]
         return self.reader.slot(self.name, self.position, self.offsets, number, needs)
 
@@ -215,13 +214,13 @@ class TableView:
 
 @lru_cache(1024)
 def extent(name: str, offsets: Offsets) -> int:
-    """How many bytes of a table its slots reach over, as far as they are known here."""
+    """Number of bytes that the known slots of a table span."""
     ends = [offset + needs for offset, needs in zip(offsets, _NEEDS[name], strict=False) if offset]
     return max(ends, default=4)
 
 
 class TableVector(Sequence[TableView]):
-    """A vector of tables; each is read when it is asked for."""
+    """A vector of tables, read on access."""
 
     __slots__ = ("_name", "positions", "reader")
 
@@ -231,7 +230,7 @@ class TableVector(Sequence[TableView]):
         self._name = name
 
     def within(self, reader: Reader) -> TableVector:
-        """The same tables, read as a part of another operation on the bytes."""
+        """The same tables, as part of another operation."""
         return TableVector(reader, self._name, self.positions)
 
     def __len__(self) -> int:
@@ -291,7 +290,7 @@ def _read_union(table: TableView, slot: str, position: int, argument: Any) -> tu
     if tag > len(members):
         return tag, None
     if not position:
-        raise InvalidData(f"{table.reader.where}: {table.name}.{slot} says {members[tag - 1]} but is missing")
+        raise InvalidData(f"{table.reader.where}: {table.name}.{slot} is missing, but its tag is {members[tag - 1]}")
     name = members[tag - 1]
     return name, table.reader.table(name, table.reader.follow(position, table.name, slot))
 
@@ -307,7 +306,7 @@ _UNPACK["i4"] = I4
 
 
 _Slot = tuple[int, int, _Read, Any]
-"""A slot's number, the bytes that it takes in its table, what reads it, and what that has to know."""
+"""A slot's number, its size in the table, its reader function, and that function's argument."""
 
 
 def _compile(slots: tuple[tuple[Any, ...], ...]) -> dict[str, _Slot]:
@@ -338,7 +337,7 @@ _SLOTS = {name: _compile(slots) for name, slots in TABLES.items()}
 
 
 def _needs(slots: dict[str, _Slot]) -> list[int]:
-    """The bytes that each slot takes in its table, by its number; a union's tag comes before it."""
+    """The size of each slot in its table, by number; a union's tag precedes it."""
     needs = [1] * (1 + max([number for number, *_ in slots.values()], default=-1))
     for number, size, *_ in slots.values():
         needs[number] = size

@@ -1,6 +1,6 @@
-"""The FlatBuffers tables of the wire as data; a test holds them to ``format/*.fbs``.
+"""Declarations of Arrow's FlatBuffers tables; a test compares them with ``format/*.fbs``.
 
-The Type union, its tables and their enumerations come from the descriptors of the types.
+The Type union, its tables and enums are derived from the type descriptors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNIONS: dict[str, tuple[str, ...]] = {
     "MessageHeader": ("Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor"),
     "SparseTensorIndex": ("SparseTensorIndexCOO", "SparseMatrixIndexCSX", "SparseTensorIndexCSF"),
 }
-"""The members of each union; the tag of the first is 1, tag 0 stands for none."""
+"""The members of each union; tags start at 1, and tag 0 means none."""
 
 STRUCTS: dict[str, np.dtype[Any]] = {
     "FieldNode": np.dtype([("length", "<i8"), ("null_count", "<i8")]),

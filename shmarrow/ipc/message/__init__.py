@@ -1,1 +1,1 @@
-"""Encapsulated messages ("Encapsulated message format"): framing and metadata."""
+"""Encapsulated messages: framing and metadata ("Encapsulated message format")."""

@@ -1,8 +1,7 @@
-"""Encapsulated messages: a prefix, metadata as a FlatBuffer, padding, and a body ("Encapsulated message format").
+"""Decoding of encapsulated messages ("Encapsulated message format").
 
-Pure functions from bytes to messages; ``framing`` reads the prefix, ``encode`` has the way back. Rules kept here:
-
-* metadata versions 4 and 5 are read, all others are refused by their name.
+A message is a prefix, metadata as a FlatBuffer, padding, and a body. Pure functions; ``framing`` reads the prefix,
+``encode`` is the inverse. Metadata versions V4 and V5 are read, all others rejected.
 """
 
 from typing import NamedTuple
@@ -20,7 +19,7 @@ READ_VERSIONS = ("V4", "V5")
 
 
 class Message(NamedTuple):
-    """A message whose metadata was parsed.
+    """A message with parsed metadata.
 
     Attributes
     ----------
@@ -31,11 +30,11 @@ class Message(NamedTuple):
     version : int
         The metadata version, 3 for V4 and 4 for V5.
     body_length : int
-        Bytes of the body.
+        Size of the body in bytes.
     table : TableView
-        The Message table itself.
+        The Message table.
     metadata : uint8 ndarray
-        The bytes of the metadata.
+        The raw metadata.
     """
 
     kind: str
@@ -47,12 +46,12 @@ class Message(NamedTuple):
 
     @property
     def custom_metadata(self) -> Metadata | None:
-        """The message's own metadata."""
+        """The message's custom metadata."""
         return read_key_values(self.table["custom_metadata"])
 
 
 def parse_metadata(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> Message:
-    """A message from the bytes of its metadata."""
+    """Parse the metadata of a message."""
     table = Reader(metadata, where, limits).root("Message")
     version = table["version"]
     check_version(version, where)
@@ -66,19 +65,19 @@ def parse_metadata(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS)
 
 
 def check_version(version: int, where: str) -> None:
-    """Versions 4 and 5 are read."""
+    """Reject metadata versions other than V4 and V5."""
     name = _VERSIONS.get(version, f"number {version}, later than V5" if version > 4 else f"number {version}")
     if name not in READ_VERSIONS:
         raise Unsupported(f"{where}: metadata version {name}; versions V4 and V5 are read")
 
 
 def read_message(data: Bytes, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Message, int] | None:
-    """The message at ``offset`` and the offset of its body, all of it within ``data``; None at the end of the stream.
+    """The message at ``offset``, which must be complete, and the offset of its body; None at the end of the stream.
 
     Raises
     ------
     InvalidData
-        If the message is cut, or breaks the format.
+        If the message is truncated or invalid.
     """
     prefix = read_prefix(data, offset, where, limits)
     if prefix is None:
@@ -97,14 +96,14 @@ def read_message(data: Bytes, offset: int, where: str, limits: Limits = DEFAULT_
 
 
 def read_key_values(vector: TableVector, reader: Reader | None = None) -> Metadata | None:
-    """Metadata from a vector of KeyValue tables; None where there are none.
+    """Read metadata from a vector of KeyValue tables; None if empty.
 
     Parameters
     ----------
     vector : TableVector
         The vector.
     reader : Reader, optional
-        The operation that this is a part of; one of its own where it is not given.
+        The operation this is part of; a new one by default.
     """
     if not len(vector):
         return None

@@ -1,9 +1,7 @@
-"""Writing encapsulated messages: prefix, metadata and padding ("Encapsulated message format").
+"""Encoding of encapsulated messages: prefix, metadata and padding ("Encapsulated message format").
 
-Rules kept here:
-
-* the messages of one writer's batches differ in numbers only: one of a shape is made by the FlatBuffers writer, and the
-  others from it, with their own numbers in the places of its.
+The messages of one writer's batches mostly differ in numbers only: one of each shape is built with the FlatBuffers
+writer as a template, and the others by patching its numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _PACK_I8 = struct.Struct("<q").pack_into
 
 
 def key_values(metadata: Metadata | None) -> list[dict[str, bytes]] | None:
-    """Metadata as the values of a vector of KeyValue tables."""
+    """Metadata as values for a vector of KeyValue tables."""
     return [{"key": key, "value": value} for key, value in metadata.items()] if metadata else None
 
 
@@ -49,20 +47,20 @@ def encode_message(
     options: IpcWriteOptions,
     start: int = 0,
 ) -> bytes:
-    """A framed message without its body."""
+    """Encode and frame a message without its body."""
     values = message_values(kind, header, body_length, metadata, options)
     return frame(flatbuf_writer.encode("Message", values), options, start)
 
 
 class Form:
-    """A FlatBuffer of which others differ in numbers of 64 bits only.
+    """A FlatBuffer template with 64-bit numbers to patch.
 
     Parameters
     ----------
     data : bytes
         The FlatBuffer.
     places : sequence of int
-        Where those numbers are in it, in rising order.
+        Positions of those numbers, increasing.
     """
 
     __slots__ = ("_pack", "_values")
@@ -77,7 +75,7 @@ class Form:
             self._values += [0, each]
 
     def filled(self, *numbers: int) -> bytes:
-        """The FlatBuffer with other numbers in their places."""
+        """The FlatBuffer with other numbers."""
         values = self._values.copy()
         values[1::2] = numbers
         return self._pack(*values)
@@ -91,10 +89,10 @@ _VECTORS = ("nodes", "buffers", "variadicBufferCounts")
 
 
 class MessageTemplate:
-    """The metadata of a message of one shape, and where its numbers are in it."""
+    """A template for the metadata of messages of one shape, and the positions of its numbers."""
 
     def __init__(self, kind: str, values: Mapping[str, Any], options: IpcWriteOptions) -> None:
-        batch = {**values, "length": 1}  # what is 0 would be left out
+        batch = {**values, "length": 1}  # slots equal to their default, 0, would be omitted
         header = batch if kind == "RecordBatch" else {"id": 1, "data": batch, "isDelta": True}
         self._data = flatbuf_writer.encode("Message", message_values(kind, header, 1, None, options))
         message = Reader(np.frombuffer(self._data, np.uint8), "a message").root("Message")
@@ -107,7 +105,7 @@ class MessageTemplate:
         self._vectors = {name: table.reader.follow(place, name) + 4 for name, place in places.items()}
 
     def filled(self, values: Mapping[str, Any], body_length: int, id: int, delta: bool) -> bytearray:
-        """The metadata of another message of this shape."""
+        """The metadata of a message of this shape, with these numbers."""
         made = bytearray(self._data)
         _PACK_I8(made, self._body_length, body_length)
         _PACK_I8(made, self._length, values["length"])
@@ -131,22 +129,22 @@ def batch_message(
     start: int = 0,
     dictionary: tuple[int, bool] | None = None,
 ) -> bytes:
-    """A framed RecordBatch message without its body, or a DictionaryBatch message.
+    """Encode and frame a RecordBatch or DictionaryBatch message without its body.
 
     Parameters
     ----------
     values : mapping
         The values of the RecordBatch table.
     body_length : int
-        Bytes of the body.
+        Size of the body in bytes.
     metadata : mapping or None
-        The message's own metadata.
+        The message's custom metadata.
     options : IpcWriteOptions
-        How it is written.
+        Write options.
     start : int
-        Where the message begins in its stream.
+        Offset of the message in its stream.
     dictionary : tuple of int and bool, optional
-        The id of the dictionary whose values the batch has, and whether they are a delta.
+        For a DictionaryBatch, the dictionary's id and whether it is a delta.
     """
     kind = "RecordBatch" if dictionary is None else "DictionaryBatch"
     id, delta = dictionary or (0, False)

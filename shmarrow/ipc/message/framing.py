@@ -1,10 +1,11 @@
-"""The prefix and the end of encapsulated messages ("Encapsulated message format").
+"""Framing of encapsulated messages: prefixes and end-of-stream markers ("Encapsulated message format").
 
-Rules kept here:
+Invariants:
 
-* both framings are read and written: ``FF FF FF FF`` and the size of the metadata, and the older one of a size alone;
-* a size of zero, or the end of the input where a prefix would start, is the end of a stream;
-* a message takes a multiple of the alignment, and so does its metadata with the prefix.
+* both framings are read and written: the continuation marker ``FF FF FF FF`` and the metadata size, and the legacy one
+  without marker;
+* a stream ends at a size of zero, or at the end of the input before a prefix;
+* the sizes of a message and of its prefix with metadata are multiples of the alignment.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ _SIZE = struct.Struct("<i")
 
 
 def not_a_message(data: Any, offset: int, where: str) -> InvalidData:
-    """The error for bytes that are no message, which says what they are where that is known."""
+    """The error for bytes that are not a message; names their format if recognised."""
     from shmarrow.sources.formats import HEAD, recognized
 
     head = bytes(data[offset : offset + HEAD])
-    found = recognized(head) or f"{head[:8]!r}, which begins no message"
+    found = recognized(head) or f"{head[:8]!r}"
     return InvalidData(f"{where}: expected an Arrow message at {offset}, found {found}")
 
 
 def _is_plausible(data: Any, offset: int, size: int) -> bool:
-    """Whether a prefix of the older framing may be one.
+    """Whether bytes may be a prefix of the legacy framing.
 
-    Text and most magic words would stand for more than 16 MiB of metadata, so smaller sizes are believed, but for odd
-    ones, and for a size of 64 bits, which safetensors begin with.
+    Text and most magic numbers would mean more than 16 MiB of metadata, so smaller sizes are accepted, except odd ones,
+    and 64-bit sizes, which start safetensors files.
     """
     if 0 <= size < 1 << 24 and not size & 1:
         return bytes(data[offset + 4 : offset + 8]) != bytes(4)
@@ -45,23 +46,23 @@ def _is_plausible(data: Any, offset: int, size: int) -> bool:
 
 
 def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:
-    """The bytes of the prefix at ``offset``, and those of the metadata after it; None where the stream ends.
+    """Read the prefix at ``offset``: its size and the metadata's; None at the end of the stream.
 
     Parameters
     ----------
     data : uint8 ndarray or bytes
-        At least 8 bytes from ``offset`` on, or all that there are.
+        The input; must have 8 bytes at ``offset``, unless it ends before.
     """
     left = len(data) - offset
     if left <= 0:
         return None
     if left < 4:
-        raise InvalidData(f"{where}: a message prefix needs 4 bytes at {offset} but {left} are left")
+        raise InvalidData(f"{where}: a message prefix needs 4 bytes at {offset}, found {left}")
     size = _SIZE.unpack_from(data, offset)[0]
     prefix = 4
     if size == -1:
         if left < 8:
-            raise InvalidData(f"{where}: a message prefix needs 8 bytes at {offset} but {left} are left")
+            raise InvalidData(f"{where}: a message prefix needs 8 bytes at {offset}, found {left}")
         size = _SIZE.unpack_from(data, offset + 4)[0]
         prefix = 8
     if size == 0:
@@ -79,7 +80,7 @@ def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIM
 
 
 def frame(flatbuffer: bytes | bytearray, options: IpcWriteOptions, start: int = 0) -> bytes:
-    """A FlatBuffer with prefix and padding, so that what follows it is aligned when it begins at ``start``."""
+    """Add prefix and padding to a FlatBuffer at offset ``start``, such that its end is aligned."""
     prefix = 4 if options.use_legacy_format else 8
     total = padded(start + prefix + len(flatbuffer), options.alignment) - start
     size = _SIZE.pack(total - prefix)
@@ -88,5 +89,5 @@ def frame(flatbuffer: bytes | bytearray, options: IpcWriteOptions, start: int = 
 
 
 def end_of_stream(options: IpcWriteOptions) -> bytes:
-    """What marks the end of a stream."""
+    """The end-of-stream marker."""
     return bytes(4) if options.use_legacy_format else CONTINUATION + bytes(4)

@@ -1,1 +1,1 @@
-"""Schema messages ("Schema message"): types, fields and schemas to tables and back."""
+"""Encoding and decoding of types, fields and schemas ("Schema message")."""

@@ -1,11 +1,10 @@
-"""Schemas that were read before, by their bytes.
+"""Cache of decoded schemas, keyed by their bytes.
 
-Rules kept here:
+Invariants:
 
-* a schema that is seen once is read where it lies and not kept here; one that comes again is copied, and kept;
-* what is kept is immutable to those who are given it, and bounded by the memory that it takes: the bytes, and the
-  fields that were made of them since. What was not used for longest goes first;
-* the cache may be used by many threads, and a forked child goes on with it.
+* a schema is parsed in place and not cached when first seen; it is copied and cached the second time;
+* cached schemas are immutable and bounded in memory, including fields parsed lazily; evicted in LRU order;
+* the cache is thread-safe, and stays usable after a fork.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from shmarrow.types import Schema
 from shmarrow.types.extension import generation
 
 CACHE_BYTES = 64 << 20
-"""Memory that the cached schemas of a process take at most."""
+"""Maximum memory of a process's cached schemas, in bytes."""
 _ENTRY_BYTES, _COLUMN_BYTES = 4096, 64
 _MOST_SEEN = 65536
 
 
 class _Entry:
-    """A schema, its bytes, and the memory that both take."""
+    """A schema, its bytes, and their memory."""
 
     __slots__ = ("data", "key", "schema", "size")
 
@@ -44,38 +43,38 @@ class _Entry:
 
 
 class SchemaCache:
-    """Schemas by a key that several may share, and by their bytes.
+    """Schemas by a (not necessarily unique) key and their bytes.
 
     Parameters
     ----------
     capacity : int
-        Bytes of memory that all of them take at most, by a careful estimate.
+        Maximum memory in bytes, by a conservative estimate.
 
     Notes
     -----
-    Thread safety: may be shared. The lock is one that its owner may take again, as freeing memory may run anything; a
-    fork waits for it, so that a child has a whole cache and a free lock.
+    Thread safety: may be shared. The lock is re-entrant, as freeing memory may run finalizers; a fork waits for it, so
+    the child gets a consistent cache and a free lock.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._lock = fork_safe_lock()
-        self._entries: dict[Hashable, tuple[_Entry, ...]] = {}  # tuples are replaced, so they can be read at any time
+        self._entries: dict[Hashable, tuple[_Entry, ...]] = {}  # tuples are replaced as a whole, for lock-free reads
         self._order: OrderedDict[_Entry, None] = OrderedDict()
         self._held = 0
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the schemas take."""
+        """Memory of the cached schemas in bytes."""
         return self._held
 
     def __len__(self) -> int:
         return len(self._order)
 
     def find(self, key: Hashable, data: memoryview) -> Schema | None:
-        """The schema with these bytes."""
+        """Return the schema with these bytes, if cached."""
         for entry in self._entries.get(key, ()):
-            if entry.data == data:  # by memcmp, for a bytearray on the left
+            if entry.data == data:  # memcmp, as the left side is a bytearray
                 with self._lock:
                     if entry in self._order:
                         self._order.move_to_end(entry)
@@ -83,7 +82,7 @@ class SchemaCache:
         return None
 
     def add(self, key: Hashable, data: bytearray, schema: Schema, source: LazySchema) -> None:
-        """Keep a schema; its source tells of the memory that it takes from now on."""
+        """Cache a schema; its source reports later growth."""
         entry = _Entry(key, data, schema)
         source.grown = partial(self._grow, entry)
         with self._lock:
@@ -102,7 +101,7 @@ class SchemaCache:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Drop what was not used for longest until the rest fits; its memory is freed when the lock is, too."""
+        """Evict least recently used schemas down to the capacity; their memory is freed after the lock is released."""
         dropped = []
         with self._lock:
             while self._held > self._capacity and self._order:
@@ -114,7 +113,7 @@ class SchemaCache:
                 else:
                     del self._entries[entry.key]
                 dropped.append(entry)
-        for entry in dropped:  # which would hold itself, until the collector of cycles runs
+        for entry in dropped:  # break the reference cycle
             entry.schema.source.grown = ignore_growth  # type: ignore[union-attr]
 
 
@@ -125,33 +124,32 @@ _SEEN: set[int] = set()
 def read_schema(
     data: Bytes, position: int, where: str, limits: Limits, mapped: bool = False, footer: bool = False
 ) -> Schema:
-    """The schema in a Schema table; the same object for the same bytes.
+    """Read the schema in a Schema table; equal bytes share one object.
 
-    A footer has more before its schema. What a Schema table refers to lies between it and the end of the FlatBuffer
-    when that was built as FlatBuffers are, from the back; then that run of bytes is the cache's key. Where a builder
-    did otherwise, the whole FlatBuffer is parsed, each time anew.
+    FlatBuffers are built back to front, so all that a Schema table refers to is normally between the table and the end
+    of the FlatBuffer; those bytes are the cache key. For other builders, the whole FlatBuffer is parsed each time.
 
     Parameters
     ----------
     data : uint8 ndarray
         The FlatBuffer.
     position : int
-        Where the Schema table is.
+        Position of the Schema table.
     where : str
-        What the bytes are, for error messages.
+        Describes the bytes in error messages.
     limits : Limits
         Bounds on what is accepted.
     mapped : bool
-        Whether the bytes lie in a mapping. The schema then borrows them, until it is seen a second time or kept.
+        Whether the bytes are in a mapping. The schema then borrows them until cached or detached.
     footer : bool
         Whether the FlatBuffer is the footer of a file.
 
     Raises
     ------
     InvalidData
-        If the bytes break the format.
+        If the bytes are invalid.
     Unsupported
-        If the schema makes use of a feature that is not known.
+        If the schema uses an unknown feature.
     """
     start = 0
     if footer:
@@ -183,7 +181,7 @@ def read_schema(
 def _parse(
     data: Bytes, position: int, start: int, where: str, limits: Limits, borrowed: bool
 ) -> tuple[Schema, LazySchema]:
-    """The schema whose table is at ``position``, where ``data`` begins at ``start``, and its source."""
+    """Parse the Schema table at ``position``, for data that begins at ``start``; also returns the source."""
     table = Reader(data, where, limits).table("Schema", position - start)
     source = lazy_schema(table, borrowed)
     if start:

@@ -1,9 +1,7 @@
-"""Fields and types from FlatBuffers ("Schema message"); ``encode`` has the way back.
+"""Decoding of fields and types ("Schema message"); ``encode`` is the inverse.
 
-Rules kept here:
-
-* the mapping from tables to types is data, one row a type;
-* a field that is read says how its column lies in a message: the type of its buffers, its children, its dictionary.
+Tables map to types by data, one row per type. A decoded field has the physical layout of its column: the type of its
+buffers, its children, its dictionary.
 """
 
 from __future__ import annotations
@@ -30,21 +28,21 @@ Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class FieldLayout(NamedTuple):
-    """A field, and how it lies in a message.
+    """A field and its physical layout in a message.
 
     Attributes
     ----------
     field : Field
         The logical field.
     type : DataType
-        The type that the buffers have: for a dictionary-encoded field the dictionary type, for an extension type its
-        storage.
+        The type of the buffers: the dictionary type for a dictionary-encoded field, the storage type for an extension
+        type.
     dictionary_id : int or None
         The id of the field's dictionary.
     children : tuple of FieldLayout
-        The children that lie in the same message.
+        The children in the same message.
     values : FieldLayout or None
-        For a dictionary-encoded field, how the dictionary's values lie in their own message.
+        For a dictionary-encoded field, the layout of the dictionary's values in their messages.
     """
 
     field: Field
@@ -55,13 +53,13 @@ class FieldLayout(NamedTuple):
 
 
 def encoded_fields(fields: Sequence[FieldLayout]) -> list[FieldLayout]:
-    """The dictionary-encoded fields among these and within them, in the order of a schema's walk."""
+    """The dictionary-encoded fields among these and their descendants, in pre-order."""
     below = walk(fields, lambda field: (field.values or field).children)
     return [field for field in below if field.values is not None]
 
 
 def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout:
-    """A field and its children from a Field table."""
+    """Parse a Field table and its children."""
     if depth >= limits.depth:
         raise LimitExceeded(f"types nest deeper than Limits.depth = {limits.depth}")
     name = text(table["name"], "field name")
@@ -88,6 +86,6 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
         storage = types.DictionaryType(index_type, type, encoding["isOrdered"])
     logical, metadata = extension_type(storage, metadata)
     if values is not None and logical is not storage and isinstance(logical, types.DictionaryType):
-        storage = logical  # it is the values that are of an extension type
+        storage = logical  # the extension type applies to the values
         values = values._replace(field=Field(name, logical.value_type))
     return FieldLayout(Field(name, logical, nullable, metadata), storage, dictionary_id, children, values)

@@ -1,10 +1,10 @@
-"""Schemas to FlatBuffers ("Schema message").
+"""Encoding of schemas ("Schema message").
 
-Rules kept here:
+Invariants:
 
-* the mapping from types to tables is data, one row a type;
-* fields that differ in name, nullability and type only are written together, by array operations;
-* the bytes of small schemas are kept, a bounded number of them, for others that say the same.
+* types map to tables by data, one row per type;
+* flat fields (name, nullability and type only) are written together with array operations;
+* the bytes of a bounded number of small schemas are cached.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class DictionaryIds:
-    """Ids of the dictionaries of a schema, in the order in which its fields are walked: 0, 1, ... or those given."""
+    """Dictionary ids of a schema in pre-order: 0, 1, ... or those given."""
 
     __slots__ = ("_given", "count")
 
@@ -44,7 +44,7 @@ class DictionaryIds:
         self._given = given
 
     def next(self) -> int:
-        """One more id."""
+        """Return the next id."""
         self.count += 1
         return self._given[self.count - 1] if self._given else self.count - 1
 
@@ -76,12 +76,12 @@ def field_values(field: Field, ids: DictionaryIds) -> dict[str, Any]:
 
 
 class EncodedSchema(NamedTuple):
-    """A Schema table and all that it refers to, as the last bytes of a FlatBuffer; it goes into several of them.
+    """A Schema table and all that it refers to, encoded once as the tail of several FlatBuffers.
 
     Attributes
     ----------
     data : bytes
-        The bytes, with no references to what is outside.
+        The bytes, self-contained.
     offset : int
         The table's offset from the end.
     """
@@ -90,7 +90,7 @@ class EncodedSchema(NamedTuple):
     offset: int
 
     def start(self) -> tuple[flatbuffers.Builder, Built]:
-        """A builder that has the table, and nothing else yet."""
+        """Return a builder that contains only the table."""
         builder = flatbuf_writer.new_builder()
         builder.Prep(8, len(self.data))
         flatbuf_writer.add_raw(builder, self.data)
@@ -98,12 +98,12 @@ class EncodedSchema(NamedTuple):
 
 
 _KNOWN: dict[Any, EncodedSchema] = {}
-"""Schemas that were written before, by all that their bytes say."""
+"""Cache of encoded schemas, by their full contents."""
 _MOST_KNOWN, _MOST_FIELDS, _LARGEST = 256, 128, 1 << 14
 
 
 def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] = ()) -> EncodedSchema:
-    """Write a Schema table once for all messages and footers that hold it, with the dictionaries' ids where given."""
+    """Encode a Schema table once for all messages and footers, with the given dictionary ids, if any."""
     key = None
     if not ids and len(schema) <= _MOST_FIELDS:
         metadata = schema.metadata and tuple(schema.metadata.items())
@@ -113,7 +113,7 @@ def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] =
             return known
     builder = flatbuf_writer.new_builder()
     offset = _add_schema(builder, schema, options, DictionaryIds(ids))
-    builder.Prep(8, 0)  # whole words in front keep what is inside aligned wherever the bytes go
+    builder.Prep(8, 0)  # prefixed by whole words, the contents stay aligned in any FlatBuffer
     made = EncodedSchema(bytes(builder.Bytes[builder.head :]), offset)
     if key is not None and len(made.data) <= _LARGEST:
         if len(_KNOWN) >= _MOST_KNOWN:
@@ -123,7 +123,7 @@ def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] =
 
 
 def _said(field: Field) -> tuple[Any, ...]:
-    """All that a Field table says; of types that are equal, the children may still differ in their metadata."""
+    """The full contents of a Field table; equal types may still differ in the metadata of their children."""
     type, metadata = field.type, field.metadata
     if type.__class__ in FLAT_CLASSES:
         return field.name, type, field.nullable, metadata and tuple(metadata.items())
@@ -164,9 +164,9 @@ _FLAT_WORDS = 5
 
 
 def _add_flat_fields(builder: flatbuffers.Builder, fields: list[Field], kinds: _Kinds) -> Positions:
-    """Write Field tables that differ in name, nullability and type only, with array operations; gives their offsets.
+    """Write flat Field tables with array operations; returns their offsets.
 
-    All share one vtable and one empty vector of children, and those of one type share its table.
+    All share one vtable and one empty vector of children; fields of equal type share its table.
     """
     if not fields:
         return np.empty(0, np.int64)
@@ -177,7 +177,7 @@ def _add_flat_fields(builder: flatbuffers.Builder, fields: list[Field], kinds: _
     head = _FLAT_VTABLE.nbytes
     size = head + 4 * _FLAT_WORDS * count
     builder.Prep(4, size + len(names))
-    end = builder.Offset() + size + len(names)  # the offset from the end of the first byte that is written here
+    end = builder.Offset() + size + len(names)  # offset from the end of the first byte written here
     first = head + 4 * _FLAT_WORDS * np.arange(count)
     offsets: Positions = end - first
     words = np.empty((count, _FLAT_WORDS), "<u4")
@@ -191,7 +191,7 @@ def _add_flat_fields(builder: flatbuffers.Builder, fields: list[Field], kinds: _
 
 
 class _Kinds:
-    """The distinct types among those of many fields; most are the same object, so they are told apart by that first.
+    """The distinct types of many fields, compared by identity first.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class _Kinds:
         self._numbers = {key: self.types.setdefault(type, len(self.types)) for key, type in distinct.items()}
 
     def add_tables(self, builder: flatbuffers.Builder) -> tuple[Positions, Positions]:
-        """Write the table of each type once; gives for each field the offset of its type's table, and its union tag."""
+        """Write each type's table once; returns for each field the offset of its type's table, and its union tag."""
         written = []
         for type in self.types:
             member, content = type_values(type)
@@ -220,7 +220,7 @@ class _Kinds:
 
 
 def _name_strings(names: list[str]) -> tuple[bytes, Positions]:
-    """Strings one after another as FlatBuffers have them, in whole words, and where each starts."""
+    """Encode consecutive FlatBuffers strings, padded to words; returns the bytes and each string's start."""
     text = "".join(names)
     encoded = names if text.isascii() else [name.encode() for name in names]
     raw = np.frombuffer(text.encode(), np.uint8)
@@ -240,7 +240,7 @@ def _name_strings(names: list[str]) -> tuple[bytes, Positions]:
 
 
 def schema_message(encoded: EncodedSchema, options: IpcWriteOptions, start: int = 0) -> bytes:
-    """A framed Schema message."""
+    """Encode and frame a Schema message."""
     make = _message if len(encoded.data) <= _LARGEST else _message.__wrapped__
     return frame(make(encoded, options.metadata_version), options, start)
 

@@ -1,4 +1,4 @@
-"""Flat fields, without children, dictionary and metadata, and of a type that was read before, in one pass."""
+"""Fast path for flat fields: no children, dictionary or metadata, and a cached type."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NAME_BYTES = 1 << 12
 
 
 def flat_type(buffer: FlatBuffer, position: int) -> tuple[DataType, bool, int] | None:
-    """The type of the Field table at a position, whether it is nullable, and where the reference to its name is.
+    """The type of the Field table at a position, its nullability, and the position of its name's offset.
 
-    None if it has children, a dictionary or metadata, or a type that was not read before.
+    None if it has children, a dictionary or metadata, or if its type is not cached.
     """
     view, size = buffer.view, buffer.size
     slots = (*buffer.table_at("Field", position)[1], 0, 0, 0, 0, 0, 0, 0)
@@ -37,7 +37,7 @@ def flat_type(buffer: FlatBuffer, position: int) -> tuple[DataType, bool, int] |
 
 
 def flat_field(reader: Reader, position: int) -> FieldLayout | None:
-    """The Field table at a position, if :func:`flat_type` reads its type, and its name is neither long nor wrong."""
+    """Read the Field table at a position, if :func:`flat_type` reads its type and its name is short and valid."""
     found = flat_type(reader, position)
     if found is None:
         return None

@@ -1,14 +1,14 @@
-"""Schemas that were read, parsed as far as they are asked for.
+"""Lazily parsed schemas.
 
-A schema of 10,000 columns is scanned with a few array operations, which say where each column's nodes and buffers start
-in a record batch. Rules kept here:
+A schema of 10,000 columns is scanned with a few array operations, which locate each column's nodes and buffers in a
+record batch. Invariants:
 
-* the scan checks every position before it reads there, level by level, and bounds the number of fields;
-* a field is parsed when it is asked for; where the scan and the parsed fields could disagree, parsing refuses;
-* each request is an operation with a budget of its own. What is remembered carries none, is only ever added to or
-  replaced as a whole, and takes memory in proportion to the bytes;
-* every number is read from the bytes once and checked then: they may lie in a mapping that others write to;
-* the bytes stay where they are until somebody keeps the schema, and are copied then, so that no schema holds a file.
+* the scan checks every position before reading it, level by level, and bounds the number of fields;
+* fields are parsed on access; parsing rejects whatever the scan could have read differently;
+* each request is an operation with its own budget. Cached results have none, are only added or replaced as a whole, and
+  take memory in proportion to the bytes;
+* every number is read once and checked then, as other processes may write to the mapping;
+* the bytes are borrowed until the schema is kept, and copied then, so no schema pins a mapping.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# What the scan has to know of a type: how many buffers it has, and whether it is special in one of these ways.
+# What the scan needs of a type: its number of buffers, and these flags.
 _BUFFERS, _VARIADIC, _V4_BITMAP, _NESTED, _UNKNOWN = 15, 16, 32, 64, 128
 
 _UNION_TAG = UNIONS["Type"].index("Union") + 1
@@ -42,7 +42,7 @@ _DENSE = ENUMS["UnionMode"]["Dense"]
 
 
 def _code(descriptor: TypeDescriptor) -> int:
-    layout = LISTING[descriptor.layouts[0]]  # of unions the sparse one: dense ones have one buffer more
+    layout = LISTING[descriptor.layouts[0]]  # for unions the sparse layout; dense ones have one more buffer
     code = len(layout.buffers) | _VARIADIC * layout.variadic
     return code | _NESTED * bool(descriptor.children) | _V4_BITMAP * layout.v4_validity
 
@@ -55,35 +55,35 @@ _ENCODED = len(LISTING["dictionary"].buffers)
 _FEW_NAMES = 16
 _FEW_FIELDS = 48
 _FIELD_BYTES, _NAME_BYTES = 500, 250
-"""Memory that a parsed field and a name that was searched for take, without their text."""
+"""Memory of a parsed field and of a looked-up name, without their strings."""
 _MOST_HELD = 128
-"""How many times its own bytes a schema holds at most: hostile bytes share what they refer to."""
+"""Maximum memory of a schema as a multiple of its bytes, as malicious bytes may share targets."""
 
 _Codes: TypeAlias = "int | npt.NDArray[np.uint8]"
-"""The buffers of some columns: of each, or one number where all have as many."""
+"""Buffer counts of some columns: one each, or a single number if all are equal."""
 _Scanned: TypeAlias = "tuple[int, int, npt.NDArray[np.uint8] | None]"
-"""How many fields from the first on are known to be flat, the buffers that each of them has, or those of each."""
+"""Number of leading fields known to be flat, their common buffer count, or the count of each."""
 
 
 def ignore_growth(size: int) -> None:
-    """Nobody keeps account of what the schema holds."""
+    """Ignore growth of a schema that is not cached."""
 
 
 class LazySchema:
-    """The fields of a schema that was read; the source of a :class:`Schema`.
+    """The lazily parsed fields of a :class:`Schema`.
 
     Attributes
     ----------
     big_endian : bool
-        Whether the numbers in buffers are big endian.
+        Whether buffers are big-endian.
     borrowed : bool
-        Whether the bytes lie in a mapping, which the schema holds for as long as it does.
+        Whether the bytes are in a mapping, which the schema then pins.
     grown : callable
-        Is told the bytes of memory that the schema holds more than before, as fields are parsed.
+        Called with the growth in bytes as fields are parsed.
 
     Notes
     -----
-    Thread safety: may be shared. Two threads that ask for the same thing may both compute it; one result is kept.
+    Thread safety: may be shared. Racing threads may compute the same result; one is kept.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class LazySchema:
         self._starts: npt.NDArray[np.int64] | None = None
         self._types: list[Any] | None = None
         self._widths: Positions | None = None
-        # How many fields from the first on are known to be flat: of one node, with no counts; the buffers that each of
-        # them has; or those of each, where some have others.
+        # Number of leading fields known to be flat (one node, no variadic counts); their common buffer count; or the
+        # count of each, if they differ.
         self._scanned: _Scanned = (0, 0, None)
-        # Of a schema that is not flat, for each column its nodes, buffers, variadic counts and V4 bitmaps, in rows, or
-        # where all columns have one node the buffers of each.
+        # If the schema is not flat: rows of each column's nodes, buffers, variadic counts and V4 bitmaps; or only the
+        # buffers if all have one node.
         self._totals: npt.NDArray[Any] | None = None
         self._nested_dictionaries = False
 
@@ -123,7 +123,7 @@ class LazySchema:
         return self._count
 
     def has_same_bytes(self, other: LazySchema) -> bool:
-        """Whether both were read from the same bytes, so that their fields are equal; False says nothing."""
+        """Whether both have the same bytes, and so equal fields; False is inconclusive."""
         mine, theirs = self._tables, other._tables
         short, long = sorted([mine.buffer.data, theirs.buffer.data], key=len)
         return (
@@ -136,11 +136,11 @@ class LazySchema:
     # --- fields ---
 
     def wire(self, index: int) -> FieldLayout:
-        """How a column lies in a message."""
+        """The layout of a column."""
         return self._layouts.get(index) or self.wires([index])[0]
 
     def wires(self, indices: Iterable[int] | None = None) -> list[FieldLayout]:
-        """How some columns lie in a message, or all; one operation."""
+        """The layouts of some or all columns, in one operation."""
         known, tables = self._layouts.get, self._tables
         reader = tables.buffer.operation()
         found = []
@@ -150,7 +150,7 @@ class LazySchema:
             if layout is None:
                 at = tables.position_of(i)
                 layout = flat_field(reader, at) or parse_field(reader.table("Field", at), reader.limits)
-                if self._held + grown <= _MOST_HELD * reader.size:  # or the bytes share too much to be kept apart
+                if self._held + grown <= _MOST_HELD * reader.size:  # else too much is shared to be cached
                     layout = self._layouts.setdefault(i, layout)
                     grown += _memory_of(layout)
             found.append(layout)
@@ -169,7 +169,7 @@ class LazySchema:
         return [wire.field for wire in self.wires()]
 
     def type_of(self, index: int) -> Any:
-        """The type of a column; where it is flat, no field is made for that."""
+        """The type of a column; builds no field if it is flat."""
         found = self._type_of.get(index)
         if found is None:
             known = self._layouts.get(index)
@@ -179,12 +179,12 @@ class LazySchema:
         return found
 
     def dictionary_wires(self) -> dict[int, FieldLayout]:
-        """How the values of each dictionary lie in their messages, by its id; parses all fields.
+        """The layout of each dictionary's values, by id; parses all fields.
 
         Raises
         ------
         InvalidData
-            If fields share a dictionary and have values of different types.
+            If fields share a dictionary but differ in value type.
         """
         if self._dictionary_values is None:
             found: dict[int, FieldLayout] = {}
@@ -201,7 +201,7 @@ class LazySchema:
         return self._dictionary_values
 
     def plain_types(self) -> list[Any]:
-        """The type of each column if it has the layout of primitives, else None; makes a field for each type only."""
+        """The type of each column of primitive layout, else None; parses one field per distinct type."""
         if self._types is None:
             found: list[Any] = [None] * self._count
             groups = list(self._alike() if self._count > _FEW_FIELDS and self.scan() else self._each())
@@ -213,7 +213,7 @@ class LazySchema:
         return self._types
 
     def plain_widths(self) -> Positions | None:
-        """The bytes of a slot of each column, shape (n,), if all have the layout of primitives; else None."""
+        """The slot width of each column in bytes, shape (n,), if all have primitive layout; else None."""
         if self._widths is None:
             types = self.plain_types()
             found = [] if None in types else [type.byte_width for type in types]
@@ -224,7 +224,7 @@ class LazySchema:
         return ((i, (i,)) for i in range(self._count))
 
     def _alike(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """Columns in groups of one type, by their first; those that cannot be seen at once to be alike, one by one."""
+        """Groups of columns of equal type, with one representative; single columns where equality is not obvious."""
         tables = self._tables
         tags_at, children = tables.slots(tables.positions, (TYPE_TAG, CHILDREN))
         found = tables.type_tables()
@@ -237,7 +237,7 @@ class LazySchema:
         groups: list[tuple[int, Sequence[int]]] = []
         for tag in np.unique(tags).tolist():
             group = np.flatnonzero(tags == tag)
-            known = 0 < tag <= len(UNIONS["Type"])  # somebody may have written to the bytes since
+            known = 0 < tag <= len(UNIONS["Type"])  # the bytes may have changed since
             same = known and bool((vtables[group] == vtables[group[0]]).all())
             if same and tables.same_tables(types_at[group], UNIONS["Type"][tag - 1]):
                 groups.append((int(group[0]), group.tolist()))
@@ -277,8 +277,8 @@ class LazySchema:
         tables = self._tables
         if self._count <= _FEW_FIELDS:
             return [i for i, other in enumerate(self._raw_names()) if other == wanted]
-        # The last bytes of names differ most often, so compare from the end, four bytes of all names at a time. Where a
-        # name has fewer, compare the length, which stands before it.
+        # Names differ most often at their end, so compare backwards, four bytes of all names at a time. For shorter
+        # names this includes the preceding length.
         size, limit = len(wanted), tables.buffer.size - 4
         at = size & ~3
         word = U4(wanted, at - 4)[0] if at else size
@@ -305,16 +305,16 @@ class LazySchema:
             if U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted
         ]
 
-    # --- where the columns start ---
+    # --- column starts ---
 
     @property
     def nested_dictionaries(self) -> bool:
-        """Whether dictionaries have values that may hold dictionaries themselves."""
+        """Whether dictionary values may be dictionary-encoded themselves."""
         self.scan()
         return self._nested_dictionaries
 
     def flat_starts(self) -> Positions | None:
-        """Where the buffers of each column start, if each has one node and no counts; shape (n + 1,)."""
+        """Index of each column's first buffer, shape (n + 1,), if all have one node and no variadic counts."""
         scanned = self._scan_flat(self._count)
         if scanned is not None and scanned[2] is None:
             return np.arange(self._count + 1) * scanned[1]
@@ -326,7 +326,7 @@ class LazySchema:
         return starts
 
     def flat_start(self, index: int) -> int:
-        """The first buffer of a column, if those before it have one node each and no counts; -1 where they may not."""
+        """Index of a column's first buffer, if all before it have one node and no variadic counts; else -1."""
         scanned = self._scan_flat(index)
         if scanned is None:
             return -1
@@ -336,7 +336,7 @@ class LazySchema:
     def start(self, index: int) -> tuple[int, int, int, int]:
         """Index of a column's first node and buffer; ``len(self)`` gives the totals.
 
-        Counted are the nodes of a batch, its buffers, its counts of variadic buffers, and the bitmaps that only V4 has.
+        Returns the indices of nodes, buffers, variadic counts, and bitmaps present in V4 only.
         """
         if self._starts is None:
             flat = self.flat_start(index)
@@ -355,31 +355,31 @@ class LazySchema:
     # --- the scan ---
 
     def scan(self) -> bool:
-        """Scan all fields; whether all are flat.
+        """Scan all fields; returns whether all are flat.
 
         Raises
         ------
         InvalidData
-            If one of them breaks the format.
+            If a field is invalid.
         """
         return self._scan_flat(self._count) is not None
 
     def check_reach(self) -> None:
-        """Check that all that the fields refer to lies within the bytes, and not before them.
+        """Check that all offsets of the fields stay within the bytes.
 
         Raises
         ------
         InvalidData
-            If it does not, or if a field breaks the format.
+            If one does not, or a field is invalid.
         """
         if self.scan() and self._tables.types_within():
             return
         self.wires()
 
     def _scan_flat(self, end: int) -> _Scanned | None:
-        """Scan the fields up to ``end`` or somewhat further; where they are not all flat, scan all that there are.
+        """Scan the fields up to at least ``end``; if not all are flat, scan the whole schema.
 
-        What is known is replaced as a whole: other threads may scan at the same time.
+        The result is replaced as a whole, as other threads may scan concurrently.
         """
         scanned = self._scanned
         start, uniform, known = scanned
@@ -401,7 +401,7 @@ class LazySchema:
         return scanned
 
     def _few_codes(self, start: int, end: int) -> _Codes | None:
-        """The buffers of a few columns, one after another; None where one is not flat, or something is wrong."""
+        """Buffer counts of a few columns, one by one; None if one is not flat or invalid."""
         buffer = self._tables.buffer
         view, size = buffer.view, buffer.size
         known, table_size, tag_at = -1, 0, 0
@@ -425,7 +425,7 @@ class LazySchema:
         return codes[0] if codes.count(codes[0]) == len(codes) else np.frombuffer(codes, np.uint8)
 
     def _many_codes(self, start: int, end: int) -> _Codes | None:
-        """As :meth:`_few_codes`, for many columns whose tables have one vtable."""
+        """As :meth:`_few_codes`, for many columns that share a vtable."""
         buffer = self._tables.buffer
         run = self._tables.run_of(start + 1, end)
         if run is not None:
@@ -457,7 +457,7 @@ class LazySchema:
 
     @staticmethod
     def _flat_table(offsets: Offsets) -> tuple[int, int] | None:
-        """How far a Field table reaches and where in it the tag of its type is, if it has one and no dictionary."""
+        """The extent of a Field table and the offset of its type tag, if it has one and no dictionary."""
         tag, _, dictionary = (*offsets, 0, 0, 0, 0, 0)[TYPE_TAG : DICTIONARY + 1]
         return None if dictionary or tag < 4 else (extent("Field", offsets), tag)
 
@@ -491,7 +491,7 @@ class LazySchema:
         raise LimitExceeded(f"types nest deeper than Limits.depth = {buffer.limits.depth}")
 
     def _level(self, positions: Positions) -> tuple[npt.NDArray[np.uint8], Positions | None]:
-        """What the scan has to know of the types of fields, and where their vectors of children are referred to."""
+        """The scan codes of the fields' types, and the positions of the offsets of their children."""
         buffer = self._tables.buffer
         tags_at, encodings = self._tables.slots(positions, (TYPE_TAG, DICTIONARY))
         if tags_at is None or not int(tags_at.min()):
@@ -518,26 +518,26 @@ class LazySchema:
 
 
 def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:
-    """The fields of a Schema table.
+    """Open a Schema table.
 
     Parameters
     ----------
     table : TableView
         The Schema table.
     borrowed : bool
-        Whether the bytes lie in a mapping, which no schema that somebody keeps may hold.
+        Whether the bytes are in a mapping, which a kept schema must not pin.
 
     Raises
     ------
     InvalidData
-        If the table breaks the format.
+        If the table is invalid.
     Unsupported
-        If the schema names a feature that is not known here ("Feature" in Schema.fbs).
+        If the schema uses an unknown feature ("Feature" in Schema.fbs).
     """
     reader = table.reader
     endianness = table["endianness"]
     if endianness not in ENUMS["Endianness"].values():
-        raise InvalidData(f"{reader.where}: endianness is 0 or 1, found {endianness}")
+        raise InvalidData(f"{reader.where}: endianness must be 0 or 1, found {endianness}")
     features = table["features"]
     if features is not None:
         unknown = features[(features < 0) | (features > max(ENUMS["Feature"].values()))]
@@ -551,7 +551,7 @@ def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:
 
 
 def _memory_of(layout: FieldLayout) -> int:
-    """Bytes of memory that a parsed field takes, with its children; an estimate on the safe side."""
+    """Memory of a parsed field and its children, in bytes; a conservative estimate."""
     field = layout.field
     metadata = sum([len(key) + len(value) + _FIELD_BYTES // 2 for key, value in (field.metadata or {}).items()])
     own = _FIELD_BYTES + 4 * len(field.name) + metadata

@@ -1,4 +1,4 @@
-"""Types to and from the tables of the Type union ("Schema message"), by the descriptors of the types."""
+"""Conversion of types to and from the Type union ("Schema message"), driven by the type descriptors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAT_CLASSES = frozenset([CLASSES[descriptor.member] for descriptor in TYPES if 
 
 
 def text(value: bytes | None, what: str) -> str:
-    """A string of the wire as text."""
+    """Decode a UTF-8 string of the metadata."""
     try:
         return (value or b"").decode()
     except UnicodeDecodeError as error:
@@ -37,7 +37,7 @@ def _make_type(member: str, table: TableView, children: _Children) -> DataType:
 
 
 def _read(parameter: Parameter, value: Any) -> Any:
-    """The value of a parameter from that of its slot."""
+    """Convert a slot's value to a type parameter."""
     kind = parameter.kind
     if isinstance(kind, Enumeration):
         if not 0 <= value < len(kind.values):
@@ -49,14 +49,14 @@ def _read(parameter: Parameter, value: Any) -> Any:
 
 
 def type_values(type: DataType) -> tuple[str, dict[str, Any]]:
-    """The member of the Type union that a type is, and the values of its table."""
+    """The Type union member of a type, and the values of its table."""
     descriptor = type.descriptor
     slots = {each.slot: _written(each.kind, getattr(type, each.name)) for each in descriptor.parameters}
     return descriptor.member, slots
 
 
 def _written(kind: Any, value: Any) -> Any:
-    """The value of a slot from that of its parameter."""
+    """Convert a type parameter to its slot's value."""
     if isinstance(kind, Enumeration):
         return kind.values.index(value)
     return np.array(value, "<i4") if kind == "[i4]" else value
@@ -67,11 +67,11 @@ _MOST_CACHED, _LARGEST_CACHED = 4096, 64
 _SHARED = frozenset(
     [each.member for each in TYPES if not each.children and all(one.kind != "string" for one in each.parameters)]
 )
-"""The members whose tables refer to nothing: their bytes say all there is."""
+"""The members whose tables are self-contained."""
 
 
 def read_type(member: str, table: TableView, children: _Children) -> DataType:
-    """The type in a table of the Type union; of those without children and strings each is made once."""
+    """Read a type from a table of the Type union; self-contained types are cached."""
     content = table.content()
     if children or member not in _SHARED or len(content) > _LARGEST_CACHED:
         return _make_type(member, table, children)
@@ -86,12 +86,12 @@ def read_type(member: str, table: TableView, children: _Children) -> DataType:
 
 
 def cached_type(member: str, offsets: Offsets, content: bytes) -> DataType | None:
-    """A type that :func:`read_type` made before, by its member of the Type union and what its table holds."""
+    """A type cached by :func:`read_type`, by its Type union member and table contents."""
     return _CACHED.get((member, offsets, content))
 
 
 def read_index_type(table: TableView, name: str) -> DataType:
-    """The type of a dictionary's indices."""
+    """Read the type of a dictionary's indices."""
     try:
         return types.IntType(table["bitWidth"], table["is_signed"])
     except InvalidArgument as error:

@@ -1,12 +1,11 @@
-"""The Field tables of a schema, read by array operations: all of them, or all of a level, at once.
+"""Vectorized reading of the Field tables of wide schemas.
 
-Rules kept here:
+Invariants:
 
-* writers put tables of one kind and size one after another, so from the second on, with the vtable of the first one out
-  of the way, they mostly go on evenly: such a run is read through a view with that stride, others by gathering;
-* every position is checked, as it was read, before anything is read there: the bytes may lie in a mapping that others
-  write to;
-* a slot that tables may leave out has the position 0 where they do.
+* writers usually place tables of equal size consecutively, so from the second on (after the first one's vtable) their
+  positions have a constant stride. Such a run is read through a strided view, other tables by gathering;
+* every position is checked, exactly as read, before use, as other processes may write to the mapping;
+* an absent slot has position 0.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ _MOST_TYPE = 64
 
 
 Run = tuple[int, int, int]
-"""Positions that go on evenly: the first one, how far each is from the one before, and how many they are."""
+"""Evenly spaced positions: first, stride and count."""
 
 
 class FieldTables:
-    """The Field tables that a vector of references leads to.
+    """The Field tables of a vector.
 
     Parameters
     ----------
     buffer : FlatBuffer
         The bytes.
     first : int
-        Where the first reference is; they were found to lie within the bytes.
+        Position of the first offset; all offsets are within the bytes.
     count : int
-        How many there are.
+        Number of tables.
 
     Attributes
     ----------
     shared_offsets : tuple of int or None
-        The offsets of the slots of every table, if it is known that all have one vtable and lie within the bytes.
+        The slot offsets of every table, if all are known to share a vtable and be in bounds.
     found_positions : int64 ndarray or None
-        Where all tables are, once that was asked for.
+        Positions of all tables, once computed.
     """
 
     __slots__ = ("_name_run", "_names", "_run", "buffer", "count", "first", "found_positions", "shared_offsets")
@@ -74,7 +73,7 @@ class FieldTables:
 
     @property
     def positions(self) -> Positions:
-        """Where the Field tables are."""
+        """Positions of the Field tables."""
         if self.found_positions is None:
             self.found_positions = self.positions_of(0, self.count)
         return self.found_positions
@@ -86,20 +85,20 @@ class FieldTables:
         return buffer.data[: buffer.size & ~3].view(WORD)
 
     def position_of(self, index: int) -> int:
-        """Where the Field table of a column is."""
+        """Position of a column's Field table."""
         slot = self.first + 4 * index
         position: int = slot + U4(self.buffer.view, slot)[0]
         return position
 
     def positions_of(self, start: int, end: int) -> Positions:
-        """Where the Field tables of some columns are."""
+        """Positions of the Field tables of columns ``start`` to ``end``."""
         at = self.first + 4 * start
         found = np.arange(at, self.first + 4 * end, 4)
         found += np.ndarray(end - start, WORD, self.buffer.data, at)
         return found
 
     def run_of(self, start: int, end: int) -> tuple[Run, Offsets] | None:
-        """The Field tables of some columns, if they go on evenly and share a vtable, and the offsets of their slots."""
+        """The Field tables of some columns and their slot offsets, if evenly spaced with a shared vtable."""
         if self._run is not None:
             (first, step, _), offsets = self._run
             return (first + step * (start - 1), step, end - start), offsets
@@ -114,7 +113,7 @@ class FieldTables:
         return tables, offsets
 
     def name_run(self) -> tuple[int, Run] | None:
-        """Where the length of the first column's name is, and of those of the others, if these go on evenly."""
+        """Positions of the first name's length, and of the others' as a run, if evenly spaced."""
         if self._name_run is None:
             self._name_run = (self._find_name_run(),)
         return self._name_run[0]
@@ -130,31 +129,31 @@ class FieldTables:
         return (place, names) if place + 4 <= self.buffer.size else None
 
     def _run_behind(self, first: int, step: int, count: int) -> Run | None:
-        """Where the offsets lead that go on evenly, if that goes on evenly too, within the bytes."""
+        """The targets of evenly spaced offsets, if these are evenly spaced and in bounds too."""
         if count < 2:
             return None
         start, second = (U4(self.buffer.view, at)[0] for at in (first, first + step))
         if start + (second - start) * (count - 1) < 0 or not self._even(first, step, count, second - start):
-            return None  # offsets lead forward
+            return None  # offsets are positive
         found = first + start, step + second - start, count
         lowest = min(found[0], found[0] + found[1] * (count - 1))
         return found if lowest >= 0 and highest(found) + 4 <= self.buffer.size else None
 
     def _even(self, first: int, step: int, count: int, difference: int) -> bool:
-        """Whether 32-bit numbers that stand at one distance from each other differ by so much each."""
+        """Whether evenly spaced 32-bit numbers have a constant difference."""
         view = self.buffer.view
         if I4(view, first + step * (count - 1))[0] - I4(view, first)[0] != difference * (count - 1):
             return False
-        # As the ends are right, what is right but for a multiple of 2**32 is right.
+        # Both ends were checked, so equality modulo 2**32 is enough.
         numbers = self.column(WORD, first, step, count)
         return every(numbers[1:] - numbers[:-1] == np.uint32(difference & 0xFFFFFFFF))
 
     def column(self, dtype: np.dtype[Any], first: int, step: int, count: int) -> npt.NDArray[Any]:
-        """Numbers that stand at one distance from each other within the bytes, as a view."""
+        """Evenly spaced numbers as a strided view."""
         return np.ndarray(count, dtype, self.buffer.data, first, (step,))
 
     def slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions | None]:
-        """For each slot asked for, the position of its value in each Field table, 0 where absent; None if in all."""
+        """For each slot, the positions of its values in the Field tables (0 if absent); None if absent in all."""
         buffer = self.buffer
         shared = self.shared_offsets
         if shared is not None and positions is self.found_positions:
@@ -162,7 +161,7 @@ class FieldTables:
         high = int(positions.max())
         if high + 4 > buffer.size:
             buffer.fail("a Field table", high, 4)
-        # Vtables may lie on either side, so the offset to them has a sign.
+        # A vtable may be before or after its table, so its offset is signed.
         vtables = positions - self.u4(positions).view("<i4")
         first = int(vtables[0])
         if (vtables == first).all():
@@ -185,26 +184,26 @@ class FieldTables:
         return list(results)
 
     def _offsets_of(self, positions: Positions, high: int) -> Offsets:
-        """The offsets of the slots of several Field tables with one vtable, which all of them fit."""
+        """The slot offsets of several Field tables that share a vtable; checks that all are in bounds."""
         offsets = self.buffer.table_at("Field", int(positions[0]))[1]
         if high + extent("Field", offsets) > self.buffer.size:
             self.buffer.fail("a Field table", high, extent("Field", offsets))
         return offsets
 
     def slot_of(self, index: int, number: int) -> int:
-        """The position of a slot that holds an offset, in the Field table of a column; 0 where it is absent."""
+        """The position of an offset slot in a column's Field table; 0 if absent."""
         position = self.position_of(index)
         return self.buffer.slot("Field", position, self.buffer.table_at("Field", position)[1], number, 4)
 
     def u4(self, positions: Positions) -> npt.NDArray[np.uint32]:
-        """The 32-bit numbers at positions, which lie within the data."""
+        """The 32-bit numbers at positions, which must be in bounds."""
         if not int(np.bitwise_or.reduce(positions)) & 3:
             return self.words.take(positions >> 2)
         data = self.buffer.data
         return np.ascontiguousarray(data[positions[:, None] + np.arange(4)]).view("<u4")[:, 0]
 
     def follow(self, slots: Positions, what: str) -> tuple[Positions, Positions]:
-        """Where offsets lead, and the 32-bit length that stands there; both 0 where the slot is absent."""
+        """The targets of offsets and the 32-bit lengths there; both 0 if the slot is absent."""
         buffer = self.buffer
         targets = slots + self.u4(slots)
         absent = None if int(slots.min()) else slots == 0
@@ -219,7 +218,7 @@ class FieldTables:
         return targets, sizes
 
     def below(self, slots: Positions) -> tuple[Positions, Positions]:
-        """The positions of the children of fields, and how many each has."""
+        """The positions of the fields' children, and their counts."""
         buffer = self.buffer
         targets, sizes = self.follow(slots, "the children of a field")
         high = int((targets + 4 + 4 * sizes).max())
@@ -231,7 +230,7 @@ class FieldTables:
         return (places + self.u4(places) if len(places) else places), sizes
 
     def name_starts(self) -> Positions | None:
-        """Where the length of each column's name is, and behind it the name; None where one is left out."""
+        """Positions of the length-prefixed names; None if one is absent."""
         if self._names is None:
             buffer = self.buffer
             (slots,) = self.slots(self.positions, (NAME,))
@@ -245,7 +244,7 @@ class FieldTables:
         return self._names
 
     def name_places(self) -> tuple[Positions, Positions]:
-        """Where the name of each column starts, and its bytes, all within the data; one that is left out has none."""
+        """Start and size of each column's name, in bounds; absent names have size 0."""
         buffer = self.buffer
         positions = self.positions
         if not len(positions):
@@ -263,14 +262,14 @@ class FieldTables:
         return targets, sizes
 
     def types_within(self) -> bool:
-        """Whether the fields are seen at once to refer to nothing but types, names and children within the bytes."""
+        """Whether a quick check proves that the fields only refer to types, names and children in bounds."""
         if not self.count:
             return True
         found = self.type_tables()
         return found is not None and int(found[1].min()) >= 0
 
     def type_tables(self) -> tuple[Positions, Positions] | None:
-        """Where the table of each field's type and its vtable are; None where a field has more, or has no type."""
+        """Positions of each field's type table and vtable; None if a field has more, or no type."""
         types, dictionaries, metadata = self.slots(self.positions, (TYPE, DICTIONARY, METADATA))
         if types is None or dictionaries is not None or metadata is not None or not int(types.min()):
             return None
@@ -278,17 +277,17 @@ class FieldTables:
         return tables, tables - starts.astype("<u4").view("<i4")
 
     def same_tables(self, tables: Positions, name: str) -> bool:
-        """Whether tables of one kind and vtable say the same, as far as that is in their own bytes alone."""
+        """Whether tables of one kind and vtable have equal inline contents."""
         buffer = self.buffer
         size = extent(name, buffer.table_at(name, int(tables[0]))[1])
         if name == "Timestamp" or size > _MOST_TYPE or int(tables.max()) + size > buffer.size:
-            return False  # a time zone lies elsewhere
+            return False  # a time zone is out of line
         words = all(_all_same(self.u4(tables + at)) for at in range(4, size & ~3, 4))
         return words and all(_all_same(buffer.data.take(tables + at)) for at in range(max(size & ~3, 4), size))
 
 
 def _offset(offsets: Offsets, number: int) -> int:
-    """Where in its table a slot is, 0 where it is absent."""
+    """The offset of a slot in its table; 0 if absent."""
     found = offsets[number] if number < len(offsets) else 0
     if 0 < found < 4:
         raise InvalidData(f"slot {number} of a Field table is at {found}, expected at least 4")
@@ -296,7 +295,7 @@ def _offset(offsets: Offsets, number: int) -> int:
 
 
 def _shifted(positions: Positions, offsets: Offsets, number: int) -> Positions | None:
-    """The positions of a slot in tables that share a vtable; None where it is absent."""
+    """The positions of a slot in tables that share a vtable; None if absent."""
     at = _offset(offsets, number)
     return positions + at if at else None
 
@@ -306,11 +305,11 @@ def _all_same(values: npt.NDArray[Any]) -> bool:
 
 
 def highest(run: Run) -> int:
-    """The last position of a run, or the first of one that goes backwards."""
+    """The highest position of a run."""
     first, step, count = run
     return max(first, first + step * (count - 1))
 
 
 def every(flags: npt.NDArray[np.bool_]) -> bool:
-    """Whether all of some truth values are true; ``all()`` is a Python function, and takes longer."""
+    """Whether all flags are set; faster than ``all()``, which is a Python function."""
     return bool(flags[flags.argmin()])

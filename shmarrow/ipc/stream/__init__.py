@@ -1,1 +1,1 @@
-"""The streaming format ("IPC Streaming Format"): a decoder without I/O, a reader, a writer."""
+"""The streaming format ("IPC Streaming Format"): sans-I/O decoder, readers, writer."""

@@ -1,11 +1,11 @@
-"""Streams without I/O: bytes in, events out ("IPC Streaming Format").
+"""Sans-I/O stream decoder: bytes in, events out ("IPC Streaming Format").
 
-Rules kept here:
+Invariants:
 
-* :class:`StreamDecoder` is a push parser: it is fed bytes in pieces of any size and parses all messages that they
-  complete at once; the events wait until they are asked for;
-* bytes that come in one piece are never copied; small pieces are collected, at a cost in proportion to their size;
-* the states, and what leads from one to the next, are those of :data:`TRANSITIONS`.
+* :class:`StreamDecoder` is a push parser: fed pieces of any size, it parses all completed messages immediately and
+  queues the events;
+* contiguous messages are never copied; small pieces are collected in linear time;
+* :data:`TRANSITIONS` defines the states and their transitions.
 """
 
 from __future__ import annotations
@@ -37,30 +37,50 @@ TRANSITIONS: Transitions = {
     PREFIX: {METADATA: METADATA, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},  # between messages
     METADATA: {BODY: BODY, FAIL: FAILED},
     BODY: {PREFIX: PREFIX, FAIL: FAILED},
-    ENDED: {CLOSE: CLOSED},  # the end mark came, or close() between messages
+    ENDED: {CLOSE: CLOSED},  # end-of-stream marker, or close() between messages
     FAILED: {FAIL: FAILED},
     CLOSED: {CLOSE: CLOSED},
 }
-"""Within a message, the events are what comes next. ``close()`` within a message is a failure."""
+"""Within a message, events are named after the next part. ``close()`` within a message fails."""
 
 _SMALL = 1 << 12
 
 
 class SchemaEvent(NamedTuple):
-    """The schema was decoded."""
+    """The schema was decoded.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of the stream.
+    """
 
     schema: Schema
 
 
 class DictionaryEvent(NamedTuple):
-    """A dictionary batch was decoded; ``delta`` if it extends the dictionary of the same id."""
+    """A dictionary batch was decoded; ``delta`` if it extends the dictionary of the same id.
+
+    Attributes
+    ----------
+    id : int
+        The dictionary's id.
+    delta : bool
+        Whether the values extend the dictionary of that id, instead of replacing it.
+    """
 
     id: int
     delta: bool
 
 
 class BatchEvent(NamedTuple):
-    """A record batch was decoded."""
+    """A record batch was decoded.
+
+    Attributes
+    ----------
+    batch : RecordBatch
+        The batch.
+    """
 
     batch: RecordBatch
 
@@ -73,7 +93,7 @@ Event = SchemaEvent | DictionaryEvent | BatchEvent | EndEvent
 
 
 class StreamState:
-    """What a stream's messages have brought so far: the schema and the dictionaries."""
+    """The schema and dictionaries read so far."""
 
     __slots__ = ("_budget", "_dictionaries", "_shared", "limits", "schema", "where")
 
@@ -87,12 +107,12 @@ class StreamState:
 
     @property
     def dictionaries(self) -> dict[int, Dictionary]:
-        """The dictionaries as they are now; later messages leave this set as it is."""
+        """A snapshot of the current dictionaries."""
         self._shared = True
         return self._dictionaries
 
     def take(self, message: Message, body: Bytes) -> Event:
-        """Take one message in; returns what it brought."""
+        """Process one message; returns its event."""
         if message.kind == "Schema":
             if self.schema is not None:
                 raise InvalidData(f"{self.where}: a second schema in one stream")
@@ -123,7 +143,7 @@ class StreamState:
         if nested:
             try:
                 known[id].decode(source.dictionary_wires().get(id))
-            except BaseException:  # as it was, so that a delta that is taken in again is not added twice
+            except BaseException:  # roll back, so that a retried delta is not added twice
                 del known[id]
                 if before is not None:
                     known[id] = before
@@ -139,7 +159,7 @@ class StreamDecoder(NotCopied):
     limits : Limits, optional
         Bounds on what is accepted.
     where : str
-        What the bytes are, for error messages.
+        Describes the bytes in error messages.
 
     Notes
     -----
@@ -165,7 +185,8 @@ class StreamDecoder(NotCopied):
         self._events: deque[Event] = deque()
         self._pending: list[Bytes | bytearray] = []
         self._held = 0
-        # Any first message has 8 bytes; after one with the older prefix, an end mark of 4 may be all that comes.
+        # Any first message has at least 8 bytes; after one with the legacy prefix, a 4-byte end marker may be all that
+        # follows.
         self._prefix_size = 8
         self._wants = 8
         self._message: Message | None = None
@@ -194,15 +215,15 @@ class StreamDecoder(NotCopied):
     def feed(self, data: Any) -> None:
         """Feed bytes, and parse all messages that they complete.
 
-        Nothing is copied of messages that lie in one piece, so the bytes must not change afterwards. What comes after
-        the end of the stream is :attr:`trailing_data`.
+        Contiguous messages are not copied, so the bytes must not change afterwards. Bytes after the end of the stream
+        are kept as :attr:`trailing_data`.
 
         Raises
         ------
         InvalidData
-            If the bytes break the format; events that were complete before stay available.
+            If the bytes are invalid; earlier events stay available.
         Failed
-            After such an error, which it names.
+            After such an error, which is quoted.
         Closed
             After :meth:`close`.
         """
@@ -229,7 +250,7 @@ class StreamDecoder(NotCopied):
         Raises
         ------
         Failed
-            After the last event before an error of :meth:`feed` or :meth:`close`, which it names.
+            After the last event before an error of :meth:`feed` or :meth:`close`, which is quoted.
         """
         if self._events:
             return self._events.popleft()
@@ -247,14 +268,14 @@ class StreamDecoder(NotCopied):
         Raises
         ------
         InvalidData
-            If a message is cut, or there was no schema.
+            If a message is truncated, or there was no schema.
         Failed
-            If there was an error before, which it names.
+            After an earlier error, which is quoted.
         """
         states = self._states
         if states.failure:
             raise states.refusal()
-        cut = self._held and b"".join(map(bytes, self._pending)) != bytes(4)  # the older end mark
+        cut = self._held and b"".join(map(bytes, self._pending)) != bytes(4)  # the legacy end marker
         if states.state in (METADATA, BODY) or (states.state == PREFIX and cut):
             what = "a prefix" if states.state == PREFIX else f"a message's {states.state}"
             error = InvalidData(
@@ -269,7 +290,7 @@ class StreamDecoder(NotCopied):
         states.go(CLOSE)
 
     def _hold(self, piece: Bytes) -> None:
-        """Keep a piece of something that is not complete."""
+        """Buffer a piece of an incomplete part."""
         if len(piece) >= _SMALL:
             self._pending.append(piece)
         elif len(piece):
@@ -280,7 +301,7 @@ class StreamDecoder(NotCopied):
         self._held += len(piece)
 
     def _complete(self, piece: Bytes, need: int) -> tuple[Bytes, Bytes]:
-        """What was held and the beginning of a piece, which complete each other; and the rest of the piece."""
+        """Complete a part from the buffered bytes and a piece; returns the part and the rest of the piece."""
         if not self._pending:
             return piece[:need], piece[need:]
         whole = np.concatenate([np.frombuffer(part, U1) for part in (*self._pending, piece[:need])])
@@ -301,7 +322,7 @@ class StreamDecoder(NotCopied):
             self._states.go(END)
             return
         self._prefix_size, self._wants = prefix
-        begun = taken[self._prefix_size :]  # the older prefix is 4 bytes long, the others that came are metadata
+        begun = taken[self._prefix_size :]  # the legacy prefix has 4 bytes; the rest is metadata
         if self._wants < len(begun):
             raise InvalidData(f"{self._where}: {self._wants} bytes of metadata")
         self._hold(begun)
@@ -325,4 +346,4 @@ _STAGES = {
     METADATA: StreamDecoder._take_metadata,
     BODY: StreamDecoder._take_body,
 }
-"""What takes in the bytes that each state waits for."""
+"""The handler of each state."""

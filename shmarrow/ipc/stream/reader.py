@@ -1,11 +1,11 @@
-"""Readers of streams ("IPC Streaming Format"): one after the other from a file object, or any of them from memory.
+"""Stream readers ("IPC Streaming Format"): sequential from a file object, or with random access in memory.
 
-Rules kept here:
+Invariants:
 
-* over a file object, a pipe or a socket the reader asks for exactly the bytes that the next message needs. An error
-  before they have come leaves it failed: how many of them were taken from the source is not known;
-* over bytes in memory the messages are indexed as far as batches are asked for, and any batch can be had by its number;
-  a message that is refused is refused again, and leaves the reader as it was.
+* from a file object, pipe or socket, the reader reads exactly the next message. An error in between is final, as the
+  position in the source is unknown;
+* in memory, messages are indexed as far as needed, with random access to batches. An invalid message raises on each
+  access, and leaves the reader unchanged.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ MAPPED: Transitions = {
     FAILED: {FAIL: FAILED, CLOSE: CLOSED},
     CLOSED: {CLOSE: CLOSED},
 }
-"""States of :class:`MappedStreamReader`: an error in a batch ends the iteration, which would go on without the batch.
-Any batch can still be had by its number."""
+"""States of :class:`MappedStreamReader`: an error ends the iteration, which would otherwise skip the batch.
+Random access still works."""
 
 
 class _BatchReader(RecordBatchReader):
-    """What the readers of streams of bytes have in common."""
+    """Base class of stream readers."""
 
     _source: Source
     _states: StateMachine
@@ -70,7 +70,7 @@ class _BatchReader(RecordBatchReader):
         self._states.fail(error)
 
     def _known_batches(self) -> int | None:
-        """How many batches there are, where that is known."""
+        """The number of batches, if known."""
         return None
 
     def _set_schema(self, full: Schema, included: Iterable[int | str] | None) -> None:
@@ -83,11 +83,11 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
     """Reads a stream sequentially from a file object, pipe or socket; made by :func:`open_stream`.
 
     An error in the middle of a message, such as a timeout, leaves the reader failed: all later calls raise ``Failed``,
-    which names that error.
+    which quotes that error.
 
     Notes
     -----
-    Thread safety: threads may share a reader; each batch goes to one of them. A forked child can only close its copy.
+    Thread safety: may be shared; each batch is returned to one thread. A forked child can only close its copy.
     """
 
     def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
@@ -105,11 +105,11 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
             raise
 
     def _next(self) -> Event | None:
-        """The next event, None at the end of the stream."""
+        """Return the next event; None at the end of the stream."""
         states = self._states
         states.go(READ)
         with self._turn:
-            states.go(READ)  # another thread may have closed it in the meantime, or failed
+            states.go(READ)  # another thread may have closed or failed it meanwhile
             decoder = self._decoder
             if states.state == ENDED or decoder is None:
                 return None
@@ -142,7 +142,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
 
 
 class _Place(NamedTuple):
-    """Where a batch lies in the stream, and the dictionaries that it was written for."""
+    """A batch's location in the stream, and its dictionaries."""
 
     offset: int
     body: int
@@ -151,11 +151,11 @@ class _Place(NamedTuple):
 
 
 _indexing = fork_safe_lock()
-"""Held while an index grows or a position moves, and at a fork, so that no child finds one that is half done."""
+"""Held while an index grows or a position moves, and during fork, so a child never sees a partial update."""
 
 
 class _Index:
-    """The messages of a stream in memory, as far as they were looked at."""
+    """The messages indexed so far of a stream in memory."""
 
     __slots__ = ("_source", "complete", "data", "latest", "limits", "name", "offset", "places", "position", "state")
 
@@ -173,7 +173,7 @@ class _Index:
         self.latest: tuple[int, Header | Message] | None = None  # the batch that was indexed last
 
     def message_at(self, offset: int) -> tuple[Header | Message, int] | None:
-        """The message at ``offset`` and where its body starts, all of it there; None at the end of the stream."""
+        """The complete message at ``offset`` and its body's offset; None at the end of the stream."""
         data = self.data
         prefix = read_prefix(data, offset, self.name, self.limits)
         if prefix is None:
@@ -186,7 +186,7 @@ class _Index:
             )
         message = decode_metadata(data[offset:body], self.name, self.limits)
         if message is None:
-            raise InvalidData(f"{self.name}: the message at {offset} changed while it was read to an end of stream")
+            raise InvalidData(f"{self.name}: the message at {offset} was overwritten while being read")
         if message.body_length > len(data) - body:
             raise InvalidData(
                 f"{self.name}: the body of the message at {offset} needs [{body}, {body + message.body_length}) "
@@ -195,7 +195,7 @@ class _Index:
         return message, body
 
     def step(self) -> SchemaEvent | None:
-        """Take in one more message, or the end of the stream. What is refused changes nothing."""
+        """Index one more message, or the end of the stream. An invalid message changes nothing."""
         offset = self.offset
         found = self.message_at(offset)
         if found is None:
@@ -218,7 +218,7 @@ class _Index:
         return event if isinstance(event, SchemaEvent) else None
 
     def reach(self, count: int) -> bool:
-        """Take messages in until there are ``count`` batches; returns whether there are."""
+        """Index messages up to ``count`` batches; returns whether there are as many."""
         while len(self.places) < count and not self.complete:
             with _indexing:
                 if len(self.places) < count and not self.complete:
@@ -226,28 +226,26 @@ class _Index:
         return len(self.places) >= count
 
     def message(self, number: int) -> Header | Message:
-        """What the metadata of a batch say."""
+        """The metadata of a batch."""
         latest, place = self.latest, self.places[number]
         if latest is not None and latest[0] == number:
             return latest[1]
         found = self.message_at(place.offset)
         if found is None or (found[1], found[1] + found[0].body_length) != (place.body, place.end):
-            raise InvalidData(f"{self.name}: batch {number} has changed since it was indexed: it was overwritten")
+            raise InvalidData(f"{self.name}: batch {number} was overwritten since it was indexed")
         return found[0]
 
 
 class MappedStreamReader(_BatchReader):
     """Reads a stream in memory (mapped file, shared memory or buffer) with random access; made by :func:`open_stream`.
 
-    Nothing is copied.
-
-    Messages are indexed as far as batches are asked for; any batch can be had by its number.
+    Zero-copy. Messages are indexed as far as needed.
 
     Notes
     -----
-    Thread safety: threads may share a reader; each batch of the iteration goes to one of them. A forked child may use
-    its copy. A reader over a path or a ``shm:`` name is pickled as that name: what comes out is opened again and begins
-    with the first batch. Others cannot be pickled.
+    Thread safety: may be shared; in an iteration, each batch is returned to one thread. A forked child may use its
+    copy. A reader of a path or a ``shm:`` name is pickled by name, and reopened at the first batch on unpickling;
+    others cannot be pickled.
     """
 
     def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
@@ -284,14 +282,14 @@ class MappedStreamReader(_BatchReader):
         return len(index.places)
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
-        """Return the batch at position ``i``; negative positions count from the end.
+        """Return the batch at position ``index``; negative positions count from the end.
 
         Raises
         ------
         IndexOutOfRange
-            If there are fewer batches.
+            If the index is out of range.
         InvalidData
-            If a message up to this one breaks the format.
+            If a message up to this one is invalid.
         Closed
             After :meth:`close`.
         """
@@ -346,19 +344,19 @@ class MappedStreamReader(_BatchReader):
 
 
 def batch_number(index: SupportsIndex) -> int:
-    """The number of a batch as an int."""
+    """Convert a batch index to an int."""
     try:
         return as_index(index)
     except TypeError:
-        raise InvalidType(f"the number of a batch must be an int, found {type(index).__name__}") from None
+        raise InvalidType(f"the index of a batch must be an int, found {type(index).__name__}") from None
 
 
 def reopened(opener: str, source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:
-    """How a reader is pickled: by the name of what it has mapped."""
+    """Reduce a reader to its source's name, for pickling."""
     if source.closed or source.location is None:
         raise InvalidType(
-            f"the reader of {source.name} cannot be pickled or copied: only one that maps a path or a shm: name "
-            "and is open can be opened again; pass on the name or the bytes"
+            f"the reader of {source.name} cannot be pickled or copied: only an open reader of a mapped path "
+            "or shm: name can be reopened; pass on the name or the bytes"
         )
     return _reopen, (opener, source.location, limits, arguments)
 

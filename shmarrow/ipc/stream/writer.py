@@ -1,6 +1,6 @@
-"""Writers of streams, and what they share with those of files ("IPC Streaming Format").
+"""Stream writer, and the base class of writers ("IPC Streaming Format").
 
-The schema comes first, each dictionary before the first batch that uses it, then batches, then an end.
+Messages are written in order: schema, batches preceded by their dictionaries, end marker.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TRANSITIONS: Transitions = {
     FAILED: {FAIL: FAILED, CLOSE: CLOSED},
     CLOSED: {CLOSE: CLOSED},
 }
-"""States of a writer. It fails where the sink did not take a message; a batch that is refused before any of its bytes
-are written leaves the writer open. A failed writer is closed without an end, so that nothing looks finished."""
+"""States of a writer. It fails if the sink did not accept a message; a batch rejected before any byte is written
+leaves it open. A failed writer is closed without an end marker, so that the output does not look complete."""
 
 REPLACE = "replace"
 DELTA = "delta"
@@ -37,9 +37,9 @@ SAME = "same"
 class BatchWriter(NotCopied):
     """Writes record batches of one schema to a sink.
 
-    A context manager: it closes at the end of the block; after an exception nothing is published, and a file object
-    is left without an end. The same holds after an error of the sink: from then on, :meth:`write` and :meth:`close`
-    raise ``Failed``, which names that error.
+    A context manager: closes at the end of the block; after an exception nothing is published, and a file object gets
+    no end marker. The same applies after an error of the sink: from then on, :meth:`write` and :meth:`close` raise
+    ``Failed``, which quotes that error.
 
     Attributes
     ----------
@@ -48,11 +48,12 @@ class BatchWriter(NotCopied):
 
     Notes
     -----
-    Thread safety: threads may share a writer; their batches are written one after the other. A forked child can only
-    close its copy, which writes and publishes nothing.
+    Thread safety: may be shared; batches are serialized. A forked child can only close its copy, which writes and
+    publishes nothing.
     """
 
     replaces = True
+    """In a stream, a dictionary can replace an earlier one of the same id."""
 
     def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
         try:
@@ -64,10 +65,10 @@ class BatchWriter(NotCopied):
         self._sink = sink
         self._states = StateMachine(f"the writer to {sink.name}", TRANSITIONS)
         self._turn = Turn(f"the writer to {sink.name}")
-        # The ids of the schema's dictionaries where they are not 0, 1, ..., and what was written last for each.
+        # The ids of the schema's dictionaries unless 0, 1, ..., and the last dictionary written for each.
         self._ids: list[int] = []
         self._last_written: dict[int, Any] = {}
-        # Dictionaries of all-null columns, for which others may come yet; a file holds one of each id.
+        # Dictionaries of all-null columns, which may be replaced later; a file has one per id.
         self._empty: dict[int, Any] = {}
         try:
             self._start()
@@ -92,16 +93,15 @@ class BatchWriter(NotCopied):
         Parameters
         ----------
         data : RecordBatch, Table, RecordBatchReader, or rows of another library
-            Rows with the writer's fields. Those of another library come through ``__arrow_c_stream__`` or
-            ``__arrow_c_array__``, and each batch is written before the next one is asked for. As the other library
-            chooses the layout of text, bytes and lists (polars has string views, pandas large strings), these columns
-            are cast to the writer's, without loss.
+            Rows with the writer's fields. Other libraries' objects are read through ``__arrow_c_stream__`` or
+            ``__arrow_c_array__``, one batch at a time. Their string, binary and list columns are losslessly cast to the
+            writer's layout, as libraries differ there (polars exports string views, pandas large strings).
 
         Raises
         ------
         InvalidType
-            If it is nothing of the kind, or the fields differ. The other errors are those of :meth:`write_batch`, and
-            of the reader; batches that came before the error are written.
+            If it is of another type, or the fields differ. Other errors are those of :meth:`write_batch` and of the
+            reader; batches before the error are written.
         """
         if isinstance(data, RecordBatch):
             self.write_batch(data)
@@ -114,9 +114,9 @@ class BatchWriter(NotCopied):
         Parameters
         ----------
         batch : RecordBatch
-            A batch with the writer's fields, of any library.
+            A batch with the writer's fields, from any library.
         custom_metadata : mapping, optional
-            Metadata of the message; the batch's own where it is not given.
+            Metadata of the message; by default the batch's own.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class BatchWriter(NotCopied):
     def write_table(self, table: Any, max_chunksize: int | None = None) -> None:
         """Write all batches of a table, split into pieces of at most ``max_chunksize`` rows if given.
 
-        Takes what :meth:`write` takes.
+        Accepts the same types as :meth:`write`.
         """
         self._states.go(WRITE)
         if isinstance(table, Table):
@@ -160,14 +160,14 @@ class BatchWriter(NotCopied):
             self._write_dictionaries(batch)
             self._emit(encode_batch(batch, self.options, metadata, self._sink.position), batch.num_rows)
         except BaseException as error:
-            if not isinstance(error, Exception):  # an interrupt may come between a message and the record of it
+            if not isinstance(error, Exception):  # the message may be written but not recorded
                 self._states.fail(error)
             raise
 
     def _write_dictionaries(self, batch: RecordBatch) -> None:
         found = dictionaries_of(batch.columns)
         replaced: set[int] = set()
-        # A dictionary has a lower id than those within its values, and is read after them.
+        # A dictionary has a lower id than those nested in its values, and must be written after them.
         for number, values in reversed(list(enumerate(found))):
             id = self._ids[number] if self._ids else number
             known = self._last_written.get(id)
@@ -184,7 +184,7 @@ class BatchWriter(NotCopied):
             if known is not None and relation == REPLACE and not self.replaces:
                 raise InvalidData(
                     f"{self._sink.name}: dictionary {id} differs from the one written before it, "
-                    "and a file holds one of each id; give all batches one dictionary, or write a stream"
+                    "and a file has one per id; use a common dictionary, or write a stream"
                     + (
                         ""
                         if self.options.emit_dictionary_deltas
@@ -199,9 +199,9 @@ class BatchWriter(NotCopied):
         self._emit(encode_dictionary(id, values, delta, self.options, self._sink.position), None)
 
     def _relation(self, known: Any, values: Any) -> str:
-        """How a dictionary follows the one of the same id that was written before.
+        """How a dictionary relates to the previously written one of the same id.
 
-        Where none can be replaced, one that is the beginning of it is the same: its indices mean the same.
+        If replacement is impossible, a prefix of the written one counts as equal, as its indices mean the same.
         """
         if known is values:
             return SAME
@@ -209,15 +209,15 @@ class BatchWriter(NotCopied):
             return SAME if _alike(known, values) else REPLACE
         if not self.replaces and len(values) < len(known) and _alike(known.slice(0, len(values)), values):
             return SAME
-        # Where nothing can be replaced, an empty dictionary has to grow. Arrow C++ does not read deltas of values that
-        # have dictionaries themselves.
+        # If replacement is impossible, an empty dictionary must be extended. Arrow C++ cannot read deltas of nested
+        # dictionaries.
         deltas = self.options.emit_dictionary_deltas or not (len(known) or self.replaces)
         if not deltas or len(values) < len(known) or dictionaries_of([values]):
             return REPLACE
         return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
     def _emit(self, payload: IpcPayload, rows: int | None) -> None:
-        """Write a message: a record batch of so many rows, or a dictionary where that is None."""
+        """Write a message: a record batch of ``rows`` rows, or a dictionary if None."""
         try:
             position = self._sink.position
             self._sink.write([payload.metadata, *payload.pieces])
@@ -227,7 +227,7 @@ class BatchWriter(NotCopied):
             raise
 
     def _add_block(self, position: int, payload: IpcPayload, rows: int | None) -> None:
-        """Remember where a message was written, for a footer."""
+        """Record the location of a message for the footer."""
 
     # --- the end ---
 
@@ -235,18 +235,18 @@ class BatchWriter(NotCopied):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Write the end-of-stream marker or footer and publish the target. A second call does nothing.
+        """Write the end-of-stream marker or footer and publish the target. Calling it again has no effect.
 
-        A signal handler that closes the writer in the middle of a write gives it up, as :meth:`abort` does.
+        If a signal handler calls it during a write, it aborts as :meth:`abort` does.
 
         Raises
         ------
         ObjectExists
-            If somebody else has taken the name in the meantime.
+            If the name was taken in the meantime.
         Failed
-            After an error of the sink, which it names; nothing is published, and no end is written.
+            After an error of the sink, which is quoted; nothing is published, and no end marker written.
         """
-        if self._states.inherited or self._turn.interrupted:  # a message that is half written gets no end
+        if self._states.inherited or self._turn.interrupted:  # no end marker after a partial message
             self.abort()
             return
         with self._turn:
@@ -270,7 +270,7 @@ class BatchWriter(NotCopied):
 
     def abort(self) -> None:
         """Abort: nothing is published."""
-        if self._states.inherited:  # whose lock may be held by a thread that this process does not have
+        if self._states.inherited:  # the lock may be held by a thread that does not exist in this process
             self._sink.abort()
         elif self._turn.interrupted:
             self._states.go(CLOSE)
@@ -301,7 +301,7 @@ class RecordBatchStreamWriter(BatchWriter):
 
 
 def _alike(one: Any, two: Any) -> bool:
-    """Whether dictionaries say the same: by their values, or by their bytes where NaN is not equal to itself."""
+    """Whether dictionaries are equal, by values, or by bytes (as NaN != NaN)."""
     return one.equals(two) or _same_bytes(one.trim(), two.trim())
 
 

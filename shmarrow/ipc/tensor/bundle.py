@@ -1,15 +1,13 @@
-"""Bundles: many named tensors in one object, such as the weights of a model.
+"""Bundles: many named tensors in one file, such as model weights.
 
-A bundle is an ordinary Arrow IPC file. Between its schema and its only record batch stand the messages of the tensors,
-one after another, which readers of files pass over and readers of tensors read; the batch is their index, with a row
-for each tensor. Rules kept here:
+A bundle is a valid Arrow IPC file. The tensor messages are stored between the schema and the only record batch, where
+file readers skip them; the batch is an index with a row per tensor. Invariants:
 
-* opening reads where the tensors start; a name is found by binary search, and its message is the only one that is read.
-  Neither depends on the size of the tensors;
-* the tensors follow one another from the schema to the index, in the order of the rows: that is checked for all of them
-  when the bundle is opened. That each message takes all the room up to the next, so that there is neither overlap nor
-  hole, is checked when it is read;
-* names are any text, each of them once.
+* opening reads only the index; names are looked up by binary search, and only the requested message is read. The cost
+  is independent of the tensors' sizes;
+* tensors are contiguous from the schema to the index, in row order; start offsets are checked on opening. That each
+  message extends exactly to the next, without overlap or gap, is checked when it is read;
+* names are unique, arbitrary strings.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ from shmarrow.tensor.element import NDArray
 from shmarrow.types import Metadata, MetadataLike, as_metadata
 
 BUNDLE_VERSION = b"1"
-_SCHEMA = 8  # where the schema's message starts in a file
+_SCHEMA = 8  # offset of the schema message in a file
 
 INDEX = types.schema(
     [
@@ -67,7 +65,7 @@ INDEX = types.schema(
         types.field("by_name", types.int32(), nullable=False),
     ]
 )
-"""The index: a tensor's name, where its message starts, and the rows in the order of their names."""
+"""The index: tensor name, message offset, and the permutation that sorts rows by name."""
 
 
 def save_tensors(
@@ -85,13 +83,12 @@ def save_tensors(
     Parameters
     ----------
     tensors : mapping of str to tensor
-        Tensors of this package, dense and sparse, ndarrays, and those of torch, JAX, scipy, sparse and pyarrow; arrays
-        and Series without nulls whose values numpy can view. Elements that lie together are written from where they
-        are.
+        Dense and sparse tensors, ndarrays, tensors of torch, JAX, scipy, sparse and pyarrow, and null-free columns with
+        a zero-copy numpy form. Contiguous elements are written without an intermediate copy.
     target : path, ``shm:NAME`` or file object
-        A path or a name appears whole or not at all.
+        A path or a name is published atomically.
     metadata : mapping, optional
-        Of the bundle.
+        Custom metadata of the bundle.
     options : IpcWriteOptions, optional
         As for :func:`shmarrow.ipc.write_tensor`.
     overwrite, mode, durable
@@ -100,16 +97,16 @@ def save_tensors(
     Returns
     -------
     int
-        The bytes written.
+        The number of bytes written.
 
     Raises
     ------
     InvalidType
-        If a value is no tensor or a name no string.
+        If a value is not a tensor or a name not a string.
     CopyRequired
-        If an array has nulls, or values that only a copy brings into the form of a tensor.
+        If a column has nulls, or no zero-copy numpy form.
     ObjectExists
-        If the name is taken and ``overwrite`` is False.
+        If the name exists and ``overwrite`` is False.
 
     Examples
     --------
@@ -132,7 +129,7 @@ def write_tensors(
 def _checked(
     tensors: Mapping[str, Any], metadata: MetadataLike | None
 ) -> tuple[dict[str, Tensor | SparseTensor], dict[bytes, bytes]]:
-    """The tensors by their names, and the metadata of their file."""
+    """Check the tensors, and build the metadata of the file."""
     if not callable(getattr(tensors, "items", None)):
         raise InvalidType(f"expected a mapping of names to tensors, found {full_name(tensors)}")
     made = {}
@@ -173,12 +170,12 @@ def _write(
 
 
 class NamedTensors(dict[str, Any]):
-    """Tensors by their names, with the metadata of the bundle that they are to be.
+    """Named tensors with metadata, to be saved as a bundle.
 
     Attributes
     ----------
     metadata : mapping or None
-        The metadata.
+        The bundle's metadata.
     """
 
     def __init__(self, tensors: Mapping[str, Any], metadata: MetadataLike | None) -> None:
@@ -192,8 +189,8 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     Parameters
     ----------
     source : path, ``shm:NAME``, Segment, file object or bytes-like
-        A path or a name is mapped, and the tensors are views of the mapping. Of a seekable file object that cannot be
-        mapped, the index is read, and then each tensor when it is asked for.
+        A path or a name is mapped, and tensors are zero-copy views. From a seekable file object that cannot be mapped,
+        the index is read on opening and each tensor on access.
     limits : Limits, optional
         Bounds on what is accepted.
     memory_map : bool
@@ -202,9 +199,9 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     Raises
     ------
     ObjectNotFound
-        If there is nothing of this name.
+        If the source does not exist.
     InvalidData
-        If it is no bundle, or its tensors overlap, leave holes or lie outside.
+        If it is not a bundle, or its tensors overlap, leave gaps or are out of bounds.
     """
     limits = as_limits(limits)
     return Bundle(open_source(source, memory_map), limits)
@@ -214,19 +211,18 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
 class Bundle(Mapping[str, Tensor | SparseTensor]):
     """A mapping of names to tensors, read on access; made by :func:`load_tensors`.
 
-    A mapping in the order in which the tensors were saved, and a context manager. It is open, or closed: every use of
-    a closed one raises :class:`shmarrow.Closed`. A bundle that is mapped from a path or a name is pickled and copied as
-    that, and opened anew.
+    Iterates in the order of saving. A context manager; after closing, any use raises :class:`shmarrow.Closed`. A bundle
+    mapped from a path or a name is pickled and copied by name, and reopened.
 
     Attributes
     ----------
     metadata : mapping of bytes to bytes, or None
-        The metadata of the bundle.
+        Custom metadata of the bundle.
 
     Notes
     -----
-    Thread safety: threads may share a bundle, and close it while others read: they get their tensors, or ``Closed``. So
-    may forked children, which have copies of their own.
+    Thread safety: may be shared and closed while other threads read, which get their tensors or ``Closed``. Forked
+    children have independent copies.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -262,9 +258,9 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         Raises
         ------
         FieldNotFound
-            If there is none of this name.
+            If there is no tensor of this name.
         InvalidData
-            If its message breaks the format, or is not what the index says.
+            If its message is invalid or contradicts the index.
         """
         if not isinstance(name, str):
             raise FieldNotFound(f"{self._name}: the names of tensors must be strings, found {shown(name)}")
@@ -297,9 +293,9 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         Parameters
         ----------
         writable : bool
-            False gives read-only views of the bundle's memory. With True the arrays may be written to, and their
-            changes are seen by nobody else: all lie over one private mapping of the bundle, which costs only the pages
-            that are written. Of a bundle that is not mapped they are copies.
+            False returns read-only views of the shared memory. True returns writable arrays over one private
+            copy-on-write mapping: changes are not visible elsewhere, and only modified pages take memory. If the bundle
+            is not mapped, they are copies.
         """
         index, pages = self._private() if writable else (self._index(), None)
         made = {}
@@ -309,7 +305,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
             else:
                 array = tensor.to_numpy(writable and pages is None)
                 if pages is not None:
-                    array.flags.writeable = True  # as the pages are that it lies over
+                    array.flags.writeable = True  # its private pages are writable
                 made[name] = array
         return made
 
@@ -319,11 +315,11 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         Parameters
         ----------
         device : torch.device or str, optional
-            Where the tensors are to be; the CPU by default.
+            The target device; the CPU by default.
         writable : bool
-            True gives tensors that may be written to, and whose changes nobody else sees: all lie over one private
-            mapping of the bundle, which costs only the pages that are written. Of a bundle that is not mapped they are
-            copies. False gives the shared memory itself, as :meth:`Tensor.to_torch` does.
+            True returns tensors over one private copy-on-write mapping: changes are not visible elsewhere, and only
+            modified pages take memory. If the bundle is not mapped, they are copies. False returns views of the shared
+            memory, as :meth:`Tensor.to_torch` does.
         """
         own = writable and str(device) in ("None", "cpu")
         index, pages = self._private() if own else (self._index(), None)
@@ -331,7 +327,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         return {name: tensor.to_torch(device, writable=not shared) for name, tensor in self._read_all(index)}
 
     def _private(self) -> tuple[_Index, Bytes | None]:
-        """The index, to read tensors from private pages of the bundle, and the pages; None where it is not mapped."""
+        """An index over private pages of the bundle, and the pages; None if it is not mapped."""
         index = self._index()
         mapping = mapping_of(index.source.data)
         pages = None if mapping is None else mapping.private(0, index.source.size)
@@ -342,7 +338,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
             yield index.text(row), index.read(row, self._limits)
 
     def close(self) -> None:
-        """Release the source; existing tensors keep their memory. A second call does nothing."""
+        """Release the source; existing tensors keep their memory. Calling it again has no effect."""
         index, self._opened = self._opened, None
         if index is not None:
             index.source.close()
@@ -367,7 +363,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
 
 
 def _bundle_metadata(metadata: Metadata, name: str) -> Metadata | None:
-    """The bundle's own metadata among those of the file."""
+    """The custom metadata of the bundle, less the file's own keys."""
     version = metadata.get(BUNDLE_KEY)
     if version is None:
         raise InvalidData(f"{name}: this is an Arrow file, not a bundle of tensors; open it with ipc.open_file")
@@ -377,7 +373,7 @@ def _bundle_metadata(metadata: Metadata, name: str) -> Metadata | None:
 
 
 def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -> _Index:
-    """The index, after a check that the messages stand between it and the schema in the order of their rows."""
+    """Read the index; checks that the messages are between the schema and the index, in row order."""
     name = source.name
     if reader.schema != INDEX or reader.num_record_batches != 1:
         raise InvalidData(
@@ -389,7 +385,7 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
     names, starts, by_name = columns
     if names.null_count or starts.null_count or by_name.null_count:
         raise InvalidData(f"{name}: a null in the index of a bundle")
-    # Each message ends where the next one, or the index, starts.
+    # Each message ends at the start of the next one or the index.
     offsets = np.append(starts.to_numpy(), reader._opened().batches["offset"][:1])
     prefix = read_prefix(source.read(_SCHEMA, _SCHEMA + 8), 0, name, limits)
     first = _SCHEMA if prefix is None else _SCHEMA + sum(prefix)
@@ -399,13 +395,13 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
     if back.any():
         row = int(back.argmax())
         raise InvalidData(
-            f"{name}: the tensor of row {row} starts at {offsets[row]}, and what follows it does at {offsets[row + 1]}"
+            f"{name}: the tensor of row {row} starts at {offsets[row]}, the next message at {offsets[row + 1]}"
         )
     return _Index(source, names.offsets, names.data, offsets, by_name.to_numpy(), batch.num_rows)
 
 
 class _Index(NamedTuple):
-    """What an open bundle holds: its source, and the columns of its index. Names may be lies until they are checked."""
+    """The source and index columns of an open bundle. Names are untrusted until checked."""
 
     source: Source
     name_offsets: NDArray
@@ -415,7 +411,7 @@ class _Index(NamedTuple):
     length: int
 
     def name(self, row: int) -> bytes:
-        """The name of a row, encoded."""
+        """The UTF-8 name of a row."""
         start, end = self.name_offsets[row : row + 2].tolist()
         return self.name_data[max(start, 0) : max(end, 0)].tobytes()
 
@@ -428,7 +424,7 @@ class _Index(NamedTuple):
 
     def find(self, name: str) -> int | None:
         """The row of a name."""
-        wanted = name.encode(errors="surrogatepass")  # a name with surrogates is found nowhere
+        wanted = name.encode(errors="surrogatepass")  # a name with surrogates never matches
         low, high = 0, self.length
         while low < high:
             middle = (low + high) // 2
@@ -442,7 +438,7 @@ class _Index(NamedTuple):
         return None
 
     def read(self, row: int, limits: Limits) -> Tensor | SparseTensor:
-        """The tensor of a row, whose message takes all the room up to what follows it."""
+        """Read the tensor of a row, whose message must extend to the next one."""
         where = f"{self.source.name}: the tensor {self.text(row)!r}"
         start, end = self.offsets[row : row + 2].tolist()
         data = self.source.read(start, end)

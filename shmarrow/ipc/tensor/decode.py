@@ -1,12 +1,11 @@
-"""Reading Tensor and SparseTensor messages ("Tensor (Multi-dimensional Array) Message Format").
+"""Decoding of tensor messages ("Tensor (Multi-dimensional Array) Message Format").
 
-Pure functions from metadata to a header, and from a header and a body to a tensor. Rules kept here:
+Pure functions from metadata to a header, and from a header and a body to a tensor; ``decode_sparse`` reads the bodies
+of sparse tensors. Invariants:
 
-* counts, products and ends are checked in Python's integers, which do not overflow, before a view is made; the values
-  of an index are left to ``validate(full=True)``;
-* buffers are read where their offsets say, aligned or not, and may be longer than what is needed.
-
-``decode_sparse`` reads the bodies of sparse tensors.
+* counts, products and ends are checked in Python integers, which cannot overflow, before a view is created; index
+  values are left to ``validate(full=True)``;
+* buffers need not be aligned, and may be longer than needed.
 """
 
 from collections.abc import Callable
@@ -26,12 +25,12 @@ from shmarrow.types import Metadata
 
 
 def element_of(message: Message, where: str) -> tuple[Element, Metadata | None]:
-    """What the elements are, and the metadata that do not say so."""
+    """The element type, and the metadata without its key."""
     kind, table = message.header["type"]
     if table is None:
         raise InvalidData(f"{where} has an unknown type, found {kind}")
     if kind in NESTED:
-        raise InvalidData(f"{where}: a tensor has elements of a fixed number of bytes, found {kind}")
+        raise InvalidData(f"{where}: the elements of a tensor must have a fixed-width type, found {kind}")
     try:
         type = read_type(kind, table, ())
     except InvalidArgument as error:
@@ -40,7 +39,7 @@ def element_of(message: Message, where: str) -> tuple[Element, Metadata | None]:
 
 
 def shape_of(message: Message, where: str, itemsize: int) -> tuple[Shape, DimNames]:
-    """The shape and the names of the dimensions; all elements take no more bytes than a pointer can say."""
+    """The shape and the names of the dimensions; checks that the size fits into int64."""
     dims = message.header["shape"]
     if len(dims) > MAX_DIMENSIONS:
         raise Unsupported(f"{where}: a tensor of {len(dims)} dimensions; up to {MAX_DIMENSIONS} are read")
@@ -57,7 +56,7 @@ def shape_of(message: Message, where: str, itemsize: int) -> tuple[Shape, DimNam
 
 
 def buffer_range(buffer: Any, size: int, what: str) -> tuple[int, int]:
-    """Where a buffer starts and ends within a body of ``size`` bytes."""
+    """The (start, end) range of a buffer in a body of ``size`` bytes."""
     if buffer is None:
         raise InvalidData(f"{what} has no buffer")
     offset, length = buffer if isinstance(buffer, tuple) else buffer.item()
@@ -67,19 +66,19 @@ def buffer_range(buffer: Any, size: int, what: str) -> tuple[int, int]:
 
 
 def check_reach(shape: Shape, strides: Shape, itemsize: int, length: int, what: str) -> None:
-    """Check that no element of a view leaves its buffer."""
+    """Check that all elements of a view are within its buffer."""
     if strides and min(strides) < 0:
         raise InvalidData(f"{what}: strides must be at least 0, found {strides}")
     if 0 not in shape:
         reach = sum([(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]) + itemsize
         if reach > length:
             raise InvalidData(
-                f"{what}: shape {shape} with strides {strides} reaches over {reach} bytes but the buffer has {length}"
+                f"{what}: shape {shape} with strides {strides} spans {reach} bytes but the buffer has {length}"
             )
 
 
 class DenseHeader(NamedTuple):
-    """What the metadata of a Tensor message say, checked against the length of its body; immutable."""
+    """The metadata of a Tensor message, checked against its body's length; immutable."""
 
     element: Element
     dtype: DType
@@ -92,13 +91,13 @@ class DenseHeader(NamedTuple):
     body_length: int
 
     def over(self, body: Bytes) -> Tensor:
-        """The tensor over a body of that length."""
+        """Build the tensor over a body."""
         array: NDArray = np.ndarray(self.shape, self.dtype, body, self.offset, self.strides)
         return Tensor(array, self.element, self.dim_names, self.metadata)
 
 
 class SparseHeader(NamedTuple):
-    """The metadata of a SparseTensor message; they are checked together with the body."""
+    """The metadata of a SparseTensor message; checked together with the body."""
 
     message: Message
     where: str
@@ -106,16 +105,16 @@ class SparseHeader(NamedTuple):
     body_length: int
 
     def over(self, body: Bytes) -> Any:
-        """The tensor over a body of that length."""
+        """Build the tensor over a body."""
         from shmarrow.ipc.tensor.decode_sparse import read_sparse
 
         return read_sparse(self.message, body, self.where)
 
 
 _HEADERS: dict[bytes, DenseHeader] = {}
-"""Headers of Tensor messages by the bytes of their metadata: tensors of one kind often come one after another.
+"""Cache of Tensor headers by metadata bytes, as equal ones are often consecutive.
 
-Thread safety: entries are immutable and depend on their key alone, so any of two that are made at once will do.
+Thread safety: entries are immutable and depend on their key only, so races are harmless.
 """
 _FORMS = KnownForms()
 _MAX_HEADERS = 1024
@@ -123,11 +122,11 @@ _MAX_CACHED_BYTES = 1024
 
 
 known_header: Callable[[bytes], DenseHeader | None] = _HEADERS.get
-"""The header of a dense tensor that was read before with the default limits, from the bytes of its metadata."""
+"""The cached header of a dense tensor read with the default limits, by metadata bytes."""
 
 
 def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | SparseHeader | Message:
-    """The header of a tensor from the metadata of its message; of any other message the message itself."""
+    """The header of a tensor message; for other messages, the message itself."""
     key = metadata.tobytes() if len(metadata) <= _MAX_CACHED_BYTES and limits is DEFAULT_LIMITS else b""
     cached = _HEADERS.get(key)
     if cached is not None:
@@ -149,7 +148,7 @@ def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | Sp
 
 
 def _kept(key: bytes, header: DenseHeader) -> DenseHeader:
-    """The header, which is kept for messages of the same bytes."""
+    """Cache a header; returns it."""
     if len(_HEADERS) >= _MAX_HEADERS:
         _HEADERS.clear()
     _HEADERS[key] = header

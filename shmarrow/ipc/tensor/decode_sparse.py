@@ -1,7 +1,6 @@
-"""Reading the body of a SparseTensor message, for each form of its index; the rules are those of ``decode``.
+"""Decoding of SparseTensor bodies, by index format; same invariants as ``decode``.
 
-The index of a CSF tensor is read in the format's form, with bytes in the lengths of its buffers, and in that of Arrow
-C++, with the number of elements there.
+CSF buffer lengths are read in bytes, as the format specifies, or in elements, as Arrow C++ writes them.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from shmarrow.types import IntType
 
 
 def read_sparse(message: Message, body: Bytes, where: str) -> Any:
-    """The tensor of a message, over its body."""
+    """Build the tensor of a message over its body."""
     header = message.header
     element, metadata = element_of(message, where)
     dtype = element.dtype
     shape, names = shape_of(message, where, dtype.itemsize)
     if not shape:
-        raise InvalidData(f"{where}: a sparse tensor of no dimensions")
+        raise InvalidData(f"{where}: a sparse tensor needs at least one dimension")
     count = header["non_zero_length"]
     if count < 0:
-        raise InvalidData(f"{where}: {count} values that are not zero")
+        raise InvalidData(f"{where}: the number of stored values must be at least 0, found {count}")
     kind, index = header["sparseIndex"]
     if index is None:
-        raise InvalidData(f"{where}: a sparse tensor without an index of a known form, found {kind}")
+        raise InvalidData(f"{where}: unknown sparse index, found {kind}")
     storage = _array(header["data"], dtype, count, body, f"{where}: the data")
     make, arguments = _INDEXES[kind](index, shape, count, body, where)
     try:
@@ -45,7 +44,7 @@ def read_sparse(message: Message, body: Bytes, where: str) -> Any:
 
 
 _Index = tuple[Any, tuple[tuple[Any, ...], tuple[Any, ...]]]
-"""The class of a form, and what its constructor takes before and after the values."""
+"""A sparse class, and its constructor's arguments before and after the values."""
 
 
 def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
@@ -105,9 +104,9 @@ def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
 
 
 def counts_elements(ptrs: list[tuple[int, int]], levels: list[tuple[int, int]], count: int) -> bool:
-    """Whether the lengths of an index's buffers are numbers of elements, as Arrow C++ writes them.
+    """Whether the buffer lengths of an index count elements, as Arrow C++ writes them.
 
-    In bytes they cannot look like that, but where elements take one, and then both mean the same.
+    Unambiguous except for one-byte elements, where both agree.
     """
     rises = all(ptr == nodes + 1 for (_, ptr), (_, nodes) in zip(ptrs, levels[:-1], strict=True))
     return rises and levels[-1][1] == count
@@ -122,7 +121,7 @@ def _csf_sizes(
     body: Bytes,
     where: str,
 ) -> list[int]:
-    """How many nodes each level has, by the bytes of its buffers, which may be padded with zeros."""
+    """The number of nodes of each level, from its buffer lengths in bytes, which may include zero padding."""
     if count * nodes.itemsize > levels[-1][1]:
         raise InvalidData(
             f"{where}: {count} leaves take {count * nodes.itemsize} bytes but the buffer has {levels[-1][1]}"
@@ -134,7 +133,7 @@ def _csf_sizes(
             raise InvalidData(f"{where}: indptr of level {level} is empty, expected at least one value")
         buffer_range(levels[level], len(body), f"{where}: the indices of level {level}")
         ptr = _array(ptrs[level], starts, most + 1, body, f"{where}: indptr of level {level}")
-        # The last value is the number of nodes of the next level, and not zero if there are any.
+        # The last value is the next level's number of nodes, non-zero unless empty.
         tail = ptr[-ALIGNMENT:]
         ends = np.flatnonzero(tail == sizes[0])
         sizes.insert(0, len(ptr) - len(tail) + int(ends[-1] if sizes[0] else 0) if len(ends) else most)
@@ -151,7 +150,7 @@ def _int_type(table: Any, where: str) -> DType:
 
 
 def _array(buffer: Any, dtype: DType, count: int, body: Bytes, what: str) -> NDArray:
-    """A view of the first ``count`` values of a buffer."""
+    """View the first ``count`` values of a buffer."""
     offset, end = buffer_range(buffer, len(body), what)
     if count * dtype.itemsize > end - offset:
         raise InvalidData(

@@ -1,9 +1,9 @@
-"""Writing Tensor and SparseTensor messages ("Tensor (Multi-dimensional Array) Message Format").
+"""Encoding of tensor messages ("Tensor (Multi-dimensional Array) Message Format").
 
-Pure functions from a tensor to a payload. Rules kept here:
+Pure functions from a tensor to a payload. Invariants:
 
-* metadata, every index and the data start on 64-byte boundaries, counted from the start of the message;
-* the size of a message is known before its first byte is written, and no byte of the body is copied before.
+* metadata, index buffers and data start on 64-byte boundaries, relative to the message;
+* the size of a message is known before anything is written or copied.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from shmarrow.types.base import FrozenMetadata
 _BUFFER = STRUCTS["Buffer"]
 
 Part = tuple[int, Iterable[Any]]
-"""A buffer: its bytes, and the pieces that they come in."""
+"""A buffer: its size and its pieces."""
 Encoded = tuple[dict[str, Any], list[Part]]
-"""The values of a message's header, and the buffers of its body."""
+"""The values of a message's header table, and the buffers of its body."""
 
 _HASHABLE = (None.__class__, FrozenMetadata)
 _SHORT = 64
-"""The longest metadata of a message whose form is kept for others."""
+"""Maximum metadata size of cached templates."""
 
 
 class TensorPayload(NamedTuple):
-    """A message that is ready to be written: its metadata, framed, and the pieces of its body with their padding."""
+    """An encoded message: its framed metadata, and the pieces of its body with their padding."""
 
     metadata: bytes
     pieces: Iterable[Any]
@@ -52,12 +52,12 @@ class TensorPayload(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole message."""
+        """Size of the message in bytes."""
         return len(self.metadata) + self.body_length
 
 
 def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: int = 0) -> TensorPayload:
-    """The message of a tensor that is to begin at ``start``; no byte of the body is copied yet."""
+    """Encode a tensor as a message at offset ``start``, without copying the body."""
     if tensor.__class__ is not Tensor and type(tensor) not in _ENCODERS:
         raise InvalidType(f"expected a Tensor or a sparse tensor, found {type(tensor).__name__}; see Tensor.from_numpy")
     checked = checked_options(options)
@@ -72,18 +72,18 @@ def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: in
 
 
 def checked_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
-    """The options with at least the alignment that tensors have."""
+    """Check the options, and raise the alignment to that of tensors."""
     options = as_options(options)
     if options.compression is not None or options.endianness != "little":
         raise InvalidArgument(
-            "a message of a tensor has neither compression nor a byte order other than little, "
+            "tensor messages are uncompressed and little-endian, "
             f"found compression={options.compression!r}, endianness={options.endianness!r}"
         )
     return options if options.alignment >= ALIGNMENT else options.replace(alignment=ALIGNMENT)
 
 
 def wire_metadata(element: Element, metadata: Metadata | None) -> Metadata | None:
-    """The metadata of a tensor's message: its own, and what its elements are where their type does not say it."""
+    """A tensor's metadata, plus its element type if Arrow's type does not define it."""
     own = to_wire(element)[1]
     return {**(metadata or {}), **own} if own else metadata
 
@@ -98,7 +98,7 @@ def dense_message(
     options: IpcWriteOptions,
     start: int = 0,
 ) -> bytes:
-    """The framed message of a dense tensor, over a body of ``size`` bytes and their padding."""
+    """The framed metadata of a dense tensor, for a body of ``size`` bytes plus padding."""
     small = not names and (metadata is None or (len(metadata) == 1 and len(*metadata.values()) <= _SHORT))
     make = _dense_form if small and metadata.__class__ in _HASHABLE else _dense_form.__wrapped__
     alignment = options.alignment
@@ -126,8 +126,8 @@ def _dense_form(
     legacy: bool,
     start: int,
 ) -> Form:
-    """The framed message of dense tensors, whose numbers are those of :func:`number_places`."""
-    ones = (1,) * ndim  # what is 0 would be left out
+    """A template for the framed metadata of dense tensors; its numbers are those of :func:`number_places`."""
+    ones = (1,) * ndim  # slots equal to their default, 0, would be omitted
     header = {
         "type": type_values(to_wire(element)[0]),
         "shape": _shape_values(ones, names),
@@ -149,7 +149,7 @@ def encode_dense(
     options: IpcWriteOptions,
     start: int = 0,
 ) -> TensorPayload:
-    """The message of a dense tensor; ``options`` are those of :func:`checked_options`."""
+    """Encode a dense tensor; ``options`` must come from :func:`checked_options`."""
     shape = storage.shape
     if storage.size and storage.flags.c_contiguous:
         size = storage.nbytes
@@ -196,7 +196,7 @@ def _encode_csf(tensor: SparseCSFTensor, options: IpcWriteOptions) -> Encoded:
         buffers["length"][:-1] = [len(array) for array in arrays]
     levels = len(tensor.indptr)
     index = {
-        # A tensor of one dimension has no indptr, whose type then matters to nobody.
+        # A one-dimensional tensor has no indptr; its type is irrelevant then.
         "indptrType": _int_values((tensor.indptr or tensor.indices)[0].dtype),
         "indptrBuffers": buffers[:levels],
         "indicesType": _int_values(tensor.indices[0].dtype),

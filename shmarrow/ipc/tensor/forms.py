@@ -1,9 +1,7 @@
-"""Messages of dense tensors of one kind differ in a few numbers only: how to write one, and read one, from another.
+"""Templates for messages of dense tensors, which mostly differ in a few numbers.
 
-Rules kept here:
-
-* a message is known by all of its bytes but its lengths, shape and strides, and those are checked each time;
-* what is kept is immutable and bounded, however many shapes there are.
+A cached message is keyed by all of its bytes except lengths, shape and strides, which are checked each time.
+Entries are immutable and bounded.
 """
 
 from __future__ import annotations
@@ -18,10 +16,9 @@ _MOST, _MOST_LAYOUTS = 256, 8
 
 
 def number_places(message: TableView) -> list[int]:
-    """Where the numbers of a Tensor message are that others of its kind have otherwise.
+    """Positions of the variable numbers in a Tensor message.
 
-    They are the bytes of the body, those of the data, the strides, and the shape from its last dimension on, as our
-    builder puts them one after another.
+    In our builder's order: body size, data size, strides, and the shape from the last dimension.
     """
     table = message["header"][1]
     dimensions: list[Any] = list(table["shape"])
@@ -35,11 +32,11 @@ def number_places(message: TableView) -> list[int]:
 
 
 class KnownForms:
-    """What was read of messages, by their bytes without those numbers.
+    """Cache of decoded messages, by their bytes without those numbers.
 
     Notes
     -----
-    Thread safety: may be shared; entries are immutable and depend on their key alone.
+    Thread safety: may be shared; entries are immutable and depend on their key only.
     """
 
     def __init__(self) -> None:
@@ -50,13 +47,13 @@ class KnownForms:
         return len(self._headers)
 
     def add(self, metadata: bytes, table: TableView, header: Any) -> None:
-        """Remember the header of a message."""
+        """Cache the header of a message."""
         if table["header"][1]["strides"] is None or header.offset or 0 in header.shape:
             return
         places = number_places(table)
         gaps = [place - before for before, place in zip([0, *[place + 8 for place in places]], places, strict=False)]
         if min(places) < 8 or min(gaps) < 0:
-            return  # another builder's
+            return  # written by another builder
         layout = struct.Struct("<" + "q".join([f"{size}s" for size in [*gaps, len(metadata) - places[-1] - 8]]))
         if len(self._headers) >= _MOST:
             self._headers.clear()
@@ -67,7 +64,7 @@ class KnownForms:
             self._layouts[len(metadata)] = (*known[1 - _MOST_LAYOUTS :], layout)
 
     def find(self, metadata: bytes) -> Any:
-        """The header of a message whose elements lie together, where another of its form is known; else None."""
+        """The header of a message with contiguous elements, if its form is cached; else None."""
         for layout in self._layouts.get(len(metadata), ()):
             values = layout.unpack(metadata)
             known = self._headers.get(values[0::2])
@@ -82,7 +79,7 @@ class KnownForms:
 
 
 def _together(shape: Shape, strides: Shape, itemsize: int, size: int) -> bool:
-    """Whether so many bytes are all elements, one after another in row-major or in column-major order."""
+    """Whether ``size`` bytes are exactly the elements, contiguous in row-major or column-major order."""
     total = itemsize
     for each in shape:
         if each <= 0:

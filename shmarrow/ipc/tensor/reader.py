@@ -1,10 +1,10 @@
-"""Reading tensors, dense and sparse, from a source that holds one or many of them.
+"""Readers of dense and sparse tensors.
 
-Rules kept here:
+Invariants:
 
-* a message starts where the one before it ends; between messages there may be zeros up to the next 64-byte boundary;
-* messages of other kinds may stand between those of tensors, and are skipped;
-* a file object is left at the end of the last message that was read.
+* messages are contiguous, except for zero padding up to the next 64-byte boundary;
+* messages of other kinds between tensors are skipped;
+* a file object is left at the end of the last message read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ STATES = {
     FAILED: {CLOSE: CLOSED},
     CLOSED: {CLOSE: CLOSED},
 }
-"""Of a :class:`TensorReader`."""
+"""States of a :class:`TensorReader`."""
 
 _PART = 1 << 26
-"""Bytes of a body that are skipped at once."""
+"""Chunk size for skipping bodies."""
 
 
 def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> Tensor | SparseTensor:
@@ -39,8 +39,8 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     Parameters
     ----------
     source : path, ``shm:NAME``, Segment, file object or bytes-like
-        A path or a name is mapped, and the tensor is a view of the mapping, which lives as long as the tensor. A file
-        object is read from its position on, and left at the end of the message.
+        A path or a name is mapped, and the tensor is a view that keeps the mapping alive. A file object is read from
+        its current position up to the end of the message.
     limits : Limits, optional
         Bounds on what is accepted.
     memory_map : bool
@@ -53,11 +53,11 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
     Raises
     ------
     ObjectNotFound
-        If there is nothing of this name.
+        If the source does not exist.
     StorageError
         If the source cannot be read.
     InvalidData
-        If there is no message of a tensor, or it is cut or breaks the format.
+        If there is no tensor message, or it is truncated or invalid.
     """
     limits = as_limits(limits)
     opened = open_source(source, memory_map, sequential=True)
@@ -70,19 +70,19 @@ def read_tensor(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: boo
 def read_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bool = True) -> TensorReader:
     """Iterate over the tensors of a source.
 
-    Messages of other kinds between them are skipped. The parameters and errors are those of :func:`read_tensor`.
+    Messages of other kinds are skipped. Parameters and errors are those of :func:`read_tensor`.
 
     Returns
     -------
     TensorReader
-        An iterator, which reads a message when it comes to it.
+        A lazy iterator.
     """
     limits = as_limits(limits)
     return TensorReader(open_source(source, memory_map, sequential=True), limits)
 
 
 class MessageCursor:
-    """A position in a source, which moves on with each message that is read."""
+    """A position in a source that advances with each message read."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = source
@@ -90,7 +90,7 @@ class MessageCursor:
         self._position = 0
 
     def read_first(self) -> Tensor | SparseTensor:
-        """The tensor that the first message holds; a message of another kind is an error."""
+        """Read a tensor from the first message; a message of another kind is an error."""
         found = self._read_message()
         if found is None or isinstance(found, Message):
             raise InvalidData(
@@ -102,7 +102,7 @@ class MessageCursor:
         return found
 
     def _read_message(self) -> Tensor | SparseTensor | Message | None:
-        """What the next message holds: a tensor, or the message itself if it is of another kind; None at the end."""
+        """Read the next message: a tensor, or the message itself if of another kind; None at the end."""
         source, limits = self._source, self._limits
         name = source.name
         while True:
@@ -128,7 +128,7 @@ class MessageCursor:
             return header
 
     def _take(self, size: int, what: str = "") -> Bytes:
-        """The next ``size`` bytes; fewer at the end, unless ``what`` says what must be whole."""
+        """Read the next ``size`` bytes; fewer at the end, unless ``what`` names a part that must be complete."""
         start, source = self._position, self._source
         data = source.data
         taken = source.take(size) if data is None else data[start : start + size]
@@ -143,11 +143,11 @@ class MessageCursor:
 class TensorReader(NotCopied, MessageCursor):
     """An iterator over the tensors of a source, and a context manager; made by :func:`read_tensors`.
 
-    An error fails the reader: it raises :class:`shmarrow.Failed` from then on, which names that first error.
+    After an error, the reader raises :class:`shmarrow.Failed`, which quotes the first error.
 
     Notes
     -----
-    Thread safety: threads may share a reader; each tensor goes to one of them. A forked child can only close its copy.
+    Thread safety: may be shared; each tensor is returned to one thread. A forked child can only close its copy.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -164,7 +164,7 @@ class TensorReader(NotCopied, MessageCursor):
     def __next__(self) -> Tensor | SparseTensor:
         self._states.go(READ)
         with self._turn:
-            self._states.go(READ)  # another thread may have closed it in the meantime, or failed
+            self._states.go(READ)  # another thread may have closed or failed it meanwhile
             if self._states.state == ENDED:
                 raise StopIteration
             try:

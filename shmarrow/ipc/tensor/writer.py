@@ -1,9 +1,7 @@
-"""Writing tensors, dense and sparse, to sinks; and tensors that are filled in place.
+"""Writers of dense and sparse tensors, and tensors filled in place.
 
-Rules kept here:
-
-* a message of a path or a ``shm:`` name becomes visible whole or not at all;
-* a file object or a segment writer of the caller's stays open: what it holds after an error is a part of a message.
+A path or a ``shm:`` name is published atomically. The caller's file object or segment writer stays open, and may
+hold a partial message after an error.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ STATES = {
     CLOSED: {CLOSE: CLOSED},
     FAILED: {},
 }
-"""Of a :class:`TensorWriter`."""
+"""States of a :class:`TensorWriter`."""
 
 
 def get_tensor_size(tensor: Any, options: IpcWriteOptions | None = None) -> int:
@@ -55,28 +53,27 @@ def write_tensor(
     Parameters
     ----------
     tensor : Tensor or SparseTensor
-        Elements that lie together are written from where they are, row-major or not; those with gaps between them are
-        brought together, a part at a time.
+        Contiguous elements, in any order, are written without an intermediate copy; strided ones are copied in chunks.
     sink : path, ``shm:NAME``, SegmentWriter or file object
-        A path or a name appears whole or not at all. A writer and a file object stay open, so more can follow.
+        A path or a name is published atomically. A writer or a file object stays open for further messages.
     options : IpcWriteOptions, optional
-        Framing and version; ``csf_lengths="elements"`` for Arrow C++, which reads CSF tensors in this form only.
+        Framing and version; ``csf_lengths="elements"`` for Arrow C++, which can only read CSF tensors of this form.
     overwrite, mode, durable
         As for :func:`shmarrow.ipc.new_file`.
 
     Returns
     -------
     int
-        The bytes written.
+        The number of bytes written.
 
     Raises
     ------
     ObjectExists
-        If the name is taken and ``overwrite`` is False.
+        If the name exists and ``overwrite`` is False.
     StoreFull
         If there is no space left.
     """
-    payload = encode_tensor(tensor, options)  # an error of the arguments comes before anything is created
+    payload = encode_tensor(tensor, options)  # validates the arguments before anything is created
     opened = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     owned = isinstance(sink, (str, os.PathLike))
     start = opened.position
@@ -92,7 +89,7 @@ def write_tensor(
 
 
 def write_payload(sink: Sink, payload: TensorPayload) -> None:
-    """Write a message, each piece of its body as it comes."""
+    """Write a message piece by piece."""
     if isinstance(payload.pieces, list):
         sink.write([payload.metadata, *payload.pieces])
         return
@@ -106,36 +103,36 @@ def write_payload(sink: Sink, payload: TensorPayload) -> None:
 class TensorWriter(NotCopied):
     """A dense tensor being filled in place; made by :func:`new_tensor`.
 
-    A context manager: at the end of the block the tensor gets its name; after an exception nothing is left.
+    A context manager: publishes the tensor at the end of the block, and discards it on an exception.
 
     Attributes
     ----------
     array : ndarray
-        The elements, writable, zeros at first. Read-only once the writer is closed.
+        The elements: writable and initially zero; read-only after closing.
 
     Notes
     -----
-    Thread safety: threads may fill parts of the array at once, and one of them closes the writer when all are done. So
-    may forked children, which share the array; their copies of the writer publish nothing.
+    Thread safety: threads may fill the array concurrently; one of them closes the writer when all are done. Forked
+    children share the array and may fill it too; their copies of the writer publish nothing.
     """
 
     def __init__(self, sink: Sink, array: Any) -> None:
         self.array = array
         self._sink = sink
         self._states = StateMachine(f"the writer to {sink.name}", STATES)
-        self._lock = _thread.RLock()  # a signal handler may abort in the middle of close()
+        self._lock = _thread.RLock()  # re-entrant: a signal handler may call abort() during close()
 
     def __repr__(self) -> str:
         shape, dtype = self.array.shape, self.array.dtype
         return f"<TensorWriter to {printable(self._sink.name)}: {dtype}, shape {shape}, {self._states.state}>"
 
     def close(self) -> None:
-        """Publish the tensor. A second call does nothing.
+        """Publish the tensor. Calling it again has no effect.
 
         Raises
         ------
         Failed
-            If publishing failed before; nothing is published then.
+            If publishing failed before; nothing is published.
         """
         if self._states.inherited:
             return
@@ -151,7 +148,7 @@ class TensorWriter(NotCopied):
             self._states.go(CLOSE)
 
     def abort(self) -> None:
-        """Abort: nothing is published. Does nothing after closing."""
+        """Abort: nothing is published. No effect after closing."""
         if self._states.inherited:
             return
         with self._lock:
@@ -186,11 +183,11 @@ def new_tensor(
     Parameters
     ----------
     sink : path or ``shm:NAME``
-        Where the tensor appears when the writer is closed, whole or not at all.
+        The target, published atomically when the writer is closed.
     shape : iterable of int
-        The number of elements along each dimension.
+        Size of each dimension.
     type : DataType, numpy dtype or str
-        Of the elements.
+        Element type.
     dim_names, metadata
         As for :meth:`shmarrow.Tensor.from_numpy`.
     options : IpcWriteOptions, optional
@@ -203,7 +200,7 @@ def new_tensor(
     Raises
     ------
     StoreFull
-        If there is not that much space; it is reserved before the array is handed out.
+        If there is not enough space; it is reserved up front.
     """
     element = as_element(type)
     try:

@@ -1,0 +1,118 @@
+"""The picture of an Arrow object: one HTML page that draws every message and buffer to scale.
+
+The page is one file. Its data, style and scripts are inside, it loads nothing, and a content security policy allows
+nothing else to run. It holds positions, names, types and metadata, but no values of columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from base64 import b64encode
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from shmarrow import segment
+from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
+from shmarrow.segment.location import Location
+from shmarrow.xray.overviews import Overview, overview
+from shmarrow.xray.page.data import encode
+
+_SCRIPTS = ("data.js", "nodes.js", "regions.js", "draw.js", "view.js", "panels.js", "fields.js", "main.js")
+
+
+def render(target: Any, *, batches: int | slice | None = None) -> str:
+    """Make the page as a string.
+
+    Parameters
+    ----------
+    target : Overview or anything that :func:`shmarrow.xray.overview` takes
+        What to draw.
+    batches : int or slice, optional
+        Record batches whose buffers and metadata the page shows in detail. By default as many as fit a page of about
+        2 MB, from the first one on; the others are drawn as a whole.
+
+    Returns
+    -------
+    str
+        An HTML document.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are no such batches.
+    InvalidData
+        If it is not Arrow data. What is wrong with an Arrow object is marked on the page.
+    """
+    found = target if isinstance(target, Overview) else overview(target)
+    data = encode(found, _selected(batches, found)).decode("ascii")
+    here = files(__package__)
+    style = (here / "style.css").read_text("utf-8")
+    body = "\n".join([(here / name).read_text("utf-8") for name in _SCRIPTS])
+    script = f'"use strict";\n{body}'
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    made = {
+        "POLICY": policy,
+        "TITLE": escape(printable(os.path.basename(found.name) or found.name)[:120]),
+        "STYLE": style,
+        "DATA": data,
+        "SCRIPT": script,
+    }
+    pieces = (here / "page.html").read_text("utf-8").split("@@")
+    return "".join([made[piece] if number % 2 else piece for number, piece in enumerate(pieces)])
+
+
+def write(target: Any, out: Location, *, batches: int | slice | None = None) -> int:
+    """Write the page to a file.
+
+    Parameters
+    ----------
+    target : Overview or anything that :func:`shmarrow.xray.overview` takes
+        What to draw.
+    out : path
+        The HTML file. An existing file is replaced once the page is complete.
+    batches : int or slice, optional
+        As for :func:`render`.
+
+    Returns
+    -------
+    int
+        The bytes written.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written.
+    """
+    data = render(target, batches=batches).encode("utf-8")
+    with segment.create(out, mode=None, overwrite=True) as writer:
+        writer.write([data])
+        writer.publish()
+    return len(data)
+
+
+def _selected(batches: int | slice | None, found: Overview) -> range | None:
+    """The batches that are asked for, as a range."""
+    if batches is None:
+        return None
+    count = len(found.blocks)
+    if isinstance(batches, slice):
+        chosen = range(*batches.indices(count))
+        if chosen.step != 1:
+            raise InvalidArgument(f"{found.name}: batches of a page are consecutive, found a step of {chosen.step}")
+    elif isinstance(batches, int):
+        chosen = range(batches, batches + 1)
+    else:
+        raise InvalidType(f"batches is an int or a slice, found {shown(batches)}")
+    if not 0 <= chosen.start < chosen.stop <= count:
+        raise InvalidArgument(f"{found.name}: expected batches within 0 to {count}, found {shown(batches)}")
+    return chosen
+
+
+def _hash(text: str) -> str:
+    """The source expression that allows one inline script or style."""
+    return f"sha256-{b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"

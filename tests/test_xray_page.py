@@ -1,0 +1,490 @@
+"""``shmarrow xray --html``: the page that draws an object to scale, opened in a real browser.
+
+Rules kept here: where something is drawn, and what the page says of it, is compared with what pyarrow's buffers and
+offsets in the specification say; no page asks the network for anything, or reports an error.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from base64 import b64decode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from zlib import decompress
+
+import forms
+import numpy as np
+import pyarrow as pa
+import pytest
+from test_xray_objects import sparse_file
+
+import shmarrow as sa
+from shmarrow import xray
+from shmarrow.cli import main
+from shmarrow.errors import InvalidArgument, InvalidType, StorageError
+from shmarrow.xray import page as pages
+from shmarrow.xray.page.data import pack
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+HOSTILE = [
+    "</script><script>window.injected = 1</script>", "<img src=x onerror='window.injected=1'>", "\u202etxet",
+    "\x00\x1b[31m", "😀", "x" * 10_000, "", "a / b", "]]>", "@@DATA@@", "&lt;b&gt;",
+]  # fmt: skip
+
+
+class Tab:
+    """A page in a browser, and the troubles that it had."""
+
+    def __init__(self, page: Any, folder: Path) -> None:
+        self.page = page
+        self.folder = folder
+        self.url = ""
+        self.troubles: list[str] = []
+        self.listeners = {
+            "console": lambda message: self.troubles.append(message.text) if message.type == "error" else None,
+            "pageerror": lambda error: self.troubles.append(str(error)),
+            "request": lambda sent: self.troubles.append(sent.url) if sent.url != self.url else None,
+            "dialog": lambda dialog: (self.troubles.append(dialog.message), dialog.dismiss()),
+        }
+        for event, listener in self.listeners.items():
+            page.on(event, listener)
+
+    def close(self) -> None:
+        """Stop listening; another test goes on in the same window."""
+        for event, listener in self.listeners.items():
+            self.page.remove_listener(event, listener)
+
+    def open(self, target: Any, **options: Any) -> float:
+        """Write the page of a target, and open it; the seconds until it is drawn."""
+        path = self.folder / "page.html"
+        pages.write(target, path, **options)
+        return self.show(path)
+
+    def show(self, path: Path) -> float:
+        """Open a page; the seconds until it is drawn."""
+        self.url = path.as_uri()
+        self.page.goto(self.url)
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+        assert self.troubles == []
+        return float(self.page.get_attribute("html", "data-ready")) / 1000
+
+    def text(self, selector: str) -> str:
+        return str(self.page.inner_text(selector))
+
+    def at(self, offset: float, row: int) -> tuple[float, float]:
+        """Where a byte is drawn, in the row of messages, parts, columns or buffers."""
+        box = self.page.locator("#picture").bounding_box()
+        start, end, gutter = self.view()
+        x = box["x"] + gutter + (offset - start) / (end - start) * (box["width"] - gutter)
+        return x, box["y"] + (40, 76, 130, 240)[row]
+
+    def view(self) -> list[float]:
+        """The first and last offset in view, and where the first one is drawn."""
+        found = self.page.evaluate("""new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+            const { from, to, gutter } = byId('picture').dataset;
+            done([from, to, gutter]);
+        })))""")
+        return [float(each) for each in found]
+
+    def hover(self, offset: float, row: int) -> list[str]:
+        """The lines that are shown where the mouse points at a byte."""
+        self.page.mouse.move(*self.at(offset, row))
+        return self.text("#tip").splitlines() if self.page.locator("#tip").is_visible() else []
+
+    def press(self, *keys: str) -> str:
+        """Press keys in the picture; the part that is selected then."""
+        self.page.focus("#picture")
+        for key in keys:
+            self.page.keyboard.press(key)
+        return self.text("#selected").splitlines()[0]
+
+    def rows(self) -> list[list[str]]:
+        """The cells of the table."""
+        found = self.page.evaluate(
+            "[...byId('rows').tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.innerText))"
+        )
+        return [[str(cell) for cell in row] for row in found]
+
+    def crumbs(self) -> list[str]:
+        return [str(each) for each in self.page.locator("#crumbs button").all_inner_texts()]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: tools/programs.sh installs it")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: the dependency group 'browser'")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def window(browser: Any) -> Iterator[Any]:
+    """One window for all tests: each opens its own page in it."""
+    context = browser.new_context(reduced_motion="reduce")
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def tab(window: Any, tmp_path: Path) -> Iterator[Tab]:
+    window.emulate_media(color_scheme="light")
+    window.set_viewport_size({"width": 1200, "height": 900})
+    made = Tab(window, tmp_path)
+    yield made
+    made.close()
+    assert made.troubles == []
+
+
+TABLE = pa.table(
+    {
+        "id": pa.array([1, None, 3] * 500, pa.int32()),
+        "name": pa.array(["a", "bc", None] * 500),
+        "list": pa.array([[1, 2], None, [3]] * 500),
+        "kind": pa.array(["x", "y", "x"] * 500).dictionary_encode(),
+    }
+)
+
+
+@pytest.fixture
+def table_file(tmp_path: Path) -> Path:
+    path = tmp_path / "table.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, TABLE.schema) as writer:
+        writer.write_table(TABLE, max_chunksize=500)
+    return path
+
+
+def numbers(text: str) -> list[int]:
+    """The whole numbers in a text, with commas between thousands."""
+    return [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*", text)]
+
+
+# --- in Python --------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_packed_by_planes() -> None:
+    assert pack(np.array([1, -1, 127, -128])) == (1, bytes([1, 255, 127, 128]))
+    assert pack(np.array([258, -2])) == (2, bytes([2, 254, 1, 255]))
+    assert pack(np.array([1 << 40])) == (6, bytes([0, 0, 0, 0, 0, 1]))
+    assert pack(np.array([], np.int64)) == (1, b"")
+
+
+def test_what_is_asked_for_is_checked(table_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="expected batches within 0 to 3, found 3"):
+        pages.render(table_file, batches=3)
+    with pytest.raises(InvalidArgument, match="a step of 2"):
+        pages.render(table_file, batches=slice(0, 3, 2))
+    with pytest.raises(InvalidType, match="an int or a slice"):
+        pages.render(table_file, batches="1")  # type: ignore[arg-type]
+    with pytest.raises(StorageError):
+        pages.write(table_file, tmp_path / "missing" / "page.html")
+
+
+def test_no_values_of_columns_are_in_a_page() -> None:
+    file = forms.file_of(forms.numbers(40))
+    block = re.search(r'id="data">([^<]*)<', pages.render(file))
+    assert block is not None
+    data = decompress(b64decode(block[1]))
+    for column in sa.ipc.open_file(file).get_batch(0).columns:
+        assert column.to_numpy(zero_copy_only=False).tobytes()[8:24] not in data
+    assert b"vtable of Schema" in data
+
+
+def test_command(table_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.html"
+    out.write_text("an older page")
+    assert main(["xray", str(table_file), "--html", str(out), "--batch", "1:3"]) == 0
+    assert capsys.readouterr().err.startswith(f"{out}: ")
+    assert out.read_text().startswith("<!doctype html>")
+    assert main(["xray", str(table_file), "--html", str(tmp_path / "missing" / "out.html")]) != 0
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------
+
+
+def test_hovering_names_buffers_and_their_offsets(tab: Tab, table_file: Path) -> None:
+    """Each buffer is where pyarrow finds it in the mapped file."""
+    tab.open(table_file)
+    mapped = pa.memory_map(str(table_file))
+    base = mapped.read_buffer().address
+    mapped.seek(0)
+    batch = pa.ipc.open_file(mapped).get_batch(1)
+    id, name, lists, kind = batch.columns
+    expected = {
+        "validity of id": id.buffers()[0], "values of id": id.buffers()[1], "offsets of name": name.buffers()[1],
+        "data of name": name.buffers()[2], "offsets of list": lists.buffers()[1],
+        "values of list.item": lists.buffers()[3], "indices of kind": kind.indices.buffers()[1],
+    }  # fmt: skip
+    tab.press("ArrowRight")
+    tab.page.click("#jumps >> text=First batch")
+    tab.press("ArrowRight", "Enter")
+    assert tab.crumbs() == ["whole object", "record batch 1"]
+    for label, buffer in expected.items():
+        start = buffer.address - base
+        lines = tab.hover(start + buffer.size * 0.4, 3)
+        assert lines[0] == label
+        assert numbers(lines[1])[:2] == [start, start + buffer.size]
+        assert lines[2].startswith("record batch 1 › ")
+        assert lines[-1].startswith("Columnar.rst, ")
+    column = tab.hover(id.buffers()[1].address - base + 100, 2)
+    assert (column[0], column[3]) == ("column id", "int32")
+
+
+def test_metadata_byte_by_byte(tab: Tab) -> None:
+    """The magic string and the prefix of the schema message are where the specification puts them."""
+    data = forms.file_of(forms.numbers(3))
+    tab.open(data)
+    tab.press("Home", "ArrowRight")
+    assert "magic" in tab.press("Home")
+    assert tab.text("#selected .hex").split()[1:7] == ["41", "52", "52", "4f", "57", "31"]
+    assert tab.press("ArrowRight") == "padding, 2 bytes"
+    assert tab.press("ArrowRight") == "schema"
+    prefix = tab.press("ArrowDown", "ArrowDown")
+    assert prefix.startswith("message prefix")
+    assert numbers(tab.text("#selected dd"))[:2] == [8, 16]
+    assert tab.text("#selected .hex").split()[1:5] == ["ff", "ff", "ff", "ff"]
+    assert tab.press("ArrowUp") == "metadata"
+    assert tab.press("Enter", "Escape", "Escape", "Home") in ("schema", "metadata")
+    assert tab.crumbs() == ["whole object"]
+
+
+def test_zooming(tab: Tab, table_file: Path) -> None:
+    tab.open(table_file)
+    size = table_file.stat().st_size
+
+    def view() -> tuple[float, ...]:
+        return tuple(tab.view()[:2])
+
+    assert view() == (0, size)
+    tab.page.mouse.move(*tab.at(size / 2, 0))
+    tab.page.mouse.wheel(0, -120)
+    start, end = view()
+    assert 0 < start < end < size
+    assert (start + end) / 2 == pytest.approx(size / 2, rel=0.02)  # what is below the pointer stays there
+    x, y = tab.at((start + end) / 2, 0)
+    tab.page.mouse.down()
+    tab.page.mouse.move(x - 100, y)
+    tab.page.mouse.up()
+    assert view()[0] > start
+    tab.page.click("#zoom-all")
+    assert view() == (0, size)
+    block = xray.overview(table_file).blocks[2].tolist()
+    tab.page.mouse.dblclick(*tab.at(block[0] + 200, 0))
+    assert view() == (block[0], sum(block))
+    assert tab.crumbs()[-1] == "record batch 2"
+    assert [row[0] for row in tab.rows()] == ["metadata", "column id", "column name", "column list", "column kind"]
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("nam")
+    assert tab.page.locator("#fields li").count() == 1
+    tab.page.keyboard.press("Enter")
+    assert tab.text("#selected").startswith("column name")
+
+
+def test_the_table_says_what_the_picture_shows(tab: Tab, table_file: Path) -> None:
+    tab.open(table_file)
+    rows = tab.rows()
+    ends = [numbers(row[2])[0] for row in rows]
+    assert [numbers(row[1])[0] for row in rows] == [0, *ends[:-1]]
+    assert ends[-1] == table_file.stat().st_size
+    assert [row[0] for row in rows if "batch" in row[0]] == [
+        "dictionary batch 0",
+        "record batch 0",
+        "record batch 1",
+        "record batch 2",
+    ]
+    tab.page.click("#rows th >> text=Size")
+    sizes = [numbers(row[2])[0] - numbers(row[1])[0] for row in tab.rows()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert tab.page.get_attribute("#rows th:nth-child(4)", "aria-sort") == "descending"
+
+
+def test_a_million_buffers(tab: Tab) -> None:
+    """1,000 columns by 1,000 batches: below 2 MB, drawn within 2 seconds."""
+    random = np.random.default_rng(14)
+    schema = pa.schema([(f"column {i}", (pa.int64(), pa.string())[i % 2]) for i in range(1000)])
+    sink = pa.BufferOutputStream()
+    writer = pa.ipc.new_stream(sink, schema)
+    for _ in range(16):
+        long = pa.array(["y" * length for length in random.integers(0, 300, 500)])
+        short = pa.array(random.integers(0, 9, 1), pa.int64())
+        writer.write_batch(
+            pa.record_batch([long[i // 2 : i // 2 + 1] if i % 2 else short for i in range(1000)], schema)
+        )
+    writer.close()
+    stream = sink.getvalue().to_pybytes()
+    blocks = xray.overview(stream).blocks.tolist()
+    batches = [stream[block[0] : sum(block)] for block in blocks]
+    target = b"".join([stream[: blocks[0][0]], *[batches[i] for i in random.integers(0, 16, 1000)], stream[-8:]])
+    found = xray.overview(target)
+    assert (len(found.blocks), len(found.columns)) == (1000, 2500)
+
+    path = tab.folder / "page.html"
+    assert pages.write(found, path) < 2_000_000
+    assert any(tab.show(path) < 2 for _ in range(3))  # the first time that is not disturbed by other programs
+    assert tab.text("#facts").split("\n")[2:4] == ["1,000 columns", "1,000 batches"]
+    buffers = found.buffers(777, 778)[0]
+    place = int(np.argmax(buffers[:, 1]))
+    start, length = buffers[place].tolist()
+    path_of = found.columns[place].path
+    for _ in range(777 // 200):
+        tab.page.click("#pager >> text=›")
+    tab.page.click("#rows >> text=/^record batch 777$/")
+    for _ in range((int(path_of.split()[1]) + 1) // 200):
+        tab.page.click("#pager >> text=›")
+    tab.page.click(f"#rows >> text=/^column {path_of}$/")
+    rows = {row[0]: numbers(" ".join(row[1:3])) for row in tab.rows()}
+    assert rows[f"data of {path_of}"] == [start, start + length]
+    lines = tab.hover(start + length / 2, 3)
+    assert lines[0] == f"data of {path_of}"
+    assert numbers(lines[1])[:2] == [start, start + length]
+
+
+def test_what_does_not_fit_is_told(tab: Tab, tmp_path: Path) -> None:
+    """A terabyte and 100,000 batches: offsets beyond 2**32 are right, and the page says what it leaves out."""
+    path = tmp_path / "sparse.arrow"
+    sparse_file(path)
+    began = time.process_time()
+    found = xray.overview(path)
+    page = pages.render(found)
+    assert time.process_time() - began < 4
+    assert len(page) < 400_000
+    tab.open(found, batches=slice(99_990, 99_992))
+    assert "99,990 to 99,991, of 100,000" in tab.text("#notice")
+    assert tab.crumbs()[0] == "whole object"
+    block = found.blocks[99_990].tolist()
+    lines = tab.hover(block[0] + block[1] + block[2] * 0.25, 3)
+    assert lines[0] == "values of i"
+    assert numbers(lines[1])[:2] == [block[0] + block[1], block[0] + block[1] + 8 * 700_000]
+    tab.page.click("#zoom-all")
+    assert "100,00" in tab.text("#pager")
+    tab.page.click("#jumps >> text=Last batch")
+    assert tab.text("#selected").startswith("record batch 99999")
+    assert numbers(tab.text("#selected dd"))[0] == found.blocks[-1, 0]
+
+
+def test_names_from_strangers(tab: Tab) -> None:
+    table = pa.table(
+        [pa.array([1, 2, 3])] * len(HOSTILE), names=HOSTILE, metadata={"</script>": "<script>alert(1)</script>"}
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    tab.open(sink.getvalue().to_pybytes())
+    assert tab.page.evaluate("window.injected") is None
+    names = [str(each) for each in tab.page.locator("#fields .label bdi").all_inner_texts()]
+    assert names[0] == HOSTILE[0]
+    assert names[2:5] == ["\\u202etxet", "\\x00\\x1b[31m", "😀"]
+    assert names[5].endswith("(10000 characters)")
+    assert names[6:] == ["(no name)", "a / b", "]]>", "@@DATA@@", "&lt;b&gt;"]
+    tab.page.click("#jumps >> text=Schema")
+    assert tab.page.locator("script").count() == 2
+
+
+def objects(folder: Path) -> Iterator[tuple[str, Any]]:
+    """One object of each kind, and some that are broken."""
+    yield "stream", forms.write("stream-plain", [forms.numbers(4)], forms.numbers(0).schema)
+    sink = pa.BufferOutputStream()
+    pa.ipc.write_tensor(pa.Tensor.from_numpy(np.arange(12.0).reshape(3, 4)), sink)
+    yield "tensor", sink.getvalue().to_pybytes()
+    sa.ipc.save_tensors({"weight": np.eye(3), "bias": np.arange(2.0)}, folder / "bundle.arrow")
+    yield "bundle", folder / "bundle.arrow"
+    views = pa.table({"v": pa.array([f"long enough to be out of line {i}" for i in range(20)], pa.string_view())})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, views.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(views, max_chunksize=10)
+    yield "stream", sink.getvalue().to_pybytes()
+    whole = forms.file_of(forms.numbers(3), forms.numbers(5))
+    yield "file", whole[:-40]
+    block = xray.overview(whole).blocks[1].tolist()
+    yield "file", whole[: block[0] + 8] + b"\xff" * 60 + whole[block[0] + 68 :]
+
+
+def test_all_kinds_of_objects(tab: Tab, tmp_path: Path) -> None:
+    for kind, target in objects(tmp_path):
+        tab.open(target)
+        found = xray.overview(target)
+        assert tab.text("#facts").split("\n")[0] == kind == found.kind
+        rows = tab.rows()
+        assert numbers(rows[0][1])[0] == 0
+        assert numbers(rows[-1][2])[0] == found.size
+        tab.press("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "Enter", "Escape", "End")
+        errors = [each for each in found.findings if each.severity == "error"]
+        assert bool(errors) <= tab.page.locator("#findings-card").is_visible()
+    assert "finding" in tab.text("#marked")  # the last one, whose second batch is broken
+    tab.page.locator("#findings button").first.click()
+    assert tab.text("#selected") != ""
+
+
+# --- colours, names and roles -----------------------------------------------------------------------------------
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_dark_and_light(tab: Tab, table_file: Path) -> None:
+    tab.open(table_file)
+    read = """Object.fromEntries(['bg', 'card', 'text', 'muted', 'accent', 'error', 'warning', 'note'].map(
+        (name) => [name, getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim()]))"""
+    inks = """[...Object.values(theme.roles).flat(), ...['magic', 'schema', 'dictionary', 'batch', 'footer', 'end',
+        'table', 'vtable', 'vector', 'string', 'root', 'metadata', 'body', 'gap'].map((name) => theme.fill[name])]
+        .map((fill) => [fill, inkOn(fill)])"""
+    corner = "Array.from(document.getElementById('picture').getContext('2d').getImageData(200, 40, 1, 1).data)"
+    pictures = []
+    for name in ("light", "dark"):
+        assert tab.page.get_attribute("html", "data-theme") == name
+        colours = tab.page.evaluate(read)
+        assert (luminance(colours["card"]) > 0.5) == (name == "light")
+        for back in ("bg", "card"):
+            for front in ("text", "muted", "accent", "error", "warning", "note"):
+                assert contrast(colours[front], colours[back]) >= 4.5, (name, front, back)
+        for fill, ink in tab.page.evaluate(inks):
+            assert contrast(fill, ink) >= 4.5, (name, fill, ink)
+        pictures.append(tab.page.evaluate(corner))
+        tab.page.click("#theme")
+        tab.page.wait_for_timeout(50)
+    assert pictures[0] != pictures[1]
+    tab.page.emulate_media(color_scheme="dark")
+    assert tab.page.get_attribute("html", "data-theme") == "dark"
+
+
+def test_names_and_roles(tab: Tab, table_file: Path) -> None:
+    tab.open(table_file)
+    problems = tab.page.evaluate("""() => {
+        const found = [], named = (e) => (e.getAttribute('aria-label') || e.innerText || '').trim();
+        for (const e of document.querySelectorAll('button, canvas[role], [role=region], nav, section')) {
+            const by = document.getElementById(e.getAttribute('aria-labelledby') || '');
+            const name = by ? by.textContent.trim() : named(e);
+            if (!name && e.checkVisibility()) found.push('no name: ' + e.outerHTML.slice(0, 90));
+        }
+        for (const e of document.querySelectorAll('input')) if (!e.labels.length) found.push('no label: ' + e.id);
+        for (const name of ['aria-labelledby', 'aria-describedby'])
+            for (const e of document.querySelectorAll(`[${name}]`))
+                if (!document.getElementById(e.getAttribute(name))) found.push(name);
+        const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
+        if (new Set(ids).size !== ids.length) found.push('ids');
+        if (document.querySelectorAll('h1').length !== 1 || !document.documentElement.lang) found.push('h1 or lang');
+        for (const e of document.querySelectorAll('th')) if (e.scope !== 'col') found.push('th');
+        for (const e of document.querySelectorAll('[tabindex]')) if (e.tabIndex > 0) found.push('tabindex');
+        return found;
+    }""")
+    assert problems == []
+    tab.page.keyboard.press("?")
+    assert tab.page.locator("#help").is_visible()
+    tab.page.keyboard.press("Escape")
+    tab.page.set_viewport_size({"width": 360, "height": 700})
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360
