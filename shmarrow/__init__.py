@@ -1,7 +1,7 @@
 """shmarrow: a memory-mapped, shared-memory Arrow store that needs no server.
 
-The names here follow pyarrow's where the thing is the same. ``shmarrow.ipc`` reads and writes streams and files,
-``shmarrow.segment`` has the mapped files and shared memory objects that they lie in.
+Names follow pyarrow's. ``shmarrow.ipc`` reads and writes streams and files; ``shmarrow.segment`` manages the underlying
+mapped files and shared memory objects.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ _LATE = {
         "SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor",
     ),
 }  # fmt: skip
-"""Names of parts that not everybody needs, by the part; imported when one of them is first asked for."""
+"""Lazily imported names, by module."""
 
 _HOMES = {name: home for home, names in _LATE.items() for name in names}
 

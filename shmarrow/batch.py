@@ -1,8 +1,8 @@
 """Record batches: columns of equal length under one schema.
 
-Rules kept here:
+Invariants:
 
-* a batch that was read builds a column when it is asked for, and caches it;
+* a batch that was read builds and caches columns on first access;
 * slicing, selecting and renaming build no column: the new batch has a view of the columns of the old one. A view of a
   view refers to the columns behind both, so chains do not grow.
 """
@@ -101,12 +101,12 @@ class RecordBatch(Columns[Array]):
     num_rows : int
         Length of every column.
     metadata : mapping of bytes to bytes, or None
-        The metadata of the message that the batch came from or goes into; immutable.
+        Custom metadata of the batch's message; immutable.
 
     Notes
     -----
-    Thread safety: any number of threads may use a batch. Two that ask for the same column at the same time may each
-    build it; they get equal arrays over the same memory, or over copies of it where the batch is compressed.
+    Thread safety: may be shared. Threads racing to build a column get equal arrays over the same memory, or over copies
+    if the batch is compressed.
     """
 
     __slots__ = ("_columns", "_schema", "_source", "metadata", "num_rows")
@@ -125,7 +125,7 @@ class RecordBatch(Columns[Array]):
         metadata: MetadataLike | None = None,
     ) -> None:
         if not isinstance(schema, Schema) or num_rows < 0:
-            raise InvalidType("a batch is made of a schema and a number of rows; shmarrow.record_batch() takes values")
+            raise InvalidType("expected a schema and a number of rows; shmarrow.record_batch() takes values")
         self._schema = schema
         self.num_rows = num_rows
         self.metadata: Metadata | None = as_metadata(metadata) if metadata else None
@@ -174,11 +174,11 @@ class RecordBatch(Columns[Array]):
         Raises
         ------
         FieldNotFound
-            If the name is not there or stands there more than once.
+            If the name is missing or ambiguous.
         IndexOutOfRange
-            If there are fewer columns.
+            If the position is out of range.
         InvalidData
-            If the bytes that the batch came from break the format's rules for this column.
+            If the column's data are invalid.
         """
         found: Array | None = self._columns.get(i) if i.__class__ is int else None
         if found is None:
@@ -338,7 +338,7 @@ class RecordBatch(Columns[Array]):
         InvalidArgument
             If two columns have the same name, or one has none.
         LimitExceeded
-            If there is no memory for the records.
+            If there is not enough memory.
         """
         from shmarrow.layout.numpy_forms import structured_array
 

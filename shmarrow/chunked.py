@@ -1,10 +1,10 @@
 """Chunked arrays: a column made of several arrays of one type.
 
-Rules kept here:
+Invariants:
 
-* what a chunk can do by itself is left to it, and the result has the same chunks; what depends on the whole column,
-  such as a dictionary or the dtype of an ndarray, is decided for all chunks together;
-* nothing is copied until somebody asks for one array over all chunks.
+* element-wise operations run chunk by chunk and keep the chunks; properties of the whole column, such as a dictionary
+  or a dtype, are determined for all chunks together;
+* nothing is copied until one array over all chunks is requested.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ChunkedArray:
     chunks : tuple of Array
         The arrays.
     type : DataType
-        The type of each of them.
+        The common type.
 
     Notes
     -----
-    Thread safety: immutable; any number of threads may use one.
+    Thread safety: immutable.
     """
 
     __slots__ = ("_starts", "chunks", "type")
@@ -136,7 +136,7 @@ class ChunkedArray:
         Raises
         ------
         IndexOutOfRange
-            If there are fewer chunks, or the number is negative.
+            If the position is negative or out of range.
         InvalidType
             If it is not an int.
         """

@@ -1,10 +1,10 @@
 """The base of record batches and tables: named columns of equal length.
 
-Rules kept here:
+Invariants:
 
-* an operation stands here once, in terms of a few that a batch and a table each do in their own way: what a column
-  is, how columns are rearranged, how rows are gathered;
-* what only arranges columns builds none: a column of a batch that was read is built when it is asked for;
+* operations are implemented once, in terms of a few primitives that batches and tables override: access to a column,
+  rearranging columns, gathering rows;
+* rearranging builds no columns: those of a batch that was read are built on first access;
 * mappings are matched with schemas by name, and sequences by position.
 """
 
@@ -307,7 +307,7 @@ class Columns(Generic[Column]):
         Raises
         ------
         FieldNotFound
-            If a name is not there or stands there more than once.
+            If a name is missing or ambiguous.
         """
         from shmarrow.naming import several
 
@@ -386,9 +386,9 @@ class Columns(Generic[Column]):
         InvalidArgument
             If there are more or fewer names than columns.
         FieldNotFound
-            If a mapping has a name that is not there or stands there more than once.
+            If a mapping has a name that is missing or ambiguous.
         InvalidType
-            If a name, old or new, is no string.
+            If a name is not a string.
         """
         from shmarrow.naming import renamed
 

@@ -1,10 +1,10 @@
 """The exceptions of shmarrow, and the :class:`Limits` of readers.
 
-Rules kept here:
+Invariants:
 
 * every exception that shmarrow raises on purpose derives from :class:`ShmarrowError`, and from the builtin
   exception that a Python user would expect for the same mistake;
-* a message says where, what was expected and what was found, with numbers, and what to do about it.
+* a message has the location, the expected and the found value, and what to do.
 """
 
 from __future__ import annotations
@@ -263,16 +263,16 @@ def _remake(kind: type[Settings], values: dict[str, Any]) -> Settings:
 class Limits(Settings):
     """Limits of a reader, beyond which it rejects input with :class:`LimitExceeded`.
 
-    Each of them bounds memory or time that hostile input could ask for out of proportion to its size.
+    They bound the memory and time that malicious input could take out of proportion to its size.
 
     Attributes
     ----------
     metadata_bytes : int
         Bytes of one message's metadata, or of a file's footer.
     tables : int
-        FlatBuffers tables that one operation reads: one message, one footer, one field, all fields of a schema. A table
-        that is referred to several times counts each time. However high it is set, an operation reads at most half as
-        many tables as there are bytes, and 64.
+        FlatBuffers tables that one operation reads: one message, one footer, one field, all fields of a schema. Tables
+        referenced several times count each time. Regardless of this limit, an operation reads at most 64 tables plus
+        one per two bytes.
     depth : int
         Nesting of types within each other.
     buffers : int
@@ -282,8 +282,8 @@ class Limits(Settings):
     dictionary_bytes : int
         Bytes of all dictionaries that one reader holds, decompressed, deltas included.
     trusted : bool
-        True hands arrays to other libraries without checking their values first. Only for data that your own code has
-        written: out-of-range offsets, views or indices, or invalid UTF-8, can crash the process or leak its memory.
+        True exports arrays to other libraries without checking their values first. Only for data written by your own
+        code: invalid offsets, views, indices or UTF-8 can crash the process or leak its memory.
     """
 
     __slots__ = ("buffers", "decompressed_bytes", "depth", "dictionary_bytes", "metadata_bytes", "tables", "trusted")

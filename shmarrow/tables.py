@@ -1,6 +1,6 @@
 """Tables: sequences of record batches; each column has one chunk per batch.
 
-Nothing is copied until somebody asks for one array over all chunks.
+Nothing is copied until one array over all chunks is requested.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Table(Columns[ChunkedArray]):
 
     Notes
     -----
-    Thread safety: immutable, and as its batches; any number of threads may use one.
+    Thread safety: immutable; may be shared, as its batches.
     """
 
     __slots__ = ("_schema", "_starts", "batches", "num_rows")
@@ -294,7 +294,7 @@ class RecordBatchReader:
     Attributes
     ----------
     schema : Schema
-        The schema of all batches; it stays when the reader is closed.
+        The schema of all batches; usable after closing.
     """
 
     schema: Schema
@@ -315,7 +315,7 @@ class RecordBatchReader:
     def from_stream(data: Any, schema: Schema | None = None) -> RecordBatchReader:
         """Make a reader over the rows of any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``.
 
-        A batch is asked for when it is read, and shares the memory of the object.
+        Batches are read lazily, and share the object's memory.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class RecordBatchReader:
         Raises
         ------
         InvalidType
-            If the object has no such method, or gives single columns.
+            If the object has no such method, or exports single columns.
         InvalidData, Unsupported, StorageError
             If it fails, with its message.
         MissingExtra
@@ -357,9 +357,9 @@ class RecordBatchReader:
         StopIteration
             At the end.
         InvalidData
-            If what comes next breaks the format.
+            If the next message is invalid.
         Failed
-            After an error, which it names: going on would leave out the batch that had it.
+            After an error, which is quoted; continuing would skip a batch.
         Closed
             After :meth:`close`.
         """

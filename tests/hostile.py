@@ -118,7 +118,7 @@ def _hold_to_validity(batch: Any) -> None:
     except sa.LimitExceeded:
         return
     except sa.InvalidData as error:
-        if re.search("unknown time zone|; (to_numpy.* returns it|values holds the counts)$", str(error)):
+        if re.search("unknown time zone|; (to_numpy.* returns it|.values has the counts)$", str(error)):
             return
         raise
     data = forms.write("stream-plain", [batch], batch.schema)

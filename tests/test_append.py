@@ -39,7 +39,7 @@ def test_a_replacement_is_never_overwritten(tmp_path: Path) -> None:
         appender.write(sa.record_batch({"x": [2]}))
         for value in range(10, 10 + replaced):
             _file(path, value)
-        with pytest.raises(sa.StorageError, match="by somebody else") as found:
+        with pytest.raises(sa.StorageError, match="by another writer") as found:
             appender.close()
         assert found.value.errno == errno.EBUSY
         assert _values(path) == [9 + replaced]

@@ -160,7 +160,7 @@ def test_structured_ndarrays_become_structs() -> None:
     objects = np.array([(1, [1, 2])], [("n", "i1"), ("o", "O")])
     check(sa.array(objects), [{"n": 1, "o": [1, 2]}], sa.struct({"n": sa.int8(), "o": sa.list_(sa.int64())}))
     for fields in ({"y": sa.int64()}, {"y": sa.int64(), "x": sa.int8(), "z": sa.int8()}):
-        with pytest.raises(sa.InvalidType, match=r"expected an ndarray of the fields y.*, found one of x, y"):
+        with pytest.raises(sa.InvalidType, match=r"expected an ndarray with the fields y.*, found x, y"):
             sa.array(np.array([(1, 2)], [("x", "i1"), ("y", "u1")]), sa.struct(fields))
 
 
@@ -238,7 +238,7 @@ def test_lists_of_arrays() -> None:
     parts = [sa.array([1, None], "int8"), None, sa.array([], "int8")]
     check(sa.array(parts), [[1, None], None, []], sa.list_(sa.int8()))
     check(sa.array(parts, sa.large_list(sa.int64())), [[1, None], None, []], sa.large_list(sa.int64()))
-    with pytest.raises(sa.InvalidType, match="int8 and of string"):
+    with pytest.raises(sa.InvalidType, match="both int8 and string"):
         sa.array([parts[0], sa.array(["a"])])
 
 
@@ -292,7 +292,7 @@ def test_masks() -> None:
     for mask in ([1, 0], [None, True], "ab", [[True], [False]], pa.array([None, True])):
         with pytest.raises((sa.InvalidType, sa.InvalidArgument), match="mask"):
             sa.array([1, 2], mask=mask)
-    with pytest.raises(sa.InvalidArgument, match=r"shape \(1,\), expected \(2,\)"):
+    with pytest.raises(sa.InvalidArgument, match=r"shape \(2,\), found \(1,\)"):
         sa.array([1, 2], mask=[True])
 
 
@@ -460,7 +460,7 @@ JUNK_HINTS: list[tuple[list[Any], str]] = [
     (["a", b"b"], "slot 0 is of type str, slot 1 is of type bytes"), ([True, 1], "bool"), ([1, "a"], "str"),
     ([D(1), 1.0], "Decimal"), ([D("NaN")], "slot 0 is NaN"), ([{1: 2}], "slot 0.*map type"),
     ([MOMENT, MOMENT.replace(tzinfo=UTC)], "time zone"), ([MOMENT, MOMENT.date()], "dates"),
-    ([MOMENT.replace(tzinfo=dt.timezone(dt.timedelta(seconds=1)))], "no name"), ([[1], {"a": 1}], "list.*dict"),
+    ([MOMENT.replace(tzinfo=dt.timezone(dt.timedelta(seconds=1)))], "no Arrow name"), ([[1], {"a": 1}], "list.*dict"),
     ([np.longdouble(1)], "float128|longdouble"), ([np.void(b"ab")], "void"), ([np.timedelta64(1, "M")], "timedelta64"),
 ]  # fmt: skip
 
@@ -481,7 +481,7 @@ WIDE += [WIDE] * 3000
 
 @pytest.mark.parametrize("values", [LOOP, [RING], WIDE, [WIDE, [WIDE]]], ids=["loop", "ring", "wide", "deep"])
 def test_what_contains_itself_is_refused_at_once(values: Any) -> None:
-    with pytest.raises(sa.InvalidType, match="contain themselves"):
+    with pytest.raises(sa.InvalidType, match="recursive"):
         sa.array(values)
     with pytest.raises(sa.ShmarrowError):
         sa.array([1.5, values], from_pandas=True)

@@ -85,7 +85,7 @@ def test_a_dictionary_index_that_leaves_the_dictionary() -> None:
                 seen |= set(read())
             except sa.InvalidData as error:
                 seen.add(str(error).partition(": ")[2])
-    assert seen <= {"word 0", "slot 500 holds index -1 but the dictionary has 3000 values"}
+    assert seen <= {"word 0", "slot 500 has index -1 but the dictionary has 3000 values"}
     assert "word 0" in seen
 
 

@@ -95,10 +95,10 @@ def test_codes_of_pandas() -> None:
 
 
 def test_unsafe_indices_are_found_later() -> None:
-    with pytest.raises(sa.InvalidData, match="slot 1 holds index 2 but the dictionary has 1 values"):
+    with pytest.raises(sa.InvalidData, match="slot 1 has index 2 but the dictionary has 1 values"):
         sa.DictionaryArray.from_arrays([0, 2], ["a"])
     made = sa.DictionaryArray.from_arrays([0, 2], ["a"], safe=False)
-    with pytest.raises(sa.InvalidData, match="slot 1 holds index 2"):
+    with pytest.raises(sa.InvalidData, match="slot 1 has index 2"):
         made.to_pylist()
 
 
@@ -145,7 +145,7 @@ def test_a_type_given_says_what_plain_values_become() -> None:
     ids=["list", "view", "fixed", "struct", "map", "union", "runs", "binary", "dictionary", "nulls", "buffers"],
 )
 def test_a_type_that_comes_first_is_told_so(make: Any) -> None:
-    with pytest.raises(sa.InvalidType, match="found the type int8; the type comes last"):
+    with pytest.raises(sa.InvalidType, match="found the type int8; pass the type last"):
         make(sa.int8())
 
 

@@ -335,7 +335,7 @@ BAD_NDARRAYS: list[tuple[str, Any, Any, Any, str]] = [
     ("no whole day in ms", np.array([0, 1]), sa.date64(), sa.InvalidData, "slot 1"),
     ("beyond the day", np.array([0, 86_400]), sa.time32("s"), sa.InvalidData, "slot 1"),
     ("far years", np.array([0, 1 << 62], "M8[Y]"), sa.timestamp("s"), sa.InvalidData, "4611686018427389874"),
-    ("moments as durations", np.array([0], "M8[s]"), sa.duration("s"), sa.InvalidType, "cannot take"),
+    ("moments as durations", np.array([0], "M8[s]"), sa.duration("s"), sa.InvalidType, "cannot convert"),
     ("months as durations", np.array([0], "m8[M]"), sa.duration("s"), sa.InvalidType, "m8|timedelta64"),
     ("complex", np.array([1j]), sa.float64(), sa.InvalidType, "complex128"),
     ("floats as dates", np.array([1.0]), sa.date32(), sa.InvalidType, "double"),

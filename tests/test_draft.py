@@ -232,7 +232,7 @@ def test_what_cannot_be_filled(where: str) -> None:
         (sa.schema([("x", sa.dictionary(sa.int8(), sa.string()))]), {}, sa.Unsupported, "column 'x': dictionary"),
         (sa.schema([("x", sa.struct([("y", sa.string_view())]))]), {}, sa.Unsupported, r"column 'x\.y': string_view"),
         (string, {}, sa.InvalidArgument, r"variable size, \['x'\], found \[\]"),
-        (string, {"bytes": 3}, sa.InvalidType, "bytes as a mapping .* found int"),
+        (string, {"bytes": 3}, sa.InvalidType, "bytes must be a mapping .* found int"),
         (string, {"bytes": {"x": -1}}, sa.InvalidArgument, "the bytes of column 'x', at least 0, found -1"),
         (string, {"bytes": {"x": "1"}}, sa.InvalidType, "the bytes of column 'x' as an int, found '1'"),
         (string, {"bytes": {"x": 1 << 31}}, sa.InvalidArgument, "found 2147483648; use large_string"),
@@ -252,7 +252,7 @@ def test_what_cannot_be_filled(where: str) -> None:
         with pytest.raises(error, match=text):
             new_draft(where, schema, **{"num_rows": 2, **options})
     for place in (io.BytesIO(), 3, None):
-        with pytest.raises(sa.InvalidType, match="expected a path or shm:NAME, found"):
+        with pytest.raises(sa.InvalidType, match="must be a path or shm:NAME, found"):
             new_draft(place, ONE, 1)  # type: ignore[arg-type]
     with new_draft(where, sa.schema([sa.field("x", sa.int64(), nullable=False), ("z", sa.null())]), 1) as draft:
         for name in ("y", 3, ["x"]):

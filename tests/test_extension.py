@@ -166,9 +166,9 @@ def test_the_registry_refuses() -> None:
 
     with pytest.raises(sa.InvalidType, match="subclass of ExtensionType"):
         sa.register_extension_type(sa.uuid())  # type: ignore[arg-type]
-    with pytest.raises(sa.InvalidArgument, match="not empty"):
+    with pytest.raises(sa.InvalidArgument, match="non-empty"):
         sa.register_extension_type(Nameless)
-    with pytest.raises(sa.InvalidArgument, match=r"'arrow\.uuid' is taken"):
+    with pytest.raises(sa.InvalidArgument, match=r"'arrow\.uuid' is registered"):
         sa.register_extension_type(Mine)
     with pytest.raises(sa.InvalidArgument, match=r"no extension type is registered as 'test.none'.*arrow.bool8"):
         sa.unregister_extension_type("test.none")
@@ -577,18 +577,18 @@ def test_what_tensors_cannot_do() -> None:
         sa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((2, 3)).T)
     with pytest.raises(sa.InvalidArgument, match="at least one dimension"):
         sa.FixedShapeTensorArray.from_numpy_ndarray(np.array(1))
-    with pytest.raises(sa.InvalidArgument, match="as many names, found 2"):
+    with pytest.raises(sa.InvalidArgument, match="one per dimension, found 2"):
         sa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((2, 3)), ["a", "b"])
     with pytest.raises(sa.InvalidData, match=r"rows of the shape \(2,\), found an ndarray \(1, 3\)"):
         sa.array(np.zeros((1, 3), "i1"), type)
     with pytest.raises(sa.InvalidData, match=r"of the shape \(2,\), found \(3,\)"):
         sa.array([np.zeros(3, "i1")], type)
-    with pytest.raises(sa.Unsupported, match="64 dimensions"):
+    with pytest.raises(sa.Unsupported, match="dimensions, found 64"):
         sa.fixed_shape_tensor("int8", [1] * 64)
     most = sa.array([[1]], sa.fixed_shape_tensor("int8", [1] * 63))
     assert most.to_numpy_ndarray().shape == (1,) * 64
     huge = sa.fixed_shape_tensor("int8", [0, (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1])
-    with pytest.raises(sa.InvalidData, match="no ndarray has this shape"):
+    with pytest.raises(sa.InvalidData, match="invalid shape for an ndarray"):
         sa.array([[]], huge).to_numpy_ndarray()
     assert sa.array([[], []], sa.fixed_shape_tensor("int8", [2, 0])).to_numpy_ndarray().shape == (2, 2, 0)
 
@@ -727,7 +727,9 @@ def test_timestamp_with_offset_beyond_python() -> None:
         if fits:
             array.validate(full=True)
         else:
-            with pytest.raises(sa.InvalidData, match=f"slot 1 is {minutes} minutes off UTC, expected -779 to 780"):
+            with pytest.raises(
+                sa.InvalidData, match=f"slot 1 has a UTC offset of {minutes} minutes, expected -779 to 780"
+            ):
                 array.validate(full=True)
     type = sa.timestamp_with_offset("us")
     with pytest.raises(sa.InvalidType, match="with a time zone"):

@@ -139,10 +139,10 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         T,
         "found polars.DataFrame; pass shmarrow.table(data).schema",
     ),
-    "Array": (lambda: sa.Array([1]), T, "shmarrow.array() takes values"),
+    "Array": (lambda: sa.Array([1]), T, "use shmarrow.array() for values"),
     "RecordBatch": (lambda: sa.RecordBatch({"x": [1]}), T, "shmarrow.record_batch() takes values"),
     "RecordBatch, 2": (lambda: sa.RecordBatch({"x": [1]}, {"x": "int8"}), T, "shmarrow.record_batch() takes values"),
-    "Tensor": (lambda: sa.Tensor(np.zeros(3)), T, "shmarrow.Tensor.from_numpy() takes arrays"),
+    "Tensor": (lambda: sa.Tensor(np.zeros(3)), T, "for arrays use shmarrow.Tensor.from_numpy()"),
     "no consumer": (lambda: BATCH.for_consumer(), A, "expected one of spark, polars, duckdb"),
     "reader": (lambda: sa.ipc.open_file(sa.ipc.open_file(FILE)), T, "RecordBatchFileReader, which is a reader already"),
     "directory": (lambda: sa.ipc.open_file("/dev/"), A, "'/dev/' is a directory; pass a file in it"),
@@ -153,7 +153,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         sa.Unsupported,
         "b'_pli128' is polars' own: cast Int128 to Int64 or Decimal in polars",
     ),
-    "dtype": (lambda: sa.array([1], np.complex64), T, "there is no Arrow type for numpy's <class 'numpy.complex64'>"),
+    "dtype": (lambda: sa.array([1], np.complex64), T, "no Arrow type for the numpy dtype <class 'numpy.complex64'>"),
 }
 
 

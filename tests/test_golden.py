@@ -33,18 +33,18 @@ CONTENTS = {
 NAMES = [f"{release}/{content}" for release, contents in CONTENTS.items() for content in contents.split()]
 
 BREAK_RULES = {
-    "0.14.1/datetime": "a date64 is a whole number of days",
-    "0.14.1/decimal": "a value has at most 3 digits",
-    "1.0.0-littleendian/datetime": "a date64 is a whole number of days",
-    "1.0.0-littleendian/decimal": "a value has at most 3 digits",
-    "1.0.0-littleendian/decimal256": "a value has at most 37 digits",
+    "0.14.1/datetime": "a date64 must be a whole number of days",
+    "0.14.1/decimal": "expected at most 3 digits",
+    "1.0.0-littleendian/datetime": "a date64 must be a whole number of days",
+    "1.0.0-littleendian/decimal": "expected at most 3 digits",
+    "1.0.0-littleendian/decimal256": "expected at most 37 digits",
 }
 """The contents whose values break the rules of their types, made at random; still they are read."""
 
 BEYOND_PYTHON = {
     "0.14.1/datetime": "which is not a whole day",
     "1.0.0-littleendian/datetime": "which is not a whole day",
-    "cpp-21.0.0/datetime": "which datetime does not have: its unit is the microsecond",
+    "cpp-21.0.0/datetime": "which is finer than datetime's unit, the microsecond",
     **{f"{release}/interval": "days of a timedelta" for release in CONTENTS},
 }
 """The contents with values, made at random, that Python's ``datetime`` does not have."""

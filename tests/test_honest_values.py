@@ -45,7 +45,7 @@ def test_take_refuses_what_is_no_integer(indices: Any) -> None:
     ids=lambda mask: type(mask).__name__,
 )
 def test_take_refuses_masks_and_says_what_to_do(mask: Any) -> None:
-    with pytest.raises(sa.InvalidType, match=r"positions, found truth values; filter\(mask\)"):
+    with pytest.raises(sa.InvalidType, match=r"integers, found bools; use filter\(mask\)"):
         sa.array(NUMBERS).take(mask)
 
 

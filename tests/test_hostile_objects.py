@@ -59,11 +59,11 @@ def test_masked_offsets_are_null_lists() -> None:
 
 def test_masked_where_no_null_has_a_meaning() -> None:
     mask = _masked([True, False], [True, False])
-    with pytest.raises(sa.InvalidType, match="a mask holds True and False only, found 1 null"):
+    with pytest.raises(sa.InvalidType, match="a mask must not have nulls, found 1 null"):
         sa.array([1, 2], mask=mask)
-    with pytest.raises(sa.InvalidType, match="sizes must be integers that are not null"):
+    with pytest.raises(sa.InvalidType, match="sizes must be integers without nulls"):
         sa.ListViewArray.from_arrays([0, 1], _masked([1, 1], [True, False]), [1, 2])
-    with pytest.raises(sa.InvalidType, match="type ids must be integers that are not null"):
+    with pytest.raises(sa.InvalidType, match="type ids must be integers without nulls"):
         sa.UnionArray.from_sparse(_masked([0, 0], [True, False]), [[1, 2]])
     assert sa.array([1, 2], mask=_masked([True, False], False)).to_pylist() == [None, 2]
 
@@ -212,7 +212,7 @@ def test_objects_without_a_repr_are_refused_as_all_others(call: str) -> None:
 def test_the_number_is_told_by_its_size() -> None:
     with pytest.raises(sa.IndexOutOfRange, match="index <int of 16610 bits> is out of range"):
         sa.array([1])[HUGE]
-    with pytest.raises(sa.InvalidType, match="cannot take <Unshowable object>"):
+    with pytest.raises(sa.InvalidType, match="cannot convert <Unshowable object>"):
         sa.array([Unshowable()], "int8")
 
 
@@ -278,9 +278,9 @@ def test_a_time_zone_with_no_possible_offset_is_refused(offset: Any) -> None:
         for values in ([moment], [NOON.replace(tzinfo=zone), None, moment]):
             with pytest.raises(sa.InvalidData, match=r"Zone.*has no offset"):
                 sa.array(values, type)
-    with pytest.raises(sa.InvalidType, match="no name in Arrow"):
+    with pytest.raises(sa.InvalidType, match="no Arrow name"):
         sa.array([moment])
-    with pytest.raises(sa.InvalidType, match="no name in Arrow"):
+    with pytest.raises(sa.InvalidType, match="no Arrow name"):
         sa.timestamp("s", Zone(offset))
 
 

@@ -352,7 +352,7 @@ def test_cast_lists(source: Any, target: Any) -> None:
 
 
 def test_cast_lists_of_other_lengths_to_fixed_size() -> None:
-    with pytest.raises(sa.InvalidData, match="the list at 1 has 1 items"):
+    with pytest.raises(sa.InvalidData, match="the list in slot 1 has 1 elements"):
         sa.array([[1, 2], [3]]).cast(sa.list_(sa.int64(), 2))
 
 
@@ -614,7 +614,7 @@ def test_a_union_without_children_has_no_nulls(make: Any) -> None:
     """As a message of version 4 may claim, whose unions have validity bitmaps."""
     type = make([])
     buffers = [np.zeros(2, np.uint8)] + ([np.zeros(8, np.uint8)] if make is sa.dense_union else [])
-    with pytest.raises(sa.InvalidData, match="without children has no nulls, found 1"):
+    with pytest.raises(sa.InvalidData, match="without children cannot have nulls, found 1"):
         sa.UnionArray(type, 2, buffers, 0).with_nulls(np.array([True, False]))
 
 

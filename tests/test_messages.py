@@ -317,7 +317,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "schemas": (lambda: sa.unify_schemas(None), T, "expected a list of shmarrow.Schema, found None"),
     "misspelt type": (lambda: COLUMN.cast("int46"), A, "no type is named 'int46'; did you mean 'int64'"),
     "type of a list": (lambda: COLUMN.cast("list<int8>"), A, "no type is named 'list<int8>'"),
-    "decimal by name": (lambda: COLUMN.cast("decimal128(5, 2)"), A, "types with parameters are made by functions"),
+    "decimal by name": (lambda: COLUMN.cast("decimal128(5, 2)"), A, "parametric types have factory functions"),
     "class int": (
         lambda: sa.array([1], int),
         T,
@@ -328,7 +328,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     # values
     "text as values": (lambda: sa.array("abc"), T, "expected an ndarray or an iterable of values, found str"),
     "number as values": (lambda: sa.array(5), T, "expected an ndarray or an iterable of values, found int"),
-    "mixed": (lambda: sa.array([1, "a"]), T, "slot 0 is of type int, slot 1 is of type str; give the type"),
+    "mixed": (lambda: sa.array([1, "a"]), T, "slot 0 is of type int, slot 1 is of type str; pass type="),
     "rows of an ndarray": (
         lambda: sa.table(np.eye(2)),
         T,
@@ -369,9 +369,9 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "mask of a batch": (
         lambda: BATCH[MASK],
         T,
-        "a column is selected by position or by name, found ndarray; select([...]) takes several, filter(mask)",
+        "a column is selected by position or name, found ndarray; use select([...]) for several columns, filter(mask)",
     ),
-    "several columns": (lambda: TABLE[["a", "id"]], T, "found list; select([...]) takes several"),
+    "several columns": (lambda: TABLE[["a", "id"]], T, "found list; use select([...]) for several columns"),
     "missing column": (lambda: BATCH["x"], F, "no field is named 'x'; the schema has 2 fields: ['a', 'id']"),
     "missing in a table": (lambda: TABLE.column("x"), F, "no field is named 'x'"),
     "no field": (lambda: BATCH.column(9), R, "no field 9: the schema has 2"),
@@ -380,10 +380,10 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "select a scalar": (lambda: BATCH.select(np.array(1)), T, "expected a list of positions and names, found array(1)"),
     "rename": (lambda: BATCH.rename_columns(["x"]), A, "expected 2 names, one for each column, found 1"),
     "short column": (lambda: BATCH.append_column("x", [1]), A, "column 'x' has 1 value, expected 3"),
-    "numbers as mask": (lambda: COLUMN.filter([1, 2, 3]), T, "a mask holds truth values, found int64"),
-    "short mask": (lambda: COLUMN.filter([True]), A, "the mask has the shape (1,), expected (3,)"),
+    "numbers as mask": (lambda: COLUMN.filter([1, 2, 3]), T, "a mask must be bools, found int64"),
+    "short mask": (lambda: COLUMN.filter([True]), A, "the mask must have the shape (3,), found (1,)"),
     "take text": (lambda: COLUMN.take("a"), T, "indices must be integers, found 'a'"),
-    "float slice": (lambda: BATCH.slice(1.5), T, "a slice takes ints, found offset 1.5"),
+    "float slice": (lambda: BATCH.slice(1.5), T, "expected a slice of ints, found offset 1.5"),
     # handing out
     "numpy with nulls": (
         lambda: sa.array([1, None]).to_numpy(),

@@ -66,9 +66,9 @@ def test_lists_of_slots_without_memory(little_memory: None, name: str) -> None:
     assert array.take([None, None]).to_pylist() == [None, None]
     assert array.take([0, 1]).equals(array)
     for call in (lambda: array[::-1], lambda: array.take([1, 0]), lambda: array.value_parent_indices()):
-        with pytest.raises(sa.LimitExceeded, match=f"{MANY} values would be made of slots that occupy no memory"):
+        with pytest.raises(sa.LimitExceeded, match=f"slots that occupy no memory would expand to {MANY} values"):
             call()
-    with pytest.raises(sa.InvalidData, match=f"hold {100_000 * (MANY - 5)} items; int32 offsets reach"):
+    with pytest.raises(sa.InvalidData, match=f"have {100_000 * (MANY - 5)} elements; int32 offsets reach"):
         array.take(np.zeros(100_000, int))
 
 
@@ -84,19 +84,19 @@ def test_lists_of_nulls(little_memory: None) -> None:
             array.value_lengths()[length - 1],
             None,
         ]
-        with pytest.raises(sa.LimitExceeded, match="occupy no memory; at most 16,777,216 can be expanded at once"):
+        with pytest.raises(sa.LimitExceeded, match="values; at most 16,777,216 can be expanded at once"):
             array.value_parent_indices()
-    with pytest.raises(sa.InvalidData, match=f"hold {1 << 63} items; int64 offsets reach"):
+    with pytest.raises(sa.InvalidData, match=f"have {1 << 63} elements; int64 offsets reach"):
         array.take([0, 0])
     fixed = read(pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY))
     assert len(fixed.take(np.zeros(100_000, int)).values) == 100_000 * MANY
     nested = sa.FixedSizeListArray.from_arrays(sa.FixedSizeListArray.from_arrays(sa.nulls(MANY**2), MANY), MANY)
-    with pytest.raises(sa.LimitExceeded, match=f"{100_000 * MANY} values would be made"):
+    with pytest.raises(sa.LimitExceeded, match=f"would expand to {100_000 * MANY} values"):
         nested.take(np.zeros(100_000, int))
 
 
 def test_every_second_of_slots_without_memory(little_memory: None) -> None:
-    with pytest.raises(sa.LimitExceeded, match=f"{1 << 40} values would be made"):
+    with pytest.raises(sa.LimitExceeded, match=f"would expand to {1 << 40} values"):
         _ = sa.nulls(1 << 40)[::2]
 
 
@@ -123,7 +123,7 @@ def test_rows_without_nulls(little_memory: None) -> None:
         assert sa.table([sa.nulls(rows)], names=["a"]).drop_null().shape == (0, 1)
     ends, values = sa.array([1 << 40]), sa.array([None], "int8")
     runs = sa.RunEndEncodedArray.from_arrays(ends, values)
-    with pytest.raises(sa.LimitExceeded, match=f"{1 << 40} values would be made of slots that occupy no memory"):
+    with pytest.raises(sa.LimitExceeded, match=f"slots that occupy no memory would expand to {1 << 40} values"):
         sa.record_batch([runs], names=["a"]).drop_null()
 
 
@@ -208,7 +208,7 @@ def test_values_that_are_named_many_times(name: str) -> None:
     array, copy = REPEATS[name]()
     tracemalloc.start()
     try:
-        with pytest.raises(sa.LimitExceeded, match=r"many times would take \d{11} bytes, copied from 1\d{5}; work on"):
+        with pytest.raises(sa.LimitExceeded, match=r"repeated values would expand to \d{11} bytes, copied from 1"):
             copy(array)
         assert tracemalloc.get_traced_memory()[1] < 1 << 23
     finally:

@@ -520,7 +520,7 @@ def test_rows_and_arrays_of_several_libraries_are_put_together() -> None:
 def test_broken_structure_never_reaches_pyarrow() -> None:
     offsets = np.array([0, 100], "<i4").view("u1")
     broken = sa.BinaryArray(sa.string(), 1, [None, offsets, np.zeros(3, "u1")], 0)
-    with pytest.raises(sa.InvalidData, match="run from 0 to 100 but there are 3 bytes"):
+    with pytest.raises(sa.InvalidData, match="range from 0 to 100 but there are 3 bytes"):
         broken.to_pyarrow()
     short = sa.PrimitiveArray(sa.int64(), 5, [None, np.zeros(39, "u1")], 0)
     with pytest.raises(sa.InvalidData, match=r"40 bytes.* 39"):
@@ -533,7 +533,7 @@ def test_null_keys_never_reach_pyarrow() -> None:
     keys = sa.array([1, None], sa.int8())
     entries = sa.StructArray(type.entries_field.type, 2, [None], 0, 0, [keys, keys])
     maps = sa.MapArray(type, 1, [None, np.array([0, 1], "<i4").view("u1")], 0, 0, [entries])
-    with pytest.raises(sa.InvalidData, match="the keys of a map are not null, found 1 null"):
+    with pytest.raises(sa.InvalidData, match="the keys of a map must not be null, found 1 null"):
         maps.to_pyarrow()
     assert maps.trim().to_pyarrow().to_pylist() == [[(1, 1)]]
 

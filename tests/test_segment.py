@@ -601,7 +601,7 @@ def test_too_many_attached(tmp_path: Path) -> None:
     def greedy() -> None:
         limit = len(os.listdir("/proc/self/fd")) + 20
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-        with pytest.raises(errors.StorageError, match="keeps one descriptor open") as caught:
+        with pytest.raises(errors.StorageError, match="keeps a descriptor open") as caught:
             _ = [attach(tmp_path / "a") for _ in range(100)]
         assert caught.value.errno == errno.EMFILE
 
@@ -994,7 +994,7 @@ def test_links_of_others_where_all_may_write(tmp_path: Path, shm: Place) -> None
     trap.symlink_to(tmp_path / "mine")
     put(str(trap), b"still mine", overwrite=True)  # a link of one's own
     os.chown(trap, NOBODY, NOBODY, follow_symlinks=False)
-    with pytest.raises(errors.StorageError, match=f"user {NOBODY}'s"):
+    with pytest.raises(errors.StorageError, match=f"belongs to user {NOBODY}"):
         create(trap, overwrite=True)
     assert (tmp_path / "mine").read_bytes() == b"still mine"
     shm.path("link").symlink_to(tmp_path / "mine")

@@ -231,7 +231,7 @@ def test_fill_null_slot_by_slot() -> None:
     array = sa.array([1, None, 3, None], "int8")
     assert array.fill_null(sa.array([9, 8, 7, None], "int8")).to_pylist() == [1, 8, 3, None]
     assert array.fill_null(pa.array([9, 8, 7, 6])).to_pylist() == [1, 8, 3, 6]
-    with pytest.raises(sa.InvalidArgument, match="3 replacement values for 4 slots"):
+    with pytest.raises(sa.InvalidArgument, match="expected 4 fill values, one per slot, found 3"):
         array.fill_null(sa.array([9, 8, 7], "int8"))
 
 

@@ -68,7 +68,7 @@ def test_claimed_rows_cost_no_memory(name: str, rows: int) -> None:
         del calls["run_end_encode"]  # they are runs already
         assert array.run_end_encode() is array
     for call in calls.values():
-        with pytest.raises(sa.LimitExceeded, match=f"{rows} values would be made of slots that occupy no memory"):
+        with pytest.raises(sa.LimitExceeded, match=f"slots that occupy no memory would expand to {rows} values"):
             call(array)
         assert len(call(array[:100])) == 100
     assert array[:3].is_valid().tolist() == [name != "null"] * 3

@@ -411,7 +411,7 @@ PLANNED = {
     "metadata": (
         lambda path: write(path, sa.record_batch([[1]], sa.schema([
             sa.field("c", sa.int64(), metadata={"SPARK::metadata::json": "{"})
-        ]))), {}, sa.InvalidData, r"/f: column 'c': the metadata 'SPARK::metadata::json' are no JSON",
+        ]))), {}, sa.InvalidData, r"/f: column 'c': the metadata 'SPARK::metadata::json' are not JSON",
     ),
 }  # fmt: skip
 

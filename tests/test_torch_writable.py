@@ -130,7 +130,7 @@ def test_a_file_that_was_truncated_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "x")
     tensor = written(path, np.arange(N))
     os.truncate(path, 4096)
-    with pytest.raises(StorageError, match="became smaller"):
+    with pytest.raises(StorageError, match="truncated from"):
         tensor.to_numpy(writable=True)
 
 
@@ -440,16 +440,20 @@ def test_what_torch_has_not_says_what_to_do() -> None:
     cases = [
         (chunks.to_torch, ExportRefused, "the column has 3 chunks; use combine_chunks()"),
         (lambda: torch.from_dlpack(chunks), ExportRefused, "the column has 3 chunks"),
-        (text.to_torch, sa.CopyRequired, "elements of string; dictionary_encode().indices has numbers"),
-        (lambda: torch.from_dlpack(text), sa.CopyRequired, "no tensor has elements of string"),
-        (text.dictionary_encode().to_torch, sa.CopyRequired, ".indices has the codes"),
+        (
+            text.to_torch,
+            sa.CopyRequired,
+            "string cannot be the element type of a tensor; use dictionary_encode().indices",
+        ),
+        (lambda: torch.from_dlpack(text), sa.CopyRequired, "string cannot be the element type"),
+        (text.dictionary_encode().to_torch, sa.CopyRequired, "use .indices or .dictionary"),
         (sa.array([1], sa.timestamp("s")).to_torch, ExportRefused, "timestamp[s]; view('int64').to_torch() gives"),
         (sa.array([1], "date32").to_torch, ExportRefused, "date32[day]; view('int32').to_torch() gives the integers"),
-        (sa.array([[1]]).to_torch, sa.CopyRequired, "list<item: int64>; cast it to lists of one length"),
-        (sa.array([1], sa.decimal128(3)).to_torch, sa.CopyRequired, "cast('float64') gives numbers"),
+        (sa.array([[1]]).to_torch, sa.CopyRequired, "cast it to lists of one length"),
+        (sa.array([1], sa.decimal128(3)).to_torch, sa.CopyRequired, "cast it to 'float64'"),
         (sa.array([True, None]).to_torch, sa.CopyRequired, "1"),
         (lambda: sa.array([True]).to_torch(writable=False), sa.CopyRequired, "writable=False cannot share them"),
-        (lambda: sa.array([True]).__dlpack__(copy=False), sa.CopyRequired, "Arrow has a bit for each"),
+        (lambda: sa.array([True]).__dlpack__(copy=False), sa.CopyRequired, "Arrow packs them as bits"),
     ]
     for call, kind, message in cases:
         with pytest.raises(sa.CopyRequired) as caught:

@@ -211,7 +211,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("list-size", lambda: sa.list_(sa.int8(), -2), "found -2"),
     ("map", lambda: MapType(sa.field("entries", sa.int8())), "struct of two fields, found int8"),
     ("union-mode", lambda: sa.union({}, mode="thin"), "found 'thin'"),
-    ("union-codes", lambda: sa.dense_union({"a": sa.int8()}, [1, 2]), "union of 1 fields needs as many .*, found 2"),
+    ("union-codes", lambda: sa.dense_union({"a": sa.int8()}, [1, 2]), "expected 1 type codes, .*, found 2"),
     ("union-repeats", lambda: sa.dense_union({"a": sa.int8(), "b": sa.int8()}, [1, 1]), "distinct"),
     ("union-range", lambda: sa.dense_union({"a": sa.int8()}, [128]), "0 to 127"),
     ("union-negative", lambda: sa.dense_union({"a": sa.int8()}, [-1]), "0 to 127"),

@@ -143,7 +143,7 @@ class TestTrim:
         views = np.array(one.views)
         views[0, 2] = 1
         wrong = one._with(buffers=[None, views.reshape(-1).view(np.uint8), *one.data_buffers])
-        with pytest.raises(sa.InvalidData, match="the view at 0 refers to"):
+        with pytest.raises(sa.InvalidData, match="the view in slot 0 refers to"):
             sa.concat_arrays([wrong, two]).validate(full=True)
 
     def test_buffers_that_nothing_leads_to_are_dropped(self) -> None:

@@ -1,4 +1,4 @@
-"""Building arrays: from numpy without copying, from Python values with nulls, from pandas and others."""
+"""Building arrays from numpy (zero-copy), Python values, pandas and other libraries."""
 
 from __future__ import annotations
 
@@ -187,46 +187,45 @@ def array(
     from_pandas: bool | None = None,
     safe: bool = True,
 ) -> Any:
-    """Make an array from values of any kind.
+    """Create an array from values of any kind.
 
     Parameters
     ----------
     obj : array-like or iterable
-        The values. A contiguous ndarray of numbers, dates or times is used as it is, without a copy, and so is a
-        pandas Series or Index over one. Arrays of any library with an Arrow interface, such as pyarrow and polars,
-        keep their type and their memory. An ndarray of several dimensions becomes fixed-size lists, a structured one
-        structs, a list of ndarrays lists, a pandas categorical a dictionary array. A chunked array becomes one array,
-        by a copy where it has several chunks; the rows of a record batch or a table become structs. Among Python values
-        None, pandas' NA and NaT, and numpy's NaT are null.
+        The values. A contiguous ndarray of numbers, dates or times is zero-copy, and so is a pandas Series or Index
+        over one. Arrays of any library with an Arrow interface, such as pyarrow and polars, keep their type and
+        memory. A multidimensional ndarray becomes fixed-size lists, a structured ndarray structs, a list of ndarrays
+        lists, a pandas Categorical a dictionary array. A chunked array becomes one array, copied if it has several
+        chunks; the rows of a record batch or table become structs. None, pandas' NA and NaT, and numpy's NaT are null.
     type : DataType or str, optional
-        The type; inferred from the values where it is not given, see :func:`infer_type`.
+        The type; inferred by default, see :func:`infer_type`.
     mask : bool ndarray, Array or sequence of bool, optional
-        Shape (n,); True makes a slot null, in addition to those that are null already.
+        Shape (n,); True makes a slot null, in addition to existing nulls.
     size : int, optional
-        The number of values to read at most.
+        Maximum number of values to read.
     from_pandas : bool, optional
-        Whether NaN is null; by default it is in what comes from pandas, and nowhere else.
+        Whether NaN is null; by default, only in pandas objects.
     safe : bool
-        False converts values that do not fit ``type`` as ``cast(type, safe=False)`` does. Values of a wrong kind are
-        refused in any case.
+        False converts values that do not fit ``type`` as ``cast(type, safe=False)`` does. Values of the wrong kind
+        always raise.
 
     Raises
     ------
     InvalidType
-        If the values are of a kind that the type does not have, or of several kinds without a common type.
+        If the values are of the wrong kind for the type, or of several kinds without a common type.
     InvalidData
         If a value does not fit the type without loss.
     InvalidArgument
-        If the mask has another shape than the values, or ``obj`` is a 0-d ndarray.
+        If the shape of the mask is wrong, or ``obj`` is a 0-d ndarray.
     MissingExtra
-        If reading the values needs nanoarrow or pyarrow, and that is not installed.
+        If reading the values needs nanoarrow or pyarrow, which is not installed.
 
     Notes
     -----
-    What differs from pyarrow: text and bytes are not mixed, nor are dates and datetimes, nor datetimes with and without
-    a time zone, also where ``type`` says which; nanoseconds and the time of a datetime are never dropped; integers from
-    2**63 on are uint64; a str, bytes or dict as ``obj`` is refused, as it is one value; byte-swapped, structured and
-    multi-dimensional ndarrays are accepted.
+    Differences from pyarrow: str and bytes, dates and datetimes, and datetimes with and without a time zone cannot be
+    mixed, even if ``type`` is given; nanoseconds and the time of a datetime are never dropped; integers of 2**63 and
+    more are uint64; a str, bytes or dict as ``obj`` raises, as it is a single value; byte-swapped, structured and
+    multidimensional ndarrays are accepted.
     """
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
         number = _NUMBERS.get(obj.dtype)
@@ -252,31 +251,31 @@ def array(
         except (InvalidData, InvalidType):
             return make(obj, None, valid, bool(from_pandas)).cast(wanted, safe=False)
     except RecursionError:
-        raise InvalidType("the values are nested too deeply, or contain themselves") from None
+        raise InvalidType("the values are nested too deeply, or are recursive") from None
 
 
 _NUMBERS = {type.storage: type for type in simple_types().values() if type.descriptor.values in ("integer", "float")}
-"""The types of numbers by the dtypes with the same form in memory."""
+"""Numeric types by the dtype with the same memory representation."""
 
 
 def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> DataType:
-    """Infer the type that :func:`array` gives values.
+    """Infer the type that :func:`array` would choose.
 
-    That of arrays and ndarrays, else the narrowest type that holds them all.
+    Arrays and ndarrays determine the type; for other values it is the narrowest type that holds all of them.
 
     Parameters
     ----------
     values : array-like or iterable
         The values.
     mask : bool ndarray or sequence of bool, optional
-        True for values that do not count.
+        True for values to ignore.
     from_pandas : bool
-        Whether NaN does not count.
+        Whether to ignore NaN.
 
     Raises
     ------
     InvalidType
-        If there is none.
+        If no type fits the values.
     """
     if not isinstance(values, (list, tuple)) or mask is not None or from_pandas:
         result: DataType = array(values, mask=mask, from_pandas=from_pandas or None).type
@@ -285,7 +284,7 @@ def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> Data
 
 
 def _count(size: Any) -> int | None:
-    """The number of values to read, None for all of them."""
+    """The number of values to read, None for all."""
     try:
         count = index(size)
     except TypeError:
@@ -313,7 +312,7 @@ def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is
         missing = np.ma.getmaskarray(values)
         values = values.data
         if missing.dtype.names is not None:
-            raise InvalidType("cannot make structs of a masked structured ndarray, which has a mask for each field")
+            raise InvalidType("cannot convert a masked structured ndarray to structs, as its mask is per field")
         if missing.any():
             valid = ~missing if valid is None else _deepened(valid, missing) & ~missing
     if values.dtype.kind == "O":
@@ -340,13 +339,13 @@ def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is
 
 
 def _in_shape(shape: tuple[int, ...], place: Place) -> Place:
-    """The place of an element of an ndarray, which was counted through all dimensions."""
+    """The place of an element of an ndarray, from its flat index."""
     slot, *items = np.unravel_index(place[0], shape)
     return Place((int(slot), *[f"item {item}" for item in items], *place[1:]))
 
 
 def _deepened(valid: Mask, like: Mask) -> Mask:
-    """A mask of rows as one of the innermost items."""
+    """Broadcast a mask of rows to the innermost values."""
     return np.broadcast_to(valid.reshape(len(valid), *[1] * (like.ndim - 1)), like.shape) if valid.ndim == 1 else valid
 
 
@@ -367,14 +366,14 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
 
 
 def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Any) -> InvalidData | InvalidType:
-    """The error of a list with the place of the first value at fault."""
+    """The error of a list, with the place of the first invalid value."""
     if not type.fields and "slot" in str(error):
         return error
     if type.layout == "dictionary" and not isinstance(type, ExtensionType):
-        type = type.value_type  # the number of distinct values is that of the whole list
+        type = type.value_type  # the number of distinct values depends on the whole list
     found = _first_refused(values, type)
     if found is None:
-        return error  # no single value is at fault
+        return error  # no single value is invalid
     slot, steps, error = found
     if error._parts:
         return moved(error, lambda place: Place((slot, *steps, *place[1:])))
@@ -385,9 +384,9 @@ _Refused: TypeAlias = "tuple[int, list[str], InvalidData | InvalidType]"
 
 
 def _first_refused(values: Sequence[Any], type: DataType) -> _Refused | None:
-    """The slot of the first value that a type does not take, the way to the part of it at fault, and the error.
+    """The slot of the first invalid value, the path to its invalid part, and the error.
 
-    It is found by halving; None where the type takes each value by itself.
+    Found by bisection; None if each value by itself is valid.
     """
     start, stop = 0, len(values)
     while stop - start > 1:
@@ -416,7 +415,7 @@ def _error(values: Sequence[Any], type: DataType) -> InvalidData | InvalidType |
 
 
 def _parts(value: Any, type: Any) -> list[tuple[str, Sequence[Any], DataType]]:
-    """The parts of a value, their types, and how messages call them: the items of a list are numbered."""
+    """The parts of a nested value, with their types and their names for messages."""
     if type.layout == "struct" and isinstance(value, Mapping):
         return [(f"field {field.name!r}", [value.get(field.name)], field.type) for field in type.fields]
     if type.layout == "map" and isinstance(value, Mapping):

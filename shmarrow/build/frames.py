@@ -1,8 +1,7 @@
-"""The columns and the index of a pandas DataFrame, and the metadata from which pandas restores it.
+"""Columns and index of a pandas DataFrame, and the metadata to restore it.
 
-The metadata are those of pandas' developer guide, "Storing pandas DataFrame objects in Apache Parquet format": JSON
-under the key ``pandas`` of a schema. pyarrow and pandas write and read them in Parquet and Feather files too. pandas is
-not imported here.
+The metadata follow pandas' developer guide, "Storing pandas DataFrame objects in Apache Parquet format": JSON under the
+key ``pandas`` of a schema, as pyarrow and pandas use in Parquet and Feather files. pandas is not imported here.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class FrameColumn(NamedTuple):
     Attributes
     ----------
     name : str
-        The name of the field.
+        Name of the field.
     label : str or None
-        What pandas calls it, as text; None if it has no name.
+        Label in pandas, as a string; None if it has no name.
     values : Series or Index
         The values.
     """
@@ -38,16 +37,16 @@ class FrameColumn(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What there is to store of a frame.
+    """The parts of a frame to store.
 
     Attributes
     ----------
     columns, levels : sequence of FrameColumn
-        Its columns, and the levels of its index that become columns.
+        Columns, and the index levels that become columns.
     described : list
-        What the metadata say of the index: the names of fields, or the range that it is.
+        Index description for the metadata: field names, or a range.
     labels : Index
-        The labels of the columns.
+        Labels of the columns.
     attributes : dict
         ``frame.attrs``.
     """
@@ -59,7 +58,7 @@ class Frame(NamedTuple):
     attributes: Any
 
     def metadata(self, types: Iterable[DataType]) -> bytes:
-        """The metadata, from the types that the columns and then the levels have."""
+        """Return the metadata, given the types of the columns and then the levels."""
         described = zip([*self.columns, *self.levels], types, strict=True)
         levels = getattr(self.labels, "levels", [self.labels])
         return json.dumps(
@@ -75,23 +74,23 @@ class Frame(NamedTuple):
 
 
 def read_frame(frame: Any, schema: Schema | None, preserve_index: bool | None, columns: Sequence[Any] | None) -> Frame:
-    """Take a frame apart; copies nothing.
+    """Split a frame into columns and index levels; copies nothing.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         The frame.
     schema : Schema, optional
-        Where given, levels of the index become columns only if it names them.
+        If given, index levels become columns only if it names them.
     preserve_index : bool, optional
-        True makes every index a column, False none; None all but a ``RangeIndex``, of which the metadata say enough.
+        Whether index levels become columns; None means all but a ``RangeIndex``, which is stored as metadata only.
     columns : sequence of labels, optional
-        The columns to take, by default all.
+        Columns to include, by default all.
 
     Raises
     ------
     FieldNotFound
-        If the frame lacks one of ``columns``.
+        If one of ``columns`` is missing.
     InvalidType
         If ``columns`` is a single label.
     """
@@ -101,7 +100,7 @@ def read_frame(frame: Any, schema: Schema | None, preserve_index: bool | None, c
         try:
             frame = frame[list(columns)]
         except (KeyError, TypeError) as error:
-            raise FieldNotFound(f"the frame does not have all of the columns asked for: {error}") from None
+            raise FieldNotFound(f"the frame lacks some of the columns: {error}") from None
     made = [FrameColumn(str(_text(label)), _text(label), values) for label, values in frame.items()]
     names = {column.name for column in made}
     levels: list[FrameColumn] = []
@@ -129,7 +128,7 @@ def _free_name(level: int, names: set[str]) -> str:
 
 
 def _text(label: Any) -> str | None:
-    """A label as text; of those with several parts the text of a tuple of texts, which readers take apart."""
+    """A label as a string; a tuple becomes the string of a tuple of strings, which readers parse."""
     if label is None or isinstance(label, str):
         return label
     if isinstance(label, bytes):
@@ -138,12 +137,12 @@ def _text(label: Any) -> str | None:
 
 
 def _labels(level: Any, name: Any) -> dict[str, Any]:
-    """What the metadata say of the labels of columns, or of one level of them."""
+    """The metadata of the column labels, or of one level of them."""
     dtype, metadata = _dtype(level)
     kind = level.inferred_type
     if kind == "string":
         kind, metadata = "unicode", {"encoding": "UTF-8"}
-    elif kind in ("boolean", "categorical", "empty"):  # readers make True of "False", and refuse categories
+    elif kind in ("boolean", "categorical", "empty"):  # readers convert "False" to True, and reject categories
         kind, dtype, metadata = "mixed", "object", None
     elif metadata is not None:
         kind = "datetimetz"
@@ -154,7 +153,7 @@ def _labels(level: Any, name: Any) -> dict[str, Any]:
 
 
 def _column(column: FrameColumn, type: DataType) -> dict[str, Any]:
-    """What the metadata say of a column."""
+    """The metadata of a column."""
     dtype, metadata = _dtype(column.values)
     kind = _logical(type)
     if kind == "decimal":
@@ -168,7 +167,7 @@ def _column(column: FrameColumn, type: DataType) -> dict[str, Any]:
 
 
 def _dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
-    """A dtype as the metadata have it, and what there is to add."""
+    """The metadata name of a dtype, and additional metadata."""
     dtype = values.dtype
     if dtype.__class__.__name__ == "CategoricalDtype":
         codes = getattr(values, "cat", values).codes
@@ -177,7 +176,7 @@ def _dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
         return f"datetime64[{dtype.unit}]", {"timezone": zone_name(dtype.tz)}
     try:
         return str(dtype), None
-    except NotImplementedError:  # the name of an ArrowDtype over a type that pandas knows nothing of
+    except NotImplementedError:  # an ArrowDtype of a type unknown to pandas has no name
         return f"{dtype.pyarrow_dtype}[pyarrow]", None
 
 
@@ -190,7 +189,7 @@ _LOGICAL = {
 
 
 def _logical(type: Any) -> str:
-    """The name that the metadata have for a type."""
+    """The metadata name of a type."""
     if type.array_class is not None:
         return "object"
     name = type.descriptor.factory.format(t=type)
@@ -202,7 +201,7 @@ def _logical(type: Any) -> str:
 
 
 def _attributes(attributes: Any) -> Any:
-    """What a frame carries along, where JSON has it."""
+    """A frame's attributes, if representable in JSON."""
     try:
         return json.loads(json.dumps(attributes))
     except (TypeError, ValueError, RecursionError):
@@ -210,8 +209,10 @@ def _attributes(attributes: Any) -> Any:
 
 
 def check_no_duplicates(frame: Frame) -> None:
-    """Refuse names that stand there twice, for what matches by name."""
+    """Raise for duplicate column names, which cannot be matched by name."""
     names = [column.name for column in [*frame.columns, *frame.levels]]
     if len(set(names)) < len(names):
         name = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InvalidArgument(f"a schema is matched by name, and the data frame has more than one column {shown(name)}")
+        raise InvalidArgument(
+            f"columns are matched to the schema by name, but the data frame has several named {shown(name)}"
+        )

@@ -1,4 +1,4 @@
-"""The type of values that come without one."""
+"""Type inference from values."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ _BY_CLASS: list[tuple[Any, DataType]] = [
     (MonthDayNano, types.month_day_nano_interval()),
     (DayTime, types.day_time_interval()),
 ]
-_NO_INTEGERS = (bool, np.timedelta64)  # which derive from integers
+_NO_INTEGERS = (bool, np.timedelta64)  # subclasses of integers
 _UNITS = ("D", "s", "ms", "us", "ns")
 _LISTS = (list, tuple, np.ndarray, Array, range, set, frozenset)
 _SEQUENCES = (list, tuple, set, frozenset)
 _DEPTH = 64
 
 _HINTS: dict[str, str] = {
-    "Enum": "take the .value of each member",
+    "Enum": "convert members to their .value",
     "Period": "call .to_timestamp()",
-    "Interval": "make a struct of .left and .right",
-    "Series": "take .array, or the values, of each",
+    "Interval": "convert to structs of .left and .right",
+    "Series": "convert each to its .array or values",
     "Scalar": "call .as_py()",
-    "complex": "make structs of the real and the imaginary part",
-    "complexfloating": "make structs of the real and the imaginary part",
-    "PurePath": "take str() of each",
-    "Fraction": "make floats of them, or decimals",
-    "BaseOffset": "make a shmarrow.MonthDayNano of each",
+    "complex": "convert to structs of real and imaginary part",
+    "complexfloating": "convert to structs of real and imaginary part",
+    "PurePath": "convert with str()",
+    "Fraction": "convert to floats or decimals",
+    "BaseOffset": "convert to shmarrow.MonthDayNano",
 }
-"""What to do with values of classes that have no type, by the name of the class or of one that it derives from."""
+"""Remedies for values without an Arrow type, by the name of their class or a base class."""
 
 
 def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: tuple[Any, ...] = ()) -> DataType:
-    """The type of Python values; ``kinds`` are their classes where known, ``above`` the lists that they lie in."""
+    """Infer the type of Python values; ``kinds`` are their classes, if known, ``above`` the enclosing lists."""
     kinds = kinds_of(values) if kinds is None else kinds
     blank = null_kinds(kinds)
     kinds = kinds - blank
@@ -75,7 +75,7 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
             return type_of_dtype(np.result_type(*[np.dtype(kind) for kind in kinds]))
         return types.float64()
     names = {kind.__name__ for kind in kinds}
-    if names == {"MonthDayNano"} and all(issubclass(kind, tuple) for kind in kinds):  # also pyarrow's
+    if names == {"MonthDayNano"} and all(issubclass(kind, tuple) for kind in kinds):  # ours or pyarrow's
         return types.month_day_nano_interval()
     if names == {"UUID"}:
         from shmarrow.extension import uuid
@@ -98,7 +98,7 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
 
 
 def type_of_ndarray(values: npt.NDArray[Any], valid: Mask | None = None) -> DataType:
-    """The type of an ndarray's values; with several dimensions lists of fixed sizes."""
+    """Infer the type of an ndarray's values; fixed-size lists if multidimensional."""
     dtype = values.dtype
     if values.ndim == 1 and not dtype.hasobject:
         return type_of_dtype(dtype)
@@ -112,7 +112,7 @@ def type_of_ndarray(values: npt.NDArray[Any], valid: Mask | None = None) -> Data
 
 
 def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
-    """Name the first value that has no type, or none together with the first value."""
+    """Raise for the first value without a type, or without a common type with the first value."""
     slots: dict[Any, int] = {}
     for i, value in enumerate(values):
         if value.__class__ in kinds:
@@ -121,11 +121,11 @@ def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
         parts: list[Any] = []
         for kind, i in list(slots.items())[:4]:
             parts += [", " if parts else "", Place((i,)), f" is of type {kind.__name__}"]
-        raise placed(InvalidType, "no single type fits all values: ", *parts, "; give the type")
+        raise placed(InvalidType, "no single type fits all values: ", *parts, "; pass type=")
     ((kind, slot),) = slots.items()
     hint = next((f": {_HINTS[cls.__name__]}" for cls in kind.__mro__ if cls.__name__ in _HINTS), "")
     text = " ".join(shown(values[slot]).split())
-    raise placed(InvalidType, Place((slot,)), f" is {text} of type {kind.__name__}, which has no type{hint}")
+    raise placed(InvalidType, Place((slot,)), f" is {text} of type {kind.__name__}, which has no Arrow type{hint}")
 
 
 def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -134,7 +134,7 @@ def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
         if len({dtype.kind for dtype in dtypes}) == 1:
             return from_numpy_dtype(np.result_type(*dtypes))
         values = [None if value is None else int(value) for value in values]
-    if max(filter(None, values), default=0) >= 1 << 63 and min(filter(None, values)) >= 0:  # neither None nor 0 counts
+    if max(filter(None, values), default=0) >= 1 << 63 and min(filter(None, values)) >= 0:  # skips None and 0
         return types.uint64()
     return types.int64()
 
@@ -147,22 +147,22 @@ def _decimals(values: Sequence[Any]) -> DataType:
         if value is not None:
             number = decimal.Decimal(int(value)) if isinstance(value, np.integer) else decimal.Decimal(value)
             if not number.is_finite():
-                raise placed(InvalidType, Place((i,)), f" is {number}, which no decimal type holds")
+                raise placed(InvalidType, Place((i,)), f" is {number}, which does not fit any decimal type")
             exponent = number.as_tuple().exponent
             assert isinstance(exponent, int)
             scale = max(scale, -exponent)
             whole = max(whole, number.adjusted() + 1 if number else 0)
     precision = max(whole + scale, 1)
     if precision > 76:
-        raise InvalidType(f"the values need {precision} digits, decimals have up to 76")
+        raise InvalidType(f"the values need {precision} digits, decimals have at most 76")
     return types.decimal128(precision, scale) if precision <= 38 else types.decimal256(precision, scale)
 
 
-# --- dates, moments and spans -----------------------------------------------------------------------------------
+# --- dates, timestamps and durations ----------------------------------------------------------------------------
 
 
 def _numpy_units(values: Sequence[Any], kind: Any) -> set[str]:
-    """The units of numpy's moments or spans among the values, as Arrow has them; those of NaT only if they have one."""
+    """The Arrow units of numpy's datetimes or timedeltas among the values; NaT counts only if it has a unit."""
     found = set()
     for dtype in {value.dtype for value in values if isinstance(value, kind) and not _is_blank(value)}:
         type: Any = type_of_dtype(dtype)
@@ -192,9 +192,7 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
     classes = {kind for kind in kinds if issubclass(kind, dt.datetime)}
     dates = any(issubclass(kind, dt.date) for kind in kinds - classes)
     if dates and (classes or units - {"D"}):
-        raise InvalidType(
-            "no single type fits dates and timestamps: a date is not the moment at midnight; give the type"
-        )
+        raise InvalidType("no single type fits dates and timestamps: a date is not a timestamp at midnight; pass type=")
     if not classes:
         if not units and not dates:
             return types.null()
@@ -206,19 +204,19 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
     aware = [zone for zone in zones if zone is not None]
     if aware and (len(aware) < len(zones) or len(classes) < len(kinds)):
         raise InvalidType(
-            "no single type fits timestamps with a time zone beside dates or timestamps without one; give the type"
+            "no single type fits timestamps with a time zone and dates or timestamps without one; pass type="
         )
     return types.timestamp(_finest(units), zone_name(aware[0]) if aware else None)
 
 
-# --- values with parts ------------------------------------------------------------------------------------------
+# --- nested values ----------------------------------------------------------------------------------------------
 
 
 def _below(values: Sequence[Any], above: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What lies above the parts of these values; InvalidType where they contain themselves, or nest too deep."""
+    """The enclosing values of these values' parts; InvalidType if they are recursive or nest too deep."""
     own = frozenset(map(id, values)) if len(above) > 2 else len(above)
     if len(above) == _DEPTH or own in above:
-        raise InvalidType(f"the values nest deeper than {_DEPTH} levels, or contain themselves")
+        raise InvalidType(f"the values are nested deeper than {_DEPTH} levels, or are recursive")
     return (*above, own)
 
 
@@ -232,14 +230,14 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
         if value is not None:
             for key, item in value.items():
                 if not isinstance(key, str):
-                    what = f": the keys of dicts become field names, found {shown(key)}; give a map type for maps"
+                    what = f": dict keys become field names, found {shown(key)}; pass a map type for maps"
                     raise placed(InvalidType, Place((i,)), what)
                 columns.setdefault(key, []).append(item)
     return types.struct({name: _of_field(name, column, values, above) for name, column in columns.items()})
 
 
 def _of_field(name: str, column: Sequence[Any], rows: Sequence[Any], above: tuple[Any, ...]) -> DataType:
-    """The type of the values that rows have under a name; errors name the rows."""
+    """The type of a field's values; errors name the rows."""
     try:
         return type_of_values(column, above=above)
     except InvalidType as error:
@@ -274,7 +272,7 @@ def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> Dat
 
 
 def _in_list(values: Sequence[Any], lists: Sequence[Any], place: Place) -> Place:
-    """The place of an item of the lists, which are values: the first with the same list, and the number of the item."""
+    """The place of an element: the first value that is its list, and its position in it."""
     ends = np.cumsum([len(each) for each in lists])
     at = int(np.searchsorted(ends, place[0], "right"))
     slot = next(i for i, value in enumerate(values) if value is lists[at])
@@ -283,11 +281,11 @@ def _in_list(values: Sequence[Any], lists: Sequence[Any], place: Place) -> Place
 
 _PLAIN = {list, tuple}
 _MANY = 1 << 22
-"""Items from which on a list that stands in several places is looked at once, as it may contain itself."""
+"""Number of elements above which a repeated list is inspected only once, as it may be recursive."""
 
 
 def _one_type(found: Iterable[DataType]) -> DataType:
     distinct = list(dict.fromkeys(found))
     if len(distinct) > 1:
-        raise InvalidType(f"no list type fits items of {distinct[0]} and of {distinct[1]}; give the type")
+        raise InvalidType(f"no list type fits both {distinct[0]} and {distinct[1]} elements; pass type=")
     return distinct[0]

@@ -1,4 +1,4 @@
-"""NaN as null, which is how pandas marks missing values in floats and among objects."""
+"""Conversion of NaN to null, as pandas marks missing values in float and object columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shmarrow.types.extension import ExtensionType
 
 
 def without_nan(values: Sequence[Any]) -> Sequence[Any]:
-    """Python values with None for NaN, also within lists and dicts; ndarrays stay as they are."""
+    """Return Python values with NaN replaced by None, also in lists and dicts; ndarrays are unchanged."""
     kinds = kinds_of(values)
     numbers = {kind for kind in kinds if issubclass(kind, (float, np.floating))}
     decimals = {kind for kind in kinds if kind.__name__ == "Decimal"}
@@ -36,7 +36,7 @@ def _deep(value: Any) -> Any:
 
 
 def nan_to_null(array: Array) -> Any:
-    """The array with nulls for NaN, also in children; copies no values."""
+    """Return the array with NaN made null, also in children; copies no values."""
     if isinstance(array.type, ExtensionType):
         return array
     if array.type.layout == "primitive" and array.type.descriptor.values == "float":

@@ -1,9 +1,9 @@
-"""The values of pandas' Series, indexes and arrays, as they lie in memory.
+"""Zero-copy access to the values of pandas' Series, Index and extension arrays.
 
 Rules kept here:
 
-* pandas is not imported: its objects are recognized by the names of their classes;
-* an object becomes an ndarray, a masked one where pandas has a mask, or an array; what has no type is refused by name.
+* pandas is not imported: its objects are recognized by class name;
+* an object becomes an ndarray, masked if pandas has a mask, or an array; unsupported dtypes raise by name.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _BASES = {"Series", "Index", "ExtensionArray", "DataFrame"}
 
 @cache
 def is_pandas(kind: Any) -> bool:
-    """Whether a class is one of pandas' for values, or derives from one."""
+    """Return whether a class is one of pandas' value containers, or a subclass."""
     return any(base.__name__ in _BASES and base.__module__.partition(".")[0] == "pandas" for base in kind.__mro__)
 
 
 def values_of(obj: Any, build: Callable[..., Any], read: Callable[[Any], Any]) -> Any:
-    """The values of a pandas object: an ndarray, a masked ndarray, or an array.
+    """Return the values of a pandas object as an ndarray, a masked ndarray, or an array.
 
-    ``build`` makes an array of another pandas object, ``read`` one of an object with an Arrow interface.
+    ``build`` converts another pandas object to an array, ``read`` an object with an Arrow interface.
 
     Raises
     ------
     InvalidType
-        If no type has such values.
+        If no type fits the values.
     """
     dtype = getattr(obj, "dtype", None)
     if dtype is None:
@@ -50,7 +50,7 @@ def values_of(obj: Any, build: Callable[..., Any], read: Callable[[Any], Any]) -
     kind = dtype.__class__.__name__
     found = obj if any(base.__name__ == "ExtensionArray" for base in obj.__class__.__mro__) else obj.array
     if kind in _REFUSED:
-        raise InvalidType(f"there is no type for the values of pandas' {dtype}: {_REFUSED[kind]}")
+        raise InvalidType(f"no Arrow type for pandas' {dtype}: {_REFUSED[kind]}")
     if kind == "SparseDtype":
         return np.asarray(found)
     if kind == "CategoricalDtype":
@@ -70,14 +70,14 @@ def values_of(obj: Any, build: Callable[..., Any], read: Callable[[Any], Any]) -
 
 _REFUSED = {
     "PeriodDtype": "call .to_timestamp(), or pass a DataFrame, which keeps them",
-    "IntervalDtype": "make a struct of .left and .right, or pass a DataFrame, which keeps them",
+    "IntervalDtype": "convert to structs of .left and .right, or pass a DataFrame, which keeps them",
 }
 
 
 def with_extension(values: Any, build: Callable[..., Any]) -> tuple[Any, dict[str, str] | None]:
-    """Values as a column of a frame, and the metadata of its field; periods and intervals as pandas stores them.
+    """Return a frame column's values and its field's metadata; periods and intervals as pandas stores them.
 
-    pandas has extension types of its own for both, over integers and over structs. They are read by their names alone.
+    pandas defines extension types for both, over integers and over structs, which are identified by name alone.
     """
     write = _STORED.get(getattr(values, "dtype", None).__class__.__name__)
     if write is None:
@@ -109,7 +109,7 @@ _STORED: dict[str, Callable[..., tuple[Any, str, dict[str, str]]]] = {
 
 
 def _categorical(values: Any, build: Callable[..., Any]) -> Any:
-    """A dictionary array over the codes, of which -1 stands for null; copies no code."""
+    """A dictionary array over the codes, with -1 for null; does not copy the codes."""
     codes = np.asarray(values.codes)
     categories = build(values.categories)
     type = types.dictionary(from_numpy_dtype(codes.dtype), categories.type, values.ordered)

@@ -1,4 +1,4 @@
-"""Sources of values: each kind becomes one of the three that arrays are made of: an array, an ndarray or a list."""
+"""Sources of values: each is normalized to an array, an ndarray or a list."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _INTERFACES: dict[str, Reader] = {}
 
 
 def read_class(kind: type, reader: Reader) -> None:
-    """Have ``reader`` make arrays of the objects of a class from now on."""
+    """Register ``reader`` to convert objects of a class to arrays."""
     _READERS[kind] = reader
 
 
 def read_interface(method: str, reader: Reader) -> None:
-    """Have ``reader`` make arrays of objects of unknown classes that have a method of this name from now on."""
+    """Register ``reader`` to convert objects of unregistered classes that have this method."""
     _INTERFACES[method] = reader
 
 
 def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, bool]:
-    """An object as an array, an ndarray or a list of Python values; and whether NaN in it is pandas' mark for null.
+    """Return an object as an array, ndarray or list, and whether NaN means null in it, as in pandas.
 
     Parameters
     ----------
     obj : object
-        Anything that holds values.
+        Any container of values.
     size : int, optional
-        The number of values to read from an iterator.
+        Number of values to read from an iterator.
     build : callable
-        Makes an array of a part of the object.
+        Converts a part of the object to an array.
 
     Raises
     ------
     InvalidType
-        If it holds no values that could be one column.
+        If the values cannot be a single column.
     MissingExtra
-        If reading it needs nanoarrow or pyarrow, and that is not installed.
+        If reading it needs nanoarrow or pyarrow, which is not installed.
     """
     kind = obj.__class__
     for base in kind.__mro__:
@@ -62,7 +62,7 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
         try:
             return np.asarray(obj), False
         except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
-            raise InvalidType(f"{full_name(obj)} does not give an ndarray: {error}") from None
+            raise InvalidType(f"{full_name(obj)} cannot be converted to an ndarray: {error}") from None
     if not isinstance(obj, Iterable):
         found = full_name(obj) + foreign.next_step(obj)
         raise InvalidType(f"expected an ndarray or an iterable of values, found {found}")

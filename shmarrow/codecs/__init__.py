@@ -1,6 +1,6 @@
-"""Codecs: from values to the bytes of one Arrow object, and back.
+"""Encoding of Python and Arrow values as Arrow objects, and decoding.
 
-Every value becomes what Arrow has for it, so that any Arrow implementation reads it; nothing is pickled:
+Values are stored as standard Arrow IPC, readable by any implementation; nothing is pickled:
 
 ==============================================  =======================================================
 value                                           bytes
@@ -13,10 +13,10 @@ SparseTensor                                    a SparseTensor message
 mapping of names to tensors                     a bundle: a file with the tensors between its messages
 ==============================================  =======================================================
 
-Which of the values of one row it was says the key ``shmarrow:kind`` in the metadata of the file, of a stream's first
-batch or of the tensor; a mark that does not fit what it marks is ignored.
+Values with the same encoding are told apart by the key ``shmarrow:kind`` in the metadata of the file, the stream's
+first batch or the tensor; a mark that does not match its object is ignored.
 
-``encode`` and ``describe``, which those who get need not, are imported late.
+``encode`` and ``describe``, not needed for reading, are imported lazily.
 """
 
 from shmarrow.codecs.decode import decode

@@ -1,4 +1,4 @@
-"""What values are taken, and what is made of those of other libraries; why others are refused."""
+"""Accepted values: conversion from other libraries, and errors for the rest."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from shmarrow.types import DataType, DictionaryType, ExtensionType, Field, Schem
 
 
 def accepted(value: Any) -> Any:
-    """The value of this package that a value of another library, or of a less common class, is encoded as.
+    """Convert another library's value, or one of a less common class, to a shmarrow value.
 
     Raises
     ------
     InvalidType
-        If there is none.
+        If it is not supported.
     """
     try:
         read = _reader(value, full_name(value))
     except ShmarrowError:
         raise
-    except Exception as error:  # what an object of any class says of itself when it is asked for its attributes
+    except Exception as error:  # attribute access on arbitrary objects may raise anything
         said = f", which raises {type(error).__name__}: {error}"
         raise InvalidType(f"a store accepts data, found {full_name(value)}{said}{_instead(value)}") from error
     return read()
 
 
 def _reader(value: Any, name: str) -> Callable[[], Any]:
-    """What reads a value."""
+    """The function that reads a value."""
     if isinstance(value, (RecordBatchReader, RecordBatchFileReader)) or name == "pandas.DataFrame":
         return partial(table, value)
     if type(value).__name__ == "RecordBatch" and foreign.has_data(value):
@@ -86,7 +86,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _instead(value: Any) -> str:
-    """What to do with a value that a store does not take, as the end of a message."""
+    """The end of a message: what to put instead of an unsupported value."""
     for kinds, step in _INSTEAD:
         if isinstance(value, kinds):
             return f"; {step}"
@@ -120,7 +120,7 @@ _INSTEAD: tuple[tuple[Any, str], ...] = (
 
 
 def check_mapping(value: Mapping[Any, Any]) -> None:
-    """Refuse a mapping of columns or of single values, which is no bundle of tensors."""
+    """Reject a mapping of columns or scalars, which is not a bundle of tensors."""
     for key, each in value.items() if type(value) is dict else ():
         rows = isinstance(each, (list, tuple))
         if rows or (
@@ -134,7 +134,7 @@ def check_mapping(value: Mapping[Any, Any]) -> None:
 
 
 def check_ndarray(value: Any) -> None:
-    """Refuse an ndarray with nulls, or of elements that no tensor has."""
+    """Reject an ndarray with nulls or unsupported elements."""
     if isinstance(value, (str, bytes)):
         raise InvalidType(f"a store accepts data, found {full_name(value)}{_instead(value)}")
     if _has_no_tensor(value.dtype) or isinstance(value, np.ma.MaskedArray):
@@ -145,7 +145,7 @@ def check_ndarray(value: Any) -> None:
 
 
 def _has_no_tensor(dtype: np.dtype[Any]) -> bool:
-    """Whether elements of a dtype are none of a tensor's: objects, text, structs, and units of time such as hours."""
+    """Whether a dtype cannot be a tensor's: objects, strings, structs, time units such as hours."""
     kind = dtype.kind
     if kind in "Mm":
         return np.datetime_data(dtype) not in _UNITS[kind]
@@ -157,7 +157,7 @@ _UNITS["M"] = [("D", 1), *_UNITS["m"]]
 
 
 def check_type(type: DataType) -> None:
-    """Refuse types that a reader would take for others, as it knows extension types by no more than their names."""
+    """Reject types that would be read back as another type, as extension types are only identified by name."""
     if not any(isinstance(each, ExtensionType) for each in walk([type], _parts_of)):
         return
     found = _as_read(Field(COLUMN, type)).type
@@ -176,7 +176,7 @@ def _parts_of(type: Any) -> list[DataType]:
 
 
 def _as_read(field: Field) -> Field:
-    """The field that a reader makes of the message of a field."""
+    """The field as read back from its message."""
     data = schema_message(encode_schema(Schema([field]), DEFAULT_OPTIONS), DEFAULT_OPTIONS)
     found = read_message(np.frombuffer(data, np.uint8), 0, "schema", DEFAULT_LIMITS)
     assert found is not None
@@ -185,7 +185,7 @@ def _as_read(field: Field) -> Field:
 
 
 def _check_index(value: Any) -> None:
-    """Refuse a pandas Series with an index that is more than positions."""
+    """Reject a pandas Series with a non-positional index."""
     index = getattr(value, "index", None)
     if hasattr(index, "equals") and not np.array_equal(np.asarray(index), np.arange(len(value))):
         raise InvalidType(

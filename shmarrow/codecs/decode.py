@@ -1,10 +1,10 @@
-"""Values from the bytes of a segment; what came from there is known by its bytes and its mark.
+"""Decoding of stored objects.
 
-Rules kept here:
+Invariants:
 
-* nothing is copied but ``bytes``, ``bytearray`` and single values; all else are views, which keep the segment mapped;
-* a mark is a hint from whoever wrote the object: it counts where it fits what it marks;
-* what is remembered of objects is found by their own bytes, is immutable, and bounded.
+* only ``bytes``, ``bytearray`` and scalars are copied; everything else is a view that keeps the segment mapped;
+* a mark is an untrusted hint, only used if it matches its object;
+* cached entries are keyed by their bytes, immutable and bounded.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _TRUSTING = as_limits(DEFAULT_LIMITS, True)
 
 
 def decode(segment: Segment, trusted: bool = False) -> Stored:
-    """The value whose bytes a segment has; its arrays lie there.
+    """Decode the value in a segment, zero-copy.
 
     Parameters
     ----------
     segment : Segment
-        An object that :func:`encode` made, or any Arrow file, stream or tensor.
+        An object written by :func:`encode`, or any Arrow file, stream or tensor.
     trusted : bool
-        Hand its arrays to other libraries without checking their values first.
+        Export arrays to other libraries without checking their values first.
 
     Raises
     ------
     InvalidData
-        If the bytes are none of Arrow's, or break the format.
+        If the bytes are not Arrow, or invalid.
     """
     data = segment.data
     start, size = _PREFIX.unpack_from(data.data) if len(data) >= _PREFIX.size else (0, 0)
@@ -82,12 +82,12 @@ def decode(segment: Segment, trusted: bool = False) -> Stored:
 
 
 def first_metadata(batches: Sequence[RecordBatch]) -> Metadata:
-    """The metadata of the first of several batches, where a stream has its mark."""
+    """The metadata of the first batch, which holds a stream's mark."""
     return (batches[0].metadata if batches else None) or {}
 
 
 def kind_of(metadata: Metadata, schema: Schema, batches: Sequence[RecordBatch]) -> str:
-    """The kind that the metadata say, where it fits; else that of a table."""
+    """The kind in the metadata if it matches; else table."""
     kind = metadata.get(KIND, b"").decode("ascii", "replace")
     if kind == "record_batch":
         fits = len(batches) == 1
@@ -102,7 +102,7 @@ def kind_of(metadata: Metadata, schema: Schema, batches: Sequence[RecordBatch]) 
 
 
 def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -> Stored:
-    """What was encoded as these rows."""
+    """The value encoded as these rows."""
     kind = kind_of(metadata, schema, batches)
     if kind == "record_batch":
         return batches[0]
@@ -119,11 +119,11 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
 
 
 def header_of(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, int]:
-    """What the first message of a segment says, and where its body starts."""
+    """The header of a segment's first message, and its body's offset."""
     data, name = segment.data, segment.name
     prefix = read_prefix(data.data, 0, name)
     if prefix is None:
-        raise InvalidData(f"{name}: expected a file, a stream or a tensor of Arrow's, found none of them")
+        raise InvalidData(f"{name}: expected an Arrow file, stream or tensor, found none of them")
     start, size = prefix
     end = start + size
     if end > len(data):
@@ -132,21 +132,21 @@ def header_of(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, i
 
 
 def read_stream(segment: Segment, limits: Limits) -> Table:
-    """All batches of the stream in a segment."""
+    """Read all batches of the stream in a segment."""
     from shmarrow.ipc.stream.reader import MappedStreamReader
 
     return MappedStreamReader(open_source(segment), limits).read_all()
 
 
 def read_first_tensor(segment: Segment) -> Tensor | SparseTensor:
-    """The tensor, dense or sparse, of the only message in a segment."""
+    """Read the tensor in a segment of one message."""
     from shmarrow.ipc.tensor.reader import read_tensor
 
     return read_tensor(segment)
 
 
 def _message(segment: Segment, trusted: bool) -> Stored:
-    """The value in a segment that begins with a message: that of a tensor, or a stream's schema."""
+    """Decode a segment that begins with a message: a tensor, or a stream's schema."""
     header, start = header_of(segment)
     if isinstance(header, Message) and header.kind == "Schema":
         table = read_stream(segment, as_limits(DEFAULT_LIMITS, trusted))
@@ -155,24 +155,24 @@ def _message(segment: Segment, trusted: bool) -> Stored:
 
 
 def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
-    """The value over the body of a dense tensor, which begins at ``start``."""
+    """Decode a dense tensor whose body begins at ``start``."""
     data = segment.data
     if header.body_length > len(data) - start:
-        return read_first_tensor(segment)  # which says what is missing
+        return read_first_tensor(segment)  # raises the appropriate error
     make = _MAKE[tensor_kind(header)] if header.metadata else None
     if make is None:
         return header.over(data[start:])
     array = np.ndarray(header.shape, header.dtype, data, start + header.offset, header.strides)
     if header.element.ml_dtype is not None:
         array = array.view(header.element.numpy_dtype)
-    elif isinstance(header.element.type, DateType):  # numpy has days of 64 bits, a tensor of 32
+    elif isinstance(header.element.type, DateType):  # days have 64 bits in numpy, 32 in a tensor
         array = array.astype("M8[D]")
     made: Stored = make(array)
     return made
 
 
 def tensor_kind(tensor: Any) -> str:
-    """The kind that the metadata of a dense tensor, or its header, say, where it fits; else that of a tensor."""
+    """The kind in the metadata of a dense tensor or header if it matches; else tensor."""
     kind = _TENSORS.get(tensor.metadata.get(KIND), "tensor") if tensor.metadata else "tensor"
     fits = kind not in BYTES or (tensor.dtype == np.uint8 and len(tensor.shape) == 1)
     return kind if fits else "tensor"
@@ -188,5 +188,5 @@ _MAKE: dict[str, Callable[[Any], Any] | None] = {
     "memoryview": memoryview,
     **BYTES,
 }
-"""By the kinds of dense tensors, what makes the value of an ndarray."""
+"""Conversions from an ndarray, by kind."""
 _TENSORS: dict[bytes | None, str] = {kind.encode(): kind for kind in _MAKE}

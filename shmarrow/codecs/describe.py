@@ -35,7 +35,7 @@ class Description(NamedTuple):
     type : DataType or None
         Of arrays, chunked arrays and single values; of the elements of tensors, ndarrays and bytes.
     shape : tuple of int or None
-        Of tensors, ndarrays and bytes; of bundles how many tensors they have.
+        Of tensors, ndarrays and bytes; of bundles the number of tensors.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Description(NamedTuple):
 
 
 def describe(segment: Segment) -> Description:
-    """What the object in a segment is; the errors are those of :func:`decode`."""
+    """Describe the object in a segment; errors are those of :func:`decode`."""
     if segment.data.data[: len(MAGIC)] != MAGIC:
         header = header_of(segment)[0]
         if not isinstance(header, Message) or header.kind != "Schema":

@@ -1,11 +1,10 @@
-"""Values to pieces of bytes.
+"""Encoding of values.
 
-Rules kept here:
+Invariants:
 
-* the size of an object is known to the byte before its first piece is made, unless it is compressed; no values are
-  copied to find it;
-* what is written are views of the values where they lie; a table is encoded batch by batch as it is written;
-* what comes back has the values and the type of what was encoded, or it is refused.
+* the exact size of an object is known before it is encoded, unless compressed, without copying values;
+* pieces are views of the values; a table is encoded batch by batch as it is written;
+* values round-trip with their type, or are rejected.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ _MOST_PIECES, _GROUP = 256, 1 << 20
 
 
 class Encoded(NamedTuple):
-    """A value that is ready to be written.
+    """An encoded value.
 
     Attributes
     ----------
     kind : str
-        What it is; see :class:`Description`.
+        The kind; see :class:`Description`.
     size : int or None
-        All bytes that :meth:`pieces` gives; None where they are compressed as they are written.
+        Total size of :meth:`pieces`; None if compressed.
     parts : iterable of list of Piece
-        What :meth:`pieces` gives.
+        The result of :meth:`pieces`.
     """
 
     kind: str
@@ -63,7 +62,7 @@ class Encoded(NamedTuple):
     parts: Iterable[list[Piece]]
 
     def pieces(self) -> Iterator[list[Piece]]:
-        """The bytes in order, as lists of bytes-like pieces that may be written together; once.
+        """Iterate once over the bytes, in lists of bytes-like pieces to write together.
 
         A small value is one list. The pieces are views of the value, which must not change until they are written.
         """
@@ -71,24 +70,24 @@ class Encoded(NamedTuple):
 
 
 def encode(value: Any, options: IpcWriteOptions | None = None) -> Encoded:
-    """A value as the bytes of one Arrow object.
+    """Encode a value as one Arrow object.
 
     Parameters
     ----------
     value : object
-        A value of a kind that the package's table lists; a RecordBatch, Table, array, Series, data frame, reader or
-        tensor of another library.
+        A value of a kind listed in the package's docstring, or another library's RecordBatch, Table, array, Series,
+        data frame, reader or tensor.
     options : IpcWriteOptions, optional
         Compression, alignment and framing.
 
     Raises
     ------
     InvalidType
-        If there is no kind for it, or it would come back as another type.
+        If it is not supported, or would be read back as another type.
     InvalidArgument
-        If it is text without a form in UTF-8, an int of more than 64 bits, or a tensor that is to be compressed.
+        If it is a string that cannot be encoded as UTF-8, an int of more than 64 bits, or a tensor with compression.
     CopyRequired
-        If an array in a mapping of tensors has nulls, which no tensor has.
+        If an array in a mapping of tensors has nulls.
     """
     encoder = _ENCODERS.get(value.__class__)
     if encoder is None:
@@ -102,7 +101,7 @@ def encode(value: Any, options: IpcWriteOptions | None = None) -> Encoded:
 
 
 class _Recorder(Sink):
-    """A sink that keeps what is written until somebody takes it."""
+    """A sink that buffers pieces in memory."""
 
     __slots__ = ("parts",)
 
@@ -120,12 +119,12 @@ class _Recorder(Sink):
         self.position += size
 
     def take(self) -> Iterator[Piece]:
-        """All pieces since the last call."""
+        """Take all pieces since the last call."""
         parts, self.parts = self.parts, []
         return chain.from_iterable(parts)
 
     def finish(self) -> None:
-        """Everything is here."""
+        """Do nothing."""
 
 
 def _batch(batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch") -> Encoded:
@@ -140,10 +139,10 @@ def _batch(batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_bat
 def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encoded:
     metadata = None if kind == "table" else mark(kind)
     as_file = _one_dictionary_each(table)
-    own: Metadata | None = None if as_file else (metadata or {})  # a stream has no other place for it than its batches
+    own: Metadata | None = None if as_file else (metadata or {})  # a stream can only store it in its batches
 
     def write(sink: Sink) -> Iterator[None]:
-        """Write the object, with a pause after each batch."""
+        """Write the object, yielding after each batch."""
         if as_file:
             writer: Any = RecordBatchFileWriter(sink, table.schema, options, metadata)
         else:
@@ -169,7 +168,7 @@ def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encod
 
 
 def _one_dictionary_each(table: Table) -> bool:
-    """Whether all batches have the same dictionaries, as those of a file must."""
+    """Whether all batches have the same dictionaries, as required in a file."""
     if len(table.batches) < 2:
         return True
     first, *others = [dictionaries_of(batch.columns) for batch in table.batches]
@@ -187,7 +186,7 @@ def _chunked_array(values: ChunkedArray, options: IpcWriteOptions) -> Encoded:
 
 
 def _as_batch(values: Array) -> RecordBatch:
-    """An array as the only column of a batch."""
+    """Make a batch with an array as its only column."""
     return RecordBatch(_schema_of(values.type), len(values), [values])
 
 
@@ -223,7 +222,7 @@ _SCHEMAS = {type: _schema_of(type) for types in SCALARS.values() for type in typ
 
 
 def _tensor(tensor: Tensor | SparseTensor, options: IpcWriteOptions) -> Encoded:
-    if tensor.metadata and KIND in tensor.metadata:  # it was read as a tensor of what was put as something else
+    if tensor.metadata and KIND in tensor.metadata:  # read as a tensor from an object of another kind
         tensor = copy(tensor)
         tensor.metadata = as_metadata(unmarked(tensor.metadata))
     return _message("tensor" if isinstance(tensor, Tensor) else "sparse_tensor", encode_tensor(tensor, options))
@@ -270,7 +269,7 @@ def _bundle(tensors: Mapping[str, Any], options: IpcWriteOptions) -> Encoded:
 
 
 def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Pieces in lists that are worth a write each."""
+    """Group pieces into lists worth one write each."""
     group: list[Piece] = []
     size = 0
     for piece in pieces:

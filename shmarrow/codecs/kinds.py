@@ -1,4 +1,4 @@
-"""The names of the kinds of values, and the metadata that mark them."""
+"""Kinds of values and their metadata marks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Stored: TypeAlias = (
     "RecordBatch | Table | Array | ChunkedArray | Tensor | SparseTensor | Bundle | npt.NDArray[Any] | bytes | bytearray"
     " | memoryview | str | int | float | bool"
 )
-"""What a store gives back."""
+"""The values that a store returns."""
 
 KIND = b"shmarrow:kind"
 COLUMN = "values"
-"""The name of the column that an array or a single value lies in."""
+"""The column name for an array or a scalar."""
 
 SCALARS: dict[str, tuple[DataType, ...]] = {
     "str": (large_string(),),
@@ -33,19 +33,19 @@ SCALARS: dict[str, tuple[DataType, ...]] = {
     "float": (float64(),),
     "bool": (bool_(),),
 }
-"""The kinds of single values, and the types of the column that they lie in."""
+"""The kinds of scalars, and their column types."""
 
 BYTES: dict[str, Any] = {"bytes": bytes, "bytearray": bytearray}
-"""The kinds of values that are copied out of one dimension of bytes, and what does so."""
+"""The kinds copied from a one-dimensional byte tensor, and their constructors."""
 
 
 def mark(kind: str) -> FrozenMetadata:
-    """The metadata that mark a kind."""
+    """The metadata mark of a kind."""
     return _MARKS[kind]
 
 
 def unmarked(metadata: Metadata | None) -> dict[bytes, bytes]:
-    """Metadata without the mark of a kind."""
+    """Metadata without the mark."""
     return {key: value for key, value in (metadata or {}).items() if key != KIND}
 
 

@@ -1,6 +1,6 @@
-"""The checked converter for numbers and time, and what makes storage of Python values and back.
+"""Checked conversion of numeric and temporal values: between types, and from and to Python values.
 
-Its files are imported when the first value is converted: who opens a file and uses its memory needs none of them.
+Its modules are imported when the first value is converted: reading arrays in place needs none of them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["convert", "convertible", "exact_items", "kinds_of"]
 
 
 def kinds_of(values: Iterable[Any]) -> set[Any]:
-    """The classes of Python values."""
+    """Return the classes of Python values."""
     return set(map(type, values))
 
 
 def exact_items(value: Any) -> Any:
-    """The items of a list, tuple or set: itself, or as a list where a subclass may lie about its length."""
+    """Return a list, tuple or set itself, or as a list if a subclass may misreport its length."""
     if type(value) in _HONEST:
         return value
     return [item for item in value]  # noqa: C416, as list() would ask for the length

@@ -1,10 +1,10 @@
-"""Decimals as whole arrays: their unscaled integers of 32 to 256 bits, rescaled, checked, to and from numbers.
+"""Vectorized decimals: unscaled integers of 32 to 256 bits, rescaled, checked, converted from and to numbers.
 
-Unscaled integers are int64 of shape (n,) where all fit; else 64-bit words of two's complement, shape (n, 4), the lowest
-word first. Only numbers that neither 64-bit integers nor floats hold exactly are worked out one by one.
+Unscaled integers are int64 of shape (n,) if all fit; else 64-bit words in two's complement, shape (n, 4), least
+significant first. Only numbers that are exact neither as 64-bit integers nor as floats are processed one by one.
 
-What a conversion with ``safe=False`` gives up: digits beyond the scale are dropped (toward zero), decimals become
-the nearest float, floats the nearest decimal.
+Losses with ``safe=False``: digits beyond the scale are truncated toward zero, decimals become the nearest float, floats
+the nearest decimal.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ Outcome = tuple[Values, list[Fault]]
 _WORD = (1 << 64) - 1
 _HALF = np.uint64(0xFFFFFFFF)
 _CHUNK = 9
-"""Digits by which wide numbers are multiplied and divided at once: 10**9 is the highest power within 32 bits."""
+"""Digits per multiplication or division of wide numbers: 10**9 is the highest power of ten within 32 bits."""
 
 _FAR = 400
-"""A power of ten beyond which every number that is not 0 is out of reach of decimals and floats alike."""
+"""Exponent beyond which every non-zero number is out of range of both decimals and floats."""
 
 _CERTAIN = 10**15
-"""Decimals of fewer digits than this has are told apart by floats of 64 bits."""
+"""Decimals with fewer digits than this are distinct as 64-bit floats."""
 
 _POWER = 22
-"""The highest power of ten that a float of 64 bits has exactly."""
+"""The highest power of ten that is exact as a 64-bit float."""
 
 _PIECE = 1 << 16
-"""Wide numbers that are worked on at once: few enough to stay in the processor's cache."""
+"""Wide numbers processed at once, so that they stay in the CPU cache."""
 
 
 # --- storage and unscaled integers --------------------------------------------------------------------------------
 
 
 def unscaled(type: DecimalType, values: Values) -> Unscaled:
-    """The unscaled integers of a storage."""
+    """Return the unscaled integers of stored decimals."""
     if type.bits <= 64:
         return values.astype(np.int64, copy=False)
     low = np.ascontiguousarray(values[:, 0]).view("<i8")
@@ -56,7 +56,7 @@ def unscaled(type: DecimalType, values: Values) -> Unscaled:
 
 
 def _widened(numbers: Values) -> Values:
-    """Integers of 64 bits, or of some words, as those of four words."""
+    """Sign-extend 64-bit integers, or several words, to four words."""
     words = numbers.reshape(len(numbers), -1)
     if numbers.dtype.kind == "i":
         words = words.view("<u8")
@@ -70,7 +70,7 @@ def _widened(numbers: Values) -> Values:
 
 
 def stored(type: DecimalType, numbers: Unscaled) -> tuple[Values, Mask | None]:
-    """The storage of unscaled integers, and which of them have more digits than the type's precision."""
+    """Return unscaled integers in the type's storage, and which exceed its precision."""
     over = too_wide(type.precision, numbers)
     if type.bits <= 64:
         low = numbers if numbers.ndim == 1 else np.ascontiguousarray(numbers[:, 0]).view("<i8")
@@ -85,7 +85,7 @@ def stored(type: DecimalType, numbers: Unscaled) -> tuple[Values, Mask | None]:
 
 
 def too_wide(precision: int, numbers: Values) -> Mask | None:
-    """Which integers of shape (n,), or (n, words) with the lowest word first, have more digits; None where none has."""
+    """Return which integers of shape (n,), or (n, words) least significant first, have more digits, or None."""
     bound = 10**precision
     if numbers.ndim == 1:
         return outside(numbers, 1 - bound, bound - 1)
@@ -94,7 +94,7 @@ def too_wide(precision: int, numbers: Values) -> Mask | None:
     shift = 64 * (count - 1)
     if not len(top) or ((-bound) >> shift < int(top.min()) and int(top.max()) < bound >> shift):
         return None
-    below = np.zeros(len(top), np.bool_)  # value < bound, by the words from the lowest one up
+    below = np.zeros(len(top), np.bool_)  # value < bound, word by word, least significant first
     above = np.zeros(len(top), np.bool_)  # value > -bound
     for i in range(count):
         word = numbers[:, i] if i < count - 1 else top
@@ -108,7 +108,7 @@ def too_wide(precision: int, numbers: Values) -> Mask | None:
 
 
 def decimal_integers(type: DecimalType, values: Values) -> list[int]:
-    """The unscaled values of decimals as Python integers."""
+    """Return the unscaled values of decimals as Python ints."""
     return _python_integers(values)
 
 
@@ -127,7 +127,7 @@ def _python_integers(numbers: Values) -> list[int]:
 
 
 def decimal_words(type: DecimalType, integers: Sequence[int]) -> Values:
-    """Storage of decimals from their unscaled values, which fit the type's bits."""
+    """Return the storage of decimals from unscaled values, which must fit the type's bits."""
     if type.bits <= 64:
         return np.array(integers, type.storage)
     try:
@@ -139,7 +139,7 @@ def decimal_words(type: DecimalType, integers: Sequence[int]) -> Values:
 
 
 def shown(type: DecimalType, values: Values) -> str:
-    """The only value of a storage as a decimal."""
+    """Format the single value of a storage as a decimal."""
     import decimal
 
     sign, digits, _ = decimal.Decimal(decimal_integers(type, values)[0]).as_tuple()
@@ -150,9 +150,9 @@ def shown(type: DecimalType, values: Values) -> str:
 
 
 def rescaled(numbers: Unscaled, by: int) -> tuple[Unscaled, Mask | None, Mask | None]:
-    """Integers times ten to the power of ``by``, rounded toward zero; which lost digits, and which became too wide.
+    """Multiply integers by ``10 ** by``, rounding toward zero; return also which lost digits, and which overflowed.
 
-    What is too wide for 256 bits may hold anything.
+    The values of those that overflow 256 bits are unspecified.
     """
     by = max(min(by, _FAR), -_FAR)
     if by == 0:
@@ -172,7 +172,7 @@ def rescaled(numbers: Unscaled, by: int) -> tuple[Unscaled, Mask | None, Mask | 
 
 
 def _rescaled_words(words: Values, by: int) -> tuple[Values, Mask]:
-    """Integers of four words times a power of ten; which lost digits if that is negative, or overflowed if not."""
+    """Multiply four-word integers by ``10 ** by``; return also which lost digits (negative ``by``) or overflowed."""
     negative = words[:, -1] >> np.uint64(63) != 0
     limbs = _limbs(words, negative)
     marks = np.zeros(len(words), np.bool_)
@@ -197,7 +197,7 @@ def _rescaled_words(words: Values, by: int) -> tuple[Values, Mask]:
 
 
 def _limbs(words: Values, negative: Mask) -> Values:
-    """The magnitudes of integers as 32-bit limbs in uint64, shape (8, n), the lowest one first."""
+    """The magnitudes of integers as 32-bit limbs in uint64, shape (8, n), least significant first."""
     magnitudes = _negated(words, negative)
     limbs = np.empty((8, len(words)), np.uint64)
     limbs[0::2] = magnitudes.T & _HALF
@@ -211,7 +211,7 @@ def _from_limbs(limbs: Values, negative: Mask) -> Values:
 
 
 def _negated(words: Values, where: Mask) -> Values:
-    """Integers of four words with the sign changed where ``where`` says so."""
+    """Negate four-word integers where ``where`` is True."""
     if not where.any():
         return words
     result = np.where(where[:, None], ~words, words)
@@ -239,19 +239,19 @@ def _into(target: Any, numbers: Unscaled, by: int, safe: bool) -> Outcome:
 
 
 def decimals(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Decimals of one precision and scale as those of another."""
+    """Convert between precisions and scales of decimals."""
     return _into(target, unscaled(source, values), target.scale - source.scale, safe)
 
 
 def from_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Integers as decimals."""
+    """Convert integers to decimals."""
     if values.dtype == np.uint64 and outside(values, 0, (1 << 63) - 1) is not None:
         return _into(target, _widened(values), target.scale, safe)
     return _into(target, values.astype(np.int64), target.scale, safe)
 
 
 def to_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Decimals that are whole numbers as integers."""
+    """Convert decimals to integers, exact for whole numbers."""
     whole, inexact, over = rescaled(unscaled(source, values), -source.scale)
     info = np.iinfo(target.storage)
     if whole.ndim == 2:
@@ -271,7 +271,7 @@ def to_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome
 
 
 def to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Decimals as the nearest floats, which read back at the same scale as the same decimals."""
+    """Convert decimals to the nearest floats, exact if these round to the same decimals at the same scale."""
     numbers, scale, dtype = unscaled(source, values), source.scale, target.storage
     result = np.zeros(len(values), np.float64)
     kept = np.ones(len(values), np.bool_)
@@ -298,7 +298,7 @@ def to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
 
 
 def _easy(numbers: Unscaled, scale: int) -> Mask | None:
-    """Which decimals a single division of floats gives rounded correctly; None for all."""
+    """Which decimals a single floating-point division rounds correctly; None for all."""
     if abs(scale) > _POWER:
         return np.zeros(len(numbers), np.bool_)
     if numbers.ndim == 1:
@@ -310,7 +310,7 @@ def _easy(numbers: Unscaled, scale: int) -> Mask | None:
 
 
 def _scaled_floats(numbers: Values, by: int) -> Values:
-    """Numbers, exact as floats, times ten to the power of ``by``, which is within 22 of 0."""
+    """Numbers, exact as floats, times ``10 ** by``, for ``abs(by) <= 22``."""
     wide = numbers.astype(np.float64)
     scaled: Values = wide * 10.0**by if by >= 0 else wide / 10.0**-by
     return scaled
@@ -323,7 +323,7 @@ def _reads_back(floats: Values, scale: int, numbers: Values) -> Mask:
 
 
 def _float_of(number: int, scale: int, dtype: Any) -> tuple[float, bool]:
-    """The float nearest to a decimal, and whether it reads back as that decimal."""
+    """The float nearest to a decimal, and whether it rounds back to that decimal."""
     scale = max(min(scale, _FAR), -_FAR)
     try:
         near = number / 10**scale if scale >= 0 else float(number * 10**-scale)
@@ -335,7 +335,7 @@ def _float_of(number: int, scale: int, dtype: Any) -> tuple[float, bool]:
 
 
 def _nearest(value: float, scale: int) -> int:
-    """A finite float times ten to the power of ``scale`` as the nearest integer, halves to even."""
+    """A finite float times ``10 ** scale``, rounded to the nearest integer, halves to even."""
     up, down = value.as_integer_ratio()
     if scale >= 0:
         up *= 10**scale
@@ -346,7 +346,7 @@ def _nearest(value: float, scale: int) -> int:
 
 
 def from_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Floats as the nearest decimals, which read back as the same floats."""
+    """Convert floats to the nearest decimals, exact if these round back to the same floats."""
     scale, dtype = max(min(target.scale, _FAR), -_FAR), values.dtype
     wide = values.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):

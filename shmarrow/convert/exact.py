@@ -1,7 +1,7 @@
-"""Arithmetic on whole arrays of integers that says where it would not be exact: what all conversions are made of.
+"""Vectorized integer arithmetic that reports inexact results; the basis of all conversions.
 
-Rules kept here: ranges are checked before multiplying, so that nothing wraps; an array that is fine as a whole, by its
-lowest and highest value, is not looked at value by value.
+Rules kept here: ranges are checked before multiplying, so that nothing wraps; if the minimum and maximum of an array
+are in range, its values are not checked one by one.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 Values: TypeAlias = "npt.NDArray[Any]"
 
 MAX = (1 << 63) - 1
-"""The highest integer of 64 bits."""
+"""The largest 64-bit integer."""
 
 
 class Fault(NamedTuple):
-    """Where values cannot be converted exactly, and why.
+    """Values that cannot be converted exactly, and the reason.
 
     Attributes
     ----------
     where : bool ndarray
-        True for values at fault; shape (n,).
+        True for invalid values; shape (n,).
     why : str
-        What follows "slot 3 holds 300: ".
+        Reason, which follows "slot 3 holds 300: " in messages.
     loss : str
-        What ``safe=False`` does with such values; empty where it does not help.
+        Effect of ``safe=False`` on such values; empty if it does not help.
     """
 
     where: Mask
@@ -43,12 +43,12 @@ class Fault(NamedTuple):
 
 
 def faults(*found: tuple[Mask | None, str] | tuple[Mask | None, str, str]) -> list[Fault]:
-    """The faults of those masks that are not None."""
+    """Return the faults whose masks are not None."""
     return [Fault(*each) for each in found if each[0] is not None]
 
 
 def outside(values: Values, low: int, high: int) -> Mask | None:
-    """Which integers of shape (n,) are not within [low, high]; None where all are."""
+    """Return which integers of shape (n,) are not within [low, high]; None if all are."""
     if not len(values) or (low <= int(values.min()) and int(values.max()) <= high):
         return None
     where: Mask = (values < low) | (values > high)
@@ -56,7 +56,7 @@ def outside(values: Values, low: int, high: int) -> Mask | None:
 
 
 def multiplied(values: Values, factor: int) -> tuple[Values, Mask | None]:
-    """Integers of 64 bits times a positive factor, and which products do not fit; those are 0."""
+    """Multiply 64-bit integers by a positive factor; return also which products overflow, which are set to 0."""
     if factor == 1:
         return values, None
     over = outside(values, -(MAX // factor), MAX // factor)
@@ -66,7 +66,7 @@ def multiplied(values: Values, factor: int) -> tuple[Values, Mask | None]:
 
 
 def divided(values: Values, divisor: int, floor: bool = False) -> tuple[Values, Mask | None]:
-    """Integers of 64 bits divided by a positive divisor, and which left a remainder.
+    """Divide 64-bit integers by a positive divisor; return also which leave a remainder.
 
     Quotients are rounded toward zero, or down with ``floor``.
     """

@@ -1,4 +1,4 @@
-"""From ndarrays to the storage of a type."""
+"""Conversion of ndarrays to the storage of a type."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 
 def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool = True) -> Values:
-    """The storage of a type from an ndarray; ``values`` itself, or a view, where that is the same.
+    """Convert an ndarray to the storage of a type; zero-copy if they are the same.
 
     Parameters
     ----------
     type : DataType
-        A type of truth values, numbers, dates, times, intervals or bytes of a fixed width.
+        A boolean, numeric, temporal, interval or fixed-size binary type.
     values : ndarray
-        Shape (n,), of any byte order and strides. Integers are counts of the unit for dates and times, and numbers
-        for decimals. NaT may become anything.
+        Shape (n,), of any byte order and strides. Integers are counts of the unit for temporal types, and numbers for
+        decimals. NaT gives unspecified values.
     valid : bool ndarray or None
-        Shape (n,), False for null slots, which may hold anything.
+        Shape (n,), False for null slots, whose values are ignored.
     safe : bool
         As in :func:`shmarrow.convert.convert`.
 
     Raises
     ------
     InvalidType
-        If the type has no values of this dtype.
+        If the dtype cannot be converted to the type.
     InvalidData
         If a value does not fit.
     InvalidArgument
         If the ndarray has more than one dimension.
     """
     if values.ndim != 1:
-        raise InvalidArgument(f"{type}: expected an ndarray of the shape (n,), found {values.shape}")
+        raise InvalidArgument(f"{type}: expected an ndarray of shape (n,), found {values.shape}")
     wanted, kind = type.storage, type.descriptor.values
     if kind == "bytes" and values.dtype.kind in "SV" and values.dtype.itemsize == wanted.itemsize:  # type: ignore[union-attr]
         return values
@@ -60,7 +60,7 @@ def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool 
         storage.refuse(found, valid, type, lambda slot: repr(values[slot]))
         values = double
     if values.dtype.kind not in "biuf" or kind == "bytes":
-        raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
+        raise InvalidType(f"{type}: cannot convert an ndarray of {values.dtype}")
     given = from_numpy_dtype(values.dtype)
     if values.dtype.kind in "iu" and wanted is not None and kind in (*time.KINDS, "interval") and wanted.kind == "i":
         counts = IntType(8 * wanted.itemsize, True)
@@ -69,23 +69,23 @@ def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool 
 
 
 def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDArray[Any]:
-    """An ndarray in another dtype, for ``__array__``.
+    """Convert an ndarray to another dtype, for ``__array__``.
 
-    Numbers and times come exactly or not at all, where the dtype is that of a type; numpy casts anything else.
+    Numeric and temporal conversions are exact or raise if an Arrow type has the dtype; numpy casts other dtypes.
 
     Parameters
     ----------
     values : ndarray
-        Of any shape; NaN and NaT may stand for nulls.
+        Of any shape; NaN and NaT may represent nulls.
     dtype : dtype or None
-        The dtype; None for the one that the values have.
+        The target dtype; None for that of the values.
     copy : bool, optional
-        True copies in any case, False never.
+        True always copies, False never.
 
     Raises
     ------
     InvalidData
-        If a value does not fit the dtype. NaT stays NaT, NaN is no integer.
+        If a value does not fit the dtype. NaT stays NaT; NaN does not fit integers.
     CopyRequired
         If a copy is needed and ``copy`` is False.
     """
@@ -93,7 +93,7 @@ def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDA
     if wanted == values.dtype:
         return values.copy() if copy else values
     if copy is False:
-        raise CopyRequired(f"values of {values.dtype} have no {wanted} form without a copy")
+        raise CopyRequired(f"converting {values.dtype} to {wanted} needs a copy")
     if wanted.kind in "TUS" and values.dtype == object:
         values = _without_none(values, wanted)
     numbers = wanted.kind in "biuf" and values.dtype.kind in "biuf" and wanted.itemsize <= 8
@@ -114,7 +114,7 @@ def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDA
 
 
 def _without_none(values: npt.NDArray[Any], wanted: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Objects to be made strings, with the null of a ``StringDType`` in the place of None, which is no string."""
+    """Objects to convert to strings, with None replaced by the null value of the ``StringDType``."""
     missing = values == np.array(None)
     if not missing.any():
         return values

@@ -1,7 +1,7 @@
-"""Between truth values, integers and floats.
+"""Conversions between bools, integers and floats.
 
-What a conversion with ``safe=False`` gives up: truth values stand for any number that is not 0, fractions are
-dropped, integers become the nearest float, and numbers beyond the range of a float become infinities.
+Losses with ``safe=False``: any non-zero number becomes True, fractions are dropped, integers become the nearest float,
+and numbers out of the range of a float become infinities.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from shmarrow.convert.exact import Fault, Values, faults, outside
 Outcome = tuple[Values, list[Fault]]
 
 _MANTISSA = {2: 1 << 11, 4: 1 << 24, 8: 1 << 53}
-"""By the bytes of a float, up to where it has all integers."""
+"""Up to where all integers are exact, by the size of a float in bytes."""
 
 
 def from_bools(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Truth values as 0 and 1."""
+    """Convert bools to 0 and 1."""
     return values.astype(target.storage), []
 
 
 def to_bools(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """0 and 1 as truth values."""
+    """Convert 0 and 1 to bools."""
     result = values != 0
     other = result & (values != 1) if safe else None
-    return result, faults((other, "neither 0 nor 1", "makes all but 0 true"))
+    return result, faults((other, "neither 0 nor 1", "makes non-zero values True"))
 
 
 def integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Integers of one width as those of another."""
+    """Convert between integer types."""
     info = np.iinfo(target.storage)
     over = outside(values, info.min, info.max)
     return values.astype(target.storage), faults((over, f"not within {info.min} to {info.max}"))
 
 
 def integers_to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Integers as floats."""
+    """Convert integers to floats."""
     with np.errstate(over="ignore"):
         result = values.astype(target.storage)
     limit = _MANTISSA[target.storage.itemsize]
@@ -53,7 +53,7 @@ def integers_to_floats(values: Values, source: Any, target: Any, safe: bool) -> 
 
 
 def floats_to_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Floats that are whole numbers as integers."""
+    """Convert floats to integers, exact for whole numbers."""
     wide = values.astype(np.float64, copy=False)
     info = np.iinfo(target.storage)
     whole = np.trunc(wide)
@@ -69,7 +69,7 @@ def floats_to_integers(values: Values, source: Any, target: Any, safe: bool) -> 
 
 
 def floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Floats of one width as the nearest of another."""
+    """Convert floats to the nearest of another width."""
     with np.errstate(over="ignore"):
         result = values.astype(target.storage)
     if not safe or target.storage.itemsize >= values.dtype.itemsize or not np.isinf(result).any():

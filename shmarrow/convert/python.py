@@ -1,7 +1,7 @@
-"""From Python values to storage: integers, floats, decimals, dates, times, intervals ("Data Types").
+"""Conversion of Python values to storage: numeric, temporal, interval, fixed-size binary ("Data Types").
 
-Values of one class are converted as a whole. A value that the type does not hold exactly is refused: nothing is
-rounded, cut or wrapped; only floats become the nearest of a narrower type.
+Values of one class are converted at once. A value that the type cannot represent exactly raises: nothing is rounded,
+truncated or wrapped, except that floats are rounded to a narrower type.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EPOCH_UTC = _EPOCH.replace(tzinfo=dt.UTC)
 
 @functools.cache
 def decimal_module() -> tuple[Any, Any]:
-    """The standard library's Decimal, and a context that never rounds; imported when the first decimal is met."""
+    """Return ``decimal.Decimal`` and a context that never rounds; imported on first use."""
     import decimal
 
     traps = [decimal.InvalidOperation, decimal.Inexact, decimal.Overflow]
@@ -42,7 +42,7 @@ def decimal_module() -> tuple[Any, Any]:
 
 
 class DayTime(NamedTuple):
-    """A day_time interval.
+    """Day-time interval value.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class DayTime(NamedTuple):
 
 
 class MonthDayNano(NamedTuple):
-    """A month_day_nano interval.
+    """Month-day-nano interval value.
 
     Attributes
     ----------
@@ -75,9 +75,9 @@ class MonthDayNano(NamedTuple):
 
 
 def exact_bytes(type: DataType, values: Sequence[Any], kinds: set[Any]) -> Sequence[Any]:
-    """For types of text and bytes the values of classes derived from str, bytes and bytearray as these have them.
+    """Return values for string and binary types, with subclasses of str, bytes and bytearray converted to these.
 
-    What such a class says of its length or of its items has no influence on what an array holds.
+    So overridden methods of a subclass, such as ``__len__``, cannot corrupt an array.
     """
     if type.layout not in _BYTES and type.descriptor.values != "bytes":
         return values
@@ -96,30 +96,30 @@ _EXACT: dict[Any, Callable[[Any], Any]] = {
 
 
 def from_python(type: DataType, values: Sequence[Any]) -> Values:
-    """Storage values from Python objects, none of which is None; shape (n,), or (n, words) for wide decimals.
+    """Convert Python objects other than None to storage of shape (n,), or (n, words) for wide decimals.
 
     Raises
     ------
     InvalidType
-        If a value is of a kind that the type does not have.
+        If a value is of the wrong kind for the type.
     InvalidData
-        If a value lies outside of what the type can hold.
+        If a value does not fit the type.
     """
     return _FROM[type.descriptor.values](type, values)
 
 
 def from_numbers(type: DataType, values: Sequence[Any]) -> Values:
-    """Storage values of integers from ints, or of floats from floats; faster than :func:`from_python`."""
+    """Convert ints to integer storage, or floats to float storage; faster than :func:`from_python`."""
     storage = type.storage
     assert storage is not None
     code = _CODES.get(storage.str)
     if code is not None:
-        import array  # needed here only
+        import array  # rarely needed
 
         try:
             return np.frombuffer(array.array(code, values), storage) if len(values) else np.empty(0, storage)
         except OverflowError:
-            pass  # the general way names the value
+            pass  # the general conversion below names the value
     return from_python(type, values)
 
 
@@ -127,15 +127,15 @@ _CODES = {"<i8": "q", "<u8": "Q", "<f8": "d"}
 
 
 def _bad(type: DataType, value: Any) -> InvalidType:
-    return InvalidType(f"{type}: cannot take {shown(value)} of type {value.__class__.__name__}")
+    return InvalidType(f"{type}: cannot convert {shown(value)} of type {value.__class__.__name__}")
 
 
 def _refuse(type: DataType, value: Any, why: object) -> Never:
-    raise InvalidData(f"{type}: cannot take {shown(value)}: {why}")
+    raise InvalidData(f"{type}: cannot convert {shown(value)}: {why}")
 
 
 def _checked(type: DataType, values: Sequence[Any], made: tuple[Values, list[Fault]]) -> Values:
-    """The storage that a conversion made, if no value is at fault."""
+    """Return the converted storage if no value is invalid."""
     for fault in made[1]:
         if fault.where.any():
             _refuse(type, values[int(fault.where.argmax())], fault)
@@ -152,7 +152,7 @@ def _array_of(type: DataType, dtype: Any, numbers: Sequence[int]) -> Values:
 
 
 def _one_by_one(type: DataType, values: Sequence[Any], convert: Callable[[Any, Sequence[Any]], Values]) -> Values:
-    """Refuse the value that a conversion of all of them has stumbled over."""
+    """Find and raise for the value that failed in a conversion of all values."""
     for value in values:
         try:
             convert(type, [value])
@@ -160,7 +160,7 @@ def _one_by_one(type: DataType, values: Sequence[Any], convert: Callable[[Any, S
             if isinstance(error, (InvalidData, InvalidType)):
                 raise
             _refuse(type, value, error.__class__.__name__)
-    raise InvalidData(f"{type}: cannot take these values together")
+    raise InvalidData(f"{type}: cannot convert these values together")
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def _take_decimals(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _take_counts(type: Any, values: Sequence[Any]) -> Values:
-    """Dates and times, each class of values at once."""
+    """Convert temporal values, one class at a time."""
     takers = _COUNTS[type.descriptor.values]
     kinds = kinds_of(values)
     if len(kinds) == 1:
@@ -268,7 +268,7 @@ def _take_counts(type: Any, values: Sequence[Any]) -> Values:
 
 def _taker(type: Any, takers: dict[Any, _Taker], value: Any) -> _Taker:
     pandas = hasattr(value, "asm8") and isinstance(value, (dt.datetime, dt.timedelta))
-    if pandas and value.asm8.__class__ in takers:  # with nanoseconds, which those of Python do not have
+    if pandas and value.asm8.__class__ in takers:  # keeps nanoseconds, unlike datetime
         return _pandas_times
     if isinstance(value, bool) or (isinstance(value, np.timedelta64) and np.timedelta64 not in takers):
         raise _bad(type, value)
@@ -279,7 +279,7 @@ def _taker(type: Any, takers: dict[Any, _Taker], value: Any) -> _Taker:
 
 
 def _pandas_times(type: Any, values: Sequence[Any]) -> Values:
-    """Timestamps and timedeltas of pandas, with their nanoseconds; as dates what clocks in their time zone show."""
+    """Convert pandas' Timestamps and Timedeltas with their nanoseconds; dates are local to their time zone."""
     if type.descriptor.values == "timestamp":
         zones = set(map(operator.attrgetter("tzinfo"), values))
         if None in zones if type.tz is not None else zones != {None}:
@@ -290,7 +290,7 @@ def _pandas_times(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _numpy_times(type: Any, values: Sequence[Any], given: Sequence[Any] | None = None) -> Values:
-    """``numpy.datetime64`` or ``numpy.timedelta64`` values, those of each unit at once."""
+    """Convert ``numpy.datetime64`` or ``numpy.timedelta64`` values, one unit at a time."""
     result = np.zeros(len(values), type.storage)
     dtypes = {value.dtype for value in values}
     for dtype in dtypes:
@@ -299,7 +299,7 @@ def _numpy_times(type: Any, values: Sequence[Any], given: Sequence[Any] | None =
         named = [(given or values)[i] for i in slots]
         missing = np.isnat(some)
         if missing.any():
-            _refuse(type, named[int(missing.argmax())], "not a time; None stands for null")
+            _refuse(type, named[int(missing.argmax())], "not a time; use None for null")
         result[list(slots)] = _checked(type, named, time.from_numpy_time(some, type, True))
     return result
 
@@ -321,42 +321,42 @@ def _times(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _moments(type: Any, values: Sequence[Any]) -> Values:
-    """Datetimes, with a time zone where the type has one; one that has no offset counts as none."""
+    """Convert datetimes, which must have a time zone if the type does; one without an offset counts as none."""
     epoch = _EPOCH if type.tz is None else _EPOCH_UTC
     try:
         spans = list(map(operator.sub, values, itertools.repeat(epoch)))
-    except Exception as error:  # of a moment that has a time zone or has none, or whatever a time zone raises
+    except Exception as error:  # mixed aware and naive datetimes, or any exception of a tzinfo
         _check_zones(type, values)
-        raise InvalidType(f"{type}: cannot count the time since 1970: {shown(error)}") from error
+        raise InvalidType(f"{type}: cannot compute the time since 1970: {shown(error)}") from error
     return _timedeltas(type, spans, values)
 
 
 def _check_zones(type: Any, values: Sequence[Any]) -> None:
-    """Refuse datetimes that have a time zone where the type has none, or none where the type has one."""
+    """Raise if datetimes have a time zone but the type does not, or vice versa."""
     for value in values:
         try:
             offset = value.utcoffset()
         except Exception as error:
             _refuse(type, value, f"its time zone has no offset: {shown(error)}")
         if type.tz is None and offset is not None:
-            remedy = "give a type with one, or value.astimezone(zone).replace(tzinfo=None)"
-            raise InvalidType(f"{type}: cannot take {shown(value)}, which has a time zone; {remedy}")
+            remedy = "use a type with one, or value.astimezone(zone).replace(tzinfo=None)"
+            raise InvalidType(f"{type}: cannot convert {shown(value)}, which has a time zone; {remedy}")
         if type.tz is not None and offset is None:
-            remedy = "give a type without one, or value.replace(tzinfo=zone)"
-            raise InvalidType(f"{type}: cannot take {shown(value)}, which has no time zone; {remedy}")
+            remedy = "use a type without one, or value.replace(tzinfo=zone)"
+            raise InvalidType(f"{type}: cannot convert {shown(value)}, which has no time zone; {remedy}")
 
 
 def _days(type: Any, values: Sequence[Any]) -> Values:
     if getattr(type, "tz", None) is not None:
         raise InvalidType(
-            f"{type}: cannot take {shown(values[0])}, as a date has no time zone; make datetimes of dates"
+            f"{type}: cannot convert {shown(values[0])}, as a date has no time zone; convert dates to datetimes"
         )
     days = np.fromiter(map(dt.date.toordinal, values), np.int64, len(values)) - _EPOCH.toordinal()
     return _checked(type, values, time.in_units(days, time.DAY, type, True))
 
 
 def _midnights(type: Any, values: Sequence[Any]) -> Values:
-    """Datetimes that are whole days."""
+    """Convert datetimes at midnight to dates."""
     hours, minutes, seconds, micros = _attributes(values, "hour", "minute", "second", "microsecond")
     cut = (hours | minutes | seconds | micros) != 0
     fault = Fault(cut, "not midnight; a cast of timestamps with safe=False drops the time of day")
@@ -364,7 +364,7 @@ def _midnights(type: Any, values: Sequence[Any]) -> Values:
 
 
 def _whole_counts(type: Any, values: Sequence[Any]) -> Values:
-    """Integers that count the unit of the type."""
+    """Convert integers, as counts of the type's unit."""
     if kinds_of(values) != {int}:
         values = list(map(int, values))
     counts = _array_of(type, type.storage, values)
@@ -377,7 +377,7 @@ _COUNTS: dict[str, dict[Any, _Taker]] = {
     "time": {dt.time: _times, np.timedelta64: _numpy_times},
     "timedelta": {dt.timedelta: _timedeltas, np.timedelta64: _numpy_times},
 }
-"""What each kind of type takes, the narrower classes first."""
+"""Accepted Python classes for each kind of type, subclasses first."""
 for _takers in _COUNTS.values():
     _takers.update({int: _whole_counts, np.integer: _whole_counts})
 

@@ -1,7 +1,7 @@
-"""Between the storage of two types: the table of all conversions of numbers and time, and the rules they keep.
+"""Conversion between the storage of two types: the table of all numeric and temporal conversions.
 
-A conversion gives the same value in the storage of another type, or is refused. Integers never wrap and dates never
-lie outside of what their storage holds, whatever the caller allows; :func:`convert` says what may be given up.
+A conversion preserves the value or raises. Even with ``safe=False`` integers never wrap and dates never leave the range
+of their storage; :func:`convert` lists the losses allowed.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ Way: TypeAlias = Callable[[Values, Any, Any, bool], tuple[Values, list[Fault]]]
 
 
 def convert(values: Values, valid: Mask | None, source: DataType, target: DataType, safe: bool = True) -> Values:
-    """The same values in the storage of another type.
+    """Convert values from the storage of one type to that of another.
 
     Parameters
     ----------
     values : ndarray
-        The storage of ``source``: shape (n,); for decimals of more than 64 bits (n, words) of uint64, the lowest word
-        first; truth values as bool.
+        Storage of ``source``: shape (n,); for decimals of more than 64 bits, uint64 of shape (n, words), least
+        significant first; for booleans, bool.
     valid : bool ndarray or None
-        Shape (n,), False for null slots, which may hold anything and are not checked; None where no slot is null.
+        Shape (n,), False for null slots, whose values are not checked; None if no slot is null.
     source, target : DataType
-        Types without children, of a fixed number of bits.
+        Fixed-width types without children.
     safe : bool
-        False accepts losses: fractions of numbers and of seconds are dropped (toward zero), a timestamp loses its time
-        of day as a date and its date as a time, integers and decimals become the nearest float and floats the nearest
-        decimal, a float beyond the range of a narrower one becomes an infinity, and every number other than 0 is a
-        true bool. Values out of the target's range are refused all the same.
+        False allows losses: fractions of numbers and time units are truncated toward zero, timestamps lose their time
+        of day as dates and their date as times, integers and decimals become the nearest float and floats the nearest
+        decimal, floats out of the range of a narrower type become infinities, and any non-zero number becomes True.
+        Other values out of the target's range still raise.
 
     Returns
     -------
     ndarray
-        The storage of ``target``; ``values`` where that is the same. Null slots hold anything.
+        Storage of ``target``; ``values`` itself if they are the same. Null slots are unspecified.
 
     Raises
     ------
     InvalidType
-        If values of the one type are never values of the other.
+        If there is no conversion between the types.
     InvalidData
         If a value does not fit; names the first such slot.
     """
@@ -61,7 +61,7 @@ def convert(values: Values, valid: Mask | None, source: DataType, target: DataTy
 
 
 def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Callable[[int], str]) -> None:
-    """Raise InvalidData for the first slot that is at fault and not null; ``show`` says what it holds."""
+    """Raise InvalidData for the first invalid slot that is not null; ``show`` formats its value."""
     for fault in found:
         at = fault.where if valid is None else fault.where & valid
         if at.any():
@@ -70,7 +70,7 @@ def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Calla
 
 
 def no_way(source: DataType, target: DataType) -> InvalidType:
-    """The error for types that have no values in common."""
+    """Return the error for types without a cast between them."""
     texts = [getattr(type, "text", False) for type in (source, target)]
     plain = [type.layout in ("primitive", "bool") and type.descriptor.values != "bytes" for type in (source, target)]
     hint = "; format or parse the values in Python" if any(texts) and any(plain) else ""
@@ -78,7 +78,7 @@ def no_way(source: DataType, target: DataType) -> InvalidType:
 
 
 def shown(type: Any, values: Values) -> str:
-    """The only value of a storage, as people write it; storage that means nothing as the number it is."""
+    """Format the single value of a storage; invalid storage as a plain number."""
     kind = type.descriptor.values
     if kind == "decimal":
         return decimals.shown(type, values)
@@ -88,15 +88,15 @@ def shown(type: Any, values: Values) -> str:
 
 
 def broken(type: Any, values: Values) -> tuple[Mask | None, str]:
-    """Which values of a storage break the rules of their type, None where none does, and the rule."""
+    """Return which values of a storage break the rules of their type, or None, and the rule."""
     kind = type.descriptor.values
     if kind == "decimal":
-        return decimals.too_wide(type.precision, values), f"a value has at most {type.precision} digits"
+        return decimals.too_wide(type.precision, values), f"expected at most {type.precision} digits"
     return time.broken(type, values) if kind in time.KINDS else (None, "")
 
 
 def convertible(source: DataType, target: DataType) -> bool:
-    """Whether :func:`convert` has a way from one type to the other."""
+    """Return whether :func:`convert` supports this conversion."""
     way = _WAYS.get((source.descriptor.values, target.descriptor.values))
     return source == target or (way is not None and (way is not _same_bits or _has_same_bits(source, target)))
 
@@ -106,7 +106,7 @@ def _has_same_bits(source: DataType, target: DataType) -> bool:
 
 
 def _same_bits(values: Values, source: Any, target: Any, safe: bool) -> tuple[Values, list[Fault]]:
-    """The numbers that stand for dates and times as integers of as many bits, and back."""
+    """Reinterpret temporal storage as integers of the same width, and back."""
     if not _has_same_bits(source, target):
         raise no_way(source, target)
     return values, time.rule_faults(target, values)
@@ -135,4 +135,4 @@ _WAYS: dict[tuple[str, str], Way] = {
     ("timedelta", "timedelta"): time.units,
     **{pair: _same_bits for kind in (*time.KINDS, "interval") for pair in (("integer", kind), (kind, "integer"))},
 }
-"""By the kind of the source's values and that of the target's: the storage, and what is wrong with it where."""
+"""Conversions by the kinds of source and target values; each returns the storage and its faults."""

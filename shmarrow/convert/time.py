@@ -1,10 +1,10 @@
-"""Dates, moments, times of day and lengths of time as whole arrays: between their units, and between each other.
+"""Vectorized conversions of dates, timestamps, times and durations: between units and between types.
 
-What a conversion with ``safe=False`` gives up: parts of the coarser unit are dropped (toward zero), a timestamp
-loses its time of day as a date and its date as a time.
+Losses with ``safe=False``: fractions of the coarser unit are truncated toward zero, a timestamp loses its time of day
+as a date and its date as a time.
 
-A timestamp with a time zone counts from 1970-01-01 in UTC. As a date or a time it is what a clock in that zone shows;
-with another zone, or with none, it is the same count.
+A timestamp with a time zone counts from 1970-01-01 in UTC. Conversion to a date or time gives local time in that zone;
+conversion to a different or no time zone keeps the count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shmarrow.errors import InvalidData, InvalidType
 Outcome = tuple[Values, list[Fault]]
 
 KINDS = ("date", "time", "timestamp", "timedelta")
-"""The kinds of values that are counts of a unit of time."""
+"""Kinds of values that are counts of a time unit."""
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 DAY_SECONDS = 86_400
@@ -33,16 +33,16 @@ _TICKS = {
     "m": 60 * _ATTO, "h": 3_600 * _ATTO, "D": DAY_SECONDS * _ATTO, "day": DAY_SECONDS * _ATTO,
     "W": 7 * DAY_SECONDS * _ATTO,
 }  # fmt: skip
-"""The units of Arrow and of numpy in attoseconds."""
+"""Units of Arrow and numpy in attoseconds."""
 
 DAY = _TICKS["D"]
 
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""The first second of the year 1 and the last one of the year 9999, since 1970."""
+"""The first second of the year 1 and the last second of the year 9999, since 1970."""
 
 
 def tick(type: Any) -> int:
-    """The unit of a type in attoseconds."""
+    """Return the unit of a type in attoseconds."""
     return _TICKS[type.unit]
 
 
@@ -52,7 +52,7 @@ def tick(type: Any) -> int:
 def counted(
     values: Values, per_source: int, per_target: int, floor: bool = False
 ) -> tuple[Values, Mask | None, Mask | None]:
-    """Counts of one unit as int64 counts of another; which are cut, and which do not fit."""
+    """Convert counts between units, as int64; return also which are truncated, and which overflow."""
     values = values.astype(np.int64, copy=False)
     if per_source % per_target == 0:
         return (lambda found: (found[0], None, found[1]))(multiplied(values, per_source // per_target))
@@ -63,12 +63,12 @@ def counted(
 
 
 def units(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Values of one unit as those of another."""
+    """Convert values between units."""
     return in_units(values, tick(source), target, safe)
 
 
 def in_units(values: Values, per_source: int, target: Any, safe: bool, floor: bool = False) -> Outcome:
-    """Counts of a unit, in attoseconds, as the storage of a type."""
+    """Convert counts of a unit, given in attoseconds, to the storage of a type."""
     result, cut, over = counted(values, per_source, tick(target), floor)
     info = np.iinfo(target.storage)
     beyond = outside(result, info.min, info.max)
@@ -85,7 +85,7 @@ def _plural(unit: str) -> str:
 
 
 def to_dates(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Timestamps at midnight as dates."""
+    """Convert timestamps to dates, exact at midnight."""
     local, beyond = _local(values, source)
     days, cut, _ = counted(local, tick(source), DAY, floor=True)
     result, found = in_units(days, DAY, target, safe)
@@ -94,7 +94,7 @@ def to_dates(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
 
 
 def to_times(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
-    """Timestamps of 1970-01-01 as times of day."""
+    """Convert timestamps to times of day, exact on 1970-01-01."""
     local, beyond = _local(values, source)
     day = DAY_SECONDS * PER_SECOND[source.unit]
     other = outside(local, 0, day - 1) if safe else None
@@ -106,7 +106,7 @@ _NO_ZONE = "time zones are known for the years 1 to 9999"
 
 
 def _local(values: Values, source: Any) -> tuple[Values, Mask | None]:
-    """Timestamps as what clocks in their time zone show, and which are too far from now for time zones."""
+    """Convert timestamps to local time; return also which are out of the range of time zones."""
     if source.tz is None:
         return values, None
     zone = time_zone(source.tz)
@@ -120,9 +120,9 @@ def _local(values: Values, source: Any) -> tuple[Values, Mask | None]:
 
 
 def offsets(seconds: Values, zone: dt.tzinfo) -> Values:
-    """How far ahead of UTC clocks in a zone are, in seconds, at moments in seconds since 1970; int64 of shape (n,).
+    """Return UTC offsets of a zone in seconds, for times in seconds since 1970; int64 of shape (n,).
 
-    Each day on which clocks do not change is looked up once.
+    Each day without a transition is looked up once.
     """
     days, inverse = np.unique(seconds // DAY_SECONDS, return_inverse=True)
     starts = _offsets_at((days * DAY_SECONDS).tolist(), zone)
@@ -145,12 +145,12 @@ def _offsets_at(seconds: list[int], zone: dt.tzinfo) -> Values:
 
 
 def time_zone(name: str) -> dt.tzinfo:
-    """The time zone of an Arrow timestamp: a name of the time zone database, or an offset such as ``+07:30``.
+    """Return the tzinfo for an Arrow time zone: a name in the time zone database, or an offset such as ``+07:30``.
 
     Raises
     ------
     InvalidData
-        If there is no such zone.
+        If the time zone is unknown.
     """
     if name.upper() in ("UTC", "Z"):
         return dt.UTC
@@ -174,18 +174,18 @@ def time_zone(name: str) -> dt.tzinfo:
 
 
 def from_numpy_time(values: Values, target: Any, safe: bool) -> Outcome:
-    """The storage of ``M8`` and ``m8`` values, of which NaT may become anything.
+    """Convert ``M8`` and ``m8`` values to storage; NaT gives unspecified values.
 
     Raises
     ------
     InvalidType
-        If the type has no values of this dtype.
+        If the dtype cannot be converted to the type.
     """
     dtype = values.dtype
     kinds = ("date", "timestamp") if dtype.kind == "M" else ("time", "timedelta")
     unit, count = np.datetime_data(dtype)
     if target.descriptor.values not in kinds or unit == "generic" or (dtype.kind == "m" and unit in ("Y", "M")):
-        raise InvalidType(f"{target}: cannot take an ndarray of {dtype}")
+        raise InvalidType(f"{target}: cannot convert an ndarray of {dtype}")
     counts = values.view(np.int64)
     found = []
     if unit in ("Y", "M"):
@@ -198,14 +198,14 @@ def from_numpy_time(values: Values, target: Any, safe: bool) -> Outcome:
 
 
 _MONTHS = 10**12
-"""Years and months up to here are days that fit 64 bits."""
+"""Years and months up to here convert to days within 64 bits."""
 
 
 def from_parts(seconds: Values, micros: Values, target: Any) -> Outcome:
-    """Seconds and microseconds, which are less than a second, as the storage of a type."""
+    """Convert seconds, and microseconds of less than a second, to the storage of a type."""
     per = PER_SECOND[target.unit]
     negative = seconds < 0
-    if negative.any():  # both parts get one sign, so that none is out of range where the sum is not
+    if negative.any():  # give both parts the same sign, so that neither overflows if the sum does not
         seconds, micros = seconds + negative, micros - negative * 1_000_000
     whole, over = multiplied(seconds, per)
     if per >= 1_000_000:
@@ -223,27 +223,27 @@ def from_parts(seconds: Values, micros: Values, target: Any) -> Outcome:
     return result.astype(target.storage, copy=False), found
 
 
-# --- what values promise ------------------------------------------------------------------------------------------
+# --- validation of values -----------------------------------------------------------------------------------------
 
 
 def broken(type: Any, values: Values) -> tuple[Mask | None, str]:
-    """Which values of a storage break the rule of a date or a time, and the rule."""
+    """Return which values of a storage break the rule of a date or time type, and the rule."""
     kind = type.descriptor.values
     if kind == "time":
         limit = DAY_SECONDS * PER_SECOND[type.unit]
-        return outside(values, 0, limit - 1), f"a time lies in [0, {limit}) {type.unit}"
+        return outside(values, 0, limit - 1), f"a time must be within [0, {limit}) {type.unit}"
     if kind == "date" and type.unit == "ms":
-        return divided(values, 1000 * DAY_SECONDS)[1], "a date64 is a whole number of days"
+        return divided(values, 1000 * DAY_SECONDS)[1], "a date64 must be a whole number of days"
     return None, ""
 
 
 def rule_faults(type: Any, values: Values) -> list[Fault]:
-    """The faults of a storage that breaks the rule of its type."""
+    """Return the faults of a storage that breaks the rule of its type."""
     return faults(broken(type, values))
 
 
 def shown(type: Any, values: Values) -> str:
-    """The only value of a storage as a date or a time, or as the number it is where numpy means NaT by that."""
+    """Format the single value of a storage as a date or time, or as a plain number if numpy reads it as NaT."""
     code = "D" if type.unit == "day" else type.unit
     kind = "m" if type.descriptor.values in ("time", "timedelta") else "M"
     value = values.astype(np.int64).view(f"{kind}8[{code}]")[0]

@@ -1,8 +1,8 @@
-"""From storage to Python values: integers, floats, decimals, dates, times, intervals ("Data Types").
+"""Conversion of storage to Python values: numeric, temporal, interval, fixed-size binary ("Data Types").
 
-The class of the values depends on the type alone. Timestamps without a time zone and durations, both in nanoseconds,
-are ``numpy.datetime64`` and ``numpy.timedelta64`` in nanoseconds; all other dates and times are those of ``datetime``,
-and values that these cannot hold are refused, such as fractions of a microsecond.
+The class of the values depends only on the type. Timestamps without a time zone and durations, both in nanoseconds, are
+``numpy.datetime64`` and ``numpy.timedelta64``; all other temporal values are of ``datetime``, and values that do not
+fit, such as fractions of a microsecond, raise.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from shmarrow.types import DataType
 
 
 def to_python(type: DataType, values: Values, valid: Mask | None = None, first: int = 0) -> list[Any]:
-    """The storage values as a list of Python objects; a copy.
+    """Convert storage to a list of Python objects; a copy.
 
     Parameters
     ----------
     type : DataType
         The type.
     values : ndarray
-        Its storage.
+        Storage of the type.
     valid : bool ndarray, optional
-        False for null slots, which may hold anything and come as anything.
+        False for null slots, whose values and results are arbitrary.
     first : int
         The number of the first slot in messages.
 
     Raises
     ------
     InvalidData
-        If Python cannot hold a value: a date beyond the years 1 to 9999, a time beyond its day, a fraction of a
+        If Python cannot represent a value: a year outside 1 to 9999, a time beyond its day, a fraction of a
         microsecond.
     """
     convert = _TO.get(type.descriptor.values)
@@ -51,7 +51,7 @@ def to_python(type: DataType, values: Values, valid: Mask | None = None, first: 
 def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) -> Never:
     held = shown(type, values[slot : slot + 1])
     remedy = (
-        "values holds the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) returns it"
+        ".values has the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) returns it"
     )
     raise placed(InvalidData, f"{type}: ", Place((first + slot,)), f" holds {held}, {what}; {remedy}")
 
@@ -59,7 +59,7 @@ def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) ->
 def _within(
     type: Any, values: Values, low: int, high: int, valid: Mask | None, first: int, what: str
 ) -> tuple[Values, Mask | None]:
-    """Values within [low, high]; those of null slots are set to a value that is, and which those are."""
+    """Values checked to be within [low, high], with null slots set to a value in range; and the null slots."""
     odd = outside(values, low, high)
     if odd is None:
         return values, None
@@ -77,7 +77,7 @@ def _decimals(type: Any, values: Values, valid: Mask | None, first: int) -> list
     return list(map(make.scaleb, made, itertools.repeat(-type.scale), itertools.repeat(context)))
 
 
-_NO_DATE = "which datetime cannot hold: its years are 1 to 9999"
+_NO_DATE = "which is outside datetime's years 1 to 9999"
 
 
 def _dates(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
@@ -97,13 +97,13 @@ def _dates(type: Any, values: Values, valid: Mask | None, first: int) -> list[An
 
 
 def _micros(type: Any, values: Values, valid: Mask | None, first: int) -> Values:
-    """Counts of the type's unit as whole microseconds; those of null slots may be cut."""
+    """Counts of the type's unit as whole microseconds; null slots may be truncated."""
     if type.unit != "ns":
         return values * (1_000_000 // PER_SECOND[type.unit])
     micros, cut = divided(values, 1_000)
     wrong = cut if cut is None or valid is None else cut & valid
     if wrong is not None and wrong.any():
-        _refuse(type, values, int(wrong.argmax()), first, "which datetime does not have: its unit is the microsecond")
+        _refuse(type, values, int(wrong.argmax()), first, "which is finer than datetime's unit, the microsecond")
     return micros
 
 
@@ -131,14 +131,14 @@ def _zoned(
         return moments[slot].replace(tzinfo=dt.UTC).astimezone(zone)
     except OverflowError:
         if valid is None or valid[slot]:
-            _refuse(type, values, slot, first, f"which datetime cannot hold in {type.tz}")
+            _refuse(type, values, slot, first, f"which is out of datetime's range in {type.tz}")
         return None
 
 
 def _times(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
     values = values.astype(np.int64, copy=False)
     limit = DAY_SECONDS * PER_SECOND[type.unit]
-    fitting, _ = _within(type, values, 0, limit - 1, valid, first, f"a time lies in [0, {limit}) {type.unit}")
+    fitting, _ = _within(type, values, 0, limit - 1, valid, first, f"a time must be within [0, {limit}) {type.unit}")
     return list(map(dt.datetime.time, _micros(type, fitting, valid, first).view("M8[us]").tolist()))
 
 
@@ -151,7 +151,7 @@ def _timedeltas(type: Any, values: Values, valid: Mask | None, first: int) -> li
     fitting, _ = _within(type, values, low, high, valid, first, f"more than the {days} days of a timedelta")
     if type.unit == "us":
         result: list[Any] = _exact_timedeltas(fitting)
-    else:  # the whole range in microseconds may not fit 64 bits
+    else:  # the full range in microseconds may overflow 64 bits
         seconds, rest = np.divmod(fitting, per)
         parts = (seconds.tolist(), (rest * (1_000_000 // per)).tolist())
         result = list(map(dt.timedelta, itertools.repeat(0), *parts))
@@ -192,4 +192,4 @@ _TO: dict[str, Callable[[Any, Values, Mask | None, int], list[Any]]] = {
     "interval": _intervals,
     "bytes": _fixed_bytes,
 }
-"""By the kind of a type's values, for those that are not Python's own in numpy too."""
+"""Converters by the kind of a type's values, if numpy's ``tolist()`` does not suffice."""

@@ -1,8 +1,8 @@
-"""Extension types ("Extension Types"): a type with a name and parameters of its own, over a storage type.
+"""Extension types ("Extension Types"): named types with parameters, over a storage type.
 
-What users derive their own types from is in ``types/extension``, the arrays of all of them in ``array``. Each other
-file has one of the types that Arrow itself names ("Canonical Extension Types") or a family of them, with the class of
-its arrays and its factory; it is imported when one of its names is asked for, or its type is met in data.
+The base class for user-defined types is in ``types/extension``, that of their arrays in ``array``. Every other module
+implements a canonical extension type ("Canonical Extension Types") or a family of them, with its array class and
+factory; it is imported on first use of its names, or when its type occurs in data.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ CANONICAL = {
         "tensors", "VariableShapeTensorType", "VariableShapeTensorArray", "variable_shape_tensor",
     ),
 }  # fmt: skip
-"""Arrow's own types by their names: the file, the class of the type, and what else of it is public."""
+"""Canonical extension types by name: the module, the type class, and its other public names."""
 
 _HOMES = {name: home for home, *names in CANONICAL.values() for name in names}
 
@@ -106,7 +106,7 @@ for _name, _row in CANONICAL.items():
 
 
 def __getattr__(name: str) -> Any:
-    """Arrow's own types are imported when they are first asked for."""
+    """Import canonical extension types on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'shmarrow.extension' has no attribute {name!r}")
     value = globals()[name] = _load(name)

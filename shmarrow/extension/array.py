@@ -1,11 +1,11 @@
-"""Arrays of extension types: the buffers and children of their storage, under the extension's type.
+"""Arrays of extension types: the buffers and children of their storage, with the extension type.
 
 Rules kept here:
 
-* an extension array *is* its storage in memory, so whatever walks buffers and children takes it as it is; what slots
-  mean, how they are gathered, joined and checked, is asked of the storage array, which is one view away;
-* values are those of the extension: the type turns the storage's Python values into its own and back;
-* arrays of a type that has more to say about its data have a class of their own, which names the type.
+* in memory, an extension array is its storage, so code that walks buffers and children needs no special case; gather,
+  join and checks are delegated to a view as the storage array;
+* Python values are those of the extension: the type converts them from and to the storage's values;
+* types with additional accessors have their own array class, which names the type.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class ExtensionArray(Array, of=ExtensionType):
-    """Values of an extension type.
+    """Array of an extension type.
 
-    A subclass names the type whose arrays are of it: ``class PointArray(ExtensionArray, of=PointType)``.
+    A subclass for the arrays of a type names it: ``class PointArray(ExtensionArray, of=PointType)``.
     """
 
     __slots__ = ()
 
     @property
     def storage(self) -> Array:
-        """The array of the storage type over the same buffers; copies nothing."""
+        """Array of the storage type over the same buffers; zero-copy."""
         found: Array = self._storage
         return found
 
@@ -45,12 +45,12 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_storage(cls, type: Any, storage: Any) -> Self:
-        """The array of an extension type over the buffers of its storage; copies nothing.
+        """Create an array of an extension type from its storage array; zero-copy.
 
         Raises
         ------
         InvalidType
-            If ``type`` is not an extension type, or ``storage`` has another type than its storage type.
+            If ``type`` is not an extension type, or ``storage`` does not have its storage type.
         """
         if not isinstance(type, ExtensionType):
             raise InvalidType(f"expected an ExtensionType, found {shown(type)}")
@@ -64,7 +64,7 @@ class ExtensionArray(Array, of=ExtensionType):
     def _under(self, storage: Any) -> Any:
         return storage._with(type=self._type)
 
-    # --- asked of the storage ---
+    # --- delegated to the storage ---
 
     def _count_nulls(self) -> int:
         return self._storage._count_nulls()  # type: ignore[no-any-return]
@@ -73,7 +73,7 @@ class ExtensionArray(Array, of=ExtensionType):
         return self._storage._valid()  # type: ignore[no-any-return]
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
-        """The values of the storage as an ndarray; see there."""
+        """The values of the storage as an ndarray."""
         return self._storage.to_numpy(zero_copy_only)  # type: ignore[no-any-return]
 
     def _gather(self, indices: Indices) -> Any:
@@ -107,7 +107,7 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
-        """From the storage, or from the same extension with the same parameters over another storage."""
+        """Cast from the storage, or from the same extension and parameters over different storage."""
         source = array.type
         if isinstance(source, ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
@@ -166,7 +166,7 @@ class ExtensionArray(Array, of=ExtensionType):
         try:
             value = self._item(index)
             return "null" if value is None else clip(str(value), 100)
-        except Exception:  # whatever the type's own conversion raises, arrays are shown
+        except Exception:  # user code: a failing conversion must not break the preview
             return self._storage._item_preview(index, budget)  # type: ignore[no-any-return]
 
     @classmethod
@@ -181,14 +181,14 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
-        """An array over an ndarray that the storage type takes; copies where the storage does.
+        """Create an array from an ndarray that converts to the storage type; copies only if the storage does.
 
         Parameters
         ----------
         type : ExtensionType
             The type.
         values : ndarray
-            Shape (n,); with dtype object the extension's Python values.
+            Shape (n,); if of dtype object, the extension's Python values.
         valid : bool ndarray, optional
             False where a slot is null.
         """
@@ -207,7 +207,7 @@ class ExtensionArray(Array, of=ExtensionType):
 
 
 def converted(type: Any, convert: Callable[[Any], Any], values: Sequence[Any], first: int = 0) -> list[Any]:
-    """Values as the conversion of an extension type makes them, None for None; ``first`` is the number of the first.
+    """Convert values with an extension type's conversion, None to None; ``first`` is the number of the first slot.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Truth values of one byte each (canonical extension types, "8-bit Boolean")."""
+"""Booleans of one byte each (canonical extension types, "8-bit Boolean")."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bool8Type(ExtensionType):
-    """Truth values of one byte each, 0 for false (``arrow.bool8``)."""
+    """Booleans of one byte each, 0 for False (``arrow.bool8``)."""
 
     __slots__ = ()
     extension_name = "arrow.bool8"
@@ -35,14 +35,14 @@ class Bool8Type(ExtensionType):
 
 
 class Bool8Array(ExtensionArray, of=Bool8Type):
-    """Truth values of one byte each."""
+    """Array of one-byte booleans."""
 
     __slots__ = ()
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
-        """The values as a bool ndarray of shape (length,); a view, unless there are bytes other than 0 and 1.
+        """Return a bool ndarray of shape (length,); a view, unless there are bytes other than 0 and 1.
 
-        With nulls, if it may be a copy, an object array of True, False and None.
+        With nulls, return an object array of True, False and None if a copy is allowed.
         """
         if self.null_count:
             if zero_copy_only:
@@ -61,10 +61,10 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
 
     @classmethod
     def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
-        """An array over bool or int8 values of shape (n,); copies nothing where they are contiguous."""
+        """Create an array from bool or int8 values of shape (n,); zero-copy if contiguous."""
         return super().from_numpy(type, values.view(np.int8) if values.dtype == np.bool_ else values, valid)
 
 
 def bool8() -> Bool8Type:
-    """Truth values of one byte each."""
+    """Create the type of one-byte booleans."""
     return Bool8Type()

@@ -1,4 +1,4 @@
-"""Text that is JSON (canonical extension types, "JSON")."""
+"""JSON strings (canonical extension types, "JSON")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shmarrow.types import DataType, ExtensionType
 
 
 class JsonType(ExtensionType):
-    """Text that is JSON (``arrow.json``)."""
+    """JSON strings (``arrow.json``)."""
 
     __slots__ = ()
     extension_name = "arrow.json"
@@ -20,7 +20,7 @@ class JsonType(ExtensionType):
         super().__init__(storage_type)
         if not getattr(self.storage_type, "text", False):
             raise InvalidArgument(
-                f"{self.extension_name}: the storage is string, large_string or string_view, found {storage_type}"
+                f"{self.extension_name}: the storage must be string, large_string or string_view, found {storage_type}"
             )
 
     @classmethod
@@ -30,17 +30,17 @@ class JsonType(ExtensionType):
 
 
 class JsonArray(ExtensionArray, of=JsonType):
-    """Text that is JSON."""
+    """Array of JSON strings."""
 
     __slots__ = ()
 
     def parse(self) -> list[Any]:
-        """The values as Python's ``json`` reads them; None where a slot is null, and for JSON's ``null``.
+        """Parse the values with ``json.loads``; None for null slots and JSON's ``null``.
 
         Raises
         ------
         InvalidData
-            If a text is not JSON, or nests too deep.
+            If a value is not JSON, or nests too deep.
         """
         import json
 
@@ -58,5 +58,5 @@ class JsonArray(ExtensionArray, of=JsonType):
 
 
 def json_(storage_type: DataType | str = "string") -> JsonType:
-    """Text that is JSON."""
+    """Create the type of JSON strings."""
     return JsonType(storage_type)

@@ -1,4 +1,4 @@
-"""Values of types that Arrow has no name for (canonical extension types, "Opaque")."""
+"""Values of other systems' types that Arrow does not have (canonical extension types, "Opaque")."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from shmarrow.types import DataType, ExtensionType
 
 
 class OpaqueType(ExtensionType):
-    """Values of a type of another system, which Arrow has no name for (``arrow.opaque``).
+    """Values of another system's type, which Arrow does not have (``arrow.opaque``).
 
     Attributes
     ----------
     type_name : str
-        The name of the type there.
+        Name of the type in the other system.
     vendor_name : str
-        The name of the other system.
+        Name of the other system.
     """
 
     __slots__ = ("type_name", "vendor_name")
@@ -44,5 +44,5 @@ class OpaqueType(ExtensionType):
 
 
 def opaque(storage_type: DataType | str, type_name: str, vendor_name: str) -> OpaqueType:
-    """Values of a type of another system."""
+    """Create the type of values of another system's type."""
     return OpaqueType(storage_type, type_name, vendor_name)

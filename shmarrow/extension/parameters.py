@@ -1,6 +1,6 @@
-"""What canonical extension types share: their parameters as JSON, and checks of their storage.
+"""Helpers for canonical extension types: parameters as JSON, and checks of the storage.
 
-Parameters from a file are hostile: of bounded size and depth, and checked as those that a caller gives.
+Parameters from a file are untrusted: their size and depth are limited, and they are checked like a caller's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MOST_PARAMETERS = 1 << 16
 
 
 def parameters_of(what: str, serialized: bytes) -> dict[str, Any]:
-    """The JSON object in serialized parameters; empty bytes have none."""
+    """Return the JSON object of serialized parameters; empty for empty bytes."""
     if not serialized:
         return {}
     if len(serialized) > _MOST_PARAMETERS:
@@ -32,7 +32,7 @@ def parameters_of(what: str, serialized: bytes) -> dict[str, Any]:
 
 
 def as_json(parameters: dict[str, Any]) -> bytes:
-    """Parameters as compact JSON; those that are None are left out."""
+    """Return parameters as compact JSON, without those that are None."""
     import json
 
     given = {name: value for name, value in parameters.items() if value is not None}
@@ -40,26 +40,26 @@ def as_json(parameters: dict[str, Any]) -> bytes:
 
 
 def checked_text(what: str, name: str, value: Any) -> str:
-    """A parameter that is a string with a UTF-8 form."""
+    """Return a parameter checked to be a string that UTF-8 can encode."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what}: {name} must be a string, found {shown(value)}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{what}: {name} {value!a:.80} is not Unicode text: {error.reason}") from None
+        raise InvalidArgument(f"{what}: {name} {value!a:.80} is not valid Unicode: {error.reason}") from None
     return value
 
 
 def children_of(what: str, storage_type: DataType) -> dict[str, DataType]:
-    """The types of a struct's fields by their names."""
+    """Return the types of a struct's fields by name."""
     if not isinstance(storage_type, types.StructType):
         raise InvalidArgument(f"{what}: the storage must be a struct, found {storage_type}")
     found = {field.name: field.type for field in storage_type.fields}
     if len(found) != len(storage_type.fields):
-        raise InvalidArgument(f"{what}: the storage has two fields of one name: {storage_type}")
+        raise InvalidArgument(f"{what}: the storage has duplicate field names: {storage_type}")
     return found
 
 
 def values_of(type: DataType) -> DataType:
-    """The type of the values, where they are encoded as a dictionary or as runs."""
+    """Return the value type of a dictionary or run-end-encoded type; other types unchanged."""
     return type.value_type if isinstance(type, EncodedType) else type

@@ -1,4 +1,4 @@
-"""Tensors of a fixed or a variable shape (canonical extension types, "Fixed shape tensor", "Variable shape tensor")."""
+"""Tensors of fixed or variable shape (canonical extension types, "Fixed shape tensor", "Variable shape tensor")."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MOST_DIMENSIONS = 63
-"""What an ndarray has, less one for the rows."""
+"""numpy's limit, less one for the rows."""
 
 
 class _TensorType(ExtensionType):
-    """What tensors of fixed and of variable shape share: names of the physical dimensions, and their logical order.
+    """Base of tensor types: names of the physical dimensions, and their logical order.
 
     Attributes
     ----------
     dim_names : tuple of str or None
-        A name for each physical dimension.
+        Name of each physical dimension.
     permutation : tuple of int or None
-        For each logical dimension the physical one that it is; None where both are the same.
+        Physical dimension of each logical one; None if the orders are the same.
     """
 
     __slots__ = ("dim_names", "permutation")
@@ -41,13 +41,13 @@ class _TensorType(ExtensionType):
     permutation: tuple[int, ...] | None
 
     def logical(self, tensor: npt.NDArray[Any], first: int = 0) -> npt.NDArray[Any]:
-        """The logical view of an ndarray in physical order; dimensions before ``first`` stay where they are."""
+        """Return the logical view of an ndarray in physical order; dimensions before ``first`` are not permuted."""
         if self.permutation is None:
             return tensor
         return tensor.transpose(*range(first), *[first + axis for axis in self.permutation])
 
     def physical(self, tensor: npt.NDArray[Any], first: int = 0) -> npt.NDArray[Any]:
-        """The view in physical order of an ndarray in logical order."""
+        """Return the physical view of an ndarray in logical order."""
         if self.permutation is None:
             return tensor
         axes = [first + self.permutation.index(axis) for axis in range(len(self.permutation))]
@@ -74,7 +74,7 @@ class FixedShapeTensorType(_TensorType):
     Attributes
     ----------
     shape : tuple of int
-        The physical shape of each tensor.
+        Physical shape of each tensor.
     """
 
     __slots__ = ("shape",)
@@ -97,17 +97,17 @@ class FixedShapeTensorType(_TensorType):
         if math.prod(self.shape) != storage_type.list_size:
             raise InvalidArgument(
                 f"{what}: tensors of the shape {list(self.shape)[:64]} have {math.prod(self.shape)} elements, "
-                f"the storage has lists of {storage_type.list_size}"
+                f"but the storage has lists of {storage_type.list_size}"
             )
 
     @property
     def value_type(self) -> DataType:
-        """The type of the elements."""
+        """Type of the elements."""
         return self.storage_type.fields[0].type
 
     @property
     def logical_shape(self) -> tuple[int, ...]:
-        """The shape of each tensor in the order of its logical dimensions."""
+        """Logical shape of each tensor."""
         return self.shape if self.permutation is None else tuple([self.shape[axis] for axis in self.permutation])
 
     def serialize(self) -> bytes:
@@ -134,58 +134,58 @@ class FixedShapeTensorType(_TensorType):
 
 
 class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
-    """Tensors of one shape; together one ndarray.
+    """Array of tensors of one shape, which together form one ndarray.
 
-    ``to_pylist()`` gives the elements of each tensor as a flat list in physical order.
+    ``to_pylist()`` returns each tensor as a flat list of elements in physical order.
     """
 
     __slots__ = ()
 
     def to_numpy_ndarray(self) -> npt.NDArray[Any]:
-        """All tensors as one ndarray, its shape the length and then the logical shape; a read-only view.
+        """Return all tensors as one ndarray of shape ``(length, *logical_shape)``; a read-only view.
 
         Raises
         ------
         CopyRequired
-            If tensors or elements are null, or numpy has no zero-copy form of the elements.
+            If tensors or elements are null, or the elements have no zero-copy numpy form.
         """
         flat = self._storage.to_numpy(True)
         try:
             tensors = flat.reshape(self._length, *self._type.shape)
         except ValueError as error:
-            raise InvalidData(f"{self._type}: no ndarray has this shape: {error}") from None
+            raise InvalidData(f"{self._type}: invalid shape for an ndarray: {error}") from None
         result: npt.NDArray[Any] = self._type.logical(tensors, 1)
         return result
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
-        """The ndarray of :meth:`to_numpy_ndarray`; with nulls that of the storage, if it may be a copy."""
+        """Return :meth:`to_numpy_ndarray`; with nulls, the storage's ndarray if a copy is allowed."""
         if zero_copy_only or not self.null_count:
             return self.to_numpy_ndarray()
         return super()._to_numpy(False)
 
     def tensor(self, index: int) -> npt.NDArray[Any] | None:
-        """One tensor as an ndarray of its logical shape, a read-only view; None where it is null."""
+        """Return one tensor as an ndarray of its logical shape, a read-only view; None for null."""
         _check_index(self, index)
         row = self.slice(index, 1)
         return None if row.null_count else row.to_numpy_ndarray()[0]
 
     @classmethod
     def from_numpy_ndarray(cls, values: npt.NDArray[Any], dim_names: Sequence[str] | None = None) -> Self:
-        """Tensors over an ndarray of shape (length, ...); copies only one that has gaps or runs backwards.
+        """Create tensors from an ndarray of shape (length, ...); zero-copy unless it has gaps or negative strides.
 
-        The dimensions lie in memory as they do in ``values``; the type's permutation says in which order they are.
+        The memory order of the dimensions is kept, and recorded as the type's permutation.
 
         Parameters
         ----------
         values : ndarray
-            At least one dimension; the first one, the rows, has the largest stride.
+            At least one dimension; the first one, the rows, must have the largest stride.
         dim_names : sequence of str, optional
-            A name for each dimension but the first, in the order of ``values``.
+            Name of each dimension except the first, in the order of ``values``.
 
         Raises
         ------
         InvalidArgument
-            If the elements of one row are not together in memory.
+            If the elements of a row are not contiguous in memory.
         """
         from shmarrow.types import from_numpy_dtype
 
@@ -196,7 +196,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
             order = list(range(values.ndim))
         if order[0] != 0:
             raise InvalidArgument(
-                f"the first dimension needs the largest stride, found the strides {values.strides}; "
+                f"the first dimension must have the largest stride, found the strides {values.strides}; "
                 "copy with numpy.ascontiguousarray"
             )
         axes = [axis - 1 for axis in order[1:]]
@@ -210,7 +210,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
 
     @classmethod
     def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
-        """Tensors over an ndarray as :meth:`to_numpy_ndarray` gives it; copies one in another order or with gaps."""
+        """Create tensors from an ndarray in the form of :meth:`to_numpy_ndarray`; copies unless it is in row order."""
         from shmarrow.layout.from_values import array_from_numpy
         from shmarrow.layout.memory import validity_of
 
@@ -233,7 +233,7 @@ def fixed_shape_tensor(
     dim_names: Sequence[str] | None = None,
     permutation: Sequence[int] | None = None,
 ) -> FixedShapeTensorType:
-    """Tensors that all have the physical shape ``shape``."""
+    """Create the type of tensors that all have the physical shape ``shape``."""
     count = math.prod(_sizes(FixedShapeTensorType.extension_name, "shape", shape))
     return FixedShapeTensorType(types.FixedSizeListType(value_type, count), shape, dim_names, permutation)
 
@@ -242,14 +242,14 @@ def fixed_shape_tensor(
 
 
 class VariableShapeTensorType(_TensorType):
-    """Tensors of one number of dimensions, each with a shape of its own (``arrow.variable_shape_tensor``).
+    """Tensors of the same number of dimensions, each with its own shape (``arrow.variable_shape_tensor``).
 
     Attributes
     ----------
     ndim : int
-        The number of dimensions.
+        Number of dimensions.
     uniform_shape : tuple of int or None, or None
-        The size of each physical dimension in which all tensors agree, None for the others.
+        Size of each physical dimension that is the same in all tensors, None for the others.
     """
 
     __slots__ = ("ndim", "uniform_shape")
@@ -273,7 +273,7 @@ class VariableShapeTensorType(_TensorType):
             or shape.value_type != types.int32()
         ):
             raise InvalidArgument(
-                f"{what}: the storage is a struct of a list 'data' and a fixed-size list of int32 'shape', "
+                f"{what}: the storage must be a struct of a list 'data' and a fixed-size list of int32 'shape', "
                 f"found {storage_type}"
             )
         self.ndim: int = shape.list_size
@@ -284,11 +284,13 @@ class VariableShapeTensorType(_TensorType):
         if uniform_shape is not None:
             self.uniform_shape = _sizes(what, "uniform_shape", uniform_shape, null=True)
             if len(self.uniform_shape) != self.ndim:
-                raise InvalidArgument(f"{what}: uniform_shape has {self.ndim} sizes, found {len(self.uniform_shape)}")
+                raise InvalidArgument(
+                    f"{what}: uniform_shape must have {self.ndim} sizes, found {len(self.uniform_shape)}"
+                )
 
     @property
     def value_type(self) -> DataType:
-        """The type of the elements."""
+        """Type of the elements."""
         return self.storage_type.field("data").type.fields[0].type
 
     def serialize(self) -> bytes:
@@ -316,32 +318,32 @@ class VariableShapeTensorType(_TensorType):
 
 
 class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
-    """Tensors of one number of dimensions, each with a shape of its own.
+    """Array of tensors of the same number of dimensions, each with its own shape.
 
-    ``to_pylist()`` gives dicts of ``data``, the elements in physical order, and ``shape``, the physical shape.
+    ``to_pylist()`` returns dicts of ``data``, the elements in physical order, and ``shape``, the physical shape.
     """
 
     __slots__ = ()
 
     def shapes(self) -> npt.NDArray[np.int32]:
-        """The physical shape of each tensor: int32 of shape (length, ndim), a view; null tensors have any."""
+        """Physical shape of each tensor, int32 of shape (length, ndim), unspecified for nulls; a view."""
         sizes = self._storage.field("shape")._window().values
         return sizes.reshape(self._length, self._type.ndim)  # type: ignore[no-any-return]
 
     def tensor(self, index: int) -> npt.NDArray[Any] | None:
-        """One tensor as an ndarray of its logical shape, a read-only view; None where it is null."""
+        """Return one tensor as an ndarray of its logical shape, a read-only view; None for null."""
         _check_index(self, index)
         return self.slice(index, 1).to_tensors()[0]
 
     def to_tensors(self) -> list[npt.NDArray[Any] | None]:
-        """The tensors as ndarrays of their logical shapes, read-only views; None where a tensor is null.
+        """Return the tensors as ndarrays of their logical shapes, read-only views; None for nulls.
 
         Raises
         ------
         InvalidData
             If a shape does not fit the number of elements.
         CopyRequired
-            If elements are null, or numpy has no zero-copy form of them.
+            If elements are null, or have no zero-copy numpy form.
         """
         mask = self._mask()
         offsets, shapes = self._checked(mask)
@@ -356,10 +358,10 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
                 for i, shape in enumerate(shapes.tolist())
             ]
         except ValueError as error:
-            raise InvalidData(f"{self._type}: no ndarray has such a shape: {error}") from None
+            raise InvalidData(f"{self._type}: invalid shape for an ndarray: {error}") from None
 
     def _checked(self, valid: Mask | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Offsets into the elements, and shapes, after a check that they fit each other where ``valid`` is True."""
+        """Offsets into the elements, and shapes, checked to match where ``valid`` is True."""
         from shmarrow.layout.offsets import checked_offsets
 
         data, shape = self._storage.field("data"), self._storage.field("shape")
@@ -367,7 +369,7 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
         shapes = self.shapes()
         counts = np.diff(offsets)
         with np.errstate(over="ignore", invalid="ignore"):
-            # Numbers of elements are below 2**31, where float64 is exact, and no larger product is rounded to one.
+            # Counts are below 2**31, exact in float64, and larger products cannot round to one.
             wrong = shapes.astype(np.float64).prod(axis=1) != counts
         missing = (~shape._window()._valid()).reshape(shapes.shape)
         wrong |= (shapes < 0).any(axis=1) | missing.any(axis=1) | ~shape._valid() | ~data._valid()
@@ -393,7 +395,7 @@ def variable_shape_tensor(
     permutation: Sequence[int] | None = None,
     uniform_shape: Sequence[int | None] | None = None,
 ) -> VariableShapeTensorType:
-    """Tensors of ``ndim`` dimensions, each with a shape of its own."""
+    """Create the type of tensors of ``ndim`` dimensions, each with its own shape."""
     storage = types.struct({"data": types.list_(value_type), "shape": types.FixedSizeListType("int32", ndim)})
     return VariableShapeTensorType(storage, dim_names, permutation, uniform_shape)
 
@@ -408,15 +410,13 @@ def _sizes(what: str, name: str, sizes: Any, null: bool = False) -> tuple[Any, .
     for size in sizes:
         whole = isinstance(size, (int, np.integer)) and not isinstance(size, bool) and 0 <= size < 1 << 31
         if not whole and not (null and size is None):
-            raise InvalidArgument(f"{what}: {name} has sizes from 0 to {(1 << 31) - 1}, found {shown(size)}")
+            raise InvalidArgument(f"{what}: {name} must have sizes from 0 to {(1 << 31) - 1}, found {shown(size)}")
     return tuple([None if size is None else int(size) for size in sizes])
 
 
 def _check_ndim(what: str, ndim: int) -> None:
     if ndim > _MOST_DIMENSIONS:
-        raise Unsupported(
-            f"{what}: a tensor of {ndim} dimensions; up to {_MOST_DIMENSIONS} can be converted to an ndarray"
-        )
+        raise Unsupported(f"{what}: expected at most {_MOST_DIMENSIONS} dimensions, found {ndim}")
 
 
 def _dim_names(what: str, names: Any, ndim: int) -> tuple[str, ...] | None:
@@ -425,19 +425,19 @@ def _dim_names(what: str, names: Any, ndim: int) -> tuple[str, ...] | None:
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise InvalidArgument(f"{what}: dim_names must be a list of strings, found {shown(names)}")
     if len(names) != ndim:
-        raise InvalidArgument(f"{what}: {ndim} dimensions need as many names, found {len(names)}")
+        raise InvalidArgument(f"{what}: dim_names must have {ndim} names, one per dimension, found {len(names)}")
     for name in names:
         checked_text(what, "a dimension's name", name)
     return tuple(names)
 
 
 def _permutation(what: str, order: Any, ndim: int) -> tuple[int, ...] | None:
-    """A permutation, or None for the one that changes nothing."""
+    """A permutation, or None for the identity."""
     if order is None:
         return None
     found = _sizes(what, "permutation", order)
     if len(found) != ndim or sorted(found) != list(range(ndim)):
-        raise InvalidArgument(f"{what}: permutation has each of 0 to {ndim - 1} once, found {list(found)[:64]}")
+        raise InvalidArgument(f"{what}: permutation must have each of 0 to {ndim - 1} once, found {list(found)[:64]}")
     return None if found == tuple(range(ndim)) else found
 
 

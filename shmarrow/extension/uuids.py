@@ -10,7 +10,7 @@ from shmarrow.types import DataType, ExtensionType
 
 
 class UuidType(ExtensionType):
-    """Universally unique identifiers, 16 bytes in network order (``arrow.uuid``); ``uuid.UUID`` in Python."""
+    """UUIDs of 16 bytes in network order (``arrow.uuid``); ``uuid.UUID`` in Python."""
 
     __slots__ = ()
     extension_name = "arrow.uuid"
@@ -18,7 +18,9 @@ class UuidType(ExtensionType):
     def __init__(self, storage_type: DataType | None = None) -> None:
         super().__init__(types.binary(16) if storage_type is None else storage_type)
         if self.storage_type != types.binary(16):
-            raise InvalidArgument(f"{self.extension_name}: the storage is fixed_size_binary[16], found {storage_type}")
+            raise InvalidArgument(
+                f"{self.extension_name}: the storage must be fixed_size_binary[16], found {storage_type}"
+            )
 
     def to_python(self, value: Any) -> Any:
         from uuid import UUID
@@ -32,5 +34,5 @@ class UuidType(ExtensionType):
 
 
 def uuid() -> UuidType:
-    """Universally unique identifiers."""
+    """Create the UUID type."""
     return UuidType()

@@ -16,9 +16,9 @@ _BINARY = (types.binary(), types.large_binary(), types.binary_view())
 
 
 class VariantType(ExtensionType):
-    """Values of many types in Parquet's Variant encoding (``arrow.parquet.variant``).
+    """Values of varying types in Parquet's Variant encoding (``arrow.parquet.variant``).
 
-    Some of the values may be shredded: they lie in columns of their own type.
+    Values may be shredded: stored in separate, typed columns.
     """
 
     __slots__ = ()
@@ -29,7 +29,9 @@ class VariantType(ExtensionType):
         children = children_of(self.extension_name, storage_type)
         metadata = children.pop("metadata", None)
         if metadata is None or values_of(metadata) not in _BINARY or storage_type.field("metadata").nullable:
-            raise InvalidArgument(f"{self.extension_name}: 'metadata' is binary and not nullable, found {storage_type}")
+            raise InvalidArgument(
+                f"{self.extension_name}: 'metadata' must be binary and not nullable, found {storage_type}"
+            )
         self._check_value(children)
 
     def _check_value(self, children: dict[str, DataType]) -> None:
@@ -38,7 +40,7 @@ class VariantType(ExtensionType):
             raise InvalidArgument(f"{self.extension_name}: expected 'value', 'typed_value' or both, found {found}")
         value, typed = children.get("value"), children.get("typed_value")
         if value is not None and value not in _BINARY:
-            raise InvalidArgument(f"{self.extension_name}: 'value' is binary, found {value}")
+            raise InvalidArgument(f"{self.extension_name}: 'value' must be binary, found {value}")
         if typed is not None:
             self._check_typed(typed)
 
@@ -47,14 +49,14 @@ class VariantType(ExtensionType):
         if isinstance(typed, (types.StructType, *lists)):
             for field in typed.fields:
                 if field.nullable:
-                    raise InvalidArgument(f"{self.extension_name}: shredded fields are not nullable, found {field}")
+                    raise InvalidArgument(f"{self.extension_name}: shredded fields must not be nullable, found {field}")
                 self._check_value(children_of(self.extension_name, field.type))
         elif not _is_variant_primitive(typed):
-            raise InvalidArgument(f"{self.extension_name}: a variant has no values of {typed}")
+            raise InvalidArgument(f"{self.extension_name}: a variant cannot have values of {typed}")
 
     @property
     def shredded(self) -> bool:
-        """Whether some of the values are in a column of their own type."""
+        """Whether there is a typed column for shredded values."""
         return "typed_value" in self.storage_type.names  # type: ignore[attr-defined]
 
 
@@ -74,25 +76,25 @@ def _is_variant_primitive(type: DataType) -> bool:
 
 
 class VariantArray(ExtensionArray, of=VariantType):
-    """Values in Parquet's Variant encoding."""
+    """Array of values in Parquet's Variant encoding."""
 
     __slots__ = ()
 
     @property
     def metadata(self) -> Array:
-        """The metadata of each value; copies nothing."""
+        """Metadata of each value; zero-copy."""
         result: Array = self._storage.field("metadata")
         return result
 
     @property
     def value(self) -> Array | None:
-        """The encoded values, or None where the type has no such field; copies nothing."""
+        """Encoded values, or None if the type has no such field; zero-copy."""
         result: Array | None = self._optional("value")
         return result
 
     @property
     def typed_value(self) -> Array | None:
-        """The shredded values, or None where the type has no such field; copies nothing."""
+        """Shredded values, or None if the type has no such field; zero-copy."""
         result: Array | None = self._optional("typed_value")
         return result
 
@@ -101,6 +103,6 @@ class VariantArray(ExtensionArray, of=VariantType):
 
 
 def parquet_variant(storage_type: DataType | None = None) -> VariantType:
-    """Values in Parquet's Variant encoding; shredded only if the storage type has fields for it."""
+    """Create the Variant type; values are shredded only if the storage type has fields for it."""
     plain = [Field("metadata", types.binary(), nullable=False), Field("value", types.binary(), nullable=False)]
     return VariantType(types.StructType(plain) if storage_type is None else storage_type)

@@ -1,4 +1,4 @@
-"""Timestamps, each with its own offset from UTC (canonical extension types, "Timestamp With Offset")."""
+"""Timestamps with individual UTC offsets (canonical extension types, "Timestamp With Offset")."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shmarrow.types import DataType, ExtensionType, Field
 class TimestampWithOffsetType(ExtensionType):
     """Timestamps in UTC, each with its own offset in minutes (``arrow.timestamp_with_offset``).
 
-    Python values are datetimes with a fixed offset; a value that Python's datetime cannot hold stays the dict of its
-    storage. The offsets may be encoded as a dictionary or as runs.
+    Python values are datetimes with a fixed offset; a value out of the range of ``datetime`` is returned as the dict of
+    its storage. The offsets may be dictionary or run-end encoded.
     """
 
     __slots__ = ()
@@ -37,13 +37,13 @@ class TimestampWithOffsetType(ExtensionType):
             or values_of(offset) != types.int16()
         ):
             raise InvalidArgument(
-                f"{self.extension_name}: the storage is a struct of a timestamp in UTC 'timestamp' and an int16 "
+                f"{self.extension_name}: the storage must be a struct of a timestamp in UTC 'timestamp' and an int16 "
                 f"'offset_minutes', found {storage_type}"
             )
 
     @property
     def unit(self) -> str:
-        """The unit of the timestamps: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``."""
+        """Unit of the timestamps: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``."""
         return self.storage_type.field("timestamp").type.unit  # type: ignore[attr-defined, no-any-return]
 
     def to_python(self, value: Any) -> Any:
@@ -67,25 +67,25 @@ class TimestampWithOffsetType(ExtensionType):
         minutes, rest = divmod(offset, dt.timedelta(minutes=1))
         if rest or not self.LOWEST <= minutes <= self.HIGHEST:
             raise InvalidData(
-                f"{self}: offsets are {self.LOWEST} to {self.HIGHEST} whole minutes, found {shown(value)}"
+                f"{self}: the offset must be {self.LOWEST} to {self.HIGHEST} whole minutes, found {shown(value)}"
             )
         return {"timestamp": value, "offset_minutes": minutes}
 
 
 class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
-    """Timestamps in UTC, each with its own offset."""
+    """Array of timestamps in UTC, each with its own offset."""
 
     __slots__ = ()
 
     @property
     def timestamps(self) -> PrimitiveArray:
-        """The values as a timestamp array in UTC; copies nothing."""
+        """Values as a timestamp array in UTC; zero-copy."""
         result: PrimitiveArray = self._storage.field("timestamp")
         return result
 
     @property
     def offset_minutes(self) -> PrimitiveArray:
-        """The offsets in minutes as an int16 array; a copy only where they are dictionary or run-end encoded."""
+        """Offsets in minutes as an int16 array; copied only if dictionary or run-end encoded."""
         offsets = self._storage.field("offset_minutes")
         result: PrimitiveArray = offsets if offsets.type.layout == "primitive" else offsets.decode()
         return result
@@ -98,11 +98,13 @@ class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
         wrong = ((values < low) | (values > high)) & offsets._valid() & self._valid()
         if wrong.any():
             i = int(wrong.argmax())
-            raise InvalidData(f"{self._type}: slot {i} is {int(values[i])} minutes off UTC, expected {low} to {high}")
+            raise InvalidData(
+                f"{self._type}: slot {i} has a UTC offset of {int(values[i])} minutes, expected {low} to {high}"
+            )
 
 
 def timestamp_with_offset(unit: str, offset_type: DataType | str = "int16") -> TimestampWithOffsetType:
-    """Timestamps in UTC, each with its own offset; the offsets may be dictionary or run-end encoded."""
+    """Create a timestamp type with individual UTC offsets, which may be dictionary or run-end encoded."""
     moment = Field("timestamp", types.timestamp(unit, "UTC"), nullable=False)
     offset = Field("offset_minutes", types.as_type(offset_type), nullable=False)
     return TimestampWithOffsetType(types.StructType([moment, offset]))

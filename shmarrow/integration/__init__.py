@@ -1,1 +1,1 @@
-"""The JSON form of Arrow's integration tests, and the commands of its tester."""
+"""Arrow integration tests: JSON format and commands."""

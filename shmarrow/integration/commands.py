@@ -1,6 +1,6 @@
 """``shmarrow integration``: the commands that Arrow's cross-language integration tests call ("Integration Testing").
 
-Rules kept here:
+Invariants:
 
 * ``validate`` compares a JSON document with an Arrow file: schema, metadata, the cut into batches, every value. NaN is
   equal to NaN, as both were read from one text. The exit status says whether they are equal, and standard output
@@ -62,7 +62,7 @@ def _add_ends(command: argparse.ArgumentParser, source: str, sink: str) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one of the commands; gives the exit status."""
+    """Run one of the commands; returns the exit status."""
     action: Callable[[argparse.Namespace], int] = arguments.action
     return action(arguments)
 

@@ -2,7 +2,7 @@
 
 A document holds a schema, the dictionaries and the record batches, each column with its buffers as arrays of JSON
 values.
-Rules kept here:
+Invariants:
 
 * one walk by the buffer listing reads and one writes;
 * what is wrong ends in an :class:`InvalidData` that names its place as a path, such as
@@ -70,9 +70,9 @@ def read_json(source: Any, *, limits: Limits = DEFAULT_LIMITS) -> Table:
     Raises
     ------
     ObjectNotFound
-        If there is nothing of this name.
+        If the source does not exist.
     InvalidData
-        If it is no JSON, or not in this form; the message names the place.
+        If it is not valid JSON in this format; the message has the path.
     """
     opened = open_source(source)
     try:
@@ -95,13 +95,12 @@ def write_json(
 ) -> None:
     """Write a table in the JSON form of Arrow's integration tests.
 
-    Dictionary-encoded columns whose dictionaries differ from batch to batch get one dictionary, as the form has one of
-    each.
+    Dictionaries that differ between batches are unified, as the format has one per id.
 
     Parameters
     ----------
     sink : path, ``shm:NAME`` or file object
-        Where the document goes; a name that ends in ``.gz`` has it compressed.
+        The destination; compressed if the name ends in ``.gz``.
     data : Table or RecordBatch
         What to write.
     overwrite, mode, durable
@@ -110,7 +109,7 @@ def write_json(
     Raises
     ------
     InvalidData
-        If the values break the rules of their types in a way that JSON cannot hold, such as text that is no UTF-8.
+        If values are invalid for their type and cannot be represented in JSON, such as strings that are not UTF-8.
     """
     table = Table.from_batches([data]) if isinstance(data, RecordBatch) else data
     if not isinstance(table, Table):

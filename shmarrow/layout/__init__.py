@@ -1,8 +1,8 @@
-"""Physical memory layouts (columnar format, "Physical Memory Layout"): one file a layout, the class of its arrays.
+"""Physical memory layouts (columnar format, "Physical Memory Layout"): one module and array class per layout.
 
-``listing`` holds the buffer listing as a table, ``array`` what all arrays share, ``hooks`` what each layout has to say,
-``making`` makes arrays of their parts, ``from_values`` and ``from_numpy`` of values, ``codes`` finds which slots hold
-the same value.
+``listing`` is the buffer listing as a table, ``array`` the base class, ``hooks`` the methods that each layout
+implements. ``making`` creates arrays from their parts, ``from_values`` and ``from_numpy`` from values; ``codes`` finds
+equal slots.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The classes of layouts and of intervals are imported when they are first asked for."""
+    """Import the array and interval classes on first use."""
     if name in ("DayTime", "MonthDayNano"):
         from shmarrow.convert import python
 

@@ -1,4 +1,4 @@
-"""Arguments of constructors and of selections: arrays, integers, positions and masks, from whatever callers have."""
+"""Conversion and checks of arguments: arrays, integers, indices and masks."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def _no_builder(values: Any, type: DataType | None) -> Any:
 
 
 builder: Callable[[Any, DataType | None], Any] = _no_builder
-"""What makes an array of any values: :func:`shmarrow.array`, which is above this package and is put here."""
+"""Hook for :func:`shmarrow.array`, which is above this package in the import order and registers itself here."""
 
 
 def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
-    """An array as it is; anything else through :func:`shmarrow.array`, with ``type`` where given.
+    """Return an array unchanged; convert anything else with :func:`shmarrow.array`, with ``type`` if given.
 
     Raises
     ------
     InvalidType
-        If ``values`` is a type, which comes last.
+        If ``values`` is a type, which belongs last.
     """
     if isinstance(values, Array):
         return values
@@ -45,22 +45,22 @@ def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
 
 
 def refuse_type(value: Any, what: str) -> None:
-    """Refuse a type where values are expected."""
+    """Raise if a type was passed where values are expected."""
     if isinstance(value, DataType):
-        raise InvalidType(f"expected {what}, found the type {value}; the type comes last, as type=")
+        raise InvalidType(f"expected {what}, found the type {value}; pass the type last, as type=")
 
 
 def checked_size(size: Any, what: str) -> int:
-    """A number of slots, at least 0.
+    """Return a number of slots, at least 0.
 
     Raises
     ------
     InvalidType
-        If it is not an int.
+        If ``size`` is not an int.
     InvalidArgument
-        If it is negative.
+        If ``size`` is negative.
     LimitExceeded
-        If it is more than 2**63 - 1.
+        If ``size`` is more than 2**63 - 1.
     """
     refuse_type(size, what)
     try:
@@ -75,52 +75,52 @@ def checked_size(size: Any, what: str) -> int:
 
 
 def unmasked(values: Any) -> Any:
-    """A masked ndarray as an array with nulls, or its data where nothing is masked; anything else as it is."""
+    """Return a masked ndarray as an array with nulls, or its data if nothing is masked; anything else unchanged."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
     return builder(values, None) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
 
 
 def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
-    """Integers of shape (n,) in another dtype that holds all of them; a view where they have it already.
+    """Return integers of shape (n,) in another dtype without loss; a view if they already have it.
 
     Raises
     ------
     InvalidType
-        If they are not integers, or one is null.
+        If the values are not integers, or one is null.
     InvalidData
-        If one does not fit the dtype.
+        If a value does not fit the dtype.
     """
     values = unmasked(values)
     if isinstance(values, Array):
         if values.null_count or values.type.layout != "primitive":
             raise InvalidType(
-                f"{what} must be integers that are not null, found {values.type}, {counted(values.null_count, 'null')}"
+                f"{what} must be integers without nulls, found {values.type}, {counted(values.null_count, 'null')}"
             )
         values = values.values  # type: ignore[attr-defined]
     refuse_type(values, what)
     try:
         given = np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidType(f"{what} are integers: {error}") from None
+        raise InvalidType(f"{what} must be integers: {error}") from None
     if given.dtype.kind not in "iu" and given.size:
         raise InvalidType(f"{what} must be integers, found {given.dtype}")
     if given.ndim != 1:
-        raise InvalidArgument(f"{what} have one dimension, found the shape {given.shape}")
+        raise InvalidArgument(f"{what} must have one dimension, found the shape {given.shape}")
     if given.dtype != dtype and given.size:
         info = np.iinfo(dtype)
         low, high = int(given.min()), int(given.max())
         if low < info.min or high > info.max:
-            raise InvalidData(f"{what} run from {low} to {high}, which {dtype.name} does not hold")
+            raise InvalidData(f"{what} range from {low} to {high}, which does not fit {dtype.name}")
     return np.ascontiguousarray(given, dtype)
 
 
 def offsets_and_nulls(
     offsets: Any, dtype: np.dtype[Any], what: str = "offsets"
 ) -> tuple[npt.NDArray[Any], Mask | None]:
-    """Offsets of shape (n,), and which of them are not null; None where all are not.
+    """Return offsets of shape (n,), and which are valid; None if all are.
 
-    A null offset is read as the next one that is not null.
+    A null offset gets the value of the next valid one.
     """
     offsets = unmasked(offsets)
     if getattr(offsets, "null_count", 0) or (isinstance(offsets, (list, tuple)) and None in offsets):
@@ -135,7 +135,7 @@ def offsets_and_nulls(
 
 
 def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
-    """Positions of dtype int64 and shape (n,), and which of them are not null; None where all are not."""
+    """Return indices of dtype int64 and shape (n,), and which are valid; None if all are."""
     known: Mask | None = None
     indices = unmasked(indices)
     if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
@@ -146,7 +146,7 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
         if known is not None and values.dtype.kind in "iu":
             values = np.where(known, values, 0)
     else:
-        if getattr(indices, "null_count", 0):  # arrays of any library, which numpy would make floats of
+        if getattr(indices, "null_count", 0):  # arrays of any library, which numpy would convert to floats
             indices = indices.to_pylist()
         try:
             if isinstance(indices, (list, tuple)):
@@ -163,92 +163,88 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
             else:
                 values = np.asarray(indices)
         except OverflowError:
-            raise IndexOutOfRange(
-                f"an index of {shown(max(indices, key=abs))} is beyond what an array can have"
-            ) from None
+            raise IndexOutOfRange(f"index {shown(max(indices, key=abs))} is out of range of any array") from None
         except (TypeError, ValueError) as error:
             raise InvalidType(f"indices must be integers, found {indices.__class__.__name__}: {error}") from None
     if values.dtype.kind == "b":
-        raise InvalidType(
-            "indices must be positions, found truth values; filter(mask) gives the slots where a mask is True"
-        )
+        raise InvalidType("indices must be integers, found bools; use filter(mask) to select by a mask")
     if isinstance(indices, (str, bytes)):
         raise InvalidType(f"indices must be integers, found {shown(indices)}")
     if values.ndim != 1:
-        raise InvalidArgument(f"indices have the shape (n,), found {values.shape}")
+        raise InvalidArgument(f"indices must have the shape (n,), found {values.shape}")
     if not len(values):
         return np.empty(0, np.int64), None
     if values.dtype.kind not in "iu":
         raise InvalidType(f"indices must be integers, found {values.dtype}")
     if values.dtype.kind == "u" and int(values.max()) >= 1 << 63:
-        raise IndexOutOfRange(f"an index of {int(values.max())} is beyond what an array can have")
+        raise IndexOutOfRange(f"index {int(values.max())} is out of range of any array")
     return values.astype(np.int64, copy=False), known
 
 
 def checked_mask(mask: Any, length: int) -> Mask:
-    """A mask as truth values of shape (length,).
+    """Return a mask as bools of shape (length,).
 
     Raises
     ------
     InvalidType
-        If it holds anything but truth values, None and nulls included.
+        If a value is not a bool; None and nulls are not allowed.
     InvalidArgument
-        If it has another shape.
+        If the shape is wrong.
     """
     refuse_type(mask, "a mask")
     mask = unmasked(mask)
     if getattr(mask, "null_count", 0):
-        raise InvalidType(f"a mask holds True and False only, found {counted(mask.null_count, 'null')}")
+        raise InvalidType(f"a mask must not have nulls, found {counted(mask.null_count, 'null')}")
     if isinstance(mask, (list, tuple)) and not (kinds := set(map(type, mask))) <= {bool, np.bool_}:
         found = sorted(kind.__name__ for kind in kinds)[:8]
-        raise InvalidType(f"a mask holds truth values, found {', '.join(found)}")
+        raise InvalidType(f"a mask must be bools, found {', '.join(found)}")
     try:
         values = np.asarray(mask)
     except (TypeError, ValueError) as error:
-        raise InvalidType(f"a mask holds truth values, found {mask.__class__.__name__}: {error}") from None
+        raise InvalidType(f"a mask must be bools, found {mask.__class__.__name__}: {error}") from None
     if values.dtype != np.bool_ and values.size:
-        raise InvalidType(f"a mask holds truth values, found {values.dtype}")
+        raise InvalidType(f"a mask must be bools, found {values.dtype}")
     if values.shape != (length,):
-        raise InvalidArgument(f"the mask has the shape {values.shape}, expected ({length},)")
+        raise InvalidArgument(f"the mask must have the shape ({length},), found {values.shape}")
     return values.astype(np.bool_, copy=False)
 
 
 def masked_validity(mask: Any, length: int, known: Mask | None = None) -> tuple[Bytes | None, int]:
-    """A validity bitmap and its number of nulls, from a mask that is True for nulls or from the slots that are known.
+    """Return a validity bitmap and its null count, from a mask that is True for nulls, or from the valid slots.
 
     Raises
     ------
     InvalidArgument
-        If both are given, or the mask has another length.
+        If both are given, or the length of the mask is wrong.
     InvalidType
-        If the mask holds anything but truth values.
+        If the mask is not bools.
     """
     if mask is None:
         return validity_of(known)
     if known is not None:
-        raise InvalidArgument("a mask and offsets that are null both say which slots are null; expected one of them")
+        raise InvalidArgument("found both a mask and null offsets; only one of them may mark nulls")
     return validity_of(~checked_mask(mask, length))
 
 
 def checked_parts(
     type: DataType, length: Any, buffers: Any, null_count: Any, offset: Any, children: Any
 ) -> tuple[int, list[Bytes | None], int, int, list[Array]]:
-    """Length, buffers, null count, offset and children of an array, each of its kind; sizes are checked elsewhere.
+    """Return checked length, buffers, null count, offset and children of an array; sizes are checked elsewhere.
 
     Raises
     ------
     InvalidType
-        If one of them is of another kind, or the type has a dictionary.
+        If an argument is of the wrong class, or the type is a dictionary.
     InvalidArgument
-        If the length or the offset is negative.
+        If the length or offset is negative.
     """
     if type.layout == "dictionary":
-        raise InvalidType(f"{type}: buffers hold the indices only; use DictionaryArray.from_arrays")
+        raise InvalidType(f"{type}: buffers cannot hold the dictionary; use DictionaryArray.from_arrays")
     slots, first = checked_size(length, "a length"), checked_size(offset, "an offset")
     nulls = -1 if null_count == -1 else checked_size(null_count, "a null count")
     for child in items_of(children, "children"):
         if not isinstance(child, Array):
-            raise InvalidType(f"{type}: children are Arrays, found {child.__class__.__name__}")
+            raise InvalidType(f"{type}: children must be Arrays, found {child.__class__.__name__}")
     rows, given = LISTING[type.layout].buffers, items_of(buffers, "buffers")
     if not LISTING[type.layout].has_validity and given and given[0] is None:
         given = given[1:]
@@ -260,7 +256,7 @@ def checked_parts(
 
 
 def items_of(values: Any, what: str) -> list[Any]:
-    """A sequence of arguments as a list; InvalidType for what is none."""
+    """Return a sequence of arguments as a list; InvalidType for anything else."""
     refuse_type(values, what)
     try:
         return list(values)
@@ -275,7 +271,9 @@ def _as_bytes(type: DataType, data: Any) -> Bytes | None:
         view = memoryview(data)
         return frozen(np.frombuffer(view.cast("B"), np.uint8)) if view.nbytes else EMPTY
     except (TypeError, ValueError, BufferError) as error:
-        raise InvalidType(f"{type}: a buffer is contiguous bytes, found {data.__class__.__name__}: {error}") from None
+        raise InvalidType(
+            f"{type}: a buffer must be contiguous bytes, found {data.__class__.__name__}: {error}"
+        ) from None
 
 
 import_hooks.arrived("layout.arguments")

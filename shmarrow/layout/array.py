@@ -1,12 +1,12 @@
-"""What all arrays share: length, validity, slicing, element access, equality, casts, validation.
+"""The base class of all arrays: length, validity, slicing, element access, equality, casts, validation.
 
 Rules kept here:
 
-* an array is a view: it holds its buffers and child arrays, an offset and a length. Slicing changes the offset and the
-  length, and copies nothing;
-* what structure promises (numbers and sizes of buffers, lengths of children, the ends of offsets) is checked by
-  :meth:`Array.validate` in a time that does not depend on the length; what values promise by ``validate(full=True)``;
-* what differs between layouts is a hook of their class, see ``hooks``; operations do not switch over layouts.
+* an array is a view of buffers and child arrays, with an offset and a length. Slicing changes the offset and length,
+  and copies nothing;
+* :meth:`Array.validate` checks the structure (number and sizes of buffers, lengths of children, first and last
+  offsets) in constant time; ``validate(full=True)`` also checks the values;
+* layouts differ in the hooks that their classes implement, see ``hooks``; operations do not switch over layouts.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ Slice = slice
 class Array(LayoutHooks):
     """An immutable sequence of values of one type ("Physical Memory Layout").
 
-    Arrays come from :func:`shmarrow.array`, from readers and from other arrays; the constructor is for code that has
-    the buffers already and checks nothing.
+    Create arrays with :func:`shmarrow.array`, readers, or methods of other arrays. The constructor is internal: it
+    takes buffers and checks nothing.
 
     Parameters
     ----------
@@ -65,20 +65,20 @@ class Array(LayoutHooks):
     length : int
         Number of slots.
     buffers : list of uint8 ndarray or None
-        The buffers in the order of the buffer listing; None for a validity bitmap that is left out.
+        Buffers in the order of the buffer listing; None for an omitted validity bitmap.
     null_count : int
-        Number of null slots, -1 where not known yet.
+        Number of null slots, -1 if not yet known.
     offset : int
-        The first slot, counted from the start of the buffers.
+        Position of the first slot in the buffers.
     children : sequence of Array
-        The child arrays, in the order of ``type.fields``; they do not share the offset.
+        Child arrays, in the order of ``type.fields``; the offset does not apply to them.
     dictionary : Array, optional
-        The values of a dictionary-encoded array.
+        Values of a dictionary-encoded array.
 
     Notes
     -----
-    Thread safety: arrays are immutable, and any number of threads may use one. The null count is counted when it is
-    first asked for; threads that count at the same time find the same number.
+    Thread safety: immutable. An unknown null count is computed on first use; concurrent threads compute the same
+    number.
     """
 
     __slots__ = ()
@@ -97,7 +97,7 @@ class Array(LayoutHooks):
             of.array_class = cls
         travels(cls)
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def type(self) -> DataType:
@@ -112,20 +112,20 @@ class Array(LayoutHooks):
 
     @property
     def children(self) -> tuple[Array, ...]:
-        """The child arrays as stored; slicing does not change them."""
+        """Child arrays as stored, regardless of slicing."""
         return tuple(self._children)
 
     @property
     def nbytes(self) -> int:
         """Bytes occupied by the slots of this array; for a slice, only those of the slice.
 
-        Bitmaps count in whole bytes, offsets one for each slot, children by the part that is referred to; dictionaries
-        and the data of views count in full.
+        Bitmaps count in whole bytes, offsets one per slot, children by the referenced part; dictionaries and view data
+        buffers count in full.
 
         Raises
         ------
         InvalidData
-            If offsets, run ends or type ids point outside of what they refer to.
+            If offsets, run ends or type ids are out of range.
         """
         from shmarrow.layout.sizes import referenced_bytes
 
@@ -153,12 +153,12 @@ class Array(LayoutHooks):
         Parameters
         ----------
         nan_is_null : bool
-            True counts the NaN of floats as null.
+            Whether floating-point NaN counts as null.
 
         Raises
         ------
         LimitExceeded
-            If there are more than 2**27 slots that occupy no memory.
+            If more than 2**27 slots occupy no memory.
         """
         bits = bitmap.inverted(self._valid_bits(), self._length)
         if nan_is_null and self._type.layout == "primitive" and has_floats(self._type):
@@ -167,9 +167,9 @@ class Array(LayoutHooks):
         return result
 
     def is_valid(self) -> BooleanArray:
-        """Return a BooleanArray that is True for valid slots, the inverse of :meth:`is_null`. Errors as there.
+        """Return a BooleanArray that is True for valid slots, the inverse of :meth:`is_null`; raises as it does.
 
-        Shares the validity bitmap where that says it all and starts at a whole byte.
+        Zero-copy if the validity bitmap alone determines the result and the array starts at a byte boundary.
         """
         result: BooleanArray = boolean_bits(self._valid_bits(), self._length)
         return result
@@ -209,7 +209,7 @@ class Array(LayoutHooks):
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """Return up to ``length`` slots starting at ``offset``; copies nothing.
 
-        Beyond the end there are none.
+        Slots beyond the end are ignored.
 
         Raises
         ------
@@ -228,8 +228,8 @@ class Array(LayoutHooks):
     def to_pylist(self) -> list[Any]:
         """Return the values as a list of Python objects, None for null.
 
-        Their class depends on the type alone: timestamps without a time zone and durations in nanoseconds are
-        ``numpy.datetime64`` and ``numpy.timedelta64``, all other dates and times those of ``datetime``.
+        The class of the values depends only on the type: timestamps without a time zone and durations, both in
+        nanoseconds, are ``numpy.datetime64`` and ``numpy.timedelta64``; all other temporal values are of ``datetime``.
 
         Raises
         ------
@@ -254,26 +254,24 @@ class Array(LayoutHooks):
         Parameters
         ----------
         zero_copy_only : bool
-            True refuses values whose numpy form differs from what is in memory. With False, nulls become NaN (integers
-            then float64) or NaT, else None in an object array; types that numpy does not have become object arrays of
-            Python values.
+            With True, raise if the values must be converted. With False, nulls become NaN (integers then float64) or
+            NaT, else None in an object array; types without a numpy dtype become object arrays of Python values.
         writable : bool
-            False gives a read-only view where there is one. With True the result may be written to, and is seen by
-            nobody else: where the values are mapped, over private pages of the mapping, which cost only the pages that
-            are written (from 64 KiB on), else it is a copy.
+            With False, return a read-only view if possible. With True, the result is writable and private: mapped
+            values of 64 KiB or more are mapped copy-on-write, so that only written pages are copied; others are copied.
 
         Raises
         ------
         CopyRequired
             If the values have to be converted and ``zero_copy_only`` is True.
         StorageError
-            If ``writable`` is True and the mapped file was truncated.
+            If ``writable`` is True and the mapped file has been truncated.
         """
         values = self._to_numpy(zero_copy_only)
         return own(values) if writable else values
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
-        """The values as an ndarray: a read-only view, or memory that nobody else has."""
+        """Return the values as an ndarray: a read-only view or a new array."""
         if zero_copy_only:
             raise CopyRequired(f"{self._type} has no zero-copy numpy form; call to_numpy(zero_copy_only=False)")
         values = self.to_pylist()
@@ -284,8 +282,8 @@ class Array(LayoutHooks):
     def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
         """Return a read-only masked ndarray over the same memory, masked where a slot is null.
 
-        Integers stay integers. The values below the mask are whatever lies in memory. Truth values, ``date32``,
-        dictionaries and runs are copied, and the mask always is.
+        Integers stay integers. Masked values are unspecified. The mask is always a copy, and so are booleans,
+        ``date32``, dictionary-encoded and run-end-encoded values.
 
         Raises
         ------
@@ -308,7 +306,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidData
-            If a value does not fit ``dtype``, of which a null does not fit integers and truth values.
+            If a value does not fit ``dtype``; a null does not fit integer and bool dtypes.
         CopyRequired
             If a copy is needed and ``copy`` is False.
         """
@@ -325,14 +323,14 @@ class Array(LayoutHooks):
         Parameters
         ----------
         indices : integer ndarray, integer Array or sequence of int
-            Positions from 0, of shape (n,); a null index, None, or one that a masked ndarray masks, gives a null.
+            Shape (n,), from 0. A null, None or masked index gives a null.
 
         Raises
         ------
         InvalidType
-            If the indices are not integers; truth values and floating-point numbers are never taken for positions.
+            If the indices are not integers; bools and floats are never accepted.
         InvalidArgument
-            If the indices have another shape.
+            If the indices are not one-dimensional.
         IndexOutOfRange
             If an index is negative or beyond the end.
         LimitExceeded
@@ -349,16 +347,16 @@ class Array(LayoutHooks):
         Parameters
         ----------
         mask : bool ndarray, BooleanArray, or sequence of bool
-            Shape (length,); it may have nulls, which those of a masked ndarray are too.
+            Shape (length,); may have nulls or masked elements.
         null_selection_behavior : {"drop", "emit_null"}
-            Whether a null in the mask leaves the slot out or makes it null.
+            Whether a null in the mask drops the slot or makes it null.
 
         Raises
         ------
         InvalidType
-            If the mask holds anything but truth values and nulls.
+            If the mask is not boolean.
         InvalidArgument
-            If it has another length, or the behaviour is unknown.
+            If the length of the mask is wrong, or the behaviour is unknown.
         """
         from shmarrow.layout.selection import selection
 
@@ -386,14 +384,14 @@ class Array(LayoutHooks):
         Parameters
         ----------
         fill_value : object or Array
-            A value of the type, or an array with one for each slot; None replaces nothing.
+            A value of the type, or an array with one value per slot; None replaces nothing.
 
         Raises
         ------
         InvalidType, InvalidData
-            If the value is not one of the type.
+            If the value does not fit the type.
         InvalidArgument
-            If an array of values has another length.
+            If an array of values has the wrong length.
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
@@ -410,7 +408,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidType
-            If ``other`` is not an array, of any library.
+            If ``other`` is not an array of any Arrow library.
         """
         other = foreign.comparable(other, Array, "array")
         if self._type != other._type or self._length != other._length:
@@ -433,13 +431,13 @@ class Array(LayoutHooks):
         Parameters
         ----------
         full : bool
-            False checks the structure, in a time that does not depend on the length. True also checks every value:
-            offsets, UTF-8, type ids, run ends, dictionary indices, ranges of decimals and times, null counts.
+            False checks the structure in constant time. True also checks every value: offsets, UTF-8, type ids, run
+            ends, dictionary indices, ranges of decimals and times, null counts.
 
         Raises
         ------
         InvalidData
-            With where, what was expected and what was found.
+            If the array is invalid; the message has the place, the expected and the found value.
         """
         validation.check(self, full)
         if full:
@@ -462,26 +460,26 @@ class Array(LayoutHooks):
         Parameters
         ----------
         type : DataType or str
-            The type; for dictionaries, whose values have no place here, see :class:`DictionaryArray`.
+            The type; for dictionary types, use :meth:`DictionaryArray.from_arrays`.
         length : int
             Number of slots.
         buffers : sequence of bytes-like objects, Buffer or None
-            The buffers in the order of "Buffer Listing for Each Layout", those of children left out; None for a
-            validity bitmap that is left out, also in front of the buffers of a layout that has none.
+            Buffers in the order of "Buffer Listing for Each Layout", without those of children. None for an omitted
+            validity bitmap; layouts without validity accept a leading None.
         null_count : int
-            Number of null slots, -1 where not known.
+            Number of null slots, -1 if not known.
         offset : int
-            The first slot, counted from the start of the buffers.
+            Position of the first slot in the buffers.
         children : sequence of Array, optional
-            The child arrays, in the order of ``type.fields``.
+            Child arrays, in the order of ``type.fields``.
 
         Raises
         ------
         InvalidData
-            If there are more or fewer buffers or children than the type has, one is too short, a child has another
-            type than its field, offsets do not lie within what they point into, or the null count is wrong.
+            If the number of buffers or children is wrong, one is too short, a child's type differs from its field's,
+            offsets are out of range, or the null count is wrong.
         InvalidType
-            If an argument is not of the kind above.
+            If an argument is of the wrong class.
         InvalidArgument
             If ``length`` or ``offset`` is negative.
         """
@@ -501,17 +499,17 @@ class Array(LayoutHooks):
         Parameters
         ----------
         target_type : DataType or str
-            The type.
+            The target type.
         safe : bool
-            True refuses to change a value. False drops what does not fit: fractions of a number or of a unit of time,
-            digits beyond a scale or a float's precision, fields that the target does not name.
+            True raises if a value would change. False discards what does not fit: fractions of a number or time unit,
+            digits beyond a scale or a float's precision, fields missing from the target.
 
         Raises
         ------
         InvalidType
-            If values of the one type are never values of the other.
+            If there is no cast between the types.
         InvalidData
-            If a value does not fit the target, or a field that is not nullable would hold a null.
+            If a value does not fit the target, or a non-nullable field would have a null.
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values, or there is no memory for the result.
         """
@@ -532,7 +530,7 @@ class Array(LayoutHooks):
         Raises
         ------
         InvalidType
-            If a type has no fixed width in bytes, or the widths differ.
+            If a type has no fixed byte width, or the widths differ.
         """
         target = as_type(target_type)
         if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
@@ -543,7 +541,7 @@ class Array(LayoutHooks):
     def unique(self) -> Self:
         """Return the distinct values in order of first appearance, null at most once; a copy.
 
-        Values are the same when their bits are: 0.0 and -0.0 are two values, and NaNs with the same bits are one.
+        Values are compared bitwise: 0.0 and -0.0 are distinct, NaNs with the same bits are not.
 
         Raises
         ------
@@ -560,20 +558,20 @@ class Array(LayoutHooks):
     ) -> DictionaryArray:
         """Encode the values as indices into their distinct values, in order of first appearance.
 
-        Values are the same when their bits are: 0.0 and -0.0 are two values.
+        Values are compared bitwise: 0.0 and -0.0 are distinct.
 
         Parameters
         ----------
         null_encoding : {"mask", "encode"}
             Whether nulls become null indices, or indices of a null in the dictionary.
         index_type : DataType or str, optional
-            The integer type of the indices, int32 unless given. An array that is dictionary-encoded already stays as
-            it is, with the index type given.
+            Integer type of the indices, int32 by default. An array that is already dictionary-encoded is returned as
+            is, or with this index type.
 
         Raises
         ------
         InvalidArgument
-            If ``null_encoding`` is neither of the two.
+            If ``null_encoding`` is unknown.
         InvalidData
             If there are more distinct values than the index type can address.
         LimitExceeded
@@ -588,12 +586,12 @@ class Array(LayoutHooks):
     def run_end_encode(self, run_end_type: DataType | str = "int32") -> RunEndEncodedArray:
         """Encode runs of equal adjacent values; adjacent nulls form one run.
 
-        Neighbours are equal when their bits are. An array that is run-end encoded already stays as it is.
+        Adjacent values are compared bitwise. An array that is already run-end encoded is returned unchanged.
 
         Raises
         ------
         InvalidData
-            If the array is longer than the run end type can express.
+            If the array is too long for the run end type.
         """
         from shmarrow.layout.run_end_encoded import encode
 
@@ -610,7 +608,7 @@ class Array(LayoutHooks):
         return f"<shmarrow.Array {clip(str(self._type), 200)}, length {self._length}>\n{self}"
 
     def _slot_text(self, index: int, values: int) -> str:
-        """A slot as text, which shows at most so many values where they are nested."""
+        """A slot as text, with at most ``values`` nested values."""
         return self._item_preview(index, Budget(values))
 
     def _preview(self, budget: Budget) -> str:
@@ -630,7 +628,7 @@ def _rebuild(
 
 
 def has_floats(type: Any) -> bool:
-    """Whether values of the type may be or contain NaN, which is not equal to anything."""
+    """Return whether values of the type may be or contain NaN, which is not equal to anything."""
     storage = type.storage
     if type.layout == "primitive":
         return storage is not None and storage.kind == "f"

@@ -1,7 +1,7 @@
 """Variable-size binary layout ("Variable-size Binary Layout"): offsets into one buffer of bytes.
 
-Binary and UTF-8 text, with 32-bit or 64-bit offsets. Slot ``i`` holds the bytes ``[offsets[i], offsets[i + 1])``;
-offsets never go back, the first need not be 0, and a null slot may hold bytes.
+Bytes and UTF-8 strings with 32-bit or 64-bit offsets. Slot ``i`` holds the bytes ``[offsets[i], offsets[i + 1])``;
+offsets are monotonic, the first need not be 0, and a null slot may have a non-zero length.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 BINARY = ("binary", "large_binary", "binary_view")
-"""The layouts of bytes and text."""
+"""The layouts of bytes and strings."""
 
 
 class BinaryArray(Array):
-    """An array of byte strings or UTF-8 text."""
+    """Array of byte strings or UTF-8 strings."""
 
     __slots__ = ()
     layouts = ("binary", "large_binary")
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
-        """The offsets, of shape (length + 1,), int32 or int64; a read-only view."""
+        """Offsets, int32 or int64 of shape (length + 1,); a read-only view."""
         return offsets_view(self)
 
     @property
     def data(self) -> Bytes:
-        """The whole data buffer; a read-only view."""
+        """Data buffer, regardless of slicing; a read-only view."""
         data = self._buffers[2]
         return EMPTY if data is None else data
 
     def _bounds(self, index: int) -> tuple[int, int]:
         start, end = self.offsets[index : index + 2].tolist()
         if not 0 <= start <= end <= len(self.data):
-            raise InvalidData(f"{self._type}: slot {index} holds [{start}, {end}) of {len(self.data)} bytes")
+            raise InvalidData(f"{self._type}: slot {index} refers to bytes [{start}, {end}) of {len(self.data)}")
         return start, end
 
     def _value(self, index: int) -> Any:
@@ -81,7 +81,7 @@ class BinaryArray(Array):
             start, end = int(bounds[0]), int(bounds[-1])
             bounds -= start
             if start < 0 or end > len(data) or int(np.diff(bounds).min()) < 0:
-                raise InvalidData(f"{self._type}: the offsets from slot {first} on changed while they were read")
+                raise InvalidData(f"{self._type}: offsets after slot {first} changed while they were read")
             found = split(self._type, data[start:end], bounds[1:])
             if found is None:
                 listed = bounds.tolist()
@@ -150,7 +150,7 @@ class BinaryArray(Array):
         return cast_binary(self, target)
 
     def _contiguous(self) -> tuple[npt.NDArray[Any], Bytes]:
-        """Checked offsets, and the bytes that they point into; copies nothing."""
+        """Checked offsets, and the data buffer; copies nothing."""
         return checked_offsets(self, len(self.data), "bytes"), self.data
 
     def _check_structure(self) -> None:
@@ -171,7 +171,7 @@ class BinaryArray(Array):
         return self
 
     def _under_mask(self) -> Any:
-        """The same values, without what null slots hold; a copy."""
+        """The same values with empty null slots; a copy."""
         valid = self._valid()
         return self._gather(np.arange(self._length), valid)._masked(valid)
 
@@ -184,47 +184,49 @@ class BinaryArray(Array):
 
     @classmethod
     def from_arrays(cls, offsets: Any, data: Any, type: DataType | str | None = None, mask: Any = None) -> Self:
-        """Make an array from offsets of shape (n + 1,) and a data buffer.
+        """Create an array from offsets of shape (n + 1,) and a data buffer.
 
-        Copies nothing that fits.
+        Zero-copy if the arguments have the right dtypes and are contiguous.
 
         Parameters
         ----------
         offsets : integer ndarray, integer Array or sequence of int
-            Where each value starts, and the end of the last one.
+            Start of each value, and end of the last one.
         data : buffer
             Contiguous bytes.
         type : DataType or str, optional
-            Binary or text with offsets; ``binary`` where it is not given.
+            A binary or string type with offsets; ``binary`` by default.
         mask : bool array, optional
             Shape (n,), True where a slot is null.
 
         Raises
         ------
         InvalidData
-            If the ends of the offsets do not lie within the data.
+            If the first or last offset is out of range.
         InvalidType
-            If the offsets are not integers, the data are not bytes, or the type has another layout.
+            If the offsets are not integers, the data are not bytes, or the type has a different layout.
         InvalidArgument
-            If the mask has another length.
+            If the length of the mask is wrong.
         """
         refuse_type(offsets, "offsets")
         made: Any = cls._expect(binary() if type is None else type)
         typed = exact_integers(offsets, made.offset_dtype, "offsets")
         if not len(typed):
-            raise InvalidData(f"{made}: offsets have the shape (n + 1,), found none")
+            raise InvalidData(f"{made}: offsets must have the shape (n + 1,), found none")
         validity, nulls = masked_validity(mask, len(typed) - 1)
         try:
             raw = np.frombuffer(data, "u1") if memoryview(data).nbytes else EMPTY
         except (TypeError, ValueError, BufferError) as error:
-            raise InvalidType(f"{made}: data are contiguous bytes, found {data.__class__.__name__}: {error}") from None
+            raise InvalidType(
+                f"{made}: data must be contiguous bytes, found {data.__class__.__name__}: {error}"
+            ) from None
         result: Self = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
 
 
 def cast_binary(array: Any, target: Any) -> Any:
-    """Bytes or text of any layout in another, or as bytes of one length; bytes that become text are checked."""
+    """Cast bytes or strings between layouts, or to fixed-size binary; bytes cast to strings are checked for UTF-8."""
     if target.layout not in BINARY:
         return _cast_to_fixed(array, target) if target.descriptor.values == "bytes" else None
     if target.text and not array.type.text:
@@ -251,7 +253,7 @@ def _cast_to_fixed(array: Any, target: Any) -> Any:
     wrong = lengths != width if mask is None else (lengths != width) & mask
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidData(f"{target}: the value at {i} has {int(lengths[i])} bytes, expected {width}")
+        raise InvalidData(f"{target}: slot {i} has {int(lengths[i])} bytes, expected {width}")
     if mask is None:
         values = data[int(offsets[0]) : int(offsets[-1])]
     else:
@@ -262,7 +264,7 @@ def _cast_to_fixed(array: Any, target: Any) -> Any:
     return make_array(target, len(array), [validity, values], count)
 
 
-# --- bytes and text, which views have too -----------------------------------------------------------------------
+# --- bytes and strings, also of views ---------------------------------------------------------------------------
 
 
 _BLOCK = 1 << 14
@@ -270,9 +272,9 @@ _SHORT = 64
 
 
 def split(type: Any, data: Bytes, ends: npt.NDArray[Any]) -> list[Any] | None:
-    """Short runs of bytes that end at ``ends``, as bytes or text; None where :func:`slices` is better or says why not.
+    """Short values that end at ``ends``, as bytes or str; None if :func:`slices` is faster or must report an error.
 
-    With a NUL behind each of them, one call of ``split`` makes all objects.
+    With a NUL inserted after each value, a single ``split`` call creates all objects.
     """
     count = len(ends)
     if count <= 16 or len(data) > _SHORT * count or not data.all():
@@ -293,7 +295,7 @@ def split(type: Any, data: Bytes, ends: npt.NDArray[Any]) -> list[Any] | None:
 def slices(
     type: Any, region: bytes, starts: Sequence[int], ends: Sequence[int], valid: Mask | None, first: int = 0
 ) -> list[Any]:
-    """The runs of ``region`` as bytes or text; null slots, which may hold anything, come as None or anything.
+    """The values in ``region`` as bytes or str; null slots may give any object.
 
     ``first`` is the number of the first slot, for messages.
     """
@@ -311,7 +313,7 @@ def slices(
 
 
 def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[bytes, Indices]:
-    """The bytes of all values one after another, and the length of each; None takes none."""
+    """The bytes of all values, concatenated, and their lengths; None is empty."""
     known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
     if type.text:
         try:
@@ -323,12 +325,12 @@ def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[by
             if len(data) != len(text):
                 known = [value.encode() for value in known]
         except UnicodeEncodeError as error:
-            raise InvalidData(f"{type}: text with lone surrogates cannot be encoded as UTF-8: {error}") from None
+            raise InvalidData(f"{type}: a string with lone surrogates cannot be encoded as UTF-8: {error}") from None
     else:
         kinds = kinds_of(known)
         if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
             raise _wrong_kind(type, known, (bytes, bytearray, memoryview))
-        if memoryview in kinds:  # the length of a view of other items than bytes is not its number of bytes
+        if memoryview in kinds:  # len() of a memoryview counts items, not bytes
             known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
         data = b"".join(known)
     lengths = np.fromiter(map(len, known), np.int64, len(known))
@@ -341,4 +343,4 @@ def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[by
 
 def _wrong_kind(type: DataType, values: Sequence[Any], kinds: Any) -> InvalidType:
     wrong = next(value for value in values if not isinstance(value, kinds))
-    return InvalidType(f"{type}: cannot take {shown(wrong)} of type {wrong.__class__.__name__}")
+    return InvalidType(f"{type}: cannot convert {shown(wrong)} of type {wrong.__class__.__name__}")

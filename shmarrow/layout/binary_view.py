@@ -1,7 +1,7 @@
-"""Binary view layout ("Variable-size Binary View Layout"): sixteen bytes for each slot.
+"""Binary view layout ("Variable-size Binary View Layout"): 16 bytes per slot.
 
-The first four bytes are the length. Values of up to 12 bytes follow at once, padded with zeros; of longer ones the
-first four bytes follow, the index of a data buffer, and the offset in it.
+The first 4 bytes are the length. Values of up to 12 bytes are stored inline, padded with zeros; longer ones as their
+first 4 bytes, the index of a data buffer, and the offset in it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class BinaryViewArray(Array):
-    """An array of byte strings or UTF-8 text in the view layout."""
+    """Array of byte strings or UTF-8 strings in the view layout."""
 
     __slots__ = ()
     layouts = ("binary_view",)
@@ -57,27 +57,27 @@ class BinaryViewArray(Array):
 
     @property
     def views(self) -> npt.NDArray[np.int32]:
-        """The views of shape (length, 4) as int32 words: length, data or prefix, buffer index, offset; read-only."""
+        """Views, int32 of shape (length, 4): length, inline data or prefix, buffer index, offset; a read-only view."""
         return view_of(self._buffers[1], WORDS, self._offset, self._length)
 
     @property
     def data_buffers(self) -> list[Bytes]:
-        """The data buffers of long values."""
+        """Data buffers of values that are not inline."""
         return [EMPTY if data is None else data for data in self._buffers[2:]]
 
     def _words(self) -> npt.NDArray[np.uint64]:
-        """The views of shape (length, 2) as two little-endian numbers; the length is the low half of the first."""
+        """The views as uint64 of shape (length, 2); the length is the low half of the first word."""
         return view_of(self._buffers[1], PAIR, self._offset, self._length)
 
     def _sizes(self, valid: Mask | None) -> Sizes:
-        """The lengths of the values, 0 where null, of shape (length,); a copy."""
+        """Lengths of the values, 0 if null, of shape (length,); a copy."""
         sizes: Sizes = self._words().view(np.uint32)[:, 0].copy()
         if valid is not None:
             sizes *= valid
         return sizes
 
     def _pieces(self, sizes: Sizes) -> Iterator[Piece]:
-        """The views by some thousands, after a check of where they lead; ``sizes`` are their lengths."""
+        """The views in blocks of some thousands, checked to be within their buffers; ``sizes`` are their lengths."""
         words = self._words()
         buffers = self.data_buffers
         room = self._room()
@@ -114,13 +114,13 @@ class BinaryViewArray(Array):
                 yield Piece(first, part, own, long, np.concatenate(parts), starts)
 
     def _room(self) -> Indices:
-        """The sizes of the buffers, and -1 behind them."""
+        """The sizes of the buffers, followed by -1."""
         return np.array([*map(len, self.data_buffers), -1], np.int64)
 
     def _places(
         self, first: int, words: npt.NDArray[np.uint64], sizes: Sizes, room: Indices
     ) -> tuple[Mask, Indices, Indices]:
-        """Which of some views are long, the numbers of their buffers and where they start there; 0 for others."""
+        """Which of some views are long, their buffer indices and their offsets; 0 for others."""
         long = sizes > INLINE
         places = words[:, 1] * long
         starts = (places >> HALF).view(np.int64)
@@ -136,7 +136,7 @@ class BinaryViewArray(Array):
         return long, numbers, starts
 
     def _long(self, sizes: Sizes) -> Iterator[tuple[Indices, Indices, Indices]]:
-        """The slots of long values, the numbers of their buffers and where they start there, by some thousands."""
+        """The slots of long values, their buffer indices and their offsets, in blocks of some thousands."""
         words = self._words()
         room = self._room()
         for first in range(0, len(sizes), PIECE):
@@ -154,10 +154,10 @@ class BinaryViewArray(Array):
             if 0 <= index < len(sizes)
             else f"of buffer {index} of {len(sizes)}"
         )
-        raise InvalidData(f"{self._type}: the view at {slot} refers to bytes [{start}, {start + length}) {found}")
+        raise InvalidData(f"{self._type}: the view in slot {slot} refers to bytes [{start}, {start + length}) {found}")
 
     def _bytes(self, index: int, most: int = MAX) -> tuple[bytes, int]:
-        """The first bytes of a slot's value, and how many it has."""
+        """The first bytes of a slot's value, and its length."""
         view = self.views[index : index + 1]
         length, _, buffer, start = view[0].tolist()
         if 0 <= length <= INLINE:
@@ -195,7 +195,7 @@ class BinaryViewArray(Array):
         return result
 
     def _distinct(self, sizes: Sizes, valid: Mask | None) -> list[Any]:
-        """The values where long ones overlap; those of equal views are made once."""
+        """The values if long ones overlap; equal views share one object."""
         at, numbers, places = (np.concatenate(part) for part in zip(*self._long(sizes), strict=True))
         short = self._words().copy()
         short[at] = 0
@@ -214,20 +214,20 @@ class BinaryViewArray(Array):
         return result
 
     def _check_total(self, lengths: npt.NDArray[Any]) -> None:
-        """Views may overlap: bound what they add up to."""
+        """Limit the total size of overlapping views."""
         total, held = int(lengths.sum(dtype=np.int64)), sum(map(len, self.data_buffers)) + 16 * self._length
         if total > 4 * held + EXPANDED_VALUES:
             raise LimitExceeded(f"{self._type}: overlapping views add up to {total} bytes over {held}; take slices")
 
     def contiguous(self) -> tuple[npt.NDArray[np.int64], Bytes]:
-        """Offsets of shape (length + 1,) and the bytes of all values one after another; null slots are empty; a copy.
+        """Return offsets of shape (length + 1,) and the concatenated bytes of all values, nulls empty; a copy.
 
         Raises
         ------
         InvalidData
-            If a view leads outside of its buffer.
+            If a view is out of range of its buffer.
         LimitExceeded
-            If overlapping views add up to far more bytes than there are.
+            If overlapping views add up to far more bytes than the buffers have.
         """
         sizes = self._sizes(self._mask())
         self._check_total(sizes)
@@ -253,7 +253,7 @@ class BinaryViewArray(Array):
         data = self.data_buffers
         needed, low, high = extents(self._long(sizes), sizes, len(data))
         kept = np.flatnonzero(high)
-        if 4 * int(needed.sum()) + 4096 < int((high - low)[kept].sum()):  # little of much data
+        if 4 * int(needed.sum()) + 4096 < int((high - low)[kept].sum()):  # a small part of a large buffer
             offsets, raw = self.contiguous()
             _, *buffers = BinaryViewArray.over(self._type, raw, offsets)._buffers
         else:
@@ -279,7 +279,7 @@ class BinaryViewArray(Array):
                     buffers.append(data)
                 numbers.append(number)
             words = array._words().copy()
-            table = np.array([*numbers, MASK], np.uint64)  # what leads nowhere still does
+            table = np.array([*numbers, MASK], np.uint64)  # invalid buffer indices stay invalid
             for first in range(0, len(words), PIECE):
                 places, sizes = words[first : first + PIECE, 1], words[first : first + PIECE, 0] & SIZE
                 if int(sizes.max()) > INLINE:
@@ -318,7 +318,7 @@ class BinaryViewArray(Array):
         return (same_views and self._same_data(other, sizes)) or self._same_long(other, sizes)
 
     def _same_data(self, other: Any, sizes: Sizes) -> bool:
-        """Whether equal views lead to equal buffers, which is only looked at where most of them is referred to."""
+        """Whether equal views have equal buffers; compared only if most of the buffers is referenced."""
         most = int((self._words()[:, 1] * (sizes > INLINE) & SIZE).max()) + 1
         left, right = self.data_buffers[:most], other.data_buffers[:most]
         if len(left) != len(right):
@@ -369,7 +369,7 @@ class BinaryViewArray(Array):
             check_views(self, valid)
 
     def _check_places(self, valid: Mask | None) -> None:
-        """Views lead into their buffers, but where ``valid`` is False."""
+        """Check that views are within their buffers, except where ``valid`` is False."""
         words, room = self._words(), self._room()
         for first in range(0, self._length, PIECE):
             part = words[first : first + PIECE]
@@ -380,7 +380,7 @@ class BinaryViewArray(Array):
                 self._places(first, part, sizes, room)
 
     def _check_slots(self) -> None:
-        self._check_values()  # which starts with where the views lead
+        self._check_values()  # checks the ranges of the views first
 
     def _check_values(self) -> None:
         valid = self._mask()
@@ -394,7 +394,7 @@ class BinaryViewArray(Array):
                 if unequal.any():
                     slot = piece.first + int(unequal.argmax())
                     raise InvalidData(
-                        f"{self._type}: the view at {slot} has a prefix other than its value's first 4 bytes"
+                        f"{self._type}: the view in slot {slot} has a prefix other than its value's first 4 bytes"
                     )
             words, own = piece.words[short], piece.sizes[short]
             bad = (words[:, 0] & PADDING[own]) | (words[:, 1] & PADDING_2[own])
@@ -402,7 +402,7 @@ class BinaryViewArray(Array):
                 bad *= valid[piece.first : piece.first + PIECE][short]
             if bad.any():
                 slot = piece.first + int(np.arange(len(piece.sizes))[short][(bad != 0).argmax()])
-                raise InvalidData(f"{self._type}: the view at {slot} has bytes other than 0 after its value")
+                raise InvalidData(f"{self._type}: the view in slot {slot} has non-zero padding")
         if self._type.text:
             check_views(self, valid)
 
@@ -414,7 +414,7 @@ class BinaryViewArray(Array):
         long = np.flatnonzero(lengths > INLINE)
         if len(made._buffers) != 3 or int(lengths[long].sum()) == len(data):
             return made
-        # Short values lie in their views: leave them out of the one data buffer.
+        # Short values are inline: leave them out of the single data buffer.
         words, kept = made._words().copy(), offsets_from(lengths[long])
         words[long, 1] = kept[:-1].view(np.uint64) << HALF
         buffers = [made._buffers[0], frozen(words), gather_bytes(made.data_buffers[0], offsets[long], lengths[long])]
@@ -422,9 +422,9 @@ class BinaryViewArray(Array):
 
     @classmethod
     def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Self:
-        """Views of runs of bytes between offsets of shape (n + 1,), which do not go back and lie within the data.
+        """Create views of the values between monotonic offsets of shape (n + 1,) within the data.
 
-        Short values are copied into the views, long ones stay where they are.
+        Short values are copied into the views; long ones are not copied.
 
         Raises
         ------
@@ -438,7 +438,7 @@ class BinaryViewArray(Array):
         first = 0
         while first < length:
             base, last = int(offsets[first]), length
-            if end - base > MAX:  # more than one buffer holds
+            if end - base > MAX:  # exceeds one buffer
                 last = int(np.searchsorted(offsets, base + MAX, "right")) - 1
                 if last <= first:
                     size = int(offsets[first + 1]) - base
@@ -456,7 +456,7 @@ class BinaryViewArray(Array):
 
 
 def _referenced_buffers(words: npt.NDArray[np.uint64], buffers: list[Bytes]) -> list[Bytes]:
-    """Those of the buffers that views refer to; the views then have the new numbers."""
+    """The buffers that views refer to; renumbers the views in place."""
     long = np.flatnonzero(((words[:, 0] & SIZE) > INLINE) & ((words[:, 1] & SIZE) < len(buffers)))
     places = words[long, 1]
     used, numbers = np.unique(places & SIZE, return_inverse=True)

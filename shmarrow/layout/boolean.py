@@ -1,4 +1,4 @@
-"""Booleans: the fixed-size primitive layout with values of one bit ("Fixed-size Primitive Layout")."""
+"""Booleans: the primitive layout with one bit per value ("Fixed-size Primitive Layout")."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BooleanArray(Array):
-    """An array of booleans, one bit each."""
+    """Array of booleans, one bit per value."""
 
     __slots__ = ()
     layouts = ("bool",)
@@ -31,7 +31,7 @@ class BooleanArray(Array):
 
     @property
     def values(self) -> Mask:
-        """The booleans, of shape (length,), including null slots; a copy."""
+        """Stored values as a bool ndarray of shape (length,), including null slots; a copy."""
         data = self._buffers[1]
         assert data is not None
         return bitmap.unpack(data, self._offset, self._length)
@@ -85,15 +85,15 @@ class BooleanArray(Array):
         for kind in kinds_of(values) - {bool, _NONE}:
             if not issubclass(kind, (bool, np.bool_)):
                 wrong = next(value for value in values if value.__class__ is kind)
-                raise InvalidType(f"bool: cannot take {shown(wrong)} of type {kind.__name__}")
-        # None is no truth value for numpy, and False for Python.
+                raise InvalidType(f"bool: cannot convert {shown(wrong)} of type {kind.__name__}")
+        # np.fromiter cannot convert None to bool, astype makes it False.
         return cls.from_numpy(type, np.fromiter(values, object, len(values)).astype(np.bool_), valid)
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
-        """Make an array from booleans, or numbers 0 and 1, of shape (n,); a copy, as Arrow stores bits.
+        """Create an array from bools, or the numbers 0 and 1, of shape (n,); a copy, as Arrow stores bits.
 
-        ``valid`` is False where a slot is null; with ``safe=False`` any number but 0 is true.
+        ``valid`` is False where a slot is null; with ``safe=False``, any non-zero number is True.
         """
         from shmarrow.convert.ndarray import from_ndarray
 

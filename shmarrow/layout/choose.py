@@ -1,12 +1,11 @@
-"""Which child of a union takes a Python value: the one whose values come back equal and of the nearest kind.
+"""Selection of a union's child for a Python value: the one that round-trips it with the closest type.
 
 Rules kept here:
 
-* every value has a cost in every child, :data:`REFUSED` where the child would not give back an equal value: a moment
-  never becomes a date, a number never becomes a moment, no digit is lost. The cheapest child takes the value, of equal
-  ones the first;
-* costs are worked out for whole lists, one class of Python values at a time; only values of classes that are met rarely
-  are tried out one by one.
+* every value has a cost in every child, :data:`REFUSED` if the child would not return an equal value: a timestamp
+  never becomes a date, a number never becomes a timestamp, no digit is lost. The child with the lowest cost wins, the
+  first of equals;
+* costs are computed for whole lists, one Python class at a time; only values of rare classes are tried one by one.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 _LADDER: list[tuple[Any, tuple[Any, ...]]] = [
     ((bool, np.bool_), (types.BoolType,)),
-    (np.timedelta64, (types.DurationType, types.TimeType)),  # before integers, of which numpy makes it a subclass
+    (np.timedelta64, (types.DurationType, types.TimeType)),  # before integers, as numpy derives it from them
     ((int, np.integer), (types.IntType, types.IntervalType, (types.FloatType, types.DecimalType))),
     ((float, np.floating), (types.FloatType, types.IntType)),
     (dt.datetime, (types.TimestampType,)),
@@ -51,25 +50,25 @@ _LADDER: list[tuple[Any, tuple[Any, ...]]] = [
     (str, ((types.BinaryType, types.LargeBinaryType, types.BinaryViewType),)),
     (_BYTES, ((types.BinaryType, types.LargeBinaryType, types.BinaryViewType), types.FixedSizeBinaryType)),
 ]
-"""For Python classes the classes of types that give back equal values, the nearest first."""
+"""For each Python class the type classes that round-trip its values, closest first."""
 
 _NATURAL: dict[Any, types.DataType] = {
     int: types.int64(), float: types.float64(), str: types.string(), bytes: types.binary(), dt.date: types.date32(),
     dt.time: types.time64("us"), dt.timedelta: types.duration("us"), bool: types.bool_(),
 }  # fmt: skip
-"""The types that values of these classes have where none is given."""
+"""Types inferred for values of these classes."""
 
 
 def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """The position of the child of a union that each value goes to; int64 of shape (n,).
+    """Return the position of the union's child for each value; int64 of shape (n,).
 
-    None goes to a child that may be null. Where there is none it goes to the first: the slot may belong to a parent
-    that is null, and where it does not ``validate(full=True)`` reports it.
+    None goes to a nullable child. Without one it goes to the first: the slot may belong to a null parent, and if not,
+    ``validate(full=True)`` reports it.
 
     Raises
     ------
     InvalidType
-        If no child gives back an equal value.
+        If no child would return an equal value.
     """
     numbers = np.zeros(len(values), np.int64)
     for kind, slots, items in _by_kind(values):
@@ -104,12 +103,12 @@ def _refuse(type: Any, value: Any) -> None:
 
 
 def _takes_all(type: Any, kind: Any) -> bool:
-    """Whether a type takes the values of a class as they are; what it must refuse, building its array does."""
+    """Whether a type accepts all values of a class; building the array still refuses invalid ones."""
     return kind in _NATURAL and _encoded(type) == _NATURAL[kind]
 
 
 def _by_kind(values: Sequence[Any]) -> Iterator[tuple[Any, npt.NDArray[np.int64], Sequence[Any]]]:
-    """The classes of values, with the slots and the values of each."""
+    """The classes of the values, with the slots and values of each."""
     kinds = list(map(type, values))
     distinct = dict.fromkeys(kinds)
     if len(distinct) == 1:
@@ -123,7 +122,7 @@ def _by_kind(values: Sequence[Any]) -> Iterator[tuple[Any, npt.NDArray[np.int64]
 
 
 def _encoded(type: Any) -> Any:
-    """The type whose values these are: that of a dictionary or of runs, or a storage type that converts nothing."""
+    """The type of the Python values: the value type of an encoding, or the storage type if nothing is converted."""
     while True:
         if isinstance(type, types.EncodedType):
             type = type.value_type
@@ -139,7 +138,7 @@ def _converts(type: ExtensionType) -> bool:
 
 
 def _at_best(type: Any, kind: Any) -> int:
-    """The lowest cost that a value of a class has in a type."""
+    """The lowest possible cost of a value of a class in a type."""
     type = _encoded(type)
     if isinstance(type, types.UnionType):
         return min([_at_best(field.type, kind) for field in type.fields], default=REFUSED)
@@ -175,7 +174,7 @@ def _dtype_of(kind: Any) -> Any:
 
 
 def costs(type: Any, values: Sequence[Any], nullable: bool = True) -> Costs:
-    """The cost of each value in a type; int64 of shape (n,)."""
+    """Return the cost of each value in a type; int64 of shape (n,)."""
     result = np.full(len(values), REFUSED, np.int64)
     for kind, slots, items in _by_kind(values):
         if kind is not _NONE or nullable:
@@ -201,11 +200,11 @@ def _costs_of(type: Any, kind: Any, items: Sequence[Any]) -> Costs:
     return np.where(_fits(type, kind, items), bound, REFUSED)
 
 
-# --- values without parts ---------------------------------------------------------------------------------------
+# --- scalar values ----------------------------------------------------------------------------------------------
 
 
 def _fits(type: Any, kind: Any, items: Sequence[Any]) -> Mask:
-    """Which values of a class, which is one for the type, it holds exactly."""
+    """Which values of a class that fits the type it holds exactly."""
     whole = issubclass(kind, (int, np.integer)) and not issubclass(kind, np.timedelta64)
     if isinstance(type, types.IntType) or (whole and isinstance(type, types.IntervalType) and type.unit == "month"):
         info = np.iinfo(type.storage)
@@ -241,7 +240,7 @@ def _is_float(value: int, dtype: Any) -> bool:
 
 
 def _trial(type: Any, items: Sequence[Any]) -> Mask:
-    """Which values the type's own conversion takes: all at once, or one by one if it refuses some."""
+    """Which values the type's conversion accepts: all at once, or one by one if some fail."""
     from shmarrow.layout.from_values import array_from_pylist
 
     try:
@@ -254,7 +253,7 @@ def _trial(type: Any, items: Sequence[Any]) -> Mask:
 
 
 def _round_trip(type: Any, items: Sequence[Any]) -> Costs:
-    """Costs in an extension type with values of its own: 0 where they come back as they are, 2 where equal."""
+    """Costs in an extension type with a conversion: 0 if a value round-trips identically, 2 if it is equal."""
     from shmarrow.layout.from_values import array_from_pylist
 
     result = np.full(len(items), REFUSED, np.int64)
@@ -263,12 +262,12 @@ def _round_trip(type: Any, items: Sequence[Any]) -> Costs:
             (back,) = array_from_pylist([item], type).to_pylist()
             if bool(back == item):
                 result[i] = 0 if back.__class__ is item.__class__ else 2
-        except Exception:  # whatever an extension's own conversion or comparison raises for what it does not take
+        except Exception:  # user code: any exception means that the value is not accepted
             continue
     return result
 
 
-# --- values with parts ------------------------------------------------------------------------------------------
+# --- nested values ----------------------------------------------------------------------------------------------
 
 
 def _list_costs(type: Any, kind: Any, items: Sequence[Any]) -> Costs:
@@ -287,7 +286,7 @@ def _list_costs(type: Any, kind: Any, items: Sequence[Any]) -> Costs:
 
 
 def _most(costs: Costs, lengths: Costs) -> Costs:
-    """The highest cost within each run of values; 0 for an empty one."""
+    """The highest cost within each run of values; 0 for empty runs."""
     result = np.zeros(len(lengths), np.int64)
     filled = lengths > 0
     if filled.any():

@@ -1,13 +1,13 @@
-"""Which slots of an array hold the same value: what dictionaries, runs and distinct values are made from.
+"""Factorization: which slots hold the same value, for dictionaries, run-end encoding and distinct values.
 
 Rules kept here:
 
-* values are the same when their bits are: 0.0 and -0.0 differ, and so do NaNs with other bits. Values of different
-  children of a union differ, whatever they are;
-* all layouts ask one question of whole arrays: which is the first row with the same key? Its position is the code of
-  the row, and -1 that of a null, so that the codes of children are keys of their parents;
-* keys are numbers of 64 bits, or runs of bytes. A list is a run of the codes of its items;
-* a hash only says which rows to compare: keys with the same hash cost time, never the result.
+* values are compared bitwise: 0.0 and -0.0 differ, as do NaNs with different bits. Values of different children of a
+  union always differ;
+* the code of a row is the position of the first row with the same key, -1 for null, computed for whole arrays; the
+  codes of children are the keys of their parents;
+* keys are 64-bit numbers or byte strings; the key of a list is the sequence of the codes of its elements;
+* hashes only select the rows to compare: collisions cost time but never affect the result.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
 
 def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
-    """The distinct values of an array, numbered in the order of their first appearance.
+    """Number the distinct values of an array in order of first appearance.
 
     Parameters
     ----------
     array : Array
         Any array.
     with_null : bool
-        Whether null is one of the values.
+        Whether null counts as a value.
 
     Returns
     -------
     codes : int64 ndarray
-        Shape (length,), the number of each slot's value; -1 for null, unless it is one of the values.
+        Shape (length,), the number of each slot's value; -1 for null unless ``with_null``.
     first : int64 ndarray
-        The slot where each value appears first, in rising order.
+        Slot of the first occurrence of each value, ascending.
 
     Raises
     ------
     LimitExceeded
-        If there are more than 2**24 slots that occupy no memory.
+        If more than 2**24 slots occupy no memory.
     """
     codes = slot_codes(array)
     if with_null:
@@ -59,7 +59,7 @@ def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
     first = np.flatnonzero(codes == np.arange(len(codes)))
     numbers = np.empty(len(codes) + 1, np.int64)
     numbers[first] = np.arange(len(first))
-    numbers[-1] = -1  # where the code -1 leads
+    numbers[-1] = -1  # for code -1
     return numbers[codes], first
 
 
@@ -67,14 +67,14 @@ def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
 
 
 def slot_codes(array: Any) -> Indices:
-    """For each slot the first slot with the same value, and -1 for null, of shape (length,)."""
+    """Return for each slot the first slot with the same value, -1 for null; shape (length,)."""
     check_slots(array)
     codes: Indices = array._codes()
     return codes
 
 
 def of_keys(keys: npt.NDArray[Any], mask: Mask | None) -> Indices:
-    """Codes of slots with keys of up to 64 bits; slots where ``mask`` is False are null."""
+    """Return the codes of keys of up to 64 bits; slots where ``mask`` is False are null."""
     words = keys.view(f"<u{keys.dtype.itemsize}")
     if words.dtype.itemsize <= 2:
         numbers = words.astype(np.int64)
@@ -89,7 +89,7 @@ def of_keys(keys: npt.NDArray[Any], mask: Mask | None) -> Indices:
 
 
 def of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
-    """Codes of slots with runs of bytes as keys, all of which lie within the data."""
+    """Return the codes of byte-string keys, all within the data."""
     if mask is None:
         return _first_run(data, starts, lengths)
     rows = np.flatnonzero(mask)
@@ -99,7 +99,7 @@ def of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask
 
 
 def starts_of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
-    """The slots with runs of bytes that differ from the slot before them; neighbouring nulls are the same."""
+    """Return the slots whose byte string differs from the previous slot's; adjacent nulls are the same."""
     if not len(starts):
         return starts
     differ = np.empty(len(starts) - 1, np.bool_)
@@ -121,13 +121,13 @@ def starts_of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indice
 
 
 def of_lists(items: Any, starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
-    """Codes of slots with runs of the slots of an array as keys."""
+    """Return the codes of lists, whose keys are ranges of slots of ``items``."""
     data = slot_codes(items).view(np.uint8)
     return of_runs(data, starts * 8, lengths * 8, mask)
 
 
 def of_parts(parts: Sequence[Indices], length: int, mask: Mask | None) -> Indices:
-    """Codes of slots with several codes each as key, none of which is ``length`` or more."""
+    """Return the codes of composite keys of several codes, all less than ``length``."""
     keys = np.zeros(length, np.int64)
     for i, part in enumerate(parts):
         keys = part if not i else _first_key(pairs(keys, part, length))
@@ -135,16 +135,16 @@ def of_parts(parts: Sequence[Indices], length: int, mask: Mask | None) -> Indice
 
 
 def pairs(left: Indices, right: Indices, bound: int) -> Keys:
-    """Two codes each as one key; those on the right are less than ``bound``."""
+    """Combine two codes each into one key; those on the right are less than ``bound``."""
     result: Keys = (left + 1).view(np.uint64) * np.uint64(bound + 1) + (right + 1).view(np.uint64)
     return result
 
 
 def first_slots(codes: Indices) -> Indices:
-    """The slot where each slot's value appears first, from codes that are any numbers of at least -1."""
+    """Return the first slot with each slot's value, from arbitrary codes of at least -1."""
     first = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.int64)
     known = np.flatnonzero(codes >= 0)[::-1]
-    first[codes[known]] = known  # of several slots the last one written stays, which is the first
+    first[codes[known]] = known  # the last write wins, which is the first slot
     slots = np.full(len(codes), -1, np.int64)
     slots[known] = first[codes[known]]
     return slots
@@ -154,31 +154,30 @@ def first_slots(codes: Indices) -> Indices:
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1) ** 5 | 1) & ((1 << 64) - 1)) for i in range(8)]
-"""Odd numbers to spread hashes with, one for each round."""
+"""Odd multipliers to mix hashes, one per round."""
 
 
 def _first(
     hashes: Keys, same: Callable[[Indices, Indices | slice], Mask], exact: Callable[[Indices], Sequence[bytes]]
 ) -> Indices:
-    """For each row the first row with the same key.
+    """Find for each row the first row with the same key.
 
-    In each round the rows that are left are written into a table by their hash, so that the first of those with one
-    hash stays; what is the same as that row is found. What is left after all rounds, where many hashes are the same,
-    goes through a dict.
+    In each round, the remaining rows are written into a table by hash, so that the first row per hash stays; rows equal
+    to it are done. Rows left after all rounds, due to many collisions, go through a dict.
 
     Parameters
     ----------
     hashes : uint64 ndarray
-        Shape (n,), the same for the same keys.
+        Shape (n,), equal for equal keys.
     same : callable
-        Whether the keys of rows are those of other rows, one by one.
+        Compares the keys of rows with those of other rows, elementwise.
     exact : callable
-        The keys of rows as bytes.
+        Returns the keys of rows as bytes.
     """
     count = len(hashes)
     first = np.empty(count, np.int64)
     rest = np.arange(count)
-    some: Indices | slice = slice(None)  # the same rows as rest; all rows, at first, need not be gathered
+    some: Indices | slice = slice(None)  # the rows in rest; a full slice at first, to avoid a gather
     for odd in _ROUNDS:
         if not len(rest):
             return first
@@ -205,14 +204,14 @@ def _first_key(keys: npt.NDArray[Any]) -> Indices:
 
 
 _HEAD = 128
-"""Bytes from the front of a run that its hash is made of; of longer runs the last eight are too."""
+"""Number of leading bytes that are hashed; for longer strings also the last eight."""
 
 _LONG = 1024
-"""Runs of more bytes are compared one by one."""
+"""Longer byte strings are compared one by one."""
 
 
 def _first_run(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> Indices:
-    if not len(lengths) or int(lengths.max()) < 8:  # the bytes and the length are a key
+    if not len(lengths) or int(lengths.max()) < 8:  # the bytes and the length fit in one key
         words = load_words(data, starts) & LOW_BYTES[lengths]
         return _first_key(words | (lengths.astype(np.uint64) << np.uint64(56)))
     return _first(
@@ -249,7 +248,7 @@ def _hashes(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> K
 def _same_runs(
     data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, other_starts: Indices, other_lengths: Indices
 ) -> Mask:
-    """Whether runs of bytes are the same as others, one by one."""
+    """Compare byte strings elementwise."""
     same: Mask = lengths == other_lengths
     rows = np.flatnonzero(same & (lengths > 0) & (starts != other_starts))
     position = 0

@@ -1,7 +1,7 @@
 """Dictionary-encoded layout ("Dictionary-encoded Layout"): integer indices into an array of values.
 
-The indices are a primitive array, and its validity is the array's. The dictionary may hold nulls and repeated values
-itself.
+The indices are a primitive array, whose validity is the array's. The dictionary may itself contain nulls and
+duplicates.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 class DictionaryArray(Array):
-    """Values by their index in a dictionary."""
+    """Dictionary-encoded array: indices into an array of values."""
 
     __slots__ = ()
     layouts = ("dictionary",)
 
     @property
     def dictionary(self) -> Array:
-        """The dictionary: the distinct values."""
+        """Dictionary: the array of values."""
         return self._dictionary_()
 
     @property
     def indices(self) -> PrimitiveArray:
-        """The indices, as an array of the index type; copies nothing."""
+        """Indices as an array of the index type; zero-copy."""
         result: PrimitiveArray = make_array(
             self._type.index_type, self._length, self._buffers, self._null_count, self._offset
         )
@@ -69,7 +69,7 @@ class DictionaryArray(Array):
         return first_slots(kept._through(slot_codes(kept.dictionary)))
 
     def _through(self, codes: Indices) -> Indices:
-        """For each slot the one of the numbers of the dictionary's values that is its own; -1 for null."""
+        """Map codes of the dictionary's values to the slots; -1 for null."""
         mask = self._mask()
         if not len(codes) and mask is not None and not mask.any():
             return np.full(self._length, -1, np.int64)
@@ -77,11 +77,11 @@ class DictionaryArray(Array):
         return found if mask is None else np.where(mask, found, -1)
 
     def _shortened(self) -> Self:
-        """The array itself; or, where the dictionary is much longer, the same slots over what they refer to."""
+        """The array itself, or compacted if the dictionary is much longer."""
         return self._compact() if len(self._dictionary_()) > 2 * self._length else self
 
     def _compact(self) -> Self:
-        """The same slots over a dictionary of those values that they refer to, in the order of the dictionary."""
+        """The same slots with a dictionary of only the referenced values, in the original order."""
         mask = self._mask()
         slots: Any = slice(None) if mask is None else mask
         data = np.zeros(self._length, self._type.storage)
@@ -90,13 +90,13 @@ class DictionaryArray(Array):
         return self._with(offset=0, buffers=buffers, null_count=self.null_count, dictionary=dictionary)
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        """The dictionary is cast, and its values then gathered: each is converted once."""
+        """Cast the dictionary, then gather its values: each is converted once."""
         kept = self._shortened()
         try:
             values = kept.dictionary._cast_to(target, safe)
         except InvalidType as error:
             raise prefixed(f"{self._type}: ", error) from None
-        except InvalidData:  # what no slot refers to may be in the way
+        except InvalidData:  # perhaps of an unreferenced value
             kept = self._compact()
             try:
                 values = kept.dictionary._cast_to(target, safe)
@@ -106,7 +106,7 @@ class DictionaryArray(Array):
         return kept._repeated(values)
 
     def _repeated(self, values: Any) -> Any:
-        """Values that stand for those of the dictionary, one for each slot."""
+        """Gather converted dictionary values, one per slot."""
         mask = self._mask()
         indices = self._checked(mask)
         if not has_fixed_width(values):
@@ -116,7 +116,7 @@ class DictionaryArray(Array):
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
-        """From an array of another index type or of values in another form, or from values that are then encoded."""
+        """Cast from another dictionary type, or from values to be encoded."""
         from shmarrow.layout.codes import codes_of
 
         if isinstance(array.type, ExtensionType) and array.type != target.value_type:
@@ -126,7 +126,7 @@ class DictionaryArray(Array):
                 indices = array.indices._cast_to(target.index_type, safe)
                 values = array.dictionary._cast_to(target.value_type, safe)
                 return make_array(target, len(array), indices._buffers, indices._null_count, indices.offset, (), values)
-            except InvalidData:  # what no slot refers to, or what stands there twice, may be in the way
+            except InvalidData:  # perhaps of an unreferenced or duplicate value
                 kept = array._compact()
                 values = kept.dictionary._cast_to(target.value_type, safe)
                 codes, first = codes_of(values)
@@ -135,7 +135,7 @@ class DictionaryArray(Array):
         return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
 
     def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Self:
-        """Return the array itself, or with another index type."""
+        """Return the array itself, or with the given index type."""
         if index_type is None:
             return self
         result: Self = self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
@@ -146,9 +146,9 @@ class DictionaryArray(Array):
         return self._dictionary
 
     def _checked(self, valid: Mask | None) -> npt.NDArray[Any]:
-        """A copy of the indices, 0 where null, after a check that they lie in the dictionary.
+        """A copy of the indices, 0 where null, checked to be within the dictionary.
 
-        What is checked is what is used, also where another process writes to the memory in the meantime.
+        The checked copy is used, so that concurrent writes by another process do no harm.
         """
         values: npt.NDArray[Any] = self.indices.values
         indices = values.copy() if valid is None else np.where(valid, values, values.dtype.type(0))
@@ -165,8 +165,7 @@ class DictionaryArray(Array):
 
     def _fail(self, slot: int, index: Any) -> None:
         raise InvalidData(
-            f"{self._type}: slot {slot} holds index {int(index)} "
-            f"but the dictionary has {len(self._dictionary_())} values"
+            f"{self._type}: slot {slot} has index {int(index)} but the dictionary has {len(self._dictionary_())} values"
         )
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
@@ -184,7 +183,7 @@ class DictionaryArray(Array):
         key = int(self.indices.values[index])
         if not 0 <= key < len(self._dictionary_()):
             raise InvalidData(
-                f"{self._type}: slot {index} holds index {key} but the dictionary has {len(self._dictionary_())} values"
+                f"{self._type}: slot {index} has index {key} but the dictionary has {len(self._dictionary_())} values"
             )
         return key
 
@@ -231,7 +230,7 @@ class DictionaryArray(Array):
     def _same(self, other: Any, live: Mask | None) -> bool:
         dictionary = self._dictionary_()
         if dictionary is not other._dictionary and len(dictionary) > 2 * self._length:
-            alike = False  # a look at the values that slots refer to takes less time
+            alike = False  # comparing only the referenced values is faster
         else:
             alike = dictionary.equals(other._dictionary)
         mine, theirs = self.indices.values, other.indices.values
@@ -243,7 +242,7 @@ class DictionaryArray(Array):
             valid = differ if valid is None else differ & valid
         slots = np.arange(self._length) if valid is None else np.flatnonzero(valid)
         mine, theirs = self._checked(self._mask())[slots], other._checked(other._mask())[slots]
-        head = slice(0, 16)  # what differs mostly does so from the start
+        head = slice(0, 16)  # differences mostly show at the start
         return all(
             _same_values(dictionary, left, other._dictionary, right)
             for left, right in ((mine[head], theirs[head]), (mine, theirs))
@@ -263,7 +262,7 @@ class DictionaryArray(Array):
             part = values[start : start + CHUNK]
             if int(part.min()) >= 0 and int(part.max()) < size:
                 continue
-            if mask is None:  # null slots may hold anything
+            if mask is None:  # null slots may have any index
                 mask = self._valid()
             wrong = ((part < 0) | (part >= size)) & mask[start : start + CHUNK]
             if wrong.any():
@@ -281,7 +280,7 @@ class DictionaryArray(Array):
         missing = self._dictionary_()._logical_nulls()
         if missing is None:
             return None if mask is None else ~mask
-        if not len(missing):  # then all slots are null, as indices have been checked
+        if not len(missing):  # all slots are null, as the indices are valid
             return None if mask is None else ~mask
         result: Mask = missing[self._checked(mask)]
         return result if mask is None else result | ~mask
@@ -312,31 +311,31 @@ class DictionaryArray(Array):
         from_pandas: bool = False,
         safe: bool = True,
     ) -> Self:
-        """Make an array from indices and an array of distinct values; copies nothing.
+        """Create an array from indices and a dictionary; zero-copy for arrays.
 
         Parameters
         ----------
         indices : integer Array, or anything that :func:`shmarrow.array` converts to one
-            Shape (n,); positions in the dictionary, or null.
+            Positions in the dictionary, or null; shape (n,).
         dictionary : Array, or anything that :func:`shmarrow.array` accepts
-            The values.
+            Values of the dictionary.
         mask : bool array, optional
             Shape (n,), True where a slot is null.
         ordered : bool
-            Whether the order of the values means something.
+            Whether the order of the dictionary's values is meaningful.
         from_pandas : bool
-            True makes -1 null, as in the codes of a pandas Categorical.
+            Whether -1 means null, as in the codes of a pandas Categorical.
         safe : bool
-            False leaves the range of the indices unchecked until they are used.
+            With False, indices are not range-checked until used.
 
         Raises
         ------
         InvalidType
             If the indices are not integers.
         InvalidData
-            If an index points outside of the dictionary.
+            If an index is out of range.
         InvalidArgument
-            If the mask has another length.
+            If the length of the mask is wrong.
         """
         keys, values = as_array(indices, "indices"), as_array(dictionary, "a dictionary")
         if keys.type.descriptor.values != "integer":
@@ -363,7 +362,7 @@ def encode(
     ordered: bool = False,
     mask: Mask | None = None,
 ) -> Any:
-    """See :meth:`Array.dictionary_encode`; slots where ``mask`` is False become null indices too."""
+    """Implement :meth:`Array.dictionary_encode`; slots where ``mask`` is False also become null indices."""
     from shmarrow.layout.codes import codes_of
 
     if null_encoding not in ("mask", "encode"):
@@ -377,13 +376,11 @@ def encode(
 def _check_reach(type: Any, count: int, remedy: str = "") -> None:
     most = int(np.iinfo(type.storage).max) + 1
     if count > most:
-        raise InvalidData(
-            f"{type}: {count} distinct values are more than the {most} that its indices can address{remedy}"
-        )
+        raise InvalidData(f"{type}: {count} distinct values exceed the {most} that the index type can address{remedy}")
 
 
 def _over(type: Any, codes: Indices, dictionary: Any) -> Any:
-    """An array of indices, null where they are -1, into a dictionary."""
+    """A dictionary array from codes, -1 for null, and a dictionary."""
     known = codes >= 0
     validity, count = validity_of(None if known.all() else known)
     indices = frozen(np.maximum(codes, 0).astype(type.storage))
@@ -391,12 +388,12 @@ def _over(type: Any, codes: Indices, dictionary: Any) -> Any:
 
 
 def with_one_dictionary(arrays: list[Any]) -> list[Any]:
-    """Arrays of one dictionary type with one dictionary for all; nulls in dictionaries become nulls of the arrays.
+    """Return arrays of one type with a common dictionary; nulls in dictionaries become null indices.
 
     Raises
     ------
     InvalidData
-        If there are more distinct values than the indices can address.
+        If there are more distinct values than the index type can address.
     """
     first = arrays[0].dictionary
     if all(array.dictionary is first for array in arrays):
@@ -408,9 +405,9 @@ def with_one_dictionary(arrays: list[Any]) -> list[Any]:
 
 
 def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indices]]:
-    """The distinct values of the dictionaries of arrays, and for each array the indices into them.
+    """The merged dictionary of the arrays, and for each array the indices into it.
 
-    Null slots have any index; with ``"mask"`` those of a null in a dictionary have -1.
+    Null slots have arbitrary indices; with ``"mask"``, references to a null in a dictionary become -1.
     """
     type = arrays[0].type
     merged = encode(concat_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
@@ -427,14 +424,14 @@ def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indice
 
 
 def _same_values(left: Any, mine: npt.NDArray[Any], right: Any, theirs: npt.NDArray[Any]) -> bool:
-    """Whether slots of one array hold the same values as slots of another, each of which is looked at once."""
+    """Whether slots of one array equal slots of another, comparing each distinct pair once."""
     from shmarrow.layout.codes import codes_of
 
     if len(left) + len(right) > 8 * len(mine):
         left, mine = _used(left, mine)
         right, theirs = _used(right, theirs)
     found = _partners(mine, len(left), theirs, len(right))
-    if found is None:  # a value stands in a dictionary more than once, or the arrays differ
+    if found is None:  # duplicates in a dictionary, or the arrays differ
         (left, mine), (right, theirs) = _used(left, mine), _used(right, theirs)
         (codes, first), (other_codes, other_first) = codes_of(left, True), codes_of(right, True)
         left, right = left._take(first), right._take(other_first)
@@ -449,7 +446,7 @@ def _same_values(left: Any, mine: npt.NDArray[Any], right: Any, theirs: npt.NDAr
 
 
 def _used(dictionary: Any, indices: npt.NDArray[Any]) -> tuple[Any, Indices]:
-    """The values of a dictionary that indices lead to, in its order, and the same indices into these."""
+    """The referenced values of a dictionary, in order, and the indices remapped to them."""
     used, places = np.unique(indices, return_inverse=True)
     return dictionary._take(used), places
 
@@ -457,7 +454,7 @@ def _used(dictionary: Any, indices: npt.NDArray[Any]) -> tuple[Any, Indices]:
 def _partners(
     mine: npt.NDArray[Any], count: int, theirs: npt.NDArray[Any], other_count: int
 ) -> tuple[Indices, Indices] | None:
-    """The positions that occur on the left, and that on the right of each; None where one has several partners."""
+    """The distinct positions on the left, and the matching one on the right for each; None if one has several."""
     partner, back = np.full(count, -1, np.int64), np.full(other_count, -1, np.int64)
     partner[mine], back[theirs] = theirs, mine
     if (partner[mine] != theirs).any() or (back[theirs] != mine).any():

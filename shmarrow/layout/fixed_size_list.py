@@ -1,4 +1,4 @@
-"""Fixed-size list layout ("Fixed-Size List Layout"): slot ``i`` holds the child's slots ``[i * n, (i + 1) * n)``."""
+"""Fixed-size list layout ("Fixed-Size List Layout"): slot ``i`` is the child's slots ``[i * n, (i + 1) * n)``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FixedSizeListArray(Lists):
-    """An array of lists of equal length."""
+    """Array of lists of equal length."""
 
     __slots__ = ()
     layouts = ("fixed_size_list",)
@@ -38,10 +38,10 @@ class FixedSizeListArray(Lists):
         return self.values.slice(self._offset * size, self._length * size)
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
-        """The values as an ndarray of shape (length, list_size, ...), without a copy where the child has one.
+        """Return an ndarray of shape (length, list_size, ...), zero-copy if the child's is.
 
-        With nulls, and with children that numpy does not have, an object array of Python lists is made, if
-        ``zero_copy_only`` is False.
+        With nulls, or children without a numpy dtype, return an object array of Python lists if ``zero_copy_only`` is
+        False.
         """
         if self.null_count:
             if zero_copy_only:
@@ -89,7 +89,7 @@ class FixedSizeListArray(Lists):
         return valid is not None and bool(mine._equal(theirs, spread(valid, self._type.list_size, mine)))
 
     def _spans(self) -> tuple[Indices, Indices, Any]:
-        """Where each list starts and how long it is, and what these lie in; null slots have items like others."""
+        """The start and length of each list, and the child; null slots have elements like others."""
         check_slots(self)
         size = self._type.list_size
         return np.arange(self._length) * size, np.full(self._length, size, np.int64), self._window()
@@ -103,7 +103,7 @@ class FixedSizeListArray(Lists):
     def _check_structure(self) -> None:
         needed = (self._offset + self._length) * self._type.list_size
         if len(self.values) < needed:
-            raise InvalidData(f"{self._type}: the child needs {needed} values but has {len(self.values)}")
+            raise InvalidData(f"{self._type}: the child must have {needed} values, found {len(self.values)}")
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         child = self._window()
@@ -120,7 +120,7 @@ class FixedSizeListArray(Lists):
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
-        """Lists from an array of all their items, one after another; null ones have all of them or none."""
+        """Create lists from an array of all elements; null lists have either all of theirs or none."""
         size = type.list_size
         wrong = lengths != size if valid is None else (lengths != size) & valid
         if wrong.any():
@@ -135,27 +135,27 @@ class FixedSizeListArray(Lists):
     def from_arrays(
         cls, values: Any, list_size: int | None = None, type: DataType | str | None = None, mask: Any = None
     ) -> Self:
-        """Make lists from a child array of ``n * list_size`` values; copies nothing.
+        """Create lists from a child array of ``n * list_size`` values; zero-copy for arrays.
 
         Parameters
         ----------
         values : Array, or anything that :func:`shmarrow.array` accepts
-            The items of all lists, those of null lists included.
+            Elements of all lists, including null lists.
         list_size : int, optional
-            The number of items in each list.
+            Length of each list.
         type : DataType or str, optional
-            The type of the lists, in place of ``list_size``.
+            Type of the array, instead of ``list_size``.
         mask : bool array, optional
-            Shape (n,), True where a list is null. It also says how many lists of size 0 there are.
+            Shape (n,), True where a list is null. Determines the length for lists of size 0.
 
         Raises
         ------
         InvalidData
-            If the child has another number of values, or another type.
+            If the length or type of the child is wrong.
         InvalidType
-            If the type is not one of these lists.
+            If the type is not a fixed-size list type.
         InvalidArgument
-            If neither or both of ``list_size`` and ``type`` are given, or the mask has another length than the array.
+            If neither or both of ``list_size`` and ``type`` are given, or the length of the mask is wrong.
         """
         refuse_type(values, "values")
         if (list_size is None) == (type is None):
@@ -169,7 +169,7 @@ class FixedSizeListArray(Lists):
         size = made.list_size
         length = len(child) // size if size else 0 if mask is None else len(mask)
         if length * size != len(child):
-            raise InvalidData(f"{made}: a child of {len(child)} values is not a whole number of lists of {size}")
+            raise InvalidData(f"{made}: the child's length {len(child)} is not a multiple of the list size {size}")
         validity, count = masked_validity(mask, length)
         result: Self = make_array(made, length, [validity], count, 0, [child])
         result.validate()

@@ -1,4 +1,4 @@
-"""Arrays of a given type from ndarrays, by operations on whole arrays; where the memory is the same, without a copy."""
+"""Conversion of ndarrays to arrays of a given type, vectorized, and zero-copy if the memory layout is the same."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     Values = npt.NDArray[Any]
 
-# --- types of dtypes --------------------------------------------------------------------------------------------
+# --- types for dtypes -------------------------------------------------------------------------------------------
 
 _TEXT: dict[str, DataType] = {"U": types.string(), "T": types.string(), "S": types.binary()}
 _COARSER = {"M": {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}, "m": {"W": "s", "D": "s", "h": "s", "m": "s"}}
-_HINTS = {"c": "make a struct of its .real and .imag", "g": "convert it with .astype('float64')"}
+_HINTS = {"c": "convert to a struct of .real and .imag", "g": "convert it with .astype('float64')"}
 
 
 @lru_cache
 def type_of_dtype(dtype: np.dtype[Any]) -> DataType:
-    """The type of the values of a dtype other than object: text and bytes, structs of structured ones, lists of arrays.
+    """Return the type for a dtype other than object: strings, bytes, structs for structured dtypes, lists for arrays.
 
     Raises
     ------
     InvalidType
-        If there is none.
+        If no Arrow type corresponds to the dtype.
     """
     if dtype.kind in _TEXT:
         return _TEXT[dtype.kind]
@@ -53,17 +53,17 @@ def type_of_dtype(dtype: np.dtype[Any]) -> DataType:
 
 
 def lists_of(type: DataType, shape: tuple[int, ...]) -> DataType:
-    """Lists of fixed sizes within each other, the outermost size first."""
+    """Return nested fixed-size list types, outermost size first."""
     for size in reversed(shape):
         type = types.list_(type, size)
     return type
 
 
 def _arrow_unit(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of dates, moments or durations in a unit that Arrow has and that holds all that this one holds."""
+    """The datetime64 or timedelta64 dtype in the closest unit of Arrow that is exact."""
     unit, count = np.datetime_data(dtype)
     if unit == "generic":
-        raise InvalidType(f"the dtype {dtype} has no unit; give it one, as in .astype('{dtype.kind}8[s]')")
+        raise InvalidType(f"the dtype {dtype} has no unit; add one, as in .astype('{dtype.kind}8[s]')")
     unit = _COARSER[dtype.kind].get(unit, unit)
     return np.dtype(f"{dtype.kind}8[{unit}]") if count != 1 or unit != np.datetime_data(dtype)[0] else dtype
 
@@ -72,9 +72,9 @@ def _arrow_unit(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def array_from_numpy(values: Values, type: DataType, valid: Mask | None = None) -> Any:
-    """An array of ``type`` from an ndarray of at least one dimension.
+    """Create an array of ``type`` from an ndarray of at least one dimension.
 
-    ``valid`` is False where a slot is null; of as many dimensions as the ndarray it is about the innermost items.
+    ``valid`` is False where a slot is null; with as many dimensions as the ndarray, it applies to the innermost values.
     """
     if isinstance(type, ExtensionType):
         return array_class(type).from_numpy(type, values, valid)  # type: ignore[attr-defined]
@@ -93,12 +93,12 @@ def array_from_numpy(values: Values, type: DataType, valid: Mask | None = None) 
         return array_class(type).from_numpy(type, values, valid)  # type: ignore[attr-defined]
     natural = type_of_dtype(values.dtype)
     if natural.layout != "primitive" or type.layout not in ("binary", "large_binary", "binary_view"):
-        raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype} and {values.ndim} dimensions")
+        raise InvalidType(f"{type}: cannot convert an ndarray of {values.dtype} and {values.ndim} dimensions")
     return array_from_numpy(values, natural, valid).cast(type)
 
 
 def _from_items(values: Values, type: DataType, valid: Mask | None) -> Any:
-    """An array by way of the Python objects that the ndarray holds, or stands for."""
+    """Convert via Python objects."""
     from shmarrow.layout.from_values import array_from_pylist
 
     items = items_of(values)
@@ -108,12 +108,12 @@ def _from_items(values: Values, type: DataType, valid: Mask | None) -> Any:
 
 
 _ITEMS = "OT"
-"""Kinds of dtypes whose values are objects, or in memory that numpy does not show."""
+"""Kinds of dtypes whose values are objects, or not accessible as a buffer."""
 
 
 def items_of(values: Values) -> list[Any]:
-    """The values of an ndarray of one dimension, as Python objects where none is changed by that."""
-    if values.dtype.kind in "Mm":  # some of which numpy would make integers
+    """Return the values of a one-dimensional ndarray, as Python objects if that is exact."""
+    if values.dtype.kind in "Mm":  # tolist() would convert some to integers
         return list(values)
     items: list[Any] = values.tolist()
     if values.dtype.kind == "T" and hasattr(values.dtype, "na_object"):
@@ -122,13 +122,13 @@ def items_of(values: Values) -> list[Any]:
 
 
 def _lists(values: Values, type: DataType, valid: Mask | None) -> Any:
-    """Lists of the rows of an ndarray of several dimensions."""
+    """Convert the rows of a multidimensional ndarray to lists."""
     make: Callable[..., Any] | None = getattr(array_class(type), "_from_items", None)
     if make is None or type.layout == "map":
-        raise InvalidType(f"{type}: cannot take an ndarray of {values.ndim} dimensions")
+        raise InvalidType(f"{type}: cannot convert an ndarray of {values.ndim} dimensions")
     length, size = values.shape[:2]
     if type.layout == "fixed_size_list" and size != type.list_size:  # type: ignore[attr-defined]
-        raise InvalidArgument(f"{type}: cannot take an ndarray of the shape {values.shape}")
+        raise InvalidArgument(f"{type}: cannot convert an ndarray of the shape {values.shape}")
     shape = (length * size, *values.shape[2:])
     inner = valid.reshape(shape) if valid is not None and valid.ndim > 1 else None
     child = array_from_numpy(np.ascontiguousarray(values).reshape(shape), type.fields[0].type, inner)
@@ -136,28 +136,26 @@ def _lists(values: Values, type: DataType, valid: Mask | None) -> Any:
 
 
 def _structs(values: Values, type: DataType, valid: Mask | None) -> Any:
-    """Structs of the fields of a structured ndarray, by name; a copy of each, as they lie between each other."""
+    """Convert a structured ndarray to structs by field name; copies each field, as they are interleaved."""
     names = values.dtype.names or ()
     if type.layout != "struct":
-        raise InvalidType(f"{type}: cannot take an ndarray of {values.dtype}")
+        raise InvalidType(f"{type}: cannot convert an ndarray of {values.dtype}")
     wanted = [field.name for field in type.fields]
     if sorted(names) != sorted(wanted):
-        raise InvalidType(
-            f"{type}: expected an ndarray of the fields {', '.join(wanted)}, found one of {', '.join(names)}"
-        )
+        raise InvalidType(f"{type}: expected an ndarray with the fields {', '.join(wanted)}, found {', '.join(names)}")
     children = [array_from_numpy(values[field.name], field.type) for field in type.fields]
     validity, nulls = validity_of(valid)
     return make_array(type, len(values), [validity], nulls, 0, children)
 
 
-# --- text and bytes ---------------------------------------------------------------------------------------------
+# --- strings and bytes ------------------------------------------------------------------------------------------
 
 _BLOCK = 1 << 15
-"""Rows that are converted at once: few enough to stay in the processor's cache."""
+"""Rows converted at once, so that they stay in the CPU cache."""
 
 
 def _bytes(values: Values, valid: Mask | None) -> Any:
-    """Binary from bytes of a fixed width, which end at their last byte other than NUL."""
+    """Convert fixed-width bytes to binary, without trailing NULs."""
     lengths = _lengths(values, valid)
     rows = np.ascontiguousarray(values).view("u1").reshape(len(values), values.dtype.itemsize)
     data = [part[_kept(part, size)] for part, size in zip(_blocks(rows), _blocks(lengths), strict=True)]
@@ -165,7 +163,7 @@ def _bytes(values: Values, valid: Mask | None) -> Any:
 
 
 def _text(values: Values, valid: Mask | None) -> Any:
-    """Text from characters of 32 bits, which end at their last one other than NUL."""
+    """Convert fixed-width UTF-32 to strings, without trailing NULs."""
     lengths = _lengths(values, valid)
     native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
     rows = native.view("u4").reshape(len(values), values.dtype.itemsize // 4)
@@ -180,7 +178,7 @@ def _text(values: Values, valid: Mask | None) -> Any:
             text = chars.astype("<u4", copy=False).tobytes().decode("utf-32-le")
         except UnicodeDecodeError as error:
             i = int(np.searchsorted(ends, error.start // 4, "right"))
-            raise InvalidData(f"string: slot {start + i} is not Unicode text: {error.reason}") from None
+            raise InvalidData(f"string: slot {start + i} is not valid Unicode: {error.reason}") from None
         data.append(np.frombuffer(text.encode(), np.uint8))
         wide = np.add(chars > 0x7F, chars > 0x7FF, dtype=np.int64) + (chars > 0xFFFF)
         total = np.append(0, np.cumsum(wide))
@@ -200,7 +198,7 @@ def _lengths(values: Values, valid: Mask | None) -> npt.NDArray[np.int64]:
 
 
 def _kept(rows: Values, lengths: npt.NDArray[np.int64]) -> Mask:
-    """True for the items of each row that its length says."""
+    """True for the items of each row within its length."""
     return np.asarray(np.arange(rows.shape[1]) < lengths[:, None])
 
 

@@ -1,4 +1,4 @@
-"""Arrays of a given type from Python values; each layout's class says how."""
+"""Conversion of Python values to arrays of a given type, dispatched to the layout's class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NONE = type(None)
 
 
 def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | None = None) -> Any:
-    """An array of ``type`` from a list of Python values, None for null; ``kinds`` are their classes where known."""
+    """Create an array from a list of Python values, None for null; ``kinds`` are their classes, if known."""
     kinds = kinds_of(values) if kinds is None else kinds
     if not _PLAIN.issuperset(kinds):
         values, kinds = without_missing(values, kinds)
@@ -42,14 +42,14 @@ def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | N
 
 
 _PLAIN = {int, float, str, bytes, bool, list, dict, _NONE}
-"""Classes without values that stand for null; None itself is as it should be."""
+"""Class sets without null markers to replace; None itself needs no replacement."""
 
 _MISSING = {"NAType", "NaTType"}
-"""The names of pandas' classes of the values that stand for null."""
+"""Names of the classes of pandas' null markers."""
 
 
 def null_kinds(kinds: set[Any]) -> set[Any]:
-    """Those of some classes whose values all stand for null: that of None, and pandas' own."""
+    """Return the classes whose values all mean null: NoneType and pandas' markers."""
     return {
         kind
         for kind in kinds
@@ -58,7 +58,7 @@ def null_kinds(kinds: set[Any]) -> set[Any]:
 
 
 def without_missing(values: Sequence[Any], kinds: set[Any]) -> tuple[Sequence[Any], set[Any]]:
-    """The values with None for what stands for null in pandas and numpy, NA and NaT; and their classes."""
+    """Return the values with NA and NaT of pandas and numpy replaced by None, and their classes."""
     blank = null_kinds(kinds) - {_NONE}
     moments = {kind for kind in kinds if issubclass(kind, (np.datetime64, np.timedelta64))}
     if not (blank or moments):
@@ -71,20 +71,20 @@ def without_missing(values: Sequence[Any], kinds: set[Any]) -> tuple[Sequence[An
 
 
 _NUMBERS: dict[str, Any] = {"integer": int, "float": float}
-"""The Python class of numbers that need no conversion, by the kind of a type's values."""
+"""Python class of the numbers that need no conversion, by the kind of a type's values."""
 
 _NONE_AT = id(None)
 
 
 def _is_not_none(values: Sequence[Any]) -> Mask:
-    """False for each None: an array of objects holds their addresses, and the address of None is its identity."""
+    """False for each None, found by comparing the addresses in an object array with id(None)."""
     objects = np.fromiter(values, object, len(values))
     mask: Mask = np.ndarray(len(values), np.uintp, objects) != _NONE_AT
     return mask
 
 
 def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
-    """Floats and None: numpy makes NaN of None, so only NaN in the result has to be looked up."""
+    """Convert floats and None: numpy converts None to NaN, so only NaNs need to be looked up."""
     numbers = np.fromiter(values, np.float64, len(values))
     mask = ~np.isnan(numbers)
     suspects = np.flatnonzero(~mask)
@@ -93,7 +93,7 @@ def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
 
 
 def _integers_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
-    """Integers and None by way of floats, which None makes NaN of; None where not all of them fit both."""
+    """Convert integers and None via floats, where None becomes NaN; None if not all fit both."""
     try:
         numbers = np.fromiter(values, np.float64, len(values))
     except OverflowError:
@@ -108,4 +108,4 @@ def _integers_with_nulls(type: DataType, values: Sequence[Any]) -> Any:
 
 
 _EXACT = 1 << 52
-"""Integers up to here are floats too."""
+"""Integers up to here are exact as floats."""

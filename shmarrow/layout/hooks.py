@@ -1,4 +1,4 @@
-"""What a layout's class has to say: the hooks behind the operations that all arrays share, each with its contract.
+"""The hooks that each layout implements for the operations common to all arrays, with their contracts.
 
 A new layout is a class derived from :class:`~shmarrow.layout.array.Array` that overrides them:
 
@@ -18,8 +18,8 @@ those that can do better than the default                            ``_item``, 
                                                                      ``_gather_valid``, ``_take_runs``
 ===================================================================  ==================================================
 
-Hooks may rely on what :meth:`Array.validate` checks without ``full``, never on values: another process may write
-to the memory at any time. Values that break the rules end in one of our errors.
+Hooks may rely on what :meth:`Array.validate` checks without ``full``, but never on values: another process may write
+to the memory at any time. Invalid values must raise one of our errors.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class LayoutHooks:
-    """The parts of an array, what hooks are written with, and the hooks."""
+    """The parts of an array, helpers for hooks, and the hooks."""
 
     __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_safe", "_type")
 
@@ -73,7 +73,7 @@ class LayoutHooks:
         dictionary: Array | None = None,
     ) -> None:
         if buffers is None:
-            raise InvalidType("an array is made of a type and buffers; shmarrow.array() takes values")
+            raise InvalidType("Array() takes a type and buffers; use shmarrow.array() for values")
         self._type = type
         self._length = length
         self._buffers = buffers
@@ -81,47 +81,47 @@ class LayoutHooks:
         self._offset = offset
         self._children = children
         self._dictionary = dictionary
-        # None if not known, True if the array is safe to hand out, else the array to hand out: see make_safe.
+        # None if unknown, True if safe to export, else the array to export instead; see make_safe.
         self._safe: Any = None
 
-    # --- what hooks are written with: these are the same for every layout ---
+    # --- helpers for hooks, the same for every layout ---
 
     def __len__(self) -> int:
         return self._length
 
     @property
     def null_count(self) -> int:
-        """Number of null slots; counted on first use if the source did not state it."""
+        """Number of null slots; computed on first use if unknown."""
         if self._null_count < 0:
             self._null_count = self._count_nulls()
         return self._null_count
 
     def _validity(self) -> Bytes | None:
-        """The validity bitmap, whose first bit is that of slot 0 of the buffers, not of the array; None without one."""
+        """The validity bitmap, starting at slot 0 of the buffers rather than of the array; None without one."""
         buffers = self._buffers
         return buffers[0] if buffers and LISTING[self._type.layout].has_validity else None
 
     def _mask(self) -> Mask | None:
-        """True for valid slots, by the validity bitmap; None where no slot is null."""
+        """True for valid slots according to the validity bitmap; None if no slot is null."""
         if self.null_count == 0:
             return None
         validity = self._validity()
         return None if validity is None else bitmap.unpack(validity, self._offset, self._length)
 
     def _live(self, live: Mask | None) -> Mask | None:
-        """The slots of ``live`` that are not null; None where that is all."""
+        """The slots of ``live`` that are not null; None if that is all."""
         mask = self._mask()
         return live if mask is None else mask if live is None else mask & live
 
     def _trimmed_validity(self) -> Bytes | None:
-        """The validity bitmap of an array that starts at slot 0, for :meth:`trim`; None where no slot is null."""
+        """The validity bitmap shifted to slot 0, for :meth:`trim`; None if no slot is null."""
         validity = self._validity()
         if validity is None or self.null_count == 0:
             return None
         return read_only(bitmap.realign(validity, self._offset, self._length))
 
     def _with(self, **changes: Any) -> Self:
-        """The same array with other parts: ``type``, ``length``, ``buffers``, ``null_count``, ``offset`` and so on."""
+        """A copy of the array object with some parts replaced: ``type``, ``length``, ``buffers``, ``offset`` etc."""
         values: dict[str, Any] = {
             "type": self._type, "length": self._length, "buffers": self._buffers, "null_count": self._null_count,
             "offset": self._offset, "children": self._children, "dictionary": self._dictionary,
@@ -130,9 +130,9 @@ class LayoutHooks:
         return self._made(**values)
 
     def _valid_bits(self) -> Bytes:
-        """A bitmap from bit 0 on, 1 for slots that :meth:`_logical_nulls` does not name."""
+        """A bitmap starting at bit 0, 0 for the slots in :meth:`_logical_nulls`."""
         check_bits(self)
-        if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # validity says it all
+        if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # only the bitmap counts
             bits = self._trimmed_validity()
         else:
             missing = self._logical_nulls()
@@ -140,7 +140,7 @@ class LayoutHooks:
         return bitmap.ones(self._length) if bits is None else bits
 
     def _masked(self, valid: Mask) -> Any:
-        """The same slots with this validity instead of their own; the array starts at slot 0."""
+        """The same slots with their validity replaced; the array starts at slot 0."""
         return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
 
     def _with_validity(self, bits: Bytes, null_count: int) -> Any:
@@ -148,22 +148,22 @@ class LayoutHooks:
 
     @classmethod
     def _made(cls, *arguments: Any, **keywords: Any) -> Self:
-        """What :func:`make_array` makes, where that is known to be of this class or one derived from it."""
+        """:func:`make_array`, typed for results known to be of this class or a subclass."""
         made: Self = make_array(*arguments, **keywords)
         return made
 
     @classmethod
     def _expect(cls, type: Any) -> DataType:
-        """A type of one of the layouts of this class; anything else is refused."""
+        """Return a type of one of this class's layouts; InvalidType for others."""
         made = as_type(type)
         if made.layout not in cls.layouts:
             raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
         return made
 
-    # --- what hooks ask of other arrays, which may be of any layout ---
+    # --- helpers for arrays of any layout ---
 
     def _take(self, indices: npt.NDArray[Any], valid: Mask | None = None) -> Any:
-        """The slots at integers of shape (n,); where ``valid`` is False a null, whatever the index."""
+        """The slots at indices of shape (n,), null where ``valid`` is False."""
         indices = indices.astype(np.int64, copy=False)
         if valid is not None:
             if valid.all():
@@ -185,12 +185,12 @@ class LayoutHooks:
             raise no_memory(self, len(indices)) from None
 
     def _take_runs(self, starts: Indices, lengths: Indices) -> Any:
-        """The slots of runs, which lie within the array, one run after another.
+        """The concatenated slots of runs within the array.
 
         Raises
         ------
         LimitExceeded
-            If slots that occupy no memory would take more than 2**24 positions, or there is no memory for them.
+            If slots that occupy no memory need more than 2**24 indices, or memory runs out.
         """
         total = total_of(lengths)
         if total > EXPANDED_VALUES and is_sparse(self):
@@ -205,15 +205,15 @@ class LayoutHooks:
             raise no_memory(self, total) from None
 
     def _valid_at(self, indices: Indices) -> Mask | None:
-        """True for those of the slots at ``indices``, which are in range, that are valid; None where all may be."""
+        """True for the valid ones of the slots at in-range ``indices``; None if all may be valid."""
         validity = self._validity() if self._null_count else None
-        if validity is not None and 16 * len(indices) < self._length:  # without a look at all slots
+        if validity is not None and 16 * len(indices) < self._length:  # avoid unpacking all bits
             return bitmap.bits_at(validity, indices + self._offset)
         mask = self._mask()
         return None if mask is None else mask[indices]
 
     def _equal(self, other: Any, live: Mask | None) -> bool:
-        """Whether arrays of one type and length are equal in the slots that ``live`` is True for, None for all."""
+        """Whether arrays of one type and length are equal in the slots where ``live`` is True; None means all."""
         mine = self._validity() if self.null_count else None
         theirs = other._validity() if other.null_count else None
         if mine is not None or theirs is not None:
@@ -230,21 +230,21 @@ class LayoutHooks:
         )
 
     def _cast_to(self, target: DataType, safe: bool) -> Any:
-        """As :meth:`Array.cast`, for children; nullability is checked once, for the whole array."""
+        """As :meth:`Array.cast`, for children; nullability is checked once for the whole array."""
         return self if self._type == target else array_class(target)._cast_from(self, target, safe)
 
     # --- hooks: the layout, and its nulls ---
 
     layouts: ClassVar[tuple[str, ...]] = ()
-    """The rows of :data:`~shmarrow.layout.listing.LISTING` that the class is for."""
+    """The rows of :data:`~shmarrow.layout.listing.LISTING` that the class implements."""
 
     def _count_nulls(self) -> int:
-        """The number of null slots, by a look at them."""
+        """Count the null slots."""
         validity = self._validity()
         return 0 if validity is None else self._length - bitmap.count(validity, self._offset, self._length)
 
     def _valid(self) -> Mask:
-        """A bool ndarray of shape (length,), True for slots that the array itself does not make null; a copy.
+        """A bool ndarray of shape (length,), True for slots that are not null in the array itself; a copy.
 
         Raises
         ------
@@ -258,83 +258,84 @@ class LayoutHooks:
         return mask
 
     def _logical_nulls(self) -> Mask | None:
-        """True for slots that are null, also where a child, a run or a dictionary makes them so; None for none."""
+        """True for null slots, including those null through a child, run or dictionary; None if there are none."""
         mask = self._mask()
         return None if mask is None else ~mask
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
-        """An array of nulls. The default has buffers of zeros and children without slots."""
+        """An array of nulls; by default with zeroed buffers and empty children."""
         return zeros(type, length)
 
     # --- hooks: values ---
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
-        """The values as Python objects, one for each slot.
+        """The values as Python objects, one per slot.
 
-        ``valid`` is False for null slots, None where none is null. The caller puts None there, so anything may stand
-        in their place; but what their bytes say must not be followed, as it may lead nowhere.
+        ``valid`` is False for null slots, or None if there are none. The caller replaces null slots by None, so any
+        object may be returned for them; but offsets and views of null slots must not be followed, as they may be
+        invalid.
         """
         raise NotImplementedError
 
     def _item(self, index: int) -> Any:
-        """The value of a slot from 0 to the length as a Python object, None for a null."""
+        """The value of an in-range slot as a Python object, None for null."""
         validity = self._validity() if self._null_count else None
         if validity is not None and not bitmap.get(validity, self._offset + index):
             return None
         return self._value(index)
 
     def _value(self, index: int) -> Any:
-        """The same, of a slot that is not null."""
+        """As :meth:`_item`, for a slot that is not null."""
         raise NotImplementedError
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        """Make an array of ``type`` from Python values; ``valid`` is False for None, or None if no value is None."""
+        """Create an array of ``type`` from Python values; ``valid`` is False for None, or None if no value is None."""
         raise NotImplementedError
 
-    # --- hooks: slots taken, left out and joined ---
+    # --- hooks: gather, trim and concatenate ---
 
     def _gather(self, indices: Indices) -> Any:
-        """The slots at ``indices``, an int64 ndarray within the length, without validity and with offset 0."""
+        """The slots at in-range int64 ``indices``, without validity and with offset 0."""
         raise NotImplementedError
 
     def _gather_valid(self, indices: Indices, valid: Mask) -> Any:
-        """The same, where slots that ``valid`` is False for may hold anything, such as nothing."""
+        """As :meth:`_gather`, where slots with ``valid`` False may have any value, such as an empty one."""
         return self._gather(indices)
 
     def trim(self) -> Self:
-        """Return an equal array with offset 0 whose buffers hold only what its slots need.
+        """Return an equal array with offset 0 and minimal buffers.
 
-        Copies only what must move.
+        Copies only what must be moved.
         """
         raise NotImplementedError
 
     _joins_slices: ClassVar[bool] = False
-    """Whether :meth:`_join` takes arrays as they are, instead of trimmed ones."""
+    """Whether :meth:`_join` accepts untrimmed arrays."""
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
-        """Two or more trimmed arrays of one type one after another, without validity."""
+        """Concatenate two or more trimmed arrays of one type, without validity."""
         raise NotImplementedError
 
-    # --- hooks: which values are the same ---
+    # --- hooks: equality of values ---
 
     def _same(self, other: Any, live: Mask | None) -> bool:
-        """Whether two arrays of one type and length, with the same nulls, hold the same values.
+        """Whether two arrays of one type and length, with the same nulls, have equal values.
 
-        Only slots that are not null, and that ``live`` is True for, count; a ``live`` of None says all. Other slots may
-        hold anything; but as they mostly hold the same, compare all first, and look under the mask at what differs.
-        NaN equals nothing, 0.0 equals -0.0.
+        Only slots that are not null, and where ``live`` is True (None means all), are compared. As other slots are
+        mostly equal too, compare all slots first, and apply the mask only to differences. NaN is not equal to
+        anything, 0.0 equals -0.0.
         """
         raise NotImplementedError
 
     def _codes(self) -> Indices:
-        """For each slot the first slot with the same bits, -1 for a null; :mod:`~shmarrow.layout.codes` asks for it."""
+        """For each slot the first slot with the same bits, -1 for null; see :mod:`~shmarrow.layout.codes`."""
         raise NotImplementedError
 
     def _run_starts(self) -> Indices:
-        """The slots that differ in their bits from the slot before them, slot 0 among them."""
+        """The slots that differ bitwise from the previous slot, including slot 0."""
         from shmarrow.layout.codes import slot_codes
 
         return np.flatnonzero(np.diff(slot_codes(self), prepend=-2))
@@ -342,80 +343,82 @@ class LayoutHooks:
     # --- hooks: validation ---
 
     def _takes(self, field: Field, found: DataType) -> bool:
-        """Whether the child of this field may have this type."""
+        """Whether this type is allowed for the child of a field."""
         return field.type == found
 
     def _check_structure(self) -> None:
-        """Raise InvalidData where the structure breaks a rule beyond the sizes of buffers; takes a constant time."""
+        """Raise InvalidData if the structure, other than buffer sizes, is invalid; takes constant time."""
 
     def _check_null_count(self) -> None:
-        """Raise InvalidData where the null count is not that of the slots."""
+        """Raise InvalidData if the null count is wrong."""
         found = self._count_nulls()
         if self._null_count >= 0 and found != self._null_count:
-            raise InvalidData(f"{self._type}: the null count says {self._null_count}, the validity bitmap says {found}")
+            raise InvalidData(
+                f"{self._type}: the null count is {self._null_count}, but the validity bitmap has {found} nulls"
+            )
 
     def _check_slots(self) -> None:
-        """Both of the following; layouts that see both in one walk override it."""
+        """Check references and values; overridden by layouts that do both in one pass."""
         self._check_references()
         self._check_values()
 
     def _check_references(self) -> None:
-        """Raise InvalidData where an offset, view, index, type id or run end leads outside of what there is."""
+        """Raise InvalidData if an offset, view, index, type id or run end is out of range."""
 
     def _check_values(self) -> None:
-        """Raise InvalidData where a value breaks any other rule of the layout or type, such as UTF-8."""
+        """Raise InvalidData if a value breaks any other rule of the layout or type, such as UTF-8."""
 
     def _safe_values(self) -> Any:
-        """The array itself if its own buffers lead foreign code nowhere else, null slots included; see ``make_safe``.
+        """The array itself if foreign code can safely follow its buffers, including null slots; see ``make_safe``.
 
-        A copy without what null slots hold where only that is in the way; InvalidData for anything else.
+        A copy with cleared null slots if only those are unsafe; otherwise raises InvalidData.
         """
         self._check_references()
         return self
 
     def _windowed(self) -> Any:
-        """The same values in an array whose children have no slots that it does not use; see ``make_safe``.
+        """An equal array whose children have no unused slots; see ``make_safe``.
 
-        Of layouts whose children a slice shares as a whole; the others give the array itself. Only a validity bitmap
-        that does not start at a byte is copied.
+        For layouts whose slices share whole children; others return the array itself. Only a validity bitmap that does
+        not start at a byte boundary is copied.
         """
         return self
 
     def _on_windows(self, windows: Sequence[Any], buffer: Bytes | None) -> Any:
-        """For :meth:`_windowed`: the array on the windows of its children, with its first buffer from slot 0 on."""
+        """For :meth:`_windowed`: the array over sliced children, with its first buffer starting at slot 0."""
         if not self._offset and list(map(len, windows)) == list(map(len, self._children)):
             return self
         return self._with(offset=0, buffers=[buffer], children=windows)
 
     def _check_nullability(self, live: Mask | None) -> None:
-        """Raise InvalidData where a field that is not nullable has a null in a slot that this array refers to.
+        """Raise InvalidData if a non-nullable field has a null in a slot that this array references.
 
-        ``live`` is False for slots of this array that nothing refers to, None where all are referred to. The array has
-        passed all other checks.
+        ``live`` is False for unreferenced slots of this array, None if all are referenced. The array has passed all
+        other checks.
         """
         if has_required(self._type):
             validation.check_nullability(self, live)
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
-        """Each child with its field, and which of its slots are referred to by slots that are ``live``.
+        """Each child with its field, and which of its slots the ``live`` slots reference.
 
-        A mask of None says all of them; a dictionary comes with a field of None.
+        A mask of None means all; the field of a dictionary is None.
         """
         yield from ()
 
     def _referenced_children(self) -> Sequence[Any]:
-        """The parts of the children that lie between the first and the last slot that is referred to."""
+        """The children, sliced from the first to the last referenced slot."""
         return ()
 
     # --- hooks: casts ---
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        """The array as another type; None where values of the one type are never values of the other."""
+        """The array as another type; None if there is no cast between the types."""
         return None
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
-        """An array of any type as a type of this class; overridden where that says more than the source's ``_cast``."""
+        """Cast an array of any type to a type of this class; overridden if it does more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
             from shmarrow.convert.storage import no_way
@@ -423,17 +426,17 @@ class LayoutHooks:
             raise no_way(array.type, target)
         return result
 
-    # --- hooks: showing ---
+    # --- hooks: preview ---
 
     def _item_preview(self, index: int, budget: Budget) -> str:
-        """A slot as text for ``str()``, within a budget; it raises nothing that :meth:`_value` would not."""
-        validity = self._validity() if self._null_count else None  # nothing is counted to show a slot
+        """A slot as text for ``str()``, within a budget; raises only what :meth:`_value` does."""
+        validity = self._validity() if self._null_count else None  # a preview must not compute the null count
         if validity is not None and not bitmap.get(validity, self._offset + index):
             return "null"
         return self._value_preview(index, budget)
 
     def _value_preview(self, index: int, budget: Budget) -> str:
-        """The same, of a slot that is not null."""
+        """As :meth:`_item_preview`, for a slot that is not null."""
         value = self._value(index)
         return (
             "null" if value is None else clip(str(value) if not isinstance(value, (str, bytes)) else repr(value), 100)

@@ -1,4 +1,4 @@
-"""The items of lists from the lists that people have: Python's, ndarrays, arrays; one after another, as one array."""
+"""Flattening of lists of Python values, ndarrays or arrays into lengths and one array of elements."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NONE = type(None)
 
 
 def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
-    """The length of each list, 0 for None, and an array of all items one after another.
+    """Return the length of each list, 0 for None, and one array of all elements.
 
-    ndarrays and arrays are joined as they are; only Python's own sequences are taken item by item.
+    ndarrays and arrays are concatenated; only Python sequences are converted element by element.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
 
 
 def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
-    """Arrays one after another."""
+    """Concatenate arrays."""
     if any(value.type != values[0].type for value in values):
         return concat_arrays([value.cast(item) for value in values])
     joined = concat_arrays(values)
@@ -63,12 +63,12 @@ def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
 
 
 def forms_of(values: Sequence[npt.NDArray[Any]]) -> dict[tuple[Any, ...], list[int] | None]:
-    """The dtypes, shapes of one row and classes of ndarrays, and which have them; None for all of them.
+    """Group ndarrays by dtype, row shape and class; None means all of them.
 
     Raises
     ------
     InvalidType
-        If one has no dimensions.
+        If an ndarray is 0-dimensional.
     """
     first = values[0]
     dtypes = list(map(_DTYPE, values))
@@ -89,7 +89,7 @@ _DTYPE, _NDIM = operator.attrgetter("dtype"), operator.attrgetter("ndim")
 
 
 def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
-    """Values of ndarrays one after another; those of one dtype at once."""
+    """Concatenate the values of ndarrays, one dtype at a time."""
     forms = forms_of(values)
     if len(forms) == 1:
         return _of_one_dtype(values, item)
@@ -118,7 +118,7 @@ _JOINS: list[tuple[Any, Callable[[Sequence[Any], DataType], Any]]] = [
 
 
 def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]:
-    """The length of each list and all items one after another; None has no items."""
+    """Return the length of each list, 0 for None, and a flat list of all elements."""
     from shmarrow.layout.from_numpy import items_of
 
     kinds = kinds_of(values)
@@ -149,7 +149,7 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
 
 
 def spread_lists(child: Any, size: int, lengths: Indices, valid: Mask | None) -> Any:
-    """The items of lists that all have ``size`` places, those of lists that are null filled with nulls."""
+    """Return the elements of lists of ``size`` each, with nulls for null lists."""
     if valid is None or len(child) == size * len(lengths):
         return child
     filled = np.repeat(valid, size)
@@ -159,7 +159,7 @@ def spread_lists(child: Any, size: int, lengths: Indices, valid: Mask | None) ->
 
 
 def columns_of_dicts(values: Sequence[Any]) -> dict[str, list[Any]] | None:
-    """The values of dicts by key, where all are dicts with the same keys, which are strings; else None."""
+    """Return the values of dicts by key, or None if not all are dicts with the same string keys."""
     if not len(values) or kinds_of(values) != {dict} or not values[0]:
         return None
     keys = list(values[0])

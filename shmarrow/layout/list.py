@@ -1,7 +1,7 @@
-"""Variable-size list layout ("Variable-size List Layout"), with 32-bit or 64-bit offsets, and maps.
+"""Variable-size list layout ("Variable-size List Layout") with 32-bit or 64-bit offsets; base of maps.
 
-Slot ``i`` holds the child's slots ``[offsets[i], offsets[i + 1])``. A map is a list of structs of a key, which is not
-null, and an item; physically there is no difference.
+Slot ``i`` is the child's slots ``[offsets[i], offsets[i + 1])``. A map is physically a list of structs of a non-null
+key and an item.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class ListArray(Lists):
-    """An array of lists."""
+    """Array of lists."""
 
     __slots__ = ()
     layouts: ClassVar[tuple[str, ...]] = ("list",)
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
-        """The offsets, of shape (length + 1,), int32 or int64; a read-only view."""
+        """Offsets, int32 or int64 of shape (length + 1,); a read-only view."""
         return offsets_view(self)
 
     def flatten(self) -> Array:
@@ -57,7 +57,7 @@ class ListArray(Lists):
     def _bounds(self, index: int) -> tuple[int, int]:
         start, end = self.offsets[index : index + 2].tolist()
         if not 0 <= start <= end <= len(self.values):
-            raise InvalidData(f"{self._type}: slot {index} holds [{start}, {end}) of {len(self.values)} values")
+            raise InvalidData(f"{self._type}: slot {index} refers to values [{start}, {end}) of {len(self.values)}")
         return start, end
 
     def _value(self, index: int) -> Any:
@@ -69,7 +69,7 @@ class ListArray(Lists):
         return str(self.values.slice(start, end - start)._preview(budget))
 
     def _run(self, start: int, length: int) -> list[Any]:
-        """A run of the child's slots as Python objects."""
+        """A range of the child's slots as Python objects."""
         items: list[Any] = self.values.slice(start, length).to_pylist()
         return items
 
@@ -124,7 +124,7 @@ class ListArray(Lists):
         return bool(left._equal(right, None))
 
     def _spans(self) -> tuple[Indices, Indices, Any]:
-        """Where each list starts and how long it is, and what these lie in; null slots may have items."""
+        """The start and length of each list, and the child; null slots may have elements."""
         offsets = checked_offsets(self, len(self.values), "values").astype(np.int64)
         first = int(offsets[0])
         return offsets[:-1] - first, np.diff(offsets), self.values.slice(first, int(offsets[-1]) - first)
@@ -152,34 +152,34 @@ class ListArray(Lists):
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
-        """Lists of some lengths from an array of all their items, one after another."""
+        """Create lists from their lengths and an array of all elements."""
         offsets = offsets_of(lengths, type)
         validity, nulls = validity_of(valid)
         return make_array(type, len(lengths), [validity, frozen(offsets)], nulls, 0, [items])
 
     @classmethod
     def from_arrays(cls, offsets: Any, values: Any, type: DataType | str | None = None, mask: Any = None) -> Self:
-        """Make lists from offsets of shape (n + 1,) and a child array; copies only offsets of another dtype.
+        """Create lists from offsets of shape (n + 1,) and a child array; copies only offsets of the wrong dtype.
 
         Parameters
         ----------
         offsets : integer Array, integer ndarray or sequence of int
-            Where each list starts, and the end of the last one. A null offset makes its list null.
+            Start of each list, and end of the last one. A null offset makes its list null.
         values : Array, or anything that :func:`shmarrow.array` accepts
-            The items of all lists.
+            Elements of all lists.
         type : DataType or str, optional
-            The type of the lists; one of lists of the values where it is not given.
+            Type of the array; by default, the list type of the values.
         mask : bool array, optional
             Shape (n,), True where a list is null.
 
         Raises
         ------
         InvalidData
-            If the ends of the offsets do not lie within the child, or its type is not that of the lists' items.
+            If the first or last offset is out of range, or the child has the wrong type.
         InvalidType
-            If the offsets are not integers, or the type is not one of these lists.
+            If the offsets are not integers, or the type is not such a list type.
         InvalidArgument
-            If the mask has another length, or offsets are null too.
+            If the length of the mask is wrong, or offsets are null in addition to a mask.
         """
         refuse_type(offsets, "offsets")
         wanted = None if type is None else cls._expect(type)
@@ -196,9 +196,9 @@ class ListArray(Lists):
     def _from_child(cls, offsets: Any, child: Any, type: Any, mask: Any) -> Any:
         typed, known = offsets_and_nulls(offsets, type.offset_dtype)
         if not len(typed):
-            raise InvalidData(f"{type}: offsets have the shape (n + 1,), found none")
+            raise InvalidData(f"{type}: offsets must have the shape (n + 1,), found none")
         if known is not None and not known[-1]:
-            raise InvalidData(f"{type}: the last offset, which ends the last list, is null")
+            raise InvalidData(f"{type}: the last offset, the end of the last list, must not be null")
         validity, nulls = masked_validity(mask, len(typed) - 1, None if known is None else known[:-1])
         result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [child])
         result.validate()
@@ -206,7 +206,7 @@ class ListArray(Lists):
 
 
 class LargeListArray(ListArray):
-    """An array of lists with 64-bit offsets."""
+    """Array of lists with 64-bit offsets."""
 
     __slots__ = ()
     layouts = ("large_list",)

@@ -1,4 +1,4 @@
-"""What the arrays of all layouts of lists share: lengths, which lists are the same, and casts to another layout."""
+"""Base of all list layouts: lengths, equality codes, and casts between layouts."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 _BY_OFFSETS = ("list", "large_list", "map")
 LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list")
-"""The layouts of lists; maps are lists too, of entries."""
+"""The list layouts, including maps."""
 
 
 class Lists(Array):
-    """Lists of any layout: a class of its arrays says in :meth:`_spans` where its lists lie."""
+    """Base class of list arrays; each layout implements :meth:`_spans`."""
 
     __slots__ = ()
 
     def _spans(self) -> tuple[Indices, Indices, Any]:
-        """Where each list starts, how long it is, and the array that these lie in; null slots may have items."""
+        """The start and length of each list, and the child; null slots may have elements."""
         raise NotImplementedError
 
     @property
     def values(self) -> Array:
-        """The whole child array, regardless of slicing."""
+        """Child array, regardless of slicing."""
         return self._children[0]
 
     def value_lengths(self) -> PrimitiveArray:
-        """Return the length of each list, null for null, in the offset type; a copy."""
+        """Return the length of each list, null for null lists, in the offset type; a copy."""
         dtype = getattr(self._type, "offset_dtype", np.dtype("<i4"))
         sizes, valid = self._spans()[1], self._mask()
         validity, nulls = validity_of(valid)
@@ -48,12 +48,12 @@ class Lists(Array):
         return result
 
     def value_parent_indices(self) -> PrimitiveArray:
-        """Return, for each item of ``flatten()``, the slot of its list, as an int64 array; a copy.
+        """Return the slot of the list of each element of ``flatten()``, as an int64 array; a copy.
 
         Raises
         ------
         LimitExceeded
-            If the items occupy no memory and are more than 2**24, or there is no memory for the result.
+            If more than 2**24 elements occupy no memory, or memory runs out.
         """
         _, sizes, items = self._spans()
         valid = self._mask()
@@ -77,13 +77,13 @@ class Lists(Array):
 
 
 def _check_places(count: int, items: Any, array: Any) -> None:
-    """Refuse to count with a number for each item where the items say nothing about memory."""
+    """Raise if one index per element is too much, as elements may occupy no memory."""
     if count > EXPANDED_VALUES and count > 8 * items.get_total_buffer_size():
         check_expansion(count, clip(str(array.type), 200))
 
 
 def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:
-    """Lists of any layout as lists of another; ``convert`` casts their items where names do not match them."""
+    """Cast lists between layouts; ``convert`` casts the elements if not by field names."""
     if target.layout not in (*LISTS, "map"):
         return None
     convert = convert or (lambda items: _cast_items(items, target.fields[0], safe))
@@ -91,7 +91,7 @@ def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any
         return _cast_all(array, target, convert)
     except InvalidData as error:
         refused = error
-    if array.null_count:  # what null slots hold need not fit
+    if array.null_count:  # elements of null lists need not fit
         try:
             return _cast_spans(array, target, convert, *_of_valid_slots(array))
         except InvalidData as error:
@@ -100,7 +100,7 @@ def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any
 
 
 def _located(array: Any, convert: Callable[[Any], Any], error: InvalidData) -> InvalidData:
-    """The error of an item with the slot of its list and the place in that."""
+    """The error of an element, located by the slot of its list and the position in it."""
     if not error._parts:
         return error
     try:
@@ -109,7 +109,7 @@ def _located(array: Any, convert: Callable[[Any], Any], error: InvalidData) -> I
     except InvalidData as found:
         if found._parts:
             return moved(found, lambda place: _in_list(starts, place))
-    return error  # of an item that no list holds, or of more items than are copied
+    return error  # an unreferenced element, or too many elements to locate it
 
 
 def _in_list(starts: Indices, place: Place) -> Place:
@@ -137,7 +137,7 @@ def _cast_all(array: Any, target: Any, convert: Callable[[Any], Any]) -> Any:
 def _cast_spans(
     array: Any, target: Any, convert: Callable[[Any], Any], starts: Indices, sizes: Indices, items: Any
 ) -> Any:
-    """Lists that start somewhere in items and are so long, as lists of another layout."""
+    """Lists given by starts and sizes in ``items``, as lists of another layout."""
     if target.layout == "fixed_size_list":
         return _made(array, target, [], convert(_of_one_length(array, target, starts, sizes, items)))
     if target.layout in _BY_OFFSETS:
@@ -155,11 +155,11 @@ def _made(array: Any, target: Any, parts: list[Any], values: Any) -> Any:
 
 def _check_reach(target: Any, size: int) -> None:
     if size > np.iinfo(target.offset_dtype).max:
-        raise InvalidData(f"{target}: {size} items are more than its offsets can address; use the large type")
+        raise InvalidData(f"{target}: {size} elements exceed the reach of the offsets; use the large type")
 
 
 def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
-    """The items of lists one list behind the other; a slice where they lie so."""
+    """The concatenated elements of the lists; a slice if they are contiguous."""
     ends = np.cumsum(sizes)
     moved = starts != ends - sizes
     if moved.any() and (moved & (sizes > 0)).any():
@@ -168,7 +168,7 @@ def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
 
 
 def _of_valid_slots(array: Any) -> tuple[Indices, Indices, Any]:
-    """Where lists start, how long they are, and items that no null slot has a part in."""
+    """The start and length of each list, and the elements without those of null lists."""
     starts, sizes, items = array._spans()
     mask = array._mask()
     if mask is not None:
@@ -177,7 +177,7 @@ def _of_valid_slots(array: Any) -> tuple[Indices, Indices, Any]:
 
 
 def _of_one_length(array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Any:
-    """The items of lists one list behind the other; null slots have as many as others."""
+    """The concatenated elements of lists of one length, including null lists."""
     size, mask = target.list_size, array._mask()
     other = sizes != size
     if not other.any():
@@ -185,7 +185,7 @@ def _of_one_length(array: Any, target: Any, starts: Indices, sizes: Indices, ite
     wrong = other if mask is None else other & mask
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidData(f"{target}: the list at {i} has {int(sizes[i])} items, expected {size}")
+        raise InvalidData(f"{target}: the list in slot {i} has {int(sizes[i])} elements, expected {size}")
     _check_places(len(sizes) * size, items, array)
     slots = np.repeat(mask, size)
     positions = np.zeros(len(slots), np.int64)

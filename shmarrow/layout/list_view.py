@@ -1,4 +1,4 @@
-"""List view layout ("ListView Layout"): an offset and a size for each slot, in any order, overlapping or not."""
+"""List view layout ("ListView Layout"): an offset and a size per slot, in any order, possibly overlapping."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 
 class ListViewArray(Lists):
-    """An array of lists with an offset and a size each."""
+    """Array of lists in the view layout: an offset and a size each."""
 
     __slots__ = ()
     layouts: ClassVar[tuple[str, ...]] = ("list_view",)
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
-        """The offsets, of shape (length,), int32 or int64; a read-only view."""
+        """Offsets, int32 or int64 of shape (length,); a read-only view."""
         return view_of(self._buffers[1], self._type.offset_dtype, self._offset, self._length)
 
     @property
     def sizes(self) -> npt.NDArray[Any]:
-        """The sizes, of shape (length,), int32 or int64; a read-only view."""
+        """Sizes, int32 or int64 of shape (length,); a read-only view."""
         return view_of(self._buffers[2], self._type.offset_dtype, self._offset, self._length)
 
     def _runs(self, valid: Mask | None) -> tuple[Indices, Indices]:
-        """Where each list starts and how long it is, 0 and 0 where null or empty, after a check of both."""
+        """The checked start and length of each list, 0 and 0 if null or empty."""
         starts, sizes = self.offsets.astype(np.int64), self.sizes.astype(np.int64)
         if valid is not None:
             sizes *= valid
@@ -51,17 +51,17 @@ class ListViewArray(Lists):
         return starts, sizes
 
     def _check_runs(self, starts: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int = 0) -> None:
-        """Lists from slot ``first`` on lie within the child."""
+        """Check that lists, starting at slot ``first``, are within the child."""
         total = len(self.values)
         ends = np.add(starts, sizes, dtype=np.int64)
-        for numbers in (starts, sizes, ends):  # if none of the parts is too large, no sum overflows
+        for numbers in (starts, sizes, ends):  # if starts and sizes are in range, their sums do not overflow
             if len(numbers) and not (int(numbers.min()) >= 0 and int(numbers.max()) <= total):
                 wrong = (starts < 0) | (sizes < 0) | (starts > total) | (sizes > total) | (ends > total)
                 self._fail(first + int(wrong.argmax()))
 
     def _fail(self, index: int) -> None:
         start, size = int(self.offsets[index]), int(self.sizes[index])
-        raise InvalidData(f"{self._type}: slot {index} holds {size} values from {start} on, of {len(self.values)}")
+        raise InvalidData(f"{self._type}: slot {index} refers to {size} values at {start}, of {len(self.values)}")
 
     def flatten(self) -> Array:
         """Return the values of all valid lists, concatenated; a copy."""
@@ -71,7 +71,7 @@ class ListViewArray(Lists):
         return result
 
     def _check_total(self, sizes: Indices, starts: Indices | None = None) -> None:
-        """Lists may overlap: bound what they add up to; with ``starts`` also in bytes, before items are copied."""
+        """Limit the total length of overlapping lists; with ``starts`` also in bytes, before elements are copied."""
         total, items = total_of(sizes), self.values
         if total > 4 * len(items):
             check_expansion(total, str(self._type))
@@ -123,7 +123,7 @@ class ListViewArray(Lists):
         type = arrays[0].type
         total = sum(len(array.values) for array in arrays)
         if total > np.iinfo(type.offset_dtype).max:
-            raise InvalidData(f"{type}: {total} items are more than its offsets can address; use the large type")
+            raise InvalidData(f"{type}: {total} elements exceed the reach of the offsets; use the large type")
         shifts = np.cumsum([0, *[len(array.values) for array in arrays[:-1]]])
         starts = np.concatenate(
             [array.offsets + type.offset_dtype.type(n) for array, n in zip(arrays, shifts, strict=True)]
@@ -134,7 +134,7 @@ class ListViewArray(Lists):
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         if live is None and np.array_equal(self.sizes, other.sizes) and np.array_equal(self.offsets, other.offsets):
-            # The whole children are only looked at where most of them is referred to.
+            # Whole children are compared only if most of their slots are referenced.
             most = len(self.values) == len(other.values) <= 4 * int(self.sizes.sum(dtype=np.int64)) + 1024
             if most and self.values._equal(other.values, None):
                 return True
@@ -149,7 +149,7 @@ class ListViewArray(Lists):
         return bool(left._equal(right, None))
 
     def _pick(self, starts: Indices, sizes: Indices) -> Any:
-        """The values of lists that are not empty, one list after another; a slice where they are so in memory."""
+        """The concatenated elements of non-empty lists; a slice if they are contiguous."""
         if not len(starts):
             return self.values.slice(0, 0)
         if np.array_equal(starts[1:], starts[:-1] + sizes[:-1]):
@@ -157,7 +157,7 @@ class ListViewArray(Lists):
         return self.values._take_runs(starts, sizes)
 
     def _spans(self) -> tuple[Indices, Indices, Any]:
-        """Where each list starts and how long it is, and what these lie in; null slots have no items."""
+        """The start and length of each list, and the child; null slots have no elements."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes, starts)
         used = sizes > 0
@@ -178,7 +178,7 @@ class ListViewArray(Lists):
         blocks = range(0, self._length, CHUNK)
         total = sum([int(self.sizes[start : start + CHUNK].sum(dtype=np.float64)) for start in blocks])
         if total > max(4 * len(self.values), EXPORTED_SLOTS):
-            raise too_many(self, f"lists that overlap, of {total} items in all")
+            raise too_many(self, f"overlapping lists of {total} elements in total")
         return self
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
@@ -196,7 +196,7 @@ class ListViewArray(Lists):
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
-        """Lists of some lengths from an array of all their items, one after another."""
+        """Create lists from their lengths and an array of all elements."""
         starts = offsets_of(lengths, type)[:-1]
         validity, nulls = validity_of(valid)
         buffers = [validity, frozen(starts), frozen(lengths.astype(type.offset_dtype))]
@@ -206,29 +206,30 @@ class ListViewArray(Lists):
     def from_arrays(
         cls, offsets: Any, sizes: Any, values: Any, type: DataType | str | None = None, mask: Any = None
     ) -> Self:
-        """Make lists from offsets and sizes of shape (n,) and a child array; copies only indices of another dtype.
+        """Create lists from offsets and sizes of shape (n,) and a child array; copies only what has the wrong dtype.
 
         Parameters
         ----------
         offsets : integer Array, integer ndarray or sequence of int
-            Where each list starts. A null offset makes its list null.
+            Start of each list. A null offset makes its list null.
         sizes : integer Array, integer ndarray or sequence of int
-            How many items each list has.
+            Length of each list.
         values : Array, or anything that :func:`shmarrow.array` accepts
-            What the lists lie in.
+            Child array that the lists refer to.
         type : DataType or str, optional
-            The type of the lists; one of lists of the values where it is not given.
+            Type of the array; by default, the list-view type of the values.
         mask : bool array, optional
             Shape (n,), True where a list is null.
 
         Raises
         ------
         InvalidArgument
-            If there are not as many offsets as sizes, or the mask has another length, or offsets are null too.
+            If the number of offsets and sizes differs, the length of the mask is wrong, or offsets are null in addition
+            to a mask.
         InvalidType
-            If offsets or sizes are not integers, or the type is not one of these lists.
+            If offsets or sizes are not integers, or the type is not such a list-view type.
         InvalidData
-            If the child has another type than the lists' items.
+            If the child has the wrong type.
         """
         refuse_type(offsets, "offsets")
         wanted = None if type is None else cls._expect(type)
@@ -252,7 +253,7 @@ class ListViewArray(Lists):
 
 
 class LargeListViewArray(ListViewArray):
-    """An array of lists with a 64-bit offset and size each."""
+    """Array of lists in the view layout with 64-bit offsets and sizes."""
 
     __slots__ = ()
     layouts = ("large_list_view",)

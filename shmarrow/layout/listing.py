@@ -1,8 +1,8 @@
 """The buffer listing of the columnar format as a table ("Buffer Listing for Each Layout").
 
-For each layout its buffers in order. One walk reads record batches by these rows and one writes them; structural
-validation, byte swapping, all-null arrays and the C data interface use the same rows. The children of a layout are the
-``fields`` of its type.
+Each row lists the buffers of a layout in order. It drives the reader and writer of record batches, structural
+validation, byte swapping, all-null arrays and the C data interface. The children of a layout are the ``fields`` of its
+type.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class BufferSpec(NamedTuple):
     role : str
         ``validity``, ``values``, ``offsets``, ``sizes``, ``type_ids``, ``views`` or ``data``.
     bits : int
-        Bits a slot takes; 0 where the type says it; -1 where the number of bytes does not depend on the slots.
+        Bits per slot; 0 if determined by the type; -1 if the size does not depend on the number of slots.
     extra : int
-        Slots beyond the array's length: 1 for offsets that mark both ends.
+        Slots in addition to the array's length: 1 for offsets.
     """
 
     role: str
@@ -39,13 +39,13 @@ class Layout(NamedTuple):
     Attributes
     ----------
     buffers : tuple of BufferSpec
-        The buffers in order.
+        Buffers in order.
     variadic : bool
         Whether any number of data buffers may follow.
     v4_validity : bool
-        Whether a validity bitmap stands before them in metadata version 4, as Arrow C++ writes and reads it.
+        Whether a validity bitmap precedes them in metadata version 4, as in Arrow C++.
     home : str
-        Module and class of the arrays, which are imported when they are first needed.
+        Module and class of the arrays, imported on first use.
     """
 
     buffers: tuple[BufferSpec, ...]
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
 
     @property
     def has_lists(self) -> bool:
-        """Whether a slot refers to any number of slots of what offsets lead to; none of them for a null."""
+        """Whether a slot refers to a variable number of elements by offsets, none if null."""
         return self.has_validity and any(spec.role == "offsets" for spec in self.buffers)
 
 
@@ -93,22 +93,22 @@ LISTING: dict[str, Layout] = {
 }
 
 HOMES = {name: module for module, _, name in [layout.home.partition(".") for layout in LISTING.values()]}
-"""The modules of the classes of arrays, by the names of these."""
+"""Modules of the array classes, by class name."""
 
 _Node = TypeVar("_Node")
 
 
 def walk(nodes: Iterable[_Node], children: Callable[[_Node], Iterable[_Node]]) -> Iterator[_Node]:
-    """Nodes and what is below them in the order of the format: depth first, each before its children.
+    """Iterate over nodes and their descendants in the order of the format: depth-first, pre-order.
 
-    It is the order of the nodes and buffers of a record batch, and that in which dictionaries get their ids.
+    This is the order of the nodes and buffers of a record batch, and of dictionary ids.
 
     Parameters
     ----------
     nodes : iterable
         Types, fields or arrays.
     children : callable
-        The nodes right below one of them.
+        Returns the direct children of a node.
     """
     for node in nodes:
         yield node
@@ -116,12 +116,12 @@ def walk(nodes: Iterable[_Node], children: Callable[[_Node], Iterable[_Node]]) -
 
 
 def walk_types(type: DataType) -> Iterator[DataType]:
-    """A type and those of its children, in the order of a record batch's nodes."""
+    """Iterate over a type and its descendants, in the order of a record batch's nodes."""
     return walk([type], lambda node: [field.type for field in node.fields])
 
 
 def bytes_needed(spec: BufferSpec, type: DataType, slots: int) -> int:
-    """Bytes that a buffer has at least when ``slots`` slots are used."""
+    """Return the minimum size of a buffer for this many slots, in bytes."""
     if spec.bits > 1:
         return (slots + spec.extra) * (spec.bits >> 3)
     if spec.bits == 1:
@@ -130,15 +130,15 @@ def bytes_needed(spec: BufferSpec, type: DataType, slots: int) -> int:
 
 
 def swapped(spec: BufferSpec, type: DataType, data: np.ndarray) -> np.ndarray:
-    """A copy of a buffer with the bytes of its numbers in the other order ("Byte Order"); itself where it has none.
+    """Return a byte-swapped copy of a buffer ("Byte Order"); the buffer itself if its items are single bytes or bits.
 
-    Bytes after the last whole slot are dropped. Swapping twice gives the same bytes again, but for views: the two
-    directions differ there, as their lengths say which of two forms they have, see :func:`swapped_views`.
+    Bytes after the last whole slot are dropped. Swapping is its own inverse, except for views, whose length determines
+    their form: see :func:`swapped_views`.
     """
     if spec.bits == 0:
         dtype = type.storage
         assert dtype is not None
-        if dtype.subdtype is not None:  # wide decimals: words of one number
+        if dtype.subdtype is not None:  # wide decimals: several words per number
             size = dtype.itemsize
             return _read_only(np.ascontiguousarray(data[: len(data) // size * size].reshape(-1, size)[:, ::-1]))
     elif spec.bits in (32, 64):
@@ -152,7 +152,7 @@ def swapped(spec: BufferSpec, type: DataType, data: np.ndarray) -> np.ndarray:
 
 
 def swapped_views(data: np.ndarray, to_big: bool) -> np.ndarray:
-    """A copy of a views buffer with its lengths, buffer indices and offsets in the other byte order."""
+    """Return a copy of a views buffer with lengths, buffer indices and offsets byte-swapped."""
     words = data[: len(data) // 16 * 16].view("<u4").reshape(-1, 4).copy()
     swapped_lengths = words[:, 0].byteswap()
     long = (words[:, 0] if to_big else swapped_lengths) > 12

@@ -1,4 +1,4 @@
-"""Arrays made of their parts: the class of each layout, nulls, truth values, and arrays one after another."""
+"""Creation of arrays from their parts: array classes, nulls, booleans, concatenation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AnyArray = TypeVar("AnyArray", bound="Array")
 
 
 class _Classes(dict[str, "type[Array]"]):
-    """The class of each layout; they come when they are first asked for, with their whole module."""
+    """The array class of each layout, imported on first use."""
 
     def __missing__(self, layout: str) -> type[Array]:
         module, _, name = LISTING[layout].home.partition(".")
@@ -45,58 +45,58 @@ def make_array(
     children: Sequence[Array] = (),
     dictionary: Array | None = None,
 ) -> Any:
-    """An array of the class that the type's layout asks for; nothing is copied and nothing is checked."""
+    """Create an array of the class for the type's layout; copies and checks nothing."""
     made = type.array_class or CLASSES[type.layout]
     return made(type, length, buffers, null_count, offset, children, dictionary)
 
 
 def array_class(type: DataType) -> type[Array]:
-    """The class of the arrays of a type."""
+    """Return the array class of a type."""
     return type.array_class or CLASSES[type.layout]
 
 
 def check_slots(array: Any) -> None:
-    """Refuse to make a value for each slot of an array, unless its slots take at least a bit each, or are few.
+    """Raise if an array has too many slots to create a value for each and they take less than a bit each.
 
     Raises
     ------
     LimitExceeded
-        If there are more than 2**24 slots, and fewer bits.
+        If there are more than 2**24 slots, and fewer bits than slots.
     """
     if len(array) > EXPANDED_VALUES and is_sparse(array):
         check_expansion(len(array), clip(str(array.type), 200))
 
 
 def check_bits(array: Any) -> None:
-    """Refuse to make a bit for each slot of an array, unless its slots take at least a bit each, or are not too many.
+    """Raise if an array has too many slots to create a bit for each and they take less than a bit each.
 
     Raises
     ------
     LimitExceeded
-        If there are more than 2**27 slots, which is 2**24 bytes of bits, and fewer bits.
+        If there are more than 2**27 slots (16 MiB of bits), and fewer bits than slots.
     """
     if len(array) > 8 * EXPANDED_VALUES:
         check_slots(array)
 
 
 def is_sparse(array: Any) -> bool:
-    """Whether an array has more slots than bits in all its buffers, so that its length says nothing about memory."""
+    """Return whether an array has more slots than bits in all buffers, so that its length is not bounded by memory."""
     return len(array) > 8 * int(array.get_total_buffer_size())
 
 
 def no_memory(array: Any, count: int) -> LimitExceeded:
-    """The error for so many slots of an array that do not fit in memory."""
+    """Return the error for more slots than fit in memory."""
     return LimitExceeded(f"{clip(str(array.type), 200)}: no memory for {count} values; work on slices")
 
 
 def blank_mask(child: Any) -> Mask:
-    """A mask of False for each slot of an array, where its slots take about as many bytes as that, or are few."""
+    """Return a mask of False for each slot of an array, whose length must be bounded by its memory or small."""
     check_slots(child)
     return np.zeros(len(child), np.bool_)
 
 
 def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
-    """Each truth value as often as ``counts`` says, one for each slot of an array; None for None."""
+    """Repeat each bool ``counts`` times, one per slot of ``child``; None for None."""
     if live is None:
         return None
     check_slots(child)
@@ -104,12 +104,12 @@ def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
 
 
 def booleans(values: Mask) -> Any:
-    """Truth values as an array."""
+    """Return bools as an array."""
     return boolean_bits(bitmap.pack(values), len(values))
 
 
 def boolean_bits(bits: Bytes, length: int) -> Any:
-    """Bits from bit 0 on as an array of truth values."""
+    """Return a bitmap, starting at bit 0, as a boolean array."""
     return make_array(bool_(), length, [None, read_only(bits)], 0)
 
 
@@ -121,16 +121,16 @@ def nulls(size: int, type: DataType | str | None = None) -> Array:
     size : int
         Number of slots.
     type : DataType or str, optional
-        The type; that of nulls where it is not given.
+        The type; ``null`` by default.
 
     Raises
     ------
     InvalidType
-        If ``size`` is not an int, or ``type`` not a type; or for a union without children, which has no nulls.
+        If ``size`` is not an int or ``type`` not a type, or for a union without children, which cannot have nulls.
     InvalidArgument
         If ``size`` is negative.
     LimitExceeded
-        If there is no memory for that many.
+        If memory runs out.
     """
     from shmarrow.layout.arguments import checked_size
 
@@ -146,24 +146,24 @@ def nulls(size: int, type: DataType | str | None = None) -> Array:
 
 
 def one_null(type: DataType) -> Any:
-    """An array of one null, for slots that become null though nothing in the data stands for a null.
+    """Return an array of one null, for slots that become null without a null in the data.
 
     Raises
     ------
     LimitExceeded
-        If that null alone would take more than 2**24 bytes: the sizes in a type may come from untrusted data.
+        If it would take more than 2**24 bytes: the sizes in a type may come from untrusted data.
     """
     size = _slot_bytes(type)
     if size > EXPANDED_VALUES:
         raise LimitExceeded(
-            f"a null of {clip(str(type), 200)} would take {size} bytes that are not in the data, "
-            f"more than the {EXPANDED_VALUES} that are made at once"
+            f"a null of {clip(str(type), 200)} would take {size} bytes that are not in the data; "
+            f"at most {EXPANDED_VALUES} can be created at once"
         )
     return nulls(1, type)
 
 
 def _slot_bytes(type: Any) -> int:
-    """Bytes that one null takes, those of its children included."""
+    """Bytes per null, including children."""
     storage = getattr(type, "storage_type", type)
     if storage.layout == "fixed_size_list":
         return int(storage.list_size) * _slot_bytes(storage.fields[0].type)
@@ -173,7 +173,7 @@ def _slot_bytes(type: Any) -> int:
 
 
 def zeros(type: DataType, length: int, slots: int = 0) -> Any:
-    """An array of nulls whose buffers are zeros, over children of ``slots`` nulls each."""
+    """Return an array of nulls with zeroed buffers, over children of ``slots`` nulls each."""
     rows = LISTING[type.layout].buffers
     buffers: list[Bytes | None] = [read_only(np.zeros(bytes_needed(row, type, length), np.uint8)) for row in rows]
     children = [nulls(slots, field.type) for field in type.fields]

@@ -1,4 +1,4 @@
-"""Maps ("Map" in "Data Types"): lists of structs of a key, which is not null, and an item.
+"""Maps ("Map" in "Data Types"): lists of structs of a non-null key and an item.
 
 Physically a map is a list with 32-bit offsets ("Variable-size List Layout").
 """
@@ -27,7 +27,7 @@ from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, In
 
 
 class MapArray(ListArray):
-    """An array of maps: lists of (key, item) pairs."""
+    """Array of maps: lists of (key, item) pairs."""
 
     __slots__ = ()
     layouts = ("map",)
@@ -38,13 +38,13 @@ class MapArray(ListArray):
 
     @property
     def keys(self) -> Array:
-        """The keys of all maps, as stored."""
+        """Keys of all maps, regardless of slicing."""
         keys: Array = self._entries.field(0)
         return keys
 
     @property
     def items(self) -> Array:
-        """The items of all maps, as stored."""
+        """Items of all maps, regardless of slicing."""
         items: Array = self._entries.field(1)
         return items
 
@@ -53,7 +53,7 @@ class MapArray(ListArray):
         return list(zip(keys, items, strict=True))
 
     def _under(self, type: Any) -> Any:
-        """The same maps under an equal type, whose fields may have other names."""
+        """The same maps with an equal type, whose field names may differ."""
         entries = self._children[0]._with(type=type.entries_field.type)
         return self._with(type=type, children=[entries])
 
@@ -62,7 +62,7 @@ class MapArray(ListArray):
         return super()._join([array._under(arrays[0].type) for array in arrays])
 
     def _takes(self, field: Field, found: DataType) -> bool:
-        """Entries may have fields of other names, which are no part of a map's type."""
+        """Allow any field names in entries, which do not take part in equality of map types."""
         wanted = field.type.fields
         return found.layout == "struct" and [(each.type, each.nullable) for each in found.fields] == [
             (each.type, each.nullable) for each in wanted
@@ -77,22 +77,24 @@ class MapArray(ListArray):
             return super()._cast_from(array, target, safe)
         made = _cast_entries(array, target, safe)
         if made is None:
-            raise InvalidType(f"cannot cast {array.type} to {target}: the entries of a map are structs of two fields")
+            raise InvalidType(
+                f"cannot cast {array.type} to {target}: the entries of a map must be structs of two fields"
+            )
         return made
 
     def _check_nullability(self, live: Mask | None) -> None:
         for field, entries, used in self._referenced(self._live(live)):
             assert field is not None
-            where = f"{self._type}: the entries and the keys of a map are not null"
+            where = f"{self._type}: the entries and keys of a map must not be null"
             check_no_nulls(field.name, entries, used, where)
             check_no_nulls(self._type.key_field.name, entries.field(0), used, where)
         super()._check_nullability(live)
 
     def _safe_values(self) -> Any:
-        for what, part in (("entries", self._entries), ("keys", self.keys)):  # nulls there make pyarrow abort
+        for what, part in (("entries", self._entries), ("keys", self.keys)):  # pyarrow aborts on nulls here
             if part.null_count and part._count_nulls():
                 raise InvalidData(
-                    f"{self._type}: the {what} of a map are not null, found {counted(part.null_count, 'null')}"
+                    f"{self._type}: the {what} of a map must not be null, found {counted(part.null_count, 'null')}"
                 )
         return super()._safe_values()
 
@@ -101,7 +103,7 @@ class MapArray(ListArray):
             self._check_order()
 
     def _check_order(self) -> None:
-        """Within each map that is not null no key is smaller than the one before it, where keys have an order."""
+        """Check that the keys of each map that is not null are sorted, if the key type has an order."""
         offsets = self.offsets
         first, last = int(offsets[0]), int(offsets[-1])
         keys = self.keys.slice(first, last - first)
@@ -114,51 +116,53 @@ class MapArray(ListArray):
         if mask is not None:
             falls &= mask[owner[1:]]
         missing = keys._logical_nulls()
-        if missing is not None:  # reported as nulls
+        if missing is not None:  # reported elsewhere
             falls &= ~(missing[1:] | missing[:-1])
         if falls.any():
             i = int(falls.argmax())
             raise InvalidData(
                 f"{self._type}: slot {int(owner[i])} has the key {shown(keys[i + 1])} after {shown(keys[i])}, "
-                "but the type says that keys are sorted"
+                "but the type has keys_sorted"
             )
 
     @classmethod
     def from_arrays(  # type: ignore[override]  # as pyarrow's: keys and items for the child
         cls, offsets: Any, keys: Any, items: Any, type: DataType | str | None = None, mask: Any = None
     ) -> Self:
-        """Make maps from offsets of shape (n + 1,), keys and items; copies only offsets of another dtype.
+        """Create maps from offsets of shape (n + 1,), keys and items; copies only offsets of the wrong dtype.
 
         Parameters
         ----------
         offsets : integer Array, integer ndarray or sequence of int
-            Where each map starts, and the end of the last one. A null offset makes its map null.
+            Start of each map, and end of the last one. A null offset makes its map null.
         keys, items : Array, or anything that :func:`shmarrow.array` accepts
-            The keys and the items of all maps, as many of one as of the other.
+            Keys and items of all maps, of equal length.
         type : DataType or str, optional
-            The type of the maps; one of maps from keys to items where it is not given.
+            Type of the array; by default, the map type of the keys and items.
         mask : bool array, optional
             Shape (n,), True where a map is null.
 
         Raises
         ------
         InvalidData
-            If the ends of the offsets do not lie within the keys, a key is null, there are not as many items as keys,
-            one of them has another type than ``type`` says, an item is null whose field is not nullable, or the type
-            says that keys are sorted and they are not.
+            If the first or last offset is out of range, a key is null, the numbers of keys and items differ, their
+            types do not match ``type``, a non-nullable item is null, or keys are not sorted although ``type`` has
+            ``keys_sorted``.
         InvalidType
-            If the offsets are not integers, or the type is not one of maps.
+            If the offsets are not integers, or the type is not a map type.
         InvalidArgument
-            If the mask has another length, or offsets are null too.
+            If the length of the mask is wrong, or offsets are null in addition to a mask.
         """
         refuse_type(offsets, "offsets")
         made: Any = None if type is None else cls._expect(type)
         wanted = (None, None) if made is None else (made.key_field.type, made.item_field.type)
         parts = [as_array(keys, "keys", wanted[0]), as_array(items, "items", wanted[1])]
         if len(parts[0]) != len(parts[1]):
-            raise InvalidData(f"maps need as many items as keys, found {len(parts[0])} keys and {len(parts[1])} items")
+            raise InvalidData(
+                f"the numbers of keys and items must be equal, found {len(parts[0])} keys and {len(parts[1])} items"
+            )
         if parts[0].null_count:
-            raise InvalidData(f"the keys of maps are not null, found {counted(parts[0].null_count, 'null')}")
+            raise InvalidData(f"the keys of maps must not be null, found {counted(parts[0].null_count, 'null')}")
         made = made or map_(parts[0].type, parts[1].type)
         entries = make_array(made.entries_field.type, len(parts[0]), [None], 0, 0, parts)
         result: Self = cls._from_child(offsets, entries, made, mask)
@@ -169,7 +173,7 @@ class MapArray(ListArray):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        """Make maps from dicts or lists of (key, item) pairs."""
+        """Create maps from dicts or lists of (key, item) pairs."""
         from shmarrow.layout.from_values import array_from_pylist
 
         lengths, keys, items = _pairs(type, values)
@@ -186,7 +190,7 @@ class MapArray(ListArray):
 
 
 def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[Any]]:
-    """The length of each map, 0 for None, and the keys and items of all of them one after another."""
+    """The length of each map, 0 for None, and flat lists of all keys and items."""
     if kinds_of(values) <= {dict, _NONE}:
         maps: list[dict[Any, Any]] = [{} if value is None else value for value in values]
         lengths = np.fromiter(map(len, maps), np.int64, len(maps))
@@ -200,7 +204,7 @@ _NONE = type(None)
 
 
 def _cast_entries(array: Any, target: Any, safe: bool) -> Any:
-    """Lists of structs of two fields, or maps, as others; fields go by position, as maps do not go by their names."""
+    """Cast lists of two-field structs, or maps, with fields matched by position, as map field names do not matter."""
     if target.layout not in (*LISTS, "map"):
         return None
     inner = target.fields[0].type
@@ -213,9 +217,9 @@ def _cast_entries(array: Any, target: Any, safe: bool) -> Any:
 
 
 def _falls(keys: Any) -> Mask | None:
-    """Whether each key is smaller than the one before it, of shape (n - 1,); None where keys have no order.
+    """Whether each key is smaller than its predecessor, of shape (n - 1,); None if keys have no order.
 
-    Numbers and times are in their own order, text and bytes in that of their bytes.
+    Numbers and times are in numeric order, strings and bytes in byte order.
     """
     if hasattr(keys, "storage"):
         keys = keys.storage
@@ -230,7 +234,7 @@ def _falls(keys: Any) -> Mask | None:
             return np.asarray(values[1:] < values[:-1])
     elif type.layout not in ("binary", "large_binary", "binary_view") and type.__class__ is not FixedSizeBinaryType:
         return None
-    # Characters are in the order of their UTF-8, and exact numbers in that of what they stand for.
+    # Python's strings sort like their UTF-8, and its Decimals like the stored numbers.
     items = keys.to_pylist()
     if keys.null_count:
         blank = next((item for item in items if item is not None), None)
@@ -241,7 +245,7 @@ def _falls(keys: Any) -> Mask | None:
 
 
 def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
-    """A (key, item) pair from a tuple, or from a dict of the two field names."""
+    """Return a (key, item) pair from a tuple, or from a dict of the two field names."""
     if isinstance(item, (tuple, list)) and len(items := exact_items(item)) == 2:
         return items[0], items[1]
     if isinstance(item, Mapping):

@@ -1,4 +1,4 @@
-"""Pieces of memory that arrays are made of, and positions in them; what several layouts do with both."""
+"""Buffers, offsets, ranges and slices: helpers for several layouts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ EMPTY.flags.writeable = False
 
 
 def read_only(data: npt.NDArray[Any]) -> Bytes:
-    """Freshly made data as a read-only run of bytes."""
+    """Return new data as read-only bytes."""
     flat = data.reshape(-1).view(np.uint8) if data.dtype != np.uint8 or data.ndim != 1 else data
     flat.flags.writeable = False
     return flat
 
 
 def frozen(data: npt.NDArray[Any]) -> Bytes:
-    """A read-only run of bytes over data that someone else may own; the caller's array stays writable."""
+    """Return a read-only view of the bytes of borrowed data; the caller's array stays writable."""
     flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     flat = flat[:]
     flat.flags.writeable = False
@@ -44,7 +44,7 @@ def frozen(data: npt.NDArray[Any]) -> Bytes:
 
 
 def view_of(data: Any, dtype: np.dtype[Any], offset: int, length: int) -> npt.NDArray[Any]:
-    """``length`` items of a buffer from item ``offset`` on, also where there are no bytes at all."""
+    """Return ``length`` items of a buffer starting at item ``offset``; works for missing buffers too."""
     if not length or not dtype.itemsize or data is None:
         return np.empty(length, dtype)
     base = dtype.base
@@ -52,14 +52,14 @@ def view_of(data: Any, dtype: np.dtype[Any], offset: int, length: int) -> npt.ND
 
 
 def validity_of(valid: Mask | None) -> tuple[Any, int]:
-    """A validity bitmap and its number of nulls from the slots that are valid."""
+    """Return a validity bitmap and its null count from a mask of the valid slots."""
     if valid is None:
         return None, 0
     return read_only(pack(valid)), len(valid) - int(np.count_nonzero(valid))
 
 
 def ranges(starts: Indices, lengths: Indices) -> Indices:
-    """The positions of runs, one run after another: ``starts[i], starts[i] + 1, ...`` for ``lengths[i]`` each."""
+    """Return the concatenated ranges ``starts[i], starts[i] + 1, ...`` of ``lengths[i]`` each."""
     total = int(lengths.sum())
     if not total:
         return np.empty(0, np.int64)
@@ -70,7 +70,7 @@ def ranges(starts: Indices, lengths: Indices) -> Indices:
 
 
 def total_of(lengths: Indices) -> int:
-    """The sum of lengths, none of which is negative, also beyond 64 bits."""
+    """Return the sum of non-negative lengths, without overflow."""
     if not len(lengths):
         return 0
     if int(lengths.max()) > LONGEST // len(lengths):
@@ -79,11 +79,11 @@ def total_of(lengths: Indices) -> int:
 
 
 LONGEST = (1 << 63) - 1
-"""The most slots that an array has."""
+"""Maximum length of an array."""
 
 
 def offsets_of(lengths: Indices, type: Any) -> npt.NDArray[Any]:
-    """The offsets of a type with offsets, of shape (n + 1,), from n lengths.
+    """Return offsets of shape (n + 1,) from n lengths, in the dtype of the type.
 
     Raises
     ------
@@ -97,12 +97,12 @@ def offsets_of(lengths: Indices, type: Any) -> npt.NDArray[Any]:
 
 
 def check_reach(total: int, type: Any) -> None:
-    """Refuse what the offsets of a type do not reach.
+    """Raise if the offsets of a type cannot reach ``total``.
 
     Raises
     ------
     InvalidData
-        If the total is more than their dtype holds.
+        If the total exceeds the dtype of the offsets.
     """
     dtype = type.offset_dtype
     if total > np.iinfo(dtype).max:
@@ -110,13 +110,13 @@ def check_reach(total: int, type: Any) -> None:
         name = type if text else type.layout
         large = "" if type.layout == "map" or dtype.itemsize == 8 else f"; cast to large_{name} first"
         raise InvalidData(
-            f"{name}: the result would hold {total} {'bytes' if text else 'items'}; "
+            f"{name}: the result would have {total} {'bytes' if text else 'elements'}; "
             f"{dtype.name} offsets reach {np.iinfo(dtype).max}{large}"
         )
 
 
 def check_expansion(count: int, what: str) -> None:
-    """Refuse to make more than :data:`EXPANDED_VALUES` values out of slots that occupy no memory.
+    """Raise if slots that occupy no memory would expand to more than :data:`EXPANDED_VALUES` values.
 
     Raises
     ------
@@ -125,19 +125,19 @@ def check_expansion(count: int, what: str) -> None:
     """
     if count > EXPANDED_VALUES:
         raise LimitExceeded(
-            f"{what}: {count} values would be made of slots that occupy no memory; "
+            f"{what}: slots that occupy no memory would expand to {count} values; "
             f"at most {EXPANDED_VALUES:,} can be expanded at once, so work on slices"
         )
 
 
 def no_index(indices: Indices, length: int, what: str, item: str) -> IndexOutOfRange:
-    """The error for indices of which one is negative or beyond the end; it names the first."""
+    """Return the error for out-of-range indices, which names the first."""
     wrong = int(indices[(indices < 0) | (indices >= length)][0])
     return IndexOutOfRange(f"index {wrong} is out of range: the {what} has {counted(length, item)}")
 
 
 def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]:
-    """The offset and the length of a slice of ``total`` items, cut to what there is.
+    """Return the offset and length of a slice, clipped to ``total`` items.
 
     Raises
     ------
@@ -146,12 +146,14 @@ def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]
     InvalidArgument
         If ``length`` is negative.
     InvalidType
-        If one of them is no int.
+        If ``offset`` or ``length`` is not an int.
     """
     try:
         offset, length = index(offset), None if length is None else index(length)
     except TypeError:
-        raise InvalidType(f"a slice takes ints, found offset {shown(offset)} and length {shown(length)}") from None
+        raise InvalidType(
+            f"expected a slice of ints, found offset {shown(offset)} and length {shown(length)}"
+        ) from None
     if offset < 0:
         raise IndexOutOfRange(f"the offset of a slice must be at least 0, found {shown(offset)}")
     offset = min(offset, total)
@@ -164,12 +166,12 @@ def slice_bounds(offset: int, length: int | None, total: int) -> tuple[int, int]
 
 
 def range_of(key: slice, length: int) -> tuple[int, int, int]:
-    """Start, stop and step of a slice of ``length`` items, as Python counts them.
+    """Return start, stop and step of a slice of ``length`` items, as ``slice.indices``.
 
     Raises
     ------
     InvalidType
-        If one of them is neither an int nor None.
+        If a bound is neither an int nor None.
     InvalidArgument
         If the step is 0.
     """
@@ -178,4 +180,4 @@ def range_of(key: slice, length: int) -> tuple[int, int, int]:
     except TypeError as error:
         raise InvalidType(f"expected a slice of ints: {error}") from None
     except ValueError as error:
-        raise InvalidArgument(f"expected a slice with a step: {error}") from None
+        raise InvalidArgument(f"expected a non-zero slice step: {error}") from None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NullArray(Array):
-    """An array of nulls: a length without buffers."""
+    """Array of nulls: a length without buffers."""
 
     __slots__ = ()
     layouts = ("null",)
@@ -58,7 +58,7 @@ class NullArray(Array):
         return make_array(self._type, total, [], total)
 
     def drop_null(self) -> Self:
-        return self.slice(0, 0)  # without a look at each slot
+        return self.slice(0, 0)  # in constant time
 
     def trim(self) -> Self:
         return self._with(offset=0, null_count=self._length)
@@ -81,7 +81,7 @@ class NullArray(Array):
 
         few = encode(self.slice(0, 1), null_encoding, index_type)
         made: Any = nulls(self._length, few.type)
-        if null_encoding == "encode":  # the zeros of nulls are indices of the null in the dictionary
+        if null_encoding == "encode":  # the zeroed indices refer to the null in the dictionary
             made = made._with(null_count=0, buffers=[None, made._buffers[1]], dictionary=few.dictionary)
         found: DictionaryArray = made
         return found
@@ -93,11 +93,11 @@ class NullArray(Array):
         return nulls(self._length, target)
 
     def _check_null_count(self) -> None:
-        """A null array needs no count."""
+        """Accept any count; it is ignored."""
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         for value in values:
             if value is not None:
-                raise InvalidType(f"null: cannot take {shown(value)} of type {value.__class__.__name__}")
+                raise InvalidType(f"null: cannot convert {shown(value)} of type {value.__class__.__name__}")
         return cls._made(type, len(values), [], len(values))

@@ -1,9 +1,9 @@
-"""Arrays in forms of numpy that hold what a plain ndarray cannot: masked arrays, and structured ones.
+"""Conversion to numpy's masked and structured arrays.
 
 Rules kept here:
 
-* the numbers of a masked array are the array's own memory; only its mask, one byte a slot, is made;
-* a structured array interleaves its fields, so it is a copy, made field by field.
+* the data of a masked array are zero-copy; only its mask, one byte per slot, is created;
+* a structured array interleaves its fields, so it is a copy, filled field by field.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def masked_array(array: Array) -> np.ma.MaskedArray[Any, Any]:
-    """See :meth:`shmarrow.Array.to_masked_array`."""
+    """Implement :meth:`shmarrow.Array.to_masked_array`."""
     values, nulls = _values_and_nulls(array)
     made: np.ma.MaskedArray[Any, Any] = np.ma.array(values, mask=np.ma.nomask if nulls is None else nulls, copy=False)
     return made
 
 
 def _values_and_nulls(array: Any) -> tuple[NDArray, NDArray | None]:
-    """The values of all slots, whatever those of nulls are, and where the nulls are; None where there are none."""
+    """The values of all slots, unspecified for nulls, and a mask of the nulls; None if there are none."""
     type = array.type
     if type.layout == "extension":
         return _values_and_nulls(array.storage)
@@ -57,19 +57,19 @@ def _values_and_nulls(array: Any) -> tuple[NDArray, NDArray | None]:
 
 
 def structured_array(names: Sequence[str], columns: Sequence[Any], length: int) -> np.ndarray[Any, np.dtype[np.void]]:
-    """The rows of columns as records; see :meth:`shmarrow.RecordBatch.to_structured_array`.
+    """Implement :meth:`shmarrow.RecordBatch.to_structured_array`.
 
     Raises
     ------
     InvalidArgument
-        If two columns have the same name, or one has none.
+        If a column name is duplicate or empty.
     LimitExceeded
-        If there is no memory for the records.
+        If memory runs out.
     """
     parts = [_part(column) for column in columns]
     fields = [(name, part.dtype, part.shape[1:]) for name, part in zip(names, parts, strict=True)]
     if len({*names, ""}) <= len(names):
-        raise InvalidArgument(f"a structured array needs a distinct name for each field, found {list(names)}")
+        raise InvalidArgument(f"the fields of a structured array need distinct, non-empty names, found {list(names)}")
     try:
         made = np.empty(length, np.dtype(fields))
     except MemoryError:

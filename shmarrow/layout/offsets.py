@@ -1,4 +1,4 @@
-"""Offsets, which binary and list layouts have: n + 1 of them bound n runs of bytes or of a child's slots."""
+"""Offsets of binary and list layouts: n + 1 offsets delimit n ranges of bytes or child slots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def offsets_view(array: Any) -> npt.NDArray[Any]:
-    """The offsets of an array's slots, of shape (length + 1,); zeros where an empty array has no buffer."""
+    """Return the offsets of an array, of shape (length + 1,); zero if an empty array has no buffer."""
     dtype = array.type.offset_dtype
     data = array._buffers[1]
     if data is None or (not array._length and len(data) < (array._offset + 1) * dtype.itemsize):
@@ -25,18 +25,18 @@ def offsets_view(array: Any) -> npt.NDArray[Any]:
 
 
 def check_ends(array: Any, size: int, unit: str) -> None:
-    """The first and the last offset lie within what they point into."""
+    """Check that the first and last offset are in range."""
     _check_ends(array, offsets_view(array), size, unit)
 
 
 def _check_ends(array: Any, offsets: npt.NDArray[Any], size: int, unit: str) -> None:
     first, last = offsets.item(0), offsets.item(-1)
     if not 0 <= first <= last <= size:
-        raise InvalidData(f"{array.type}: the offsets run from {first} to {last} but there are {size} {unit}")
+        raise InvalidData(f"{array.type}: the offsets range from {first} to {last} but there are {size} {unit}")
 
 
 def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
-    """The offsets, after a check that none goes back and all lie within what they point into."""
+    """Return the offsets, checked to be monotonic and in range."""
     offsets = offsets_view(array)
     _check_ends(array, offsets, size, unit)
     for start in range(0, array._length, CHUNK):
@@ -49,14 +49,14 @@ def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
 
 
 def same_lengths(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
-    """Whether two runs of offsets say the same lengths."""
+    """Return whether two sequences of offsets give the same lengths."""
     if left[0] != right[0]:
         left, right = left - left[0], right - right[0]
     return bool(np.array_equal(left, right))
 
 
 def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
-    """Offsets from 0 on, and the run of items that they need; the offsets are a view where they start at 0."""
+    """Return offsets shifted to start at 0, and the slice of items they need; a view if they already start at 0."""
     check_ends(array, size, "items")
     offsets = offsets_view(array)
     first, last = int(offsets[0]), int(offsets[-1])
@@ -64,7 +64,7 @@ def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
 
 
 def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> npt.NDArray[Any]:
-    """The offsets of trimmed arrays one after another, whose items take ``sizes``."""
+    """Return the concatenated offsets of trimmed arrays with ``sizes`` items each."""
     type = arrays[0].type
     check_reach(sum(sizes), type)
     parts = [np.zeros(1, type.offset_dtype)]

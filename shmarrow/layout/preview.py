@@ -1,4 +1,4 @@
-"""How arrays are shown to people: a few values of each, however long and however nested they are."""
+"""Previews of arrays: a bounded number of values at any length and nesting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shmarrow.errors import ShmarrowError
 
 
 class Budget:
-    """How many values a preview may still show, whatever the nesting."""
+    """Remaining number of values that a preview may show, across nesting."""
 
     __slots__ = ("left",)
 
@@ -21,18 +21,18 @@ class Budget:
 
 
 def clip(text: str, length: int) -> str:
-    """The first characters of a text, and how many there are where some are left out."""
+    """Truncate a string, stating its length if anything is cut."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text)} characters)"
 
 
 def preview_bytes(head: bytes, size: int, text: bool) -> str:
-    """The first bytes of a value as they are shown to people."""
+    """Format the first bytes of a value, stating its size if anything is cut."""
     shown = repr(head.decode(errors="replace")) if text else repr(head)
     return shown if size == len(head) else f"{shown}... ({size} bytes)"
 
 
 def preview_items(array: Any, budget: Budget) -> str:
-    """The first ten values of an array and the last ten, as many of them as the budget has left."""
+    """Format the first and last ten values of an array, within the budget."""
     shown = list(range(min(len(array), 10)))
     tail = list(range(max(len(array) - 10, 10), len(array)))
     parts = []
@@ -48,7 +48,7 @@ def preview_items(array: Any, budget: Budget) -> str:
 
 
 def _item(array: Any, index: int, budget: Budget) -> str:
-    """A slot as text, or the name of the error where its bytes break the format."""
+    """A slot as text, or the name of the error if it is invalid."""
     try:
         return str(array._item_preview(index, budget))
     except ShmarrowError as error:

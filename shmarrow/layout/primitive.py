@@ -1,7 +1,6 @@
-"""Fixed-size primitive layout ("Fixed-size Primitive Layout"): one value of a fixed number of bits in each slot.
+"""Fixed-size primitive layout ("Fixed-size Primitive Layout"): one fixed-width value per slot.
 
-Booleans are bits. All other types (numbers, dates and times, fixed-size binary) differ in the dtype of their storage
-only.
+Booleans are bits. All other types (numeric, temporal, fixed-size binary) differ only in their storage dtype.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class PrimitiveArray(Array):
-    """An array of fixed-width values."""
+    """Array of fixed-width values."""
 
     __slots__ = ()
     layouts = ("primitive",)
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """The stored values as an ndarray of shape (length,), including null slots; a read-only view.
+        """Stored values as an ndarray of shape (length,), including null slots; a read-only view.
 
-        Decimals of more than 64 bits have the shape (length, words), the lowest 64-bit word first.
+        Decimals of more than 64 bits have the shape (length, words), least significant 64-bit word first.
         """
         return view_of(self._buffers[1], self._type.storage, self._offset, self._length)
 
@@ -83,8 +82,8 @@ class PrimitiveArray(Array):
         if self.values.dtype in (np.float16, np.float32):
             exact = float(self.values[index])
             whole = exact.is_integer() and abs(exact) < 1 << 53
-            return str(exact if whole else float(str(self.values[index])))  # no more digits than tell values apart
-        if self._type.descriptor.values in KINDS:  # also what Python's classes cannot hold
+            return str(exact if whole else float(str(self.values[index])))  # the shortest digits that round-trip
+        if self._type.descriptor.values in KINDS:  # includes values out of the range of Python's classes
             try:
                 return str(self._value(index))
             except InvalidData:
@@ -164,7 +163,7 @@ class PrimitiveArray(Array):
         return cast_values(self, target, safe)
 
     def _as_binary(self) -> Any:
-        """Byte strings of one length as binary with 64-bit offsets; copies no bytes."""
+        """Fixed-size binary as binary with 64-bit offsets; copies no bytes."""
         check_slots(self)
         kept = self.trim()
         offsets = np.arange(len(kept) + 1, dtype=np.int64) * self._type.byte_width
@@ -180,7 +179,7 @@ class PrimitiveArray(Array):
             if wrong is None:
                 continue
             mask = self._mask()
-            if mask is not None:  # null slots may hold anything
+            if mask is not None:  # null slots may have any value
                 wrong = wrong & mask[start : start + _PIECE]
             if wrong.any():
                 slot = start + int(wrong.argmax())
@@ -205,7 +204,7 @@ class PrimitiveArray(Array):
 
     @classmethod
     def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        """An array of integers or floats from numbers of the same kind, and None where ``valid`` is False."""
+        """Create an integer or float array from numbers of that kind, with None where ``valid`` is False."""
         from shmarrow.convert.python import from_numbers
 
         known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
@@ -218,19 +217,19 @@ class PrimitiveArray(Array):
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
-        """Make an array from an ndarray; copies nothing if it is contiguous and has the storage dtype.
+        """Create an array from an ndarray; zero-copy if it is contiguous and has the storage dtype.
 
         Parameters
         ----------
         type : DataType
             A type of this layout.
         values : ndarray
-            Shape (n,); a dtype whose values the type has, see :func:`shmarrow.convert.ndarray.from_ndarray`. NaT
-            makes a slot null.
+            Shape (n,), of a dtype that converts to the type, see :func:`shmarrow.convert.ndarray.from_ndarray`. NaT
+            becomes null.
         valid : bool ndarray, optional
             False where a slot is null.
         safe : bool
-            False accepts the losses that :func:`shmarrow.convert.convert` lists.
+            False allows the losses listed in :func:`shmarrow.convert.convert`.
         """
         from shmarrow.convert.ndarray import from_ndarray
 
@@ -248,16 +247,16 @@ class PrimitiveArray(Array):
 
 
 _PIECE = 1 << 17
-"""Slots that are compared or checked at once: few enough to stay in the processor's cache."""
+"""Slots compared or checked at once, so that they stay in the CPU cache."""
 
 
 def _comparable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Numbers as they are, other values as words of shape (n,) or (n, words) that are equal when the values are."""
+    """Numbers unchanged, other values as words of shape (n,) or (n, words) that compare like the values."""
     return values if values.dtype.kind in "iuf" else _words(values)
 
 
 def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The bits of values as words of shape (n,) or (n, words)."""
+    """The bits of the values as words of shape (n,) or (n, words)."""
     size = values.dtype.itemsize * math.prod(values.shape[1:])
     word = next(width for width in (8, 4, 2, 1) if size % width == 0)
     words = values.view(f"<u{word}")
@@ -265,7 +264,7 @@ def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def cast_values(array: Any, target: DataType, safe: bool) -> Any:
-    """Numbers, truth values and times as another of these types; None where there is no way."""
+    """Cast between numbers, bools and temporal types; None if there is no cast."""
     from shmarrow.convert import convert, convertible
 
     if target.layout not in ("primitive", "bool") or not convertible(array.type, target):
@@ -276,7 +275,7 @@ def cast_values(array: Any, target: DataType, safe: bool) -> Any:
 
 
 def _copied_dtype(type: DataType) -> np.dtype[Any] | None:
-    """The dtype that holds the type's values and a mark for null, where numpy has one."""
+    """The numpy dtype, if any, for the type's values with a null marker."""
     kind = type.descriptor.values
     if kind == "integer":
         return np.dtype("f8")

@@ -1,7 +1,7 @@
-"""Values that data refer to many times: what copies of them would take, before they are made.
+"""Limits on copies of repeatedly referenced values, checked before copying.
 
-A dictionary of one long value and many indices, long runs, and overlapping list views say in a few bytes what takes any
-number of them once it is written out.
+A dictionary of one long value with many indices, long runs, and overlapping list views take few bytes but can expand
+without limit.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     Counts = npt.NDArray[np.float64]
 
 REPEATED_BYTES = 1 << 30
-"""Bytes that copies of values may take beyond four times what the data take."""
+"""Bytes that copies may take even if more than four times the size of the data."""
 
 
 def check_repeats(array: Any, counts: Indices, referring: int) -> None:
-    """Refuse to copy each value of an array as often as ``counts`` says, of shape (length,).
+    """Raise if copying each value of an array ``counts`` times, of shape (length,), takes too much memory.
 
-    ``referring`` is the number of bytes of what refers to the values.
+    ``referring`` is the size in bytes of the indices, runs or views.
 
     Raises
     ------
     LimitExceeded
-        If the copies take more than 1 GiB, and more than four times what the data take.
+        If the copies take more than 1 GiB and more than four times the size of the data.
     """
     held = int(array.get_total_buffer_size())
     most = 4 * (held + referring) + REPEATED_BYTES
@@ -43,19 +43,19 @@ def check_repeats(array: Any, counts: Indices, referring: int) -> None:
     total = _copied(array, counts.astype(np.float64))
     if total > most:
         raise LimitExceeded(
-            f"{clip(str(array.type), 200)}: values that are referred to many times would take {int(total)} bytes, "
+            f"{clip(str(array.type), 200)}: repeated values would expand to {int(total)} bytes, "
             f"copied from {held}; work on slices"
         )
 
 
 def has_fixed_width(array: Any) -> bool:
-    """Whether copies of values take no more than a few bytes each, or the length of the array says nothing."""
+    """Return whether values have a small fixed width, or the length is not bounded by memory."""
     layout = array.type.layout
     return layout in ("primitive", "bool", "null") or (len(array) > EXPANDED_VALUES and is_sparse(array))
 
 
 def _copied(array: Any, counts: Counts) -> float:
-    """Bytes that are written when each slot is copied so often, at least."""
+    """Lower bound of the bytes written when each slot is copied ``counts`` times."""
     if isinstance(array.type, ExtensionType):
         return _copied(array.storage, counts)
     layout = array.type.layout

@@ -1,7 +1,7 @@
-"""Run-end encoded layout ("Run-End Encoded Layout"): where each run of equal values ends, and its value.
+"""Run-end encoded layout ("Run-End Encoded Layout"): the end and the value of each run of equal values.
 
-Run ``i`` covers the slots from the end of the run before it to ``run_ends[i]``. The array has an offset and a length of
-its own; the children are never sliced.
+Run ``i`` covers the slots from the end of the previous run to ``run_ends[i]``. Slicing changes the array's offset and
+length, never the children.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 
 class RunEndEncodedArray(Array):
-    """A run-end encoded array."""
+    """Run-end encoded array."""
 
     __slots__ = ()
     layouts = ("run_end_encoded",)
 
     @property
     def run_ends(self) -> PrimitiveArray:
-        """The run ends as stored, regardless of slicing."""
+        """Run ends as stored, regardless of slicing."""
         found: Any = self._children[0]
         ends: PrimitiveArray = found
         return ends
 
     @property
     def values(self) -> Array:
-        """The values of all runs as stored, regardless of slicing."""
+        """Values of all runs as stored, regardless of slicing."""
         return self._children[1]
 
     @property
@@ -57,7 +57,7 @@ class RunEndEncodedArray(Array):
         return ends
 
     def _window(self) -> tuple[int, npt.NDArray[np.int64]]:
-        """The first run of the slice, and the ends of its runs counted from the slice's first slot, checked."""
+        """The first run of the slice, and its run ends relative to the slice's first slot, checked."""
         if not self._length:
             return 0, np.empty(0, np.int64)
         ends = self._ends()
@@ -74,16 +74,16 @@ class RunEndEncodedArray(Array):
         Raises
         ------
         InvalidData
-            If the run ends do not rise.
+            If the run ends do not increase.
         LimitExceeded
-            If there is no memory for that many values.
+            If memory runs out.
         """
         first, ends = self._window()
         result: Array = self._repeated(self.values.slice(first, len(ends)), ends)
         return result
 
     def _repeated(self, values: Any, ends: Indices) -> Any:
-        """Values of runs that end where ``ends`` say, one for each slot."""
+        """The values of runs with these ends, repeated to one per slot."""
         lengths = np.diff(ends, prepend=0)
         if not has_fixed_width(values):
             check_repeats(values, lengths, ends.nbytes)
@@ -101,7 +101,7 @@ class RunEndEncodedArray(Array):
         return np.repeat(np.where(codes < 0, -1, (ends - sizes)[codes]), sizes)
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        """The values of the runs are cast, and then repeated: each is converted once."""
+        """Cast the values of the runs, then repeat them: each is converted once."""
         first, ends = self._window()
         values = self._cast_values(first, ends, target, safe)
         check_slots(self)
@@ -116,7 +116,7 @@ class RunEndEncodedArray(Array):
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
-        """From runs with ends or values in another form, or from values that are then encoded."""
+        """Cast from another run-end-encoded type, or from values to be encoded."""
         if isinstance(array.type, ExtensionType) and array.type != target.value_type:
             return array.storage._cast_to(target, safe)
         if array.type.__class__ is not RunEndEncodedType:
@@ -154,7 +154,7 @@ class RunEndEncodedArray(Array):
         return result
 
     def _gather(self, indices: Indices) -> Any:
-        ends = self._ends()  # in their own dtype, or numpy would convert them all
+        ends = self._ends()  # same dtype, as numpy would otherwise convert all ends
         runs = np.searchsorted(ends, (indices + self._offset).astype(ends.dtype), "right")
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
         new_ends = np.append(starts[1:], len(indices)) if len(indices) else starts
@@ -194,7 +194,7 @@ class RunEndEncodedArray(Array):
     def _check_structure(self) -> None:
         ends = self.run_ends
         if ends.null_count:
-            raise InvalidData(f"{self._type}: run ends are not null, found {counted(ends.null_count, 'null')}")
+            raise InvalidData(f"{self._type}: run ends must not be null, found {counted(ends.null_count, 'null')}")
         if len(self.values) < len(ends):
             raise InvalidData(f"{self._type}: {len(ends)} runs but {len(self.values)} values")
         last = int(ends.values[-1]) if len(ends) else 0
@@ -202,7 +202,7 @@ class RunEndEncodedArray(Array):
             raise InvalidData(f"{self._type}: {self._offset + self._length} slots but the last run ends at {last}")
 
     def _check_null_count(self) -> None:
-        """Run-end encoded arrays have no validity, so nothing can disagree."""
+        """Accept any count; the layout has no validity bitmap."""
 
     def _check_references(self) -> None:
         ends = self._ends()
@@ -259,26 +259,26 @@ class RunEndEncodedArray(Array):
 
     @classmethod
     def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Self:
-        """Make an array from run ends and values; copies nothing.
+        """Create an array from run ends and values; zero-copy for arrays.
 
         Parameters
         ----------
         run_ends : integer Array, or anything that :func:`shmarrow.array` converts to one
-            Where each run ends; the last one is the length.
+            End of each run; the last one is the length.
         values : Array, or anything that :func:`shmarrow.array` accepts
-            The value of each run.
+            Value of each run.
         type : DataType or str, optional
-            The type; one with the types of both where it is not given.
+            Type of the array; by default, inferred from both.
 
         Raises
         ------
         InvalidArgument
             If the run ends are not integers of 16, 32 or 64 bits.
         InvalidType
-            If the type is not one of runs.
+            If the type is not run-end encoded.
         InvalidData
-            If the children have other types than ``type`` says, there are not as many values as run ends, a run end is
-            null, or the run ends do not rise from at least 1.
+            If the children do not match ``type``, the numbers of run ends and values differ, a run end is null, or the
+            run ends do not increase from at least 1.
         """
         refuse_type(run_ends, "run ends")
         made: Any = None if type is None else cls._expect(type)
@@ -295,12 +295,12 @@ class RunEndEncodedArray(Array):
 
 
 def _find(ends: npt.NDArray[Any], slot: int, side: Literal["left", "right"]) -> int:
-    """Where ``slot`` stands among run ends; as a number of their dtype, or numpy would convert them all."""
+    """Binary search for ``slot`` in run ends, in their dtype, as numpy would otherwise convert all of them."""
     return int(np.searchsorted(ends, ends.dtype.type(min(slot, np.iinfo(ends.dtype).max)), side))
 
 
 def encode(array: Any, type: DataType | str) -> Any:
-    """See :meth:`Array.run_end_encode`; ``type`` is that of the run ends, or of the result."""
+    """Implement :meth:`Array.run_end_encode`; ``type`` is that of the run ends, or of the result."""
     made = type if isinstance(type, RunEndEncodedType) else RunEndEncodedType(type, array.type)
     check_slots(array)
     starts = array._run_starts()
@@ -312,5 +312,5 @@ def _run_end_array(type: DataType, ends: Indices) -> Any:
     end_type = type.fields[0].type
     assert end_type.storage is not None
     if len(ends) and int(ends[-1]) > np.iinfo(end_type.storage).max:
-        raise InvalidData(f"{type}: {int(ends[-1])} slots are more than {end_type} run ends reach")
+        raise InvalidData(f"{type}: {int(ends[-1])} slots exceed the reach of {end_type} run ends")
     return make_array(end_type, len(ends), [None, frozen(ends.astype(end_type.storage))], 0)

@@ -1,4 +1,4 @@
-"""Runs of bytes, which values of any length are: gathered, compared and read as words, some thousands at a time."""
+"""Variable-length byte ranges: gather, compare and read as words, in blocks of some thousands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 CHUNK = 1 << 20
-"""Bytes or offsets that are looked at once."""
+"""Bytes or offsets processed at once."""
 
 
 def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
-    """Runs of bytes, all of which lie within the data, one after another; a copy."""
+    """Concatenate byte ranges, all within the data; a copy."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     if total and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
@@ -32,28 +32,28 @@ def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
 
 
 PIECE = 1 << 14
-"""Slots whose numbers stay in the processor's cache."""
+"""Slots processed at once, so that they stay in the CPU cache."""
 
 _LONG = 1024
 
 SLACK = 8
-"""Bytes behind a target, which the last word of a run may reach into."""
+"""Padding after a target, which the last word of a range may extend into."""
 
 
 def write_words(target: npt.NDArray[np.uint8], to: Indices, words: npt.NDArray[np.uint64]) -> None:
-    """Write eight bytes to each position; joining runs that follow one another ends with their first eight bytes.
+    """Write eight bytes to each position: the first word of each range, as the last step of concatenation.
 
-    These are written whole, also of shorter runs: what is too much goes into the first bytes of the runs that follow,
-    which are written after it, as numpy assigns in the order of the indices.
+    Words are written whole for shorter ranges too: the excess spills into the next ranges, which are written later, as
+    numpy assigns in the order of the indices.
     """
     words_at(target, 8)[to] = words
 
 
 def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
-    """Copy what runs have beyond their first eight bytes to their places, for runs that follow one another.
+    """Copy the bytes after the first eight of each range to their places, for adjacent targets.
 
-    The last word of a run may reach into the first eight bytes of those that follow, which :func:`write_words` writes
-    after this, or into the :data:`SLACK` behind the last.
+    The last word of a range may spill into the first eight bytes of the next ones, which :func:`write_words` writes
+    afterwards, or into the :data:`SLACK` after the last one.
     """
     if not len(lengths) or int(lengths.max()) <= 8:
         return
@@ -76,12 +76,12 @@ def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts:
 
 
 def words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
-    """The word of so many bytes at each position of the data; a view."""
+    """Return an overlapping view of the word of ``width`` bytes at each position of the data."""
     return np.ndarray((len(data) - width + 1,), f"<u{width}", data, 0, (1,))
 
 
 def same_bytes(left: Bytes, right: Bytes) -> bool:
-    """Whether two runs of bytes are the same, compared in pieces that stay in the processor's cache."""
+    """Return whether two buffers are equal, compared in blocks that stay in the CPU cache."""
     return len(left) == len(right) and all(
         np.array_equal(left[start : start + CHUNK], right[start : start + CHUNK])
         for start in range(0, len(left), CHUNK)
@@ -89,7 +89,7 @@ def same_bytes(left: Bytes, right: Bytes) -> bool:
 
 
 def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
-    """Eight bytes from each position on as one little-endian number, with zeros for what lies beyond the data."""
+    """Read eight bytes at each position as a little-endian number, zero-padded beyond the data."""
     if len(data) < 8:
         data = np.concatenate([data, np.zeros(8 - len(data), np.uint8)])
     last = len(data) - 8
@@ -105,11 +105,11 @@ def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
 
 
 LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-"""A mask for the first so many bytes of a little-endian number of eight."""
+"""Masks of the first n bytes of an eight-byte little-endian number."""
 
 
 def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices, lengths: Indices) -> bool:
-    """Whether runs of bytes, all of which lie within their data, are the same one by one."""
+    """Return whether byte ranges, all within their data, are pairwise equal."""
     some = lengths > 0
     if not some.all():
         starts, right_starts, lengths = starts[some], right_starts[some], lengths[some]
@@ -118,7 +118,7 @@ def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices,
     gaps = (starts[1:] != starts[:-1] + lengths[:-1]) | (right_starts[1:] != right_starts[:-1] + lengths[:-1])
     first = np.append(0, np.flatnonzero(gaps) + 1)
     if 16 * len(first) <= len(starts) + 256:
-        # Few stretches without a gap: compare each as a whole.
+        # Few contiguous stretches: compare each as a whole.
         last = np.append(first[1:], len(starts)) - 1
         sizes = (starts[last] + lengths[last] - starts[first]).tolist()
         stretches = zip(starts[first].tolist(), right_starts[first].tolist(), sizes, strict=True)
@@ -135,7 +135,7 @@ def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices,
     if (differ & LOW_BYTES[np.minimum(lengths, 8)]).any():
         return False
     position = 8
-    while True:  # eight bytes of each run that has more; the last eight overlap those before
+    while True:  # eight bytes of each remaining range; the last eight overlap the previous ones
         more = lengths > position
         if not more.any():
             return True
@@ -152,7 +152,7 @@ _FEW = 1 << 12
 
 
 def is_ascii(data: Bytes) -> bool:
-    """No byte has its high bit set; looks at eight bytes at a time and copies nothing."""
+    """Return whether no byte has its high bit set; tests eight bytes at a time without a copy."""
     if len(data) < _FEW:
         return data.tobytes().isascii()
     whole = len(data) & ~7

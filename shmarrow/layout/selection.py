@@ -1,4 +1,4 @@
-"""Slots chosen by truth values, and nulls replaced by values."""
+"""Selection of slots by a boolean mask, and filling of nulls."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BEHAVIORS = ("drop", "emit_null")
 
 
 def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> tuple[Indices, Mask | None]:
-    """The positions where a mask is True, and which of them are valid: with ``"emit_null"`` null in the mask is null.
+    """Return the positions where a mask is True, and which are valid: nulls in the mask are with ``"emit_null"``.
 
     Raises
     ------
     InvalidType
-        If the mask holds anything but truth values and nulls.
+        If the mask is not boolean.
     InvalidArgument
-        If it has another length, or the behaviour is unknown.
+        If the length of the mask is wrong, or the behaviour is unknown.
     """
     if null_selection_behavior not in _BEHAVIORS:
         raise InvalidArgument(
@@ -43,7 +43,7 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
         elif mask.type.layout == "null":
             known, mask = np.zeros(len(mask), np.bool_), np.zeros(len(mask), np.bool_)
         else:
-            raise InvalidType(f"a mask holds truth values, found {mask.type}")
+            raise InvalidType(f"a mask must be bools, found {mask.type}")
     keep = checked_mask(mask, length)
     if known is None:
         return np.flatnonzero(keep), None
@@ -54,7 +54,7 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
 
 
 def fill_null(array: Any, fill_value: Any) -> Any:
-    """Nulls replaced by a value, or by the values of another array; see :meth:`Array.fill_null`."""
+    """Implement :meth:`Array.fill_null`."""
     if hasattr(fill_value, "as_py"):
         fill_value = fill_value.as_py()
     if fill_value is None:
@@ -63,7 +63,7 @@ def fill_null(array: Any, fill_value: Any) -> Any:
     values = as_array(fill_value if whole else [fill_value], "a value to fill in", None if whole else array.type)
     values = values.cast(array.type)
     if whole and len(values) != len(array):
-        raise InvalidArgument(f"{len(values)} replacement values for {len(array)} slots")
+        raise InvalidArgument(f"expected {len(array)} fill values, one per slot, found {len(values)}")
     missing = array._logical_nulls()
     if missing is None or not missing.any():
         return array
@@ -83,11 +83,11 @@ def fill_null(array: Any, fill_value: Any) -> Any:
 
 
 _SHORT = 64
-"""Bytes up to which a value is written a byte at a time to all its places."""
+"""Size up to which a value is written to all its places byte by byte."""
 
 
 def _with_bytes(array: Any, missing: Mask, value: Bytes) -> Any:
-    """A value in the place of nulls that hold no bytes; None where they do, or the value is long."""
+    """Insert a value at zero-length nulls; None if nulls have bytes, or the value is long."""
     offsets = checked_offsets(array, len(array.data), "bytes")
     lengths = np.diff(offsets).astype(np.int64)
     if len(value) > _SHORT or lengths[missing].any():

@@ -1,4 +1,4 @@
-"""How many bytes arrays take: of the slots that they refer to, and of the whole buffers."""
+"""Sizes of arrays in bytes: of the referenced slots, and of whole buffers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shmarrow.types.extension import ExtensionType
 
 
 def referenced_bytes(array: Any) -> int:
-    """Bytes that the slots of an array lie in, those of its children and of its whole dictionary included."""
+    """Return the bytes of an array's slots, including its children and its whole dictionary."""
     if isinstance(array.type, ExtensionType):
         return referenced_bytes(array.storage)
     buffers, rows = array._buffers, LISTING[array.type.layout].buffers
@@ -21,7 +21,7 @@ def referenced_bytes(array: Any) -> int:
 
 
 def _part(array: Any, spec: BufferSpec, data: Any) -> int:
-    """Bytes of one buffer that the slots lie in; offsets count once for each slot."""
+    """The bytes of one buffer that the slots occupy; offsets count one per slot."""
     length, offset = len(array), int(array.offset)
     if spec.bits == 1:
         return ((offset + length + 7) >> 3) - (offset >> 3)
@@ -32,7 +32,7 @@ def _part(array: Any, spec: BufferSpec, data: Any) -> int:
 
 
 def buffer_bytes(*arrays: Any) -> int:
-    """Bytes of all buffers of arrays, their children and dictionaries; one that appears several times counts once."""
+    """Return the bytes of all buffers of arrays, their children and dictionaries; shared buffers count once."""
     sizes: dict[int, int] = {}
     for array in arrays:
         for data in _all_buffers(array):

@@ -1,4 +1,4 @@
-"""Struct layout ("Struct Layout"): one child array a field, each with a slot for every slot of the struct."""
+"""Struct layout ("Struct Layout"): one child array per field, each with a slot for every slot of the struct."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shmarrow.types import DataType, Field, struct
 
 
 class StructArray(Array):
-    """An array of structs: records of named fields."""
+    """Array of structs: records of named fields."""
 
     __slots__ = ()
     layouts = ("struct",)
@@ -31,24 +31,24 @@ class StructArray(Array):
     def field(self, key: int | str) -> Array:
         """Return a child array by position or name, sliced like this array; copies nothing.
 
-        The struct's own nulls are not put into it.
+        The struct's own nulls are not applied to it.
         """
         field = self._type.field(key)
         index = self._type.fields.index(field) if isinstance(key, str) else key
         return self._children[index].slice(self._offset, self._length)
 
     def flatten(self) -> list[Array]:
-        """Return the child arrays, sliced like this array and null where the struct is null.
+        """Return the child arrays, sliced like this array, with the struct's nulls applied.
 
-        Copies only validity that changes.
+        Copies only validity bitmaps that change.
         """
         valid = self._mask()
         return self._windows() if valid is None else [_under(child, valid) for child in self._windows()]
 
     def to_structured_array(self) -> np.ndarray[Any, np.dtype[np.void]]:
-        """The structs as a structured ndarray of shape (length,); as :meth:`shmarrow.RecordBatch.to_structured_array`.
+        """Return a structured ndarray of shape (length,); see :meth:`shmarrow.RecordBatch.to_structured_array`.
 
-        A field is null where the struct is.
+        The fields of a null struct are null.
         """
         from shmarrow.layout.numpy_forms import structured_array
 
@@ -113,20 +113,20 @@ class StructArray(Array):
         return of_parts([slot_codes(child) for child in self._windows()], self._length, self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        """Fields go by their names; of several with one name the first to the first, the second to the second."""
+        """Cast field by field, matched by name; duplicate names are matched in order."""
         if target.layout != "struct":
             return None
         places, left = match(self._type.fields, target.fields)
         for field, place in zip(target.fields, places, strict=True):
             if place is None and not field.nullable:
-                raise InvalidType(f"cannot cast {self._type} to {target}: no field for {field}, which is not nullable")
+                raise InvalidType(f"cannot cast {self._type} to {target}: {field} is missing and not nullable")
         if left and safe:
             names = [self._type.fields[i].name for i in left[:8]]
             raise InvalidType(f"cannot cast {self._type} to {target}: the fields {names} would be lost")
         return self._cast_fields(target, places, safe)
 
     def _cast_fields(self, target: Any, places: Sequence[int | None], safe: bool) -> Any:
-        """The same structs with other fields, cast from those at some positions; None makes nulls."""
+        """Structs with the target's fields, cast from those at ``places``; None gives nulls."""
         windows = self._windows()
         children = []
         for field, place in zip(target.fields, places, strict=True):
@@ -148,7 +148,7 @@ class StructArray(Array):
             mask = self._mask()
             if mask is None:
                 raise
-            # What null slots hold need not fit.
+            # The values of null slots need not fit.
             return child._take(np.arange(self._length), mask)._cast_to(field.type, safe)
 
     def _referenced_children(self) -> Sequence[Any]:
@@ -190,31 +190,31 @@ class StructArray(Array):
         mask: Any = None,
         type: DataType | str | None = None,
     ) -> Self:
-        """Make structs from child arrays of equal length; copies nothing.
+        """Create structs from child arrays of equal length; zero-copy for arrays.
 
         Parameters
         ----------
         arrays : sequence of Array, or of anything that :func:`shmarrow.array` accepts
-            A child for each field.
+            One child per field.
         names : sequence of str, optional
-            The names of the fields, which have the types of the arrays.
+            Names of the fields; their types are those of the arrays.
         fields : sequence of Field, optional
-            The fields, in place of names.
+            Fields, instead of names.
         mask : bool array, optional
-            Shape (n,), True where a struct is null. It also says how many structs without fields there are.
+            Shape (n,), True where a struct is null. Determines the length for structs without fields.
         type : DataType or str, optional
-            The type of the structs, in place of names and fields.
+            Type of the array, instead of names and fields.
 
         Raises
         ------
         InvalidData
-            If the children have several lengths, or other types than the fields, or nulls where a field is not
-            nullable.
+            If the children differ in length, do not match the types of the fields, or have nulls in a non-nullable
+            field.
         InvalidType
-            If the type is not one of structs.
+            If the type is not a struct type.
         InvalidArgument
-            If not exactly one of names, fields and type is given, there are not as many names or fields as arrays, or
-            the mask has another length than the children.
+            If not exactly one of names, fields and type is given, the number of names or fields differs from that of
+            the arrays, or the length of the mask is wrong.
         """
         arrays = items_of(arrays, "arrays")
         if [names, fields, type].count(None) != 2:
@@ -247,9 +247,9 @@ class StructArray(Array):
 
 
 def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | None], list[int]]:
-    """For each field wanted the position of the one with its name, or None, and the positions that are left.
+    """Return for each wanted field the position of the one with its name, or None, and the unmatched positions.
 
-    Several fields with one name are taken in their order.
+    Duplicate names are matched in order.
     """
     left: dict[str, list[int]] = {}
     for i, field in enumerate(fields):
@@ -259,7 +259,7 @@ def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | 
 
 
 def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
-    """One column; unions, which have no nulls of their own, are made without the slots of structs that are null."""
+    """Build one child; unions, which have no validity, are built from the slots of valid structs only."""
     from shmarrow.layout.from_values import array_from_pylist
 
     if valid is None or type.layout not in ("dense_union", "sparse_union"):
@@ -269,14 +269,14 @@ def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
 
 
 def _under(child: Any, valid: Mask) -> Any:
-    """A child with its slots null where ``valid`` is False."""
+    """The child, null where ``valid`` is False."""
     if not LISTING[child.type.layout].has_validity:
         return child._take(np.arange(len(child)), valid)
     return child.trim()._masked(child._valid() & valid)
 
 
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
-    """For each field its value in each row; rows are dicts, where a missing key is None, or tuples, or pairs."""
+    """Return the values of each field; rows are dicts, whose missing keys are None, tuples, or lists of pairs."""
     names = type.names
     known = set(names)
     width = len(names)

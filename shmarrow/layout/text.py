@@ -1,7 +1,7 @@
-"""UTF-8 of text, by offsets and by views, checked some MiB at a time ("Variable-size Binary Layout").
+"""UTF-8 validation of strings, by offsets and by views, in blocks of some MiB ("Variable-size Binary Layout").
 
-Two facts keep it fast. Text is UTF-8 if all of its bytes are and each value starts at the first byte of a character, so
-that many values are checked as one run of bytes. And where valid values overlap, so is what they cover together.
+Two facts make it fast. Strings are valid if their concatenated bytes are UTF-8 and each starts at a character boundary,
+so that many are validated at once. And the union of overlapping valid strings is valid.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _SLOTS = 1 << 20
-"""Views that are looked at once where the bytes that they lead to have to be put together first."""
+"""Views processed at once if their bytes must first be gathered."""
 
 
 def decode(type: Any, value: bytes, index: int) -> str:
-    """Bytes of one slot as text."""
+    """Decode the bytes of one slot."""
     try:
         return value.decode()
     except UnicodeDecodeError as error:
@@ -38,11 +38,11 @@ def decode(type: Any, value: bytes, index: int) -> str:
 
 
 def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 0) -> None:
-    """Every slot that is not null is UTF-8 by itself; ``first`` is the number of the first slot, for messages.
+    """Check that every valid slot is UTF-8; ``first`` is the number of the first slot, for messages.
 
-    The bytes of all slots are checked in large pieces; nothing more is to be done where they are ASCII. A piece that is
-    not UTF-8, or a slot that starts within a character, may still be right where null slots hold other bytes, so only
-    then the slots are looked at one by one.
+    The bytes of all slots are checked in large blocks; ASCII needs no further check. A block that is not UTF-8, or a
+    slot that does not start at a character boundary, may be due to null slots, so only then are slots checked one by
+    one.
     """
     mask: Mask | None = None
     for start, end in _broken_pieces(data, offsets):
@@ -54,17 +54,17 @@ def check_utf8(array: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 
 
 
 def is_utf8(data: Bytes, offsets: npt.NDArray[Any]) -> bool:
-    """Whether every slot, also one that is null, is UTF-8 by itself."""
+    """Return whether every slot, including null slots, is UTF-8."""
     return next(_broken_pieces(data, offsets), None) is None
 
 
 def _broken_pieces(data: Bytes, offsets: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Runs of slots, from the first to before the last, of which one at least is not UTF-8."""
+    """Half-open ranges of slots with at least one that is not UTF-8."""
     if is_ascii(data[offsets.item(0) : offsets.item(-1)]):
         return
     start, length = 0, len(offsets) - 1
     while start < length:
-        # A key of another dtype would make searchsorted convert all offsets.
+        # With a key of a different dtype, searchsorted would convert all offsets.
         key = offsets.dtype.type(min(int(offsets[start]) + CHUNK, int(offsets[-1])))
         end = int(np.searchsorted(offsets, key, "right")) - 1
         end = min(max(end, start + 1), length)
@@ -75,12 +75,12 @@ def _broken_pieces(data: Bytes, offsets: npt.NDArray[Any]) -> Iterator[tuple[int
 
 
 def _splits_well(region: Bytes, starts: npt.NDArray[Any]) -> bool:
-    """Whether the region is UTF-8 and no slot starts in the middle of a character."""
+    """Whether the region is UTF-8 and every slot starts at a character boundary."""
     return _decodes(region) and bool(_are_first(region, starts).all())
 
 
 def _decodes(data: Bytes) -> bool:
-    """Whether a run of bytes is UTF-8."""
+    """Whether the bytes are UTF-8."""
     start, end = 0, len(data)
     while start < end:
         stop = min(start + CHUNK, end)
@@ -92,7 +92,7 @@ def _decodes(data: Bytes) -> bool:
 
 
 def _are_first(data: Bytes, places: npt.NDArray[Any]) -> Mask:
-    """Whether no character goes on at each place; the end of the data is a place."""
+    """Which places, including the end of the data, are character boundaries."""
     if len(places) and int(places.max()) >= len(data):
         inside = places < len(data)
         found = np.ones(len(places), np.bool_)
@@ -107,14 +107,14 @@ _MIXED, _UTF8, _ASCII = range(3)
 
 
 def check_views(array: Any, valid: Mask | None) -> None:
-    """Views lead to UTF-8, those of slots that ``valid`` is False for left out; none leads out of its buffer."""
+    """Check that views are within their buffers and UTF-8, except where ``valid`` is False."""
     words, buffers = array._words(), array.data_buffers
     blocks = list(_blocks(len(words), PIECE))
     held, total = sum(map(len, buffers)), 0
     if held > CHUNK:
         total = sum([int(_sizes(words, valid, at).sum(dtype=np.int64)) for at in blocks])
     kinds = [_kind(data) if held <= 4 * total + CHUNK else _MIXED for data in buffers]
-    if _MIXED in kinds:  # then runs that overlap are looked at once for each block
+    if _MIXED in kinds:  # overlapping ranges are then checked once per block
         blocks = list(_blocks(len(words), _SLOTS))
     for at in blocks:
         sizes = _sizes(words, valid, at)
@@ -141,7 +141,7 @@ def _kind(data: Bytes) -> int:
 def _wrong(
     words: npt.NDArray[np.uint64], sizes: Indices, buffers: Sequence[Bytes], kinds: Sequence[int]
 ) -> Iterator[Indices]:
-    """Slots of which one at least is not UTF-8."""
+    """Slots with at least one that is not UTF-8."""
     long = sizes > INLINE
     some_long = bool(long.any())
     marks = (words[:, 0] >> HALF) | words[:, 1]
@@ -173,14 +173,14 @@ def _wrong(
 
 
 def _cover_well(data: Bytes, starts: Indices, ends: Indices) -> bool:
-    """Whether runs of bytes, which may overlap, are UTF-8 each by itself."""
+    """Whether byte ranges, which may overlap, are each UTF-8."""
     if not _are_first(data, starts).all():
         return False
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
     reach = np.maximum.accumulate(ends)
-    # A run that ends within another one ends where a character does.
+    # A range that ends within another one must end at a character boundary.
     inner = ends < reach
     inner[:-1] |= ends[:-1] > starts[1:]
     if not _are_first(data, ends[inner]).all():

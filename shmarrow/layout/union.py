@@ -1,7 +1,7 @@
-"""Union layouts ("Union Layout"): in each slot a value of one of several children, chosen by a type id.
+"""Union layouts ("Union Layout"): each slot has a value of one of several children, selected by a type id.
 
-In a sparse union each child has a slot for every slot of the union; in a dense one offsets say which slot of the child
-is meant. Unions have no validity of their own: a slot is null when the child's slot is.
+In a sparse union, each child has a slot for every slot of the union; in a dense union, offsets locate the child's slot.
+Unions have no validity bitmap: a slot is null if the child's slot is.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _OFFSET = np.dtype("<i4")
 
 
 class UnionArray(Array):
-    """An array of a union: values of several types."""
+    """Array of unions: values of several types."""
 
     __slots__ = ()
     layouts = ("dense_union", "sparse_union")
 
     @property
     def type_ids(self) -> npt.NDArray[np.int8]:
-        """The type ids, of shape (length,), int8; a read-only view."""
+        """Type ids, int8 of shape (length,); a read-only view."""
         return view_of(self._buffers[0], _ID, self._offset, self._length)
 
     @property
@@ -47,7 +47,7 @@ class UnionArray(Array):
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
-        """The slot in the child for each slot, of shape (length,), int32; the slot itself in a sparse union."""
+        """Slot of the child for each slot, int32 of shape (length,); in a sparse union, its own position."""
         if self._dense:
             return view_of(self._buffers[1], _OFFSET, self._offset, self._length)
         return np.arange(self._offset, self._offset + self._length)
@@ -63,7 +63,7 @@ class UnionArray(Array):
         return 0
 
     def _child_numbers(self) -> npt.NDArray[np.int64]:
-        """The position of each slot's child, after a check of the type ids."""
+        """The position of each slot's child, from checked type ids."""
         table = np.full(256, -1, np.int64)
         table[list(self._type.type_codes)] = np.arange(len(self._type.type_codes))
         numbers = table[self.type_ids.view(np.uint8)]
@@ -89,7 +89,7 @@ class UnionArray(Array):
         return str(child._item_preview(at, budget))
 
     def _each(self) -> list[tuple[Indices, int, Indices]]:
-        """For each child that is used: the union's slots, the child's number, and the child's slots, checked."""
+        """For each child in use: the union's slots, the child's number, and the checked child's slots."""
         numbers = self._child_numbers()
         offsets = self.offsets
         parts = []
@@ -105,7 +105,7 @@ class UnionArray(Array):
     def _pylist(self, valid: Mask | None) -> list[Any]:
         result: list[Any] = [None] * self._length
         for slots, number, at in self._each():
-            # Slots may share what they lead to, which then need not be converted more than once.
+            # Slots may share child slots, which are then converted only once.
             distinct, places = np.unique(at, return_inverse=True)
             values = self._children[number]._take(distinct).to_pylist()
             for slot, place in zip(slots.tolist(), places.tolist(), strict=True):
@@ -121,7 +121,7 @@ class UnionArray(Array):
         return make_array(self._type, len(indices), [ids], 0, 0, children)
 
     def _in_order(self) -> Any:
-        """The same slots of a dense union, with children that hold the values of these slots in this order."""
+        """The same slots of a dense union, with children gathered in the order of the slots."""
         offsets = np.zeros(self._length, _OFFSET)
         children = [child.slice(0, 0) for child in self._children]
         for slots, number, at in self._each():
@@ -162,9 +162,7 @@ class UnionArray(Array):
             shifts += np.array([len(child) for child in array._children], np.int64)
         offsets = np.concatenate(parts)
         if len(offsets) and int(offsets.max()) >= 1 << 31:
-            raise InvalidData(
-                f"{type}: a child of {int(offsets.max()) + 1} values is longer than its offsets can address"
-            )
+            raise InvalidData(f"{type}: a child of {int(offsets.max()) + 1} values exceeds the reach of the offsets")
         return make_array(type, len(ids), [read_only(ids), frozen(offsets.astype(_OFFSET))], 0, 0, children)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
@@ -186,7 +184,7 @@ class UnionArray(Array):
         return True
 
     def _used(self, live: Mask | None) -> dict[int, tuple[Indices, Indices]]:
-        """For each child that slots which are live use: these slots, and the child's slots, checked."""
+        """For each child that live slots use: these slots, and the checked child's slots."""
         result = {}
         for slots, number, at in self._each():
             if live is not None:
@@ -211,16 +209,16 @@ class UnionArray(Array):
         return of_keys(keys, None)
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        """Children go by their names; the union may be dense or sparse."""
+        """Cast children matched by name, between dense and sparse unions."""
         if target.layout not in self.layouts:
             return None
         places, left = match(self._type.fields, target.fields)
         if left:
             names = [self._type.fields[i].name for i in left[:8]]
-            raise InvalidType(f"cannot cast {self._type} to {target}: it has no children for {names}")
+            raise InvalidType(f"cannot cast {self._type} to {target}: it has no children named {names}")
         parts = {number: (slots, at) for slots, number, at in self._each()}
         for field, place in zip(target.fields, places, strict=True):
-            if place in parts:  # whether there is a cast, before values are repeated
+            if place in parts:  # check that the cast exists before values are repeated
                 _cast_child(self._children[place].slice(0, 0), field, safe)
         dense, length = target.mode == "dense", self._length
         ids = np.full(length, target.type_codes[0] if target.type_codes else 0, _ID)
@@ -264,11 +262,11 @@ class UnionArray(Array):
                 )
 
     def _check_null_count(self) -> None:
-        """Unions have no validity, so nothing can disagree."""
+        """Accept any count; unions have no validity bitmap."""
 
     def _check_references(self) -> None:
         codes = list(self._type.type_codes)
-        last = dict.fromkeys(codes, 0)  # where the slots so far led to
+        last = dict.fromkeys(codes, 0)  # the last child slot so far
         for first in range(0, self._length, CHUNK):
             ids = self.type_ids[first : first + CHUNK]
             for id in np.flatnonzero(np.bincount(ids.view(np.uint8), minlength=256)).astype(_ID).tolist():
@@ -280,7 +278,7 @@ class UnionArray(Array):
                     last[id] = int(self.offsets[slots[-1]])
 
     def _check_order(self, at: npt.NDArray[Any], slots: Indices, number: int, last: int) -> None:
-        """Offsets into one child lie within it, and none goes back."""
+        """Check that offsets into one child are in range and do not decrease."""
         self._check_within(at, slots, number)
         at = np.append(last, at)
         back = at[1:] < at[:-1]
@@ -321,7 +319,7 @@ class UnionArray(Array):
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
         if not type.fields:
-            raise InvalidType(f"{type}: a union without children has no nulls")
+            raise InvalidType(f"{type}: a union without children cannot have nulls")
         number = next((i for i, field in enumerate(type.fields) if field.nullable), 0)
         ids = read_only(np.full(length, type.type_codes[number], np.int8))  # type: ignore[attr-defined]
         if type.mode == "dense":  # type: ignore[attr-defined]
@@ -332,9 +330,9 @@ class UnionArray(Array):
         return make_array(type, length, [ids], 0, 0, [nulls(length, field.type) for field in type.fields])
 
     def with_nulls(self, valid: Mask) -> Self:
-        """The same slots, those null that ``valid`` is False for, as unions of metadata version 4 have them; a copy."""
+        """Return a copy with nulls where ``valid`` is False, for the validity bitmaps of metadata version 4."""
         if not self._type.fields:
-            raise InvalidData(f"{self._type}: a union without children has no nulls, found {int((~valid).sum())}")
+            raise InvalidData(f"{self._type}: a union without children cannot have nulls, found {int((~valid).sum())}")
         ids = self.type_ids.copy()
         ids[~valid] = self._type.type_codes[0]
         if self._dense:
@@ -349,12 +347,12 @@ class UnionArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        """Each value goes to the child whose values are nearest to it, None to a child of nulls or a nullable one.
+        """Create a union; each value goes to the child of the closest type, None to a null or nullable child.
 
         Raises
         ------
         InvalidType
-            If no child gives back an equal value.
+            If no child would return an equal value.
         """
         from shmarrow.layout.choose import choose
         from shmarrow.layout.from_values import array_from_pylist
@@ -388,31 +386,31 @@ class UnionArray(Array):
         type_codes: Sequence[int] | None = None,
         type: DataType | str | None = None,
     ) -> Self:
-        """A dense union of type ids, offsets and children; copies nothing that fits.
+        """Create a dense union from type ids, offsets and children; zero-copy for the right dtypes.
 
         Parameters
         ----------
         types : integer ndarray, integer Array or sequence of int
-            Shape (n,), the type id of each slot.
+            Type id of each slot, shape (n,).
         value_offsets : integer ndarray, integer Array or sequence of int
-            Shape (n,), the slot of the child for each slot.
+            Slot of the child for each slot, shape (n,).
         children : sequence of Array, or of anything that :func:`shmarrow.array` accepts
-            The children, of any lengths.
+            Children of any lengths.
         field_names : sequence of str, optional
-            Their names; "0", "1" and so on where not given.
+            Names of the children; "0", "1" and so on by default.
         type_codes : sequence of int, optional
-            Their type ids; 0, 1 and so on where not given.
+            Type ids of the children; 0, 1 and so on by default.
         type : DataType or str, optional
-            The type of the union, in place of names and type ids.
+            Type of the union, instead of names and type ids.
 
         Raises
         ------
         InvalidArgument
-            If there are not as many offsets as type ids, or not as many names or type ids as children.
+            If the numbers of offsets and type ids differ, or those of names or type codes and children.
         InvalidType
-            If the type is not one of such unions, or type ids or offsets are not integers.
+            If the type is not a dense union, or type ids or offsets are not integers.
         InvalidData
-            If a child has another type than its field.
+            If a child has the wrong type.
         """
         made, arrays = cls._over("dense", children, field_names, type_codes, type)
         ids = exact_integers(types, _ID, "type ids")
@@ -432,9 +430,9 @@ class UnionArray(Array):
         type_codes: Sequence[int] | None = None,
         type: DataType | str | None = None,
     ) -> Self:
-        """A sparse union of type ids and children of the same length; copies nothing that fits.
+        """Create a sparse union from type ids and children of the same length; zero-copy for the right dtypes.
 
-        The parameters and the errors are those of :meth:`from_dense`; a child of another length is InvalidData.
+        Parameters and errors are as in :meth:`from_dense`; a child of the wrong length raises InvalidData.
         """
         made, arrays = cls._over("sparse", children, field_names, type_codes, type)
         ids = exact_integers(types, _ID, "type ids")
@@ -453,14 +451,14 @@ class UnionArray(Array):
         codes: Sequence[int] | None,
         type: DataType | str | None,
     ) -> tuple[Any, list[Any]]:
-        """The type of a union over children, and these as arrays."""
+        """The type of a union over children, and the children as arrays."""
         children = items_of(children, "children")
         if type is not None:
             made: Any = cls._expect(type)
             if made.mode != mode:
                 raise InvalidType(f"expected a {mode} union, found {made}")
             if names is not None or codes is not None:
-                raise InvalidArgument(f"{made}: the type already has names and type ids; pass no others")
+                raise InvalidArgument(f"{made}: the type already has names and type ids; pass either")
             if len(children) != len(made.fields):
                 raise InvalidArgument(f"{made}: {len(made.fields)} fields for {len(children)} children")
             wanted = [field.type for field in made.fields]
@@ -482,10 +480,10 @@ def _cast_child(child: Any, field: Field, safe: bool) -> Any:
 
 
 def _same_at(mine: Any, at: Indices, other: Any, there: Indices) -> bool:
-    """Whether two children are equal at positions, one by one.
+    """Whether two children are equal at pairs of positions.
 
-    Slots may share what they lead to. Then each pair of positions counts once, and pairs are compared a few at a time,
-    so that a long value is not repeated for all slots.
+    Slots may share child slots: each distinct pair of positions is compared once, in small blocks, so that a long value
+    is not repeated for all slots.
     """
     if (at[1:] > at[:-1]).all() and (there[1:] > there[:-1]).all():
         return bool(_pick(mine, at)._equal(_pick(other, there), None))
@@ -501,7 +499,7 @@ def _same_at(mine: Any, at: Indices, other: Any, there: Indices) -> bool:
 
 
 def _pick(child: Any, at: Indices) -> Any:
-    """The slots of a child at rising positions; a slice where none is left out."""
+    """The slots of a child at increasing positions; a slice if they are contiguous."""
     first, last = int(at[0]), int(at[-1])
     if last - first + 1 == len(at) and bool((at[1:] == at[:-1] + 1).all()):
         return child.slice(first, len(at))

@@ -1,6 +1,6 @@
-"""What the format promises of every array ("Physical Memory Layout"): buffers, children, and fields that hold no nulls.
+"""Validation common to all layouts ("Physical Memory Layout"): buffers, children, nulls in non-nullable fields.
 
-The checks of a layout's own promises are hooks of its class: ``_check_structure``, ``_check_references``,
+The checks specific to a layout are hooks of its class: ``_check_structure``, ``_check_references``,
 ``_check_values``, ``_check_null_count``, ``_referenced``.
 """
 
@@ -18,7 +18,7 @@ from shmarrow.layout.preview import clip
 
 
 def check(array: Any, full: bool) -> None:
-    """All of ``validate`` but nullability, which is a matter of the slots that are referenced from above."""
+    """Implement ``validate`` except for nullability, which depends on the slots that parents reference."""
     check_buffers(array)
     array._check_structure()
     for field, child in zip(array._type.fields, array._children, strict=True):
@@ -34,18 +34,18 @@ def check(array: Any, full: bool) -> None:
 
 
 def make_safe(array: Any) -> Any:
-    """The array to give to code that follows its buffers without checks of its own: mostly the array itself.
+    """Return an array that is safe to pass to code that does not check its buffers: usually the array itself.
 
-    What is checked: sizes of buffers, ends and order of offsets, views, list views, type ids and offsets of unions, run
-    ends, dictionary indices, lengths of children, UTF-8 of text, and nulls among the keys of maps. It is done once: the
-    array remembers it, and so do slices of it that are made later.
+    Checks buffer sizes, offsets, views, list views, type ids and offsets of unions, run ends, dictionary indices,
+    lengths of children, UTF-8, and nulls in map keys. The result is cached on the array, and inherited by slices
+    created later.
 
-    Null slots may hold anything, but foreign code reads them too. Where their bytes would lead it astray, the result
-    is a copy in which they are harmless. A slice of structs, fixed-size lists or a sparse union shares whole children,
-    which foreign code can get at. Unless these are known to be safe, the result has only the slots of the slice, and
-    only they are checked; no values are copied for that.
+    Null slots may have any content, but foreign code may read them. If it would be unsafe, the result is a copy with
+    null slots cleared. A slice of structs, fixed-size lists or a sparse union shares whole children, which foreign code
+    can access. Unless these are known to be safe, the result has only the slots of the slice, and only they are
+    checked, without copying values.
 
-    The bytes are checked as they are now. If another process changes them later, the check is void.
+    The check covers the current bytes only; it does not hold if another process changes them later.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ def make_safe(array: Any) -> Any:
     Raises
     ------
     InvalidData
-        With where, what was expected and what was found.
+        If the array is invalid; the message has the place, the expected and the found value.
     LimitExceeded
-        If there are more than 2**27 slots, or items of list views, that occupy less than a bit each: what a few bytes
-        stand for could take all memory there.
+        If more than 2**27 slots, or elements of list views, occupy less than a bit each: foreign code could run out of
+        memory over a few bytes.
     """
     known = array._safe
     if known is not None and known is not True:
@@ -86,14 +86,14 @@ def make_safe(array: Any) -> Any:
 
 
 def _known_safe(array: Any) -> bool:
-    """Whether the array, as it is, is known to be safe, or can be seen to be at once."""
+    """Whether the array is known to be safe, or can be seen to be in constant time."""
     if array._safe is None and array._null_count == 0 and array._type.layout == "primitive" and _fits(array):
         array._safe = True
     return array._safe is True
 
 
 def _fits(array: Any) -> bool:
-    """Whether values of a fixed width without nulls lie within their buffer; False says nothing."""
+    """Whether the array is surely within its buffer, as fixed-width values without nulls; False means unknown."""
     length, offset, width = array._length, array._offset, array._type.byte_width
     return len(array._buffers) == 2 and length > 0 <= offset and 0 < (offset + length) * width <= _size(array, 1)
 
@@ -104,13 +104,13 @@ def _size(array: Any, number: int) -> int:
 
 
 EXPORTED_SLOTS = 1 << 27
-"""Slots of an array, or items of its list views, that foreign code is given though they occupy less than a bit each."""
+"""Maximum number of slots, or elements of list views, exported if they occupy less than a bit each."""
 
 
 def too_many(array: Any, what: str) -> LimitExceeded:
-    """The error for an array out of which foreign code could make far more than there is."""
+    """Return the error for an array that foreign code could expand far beyond its size."""
     return LimitExceeded(
-        f"{clip(str(array._type), 200)}: {what}; at most {EXPORTED_SLOTS:,} are handed to other libraries, which may "
+        f"{clip(str(array._type), 200)}: {what}; at most {EXPORTED_SLOTS:,} are exported to other libraries, which may "
         "run out of memory over them: take slices, or open the data with trusted=True"
     )
 
@@ -123,16 +123,16 @@ def _safe_child(field: Any, child: Any) -> Any:
 
 
 def check_buffers(array: Any) -> None:
-    """The number and sizes of buffers, and the number and types of children."""
+    """Check the number and sizes of buffers, and the number and types of children."""
     rows, variadic, *_ = LISTING[array._type.layout]
     buffers = array._buffers
     slots = array._offset + array._length
     if array._length < 0 or array._offset < 0:
-        raise InvalidData(f"{array._type}: length {array._length} and offset {array._offset} are at least 0")
+        raise InvalidData(f"{array._type}: length {array._length} and offset {array._offset} must be at least 0")
     if len(buffers) != len(rows) and not (variadic and len(buffers) > len(rows)):
         raise InvalidData(f"{array._type}: expected {len(rows)} buffers, found {len(buffers)}")
     if not -1 <= array._null_count <= array._length:
-        raise InvalidData(f"{array._type}: null count {array._null_count} in {array._length} slots")
+        raise InvalidData(f"{array._type}: null count {array._null_count} out of range for {array._length} slots")
     for row, data in zip(rows, buffers, strict=False):
         size = 0 if data is None else len(data)
         if size < bytes_needed(row, array._type, slots):
@@ -153,7 +153,7 @@ def check_buffers(array: Any) -> None:
 
 
 def check_nullability(array: Any, live: Mask | None) -> None:
-    """Children of non-nullable fields hold no nulls in slots that slots of an array refer to, see the hook."""
+    """Check that non-nullable children have no nulls in referenced slots; see the hook."""
     for field, child, used in array._referenced(array._live(live)):
         name = "dictionary" if field is None else f"child {field.name!r}"
         if field is not None and not field.nullable and child.type.layout != "null":
@@ -165,14 +165,14 @@ def check_nullability(array: Any, live: Mask | None) -> None:
 
 
 def check_required(array: Any) -> None:
-    """Nulls under fields that are not nullable, in an array over parts that a caller gave; free without such fields."""
+    """Check non-nullable fields of an array created from a caller's parts; free without such fields."""
     if has_required(array._type):
         array._check_references()
         array._check_nullability(None)
 
 
 def check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None:
-    """The slots of a child that are ``used``, None for all, are not null."""
+    """Check that the ``used`` slots of a child, None for all, are not null."""
     missing = child._logical_nulls()
     if missing is not None:
         count = int(np.count_nonzero(missing if used is None else missing & used))
@@ -181,10 +181,10 @@ def check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None
 
 
 def has_required(type: Any) -> bool:
-    """Whether the type has a field, at any depth, that is not nullable; the keys of maps never are."""
+    """Return whether the type has a non-nullable field at any depth, such as the keys of maps."""
     if type.layout == "map":
         return True
     if type.layout == "dictionary":
         return has_required(getattr(type, "storage_type", type).value_type)
-    fields = type.fields if LISTING[type.layout].buffers else type.fields[1:]  # the ends of runs are never null
+    fields = type.fields if LISTING[type.layout].buffers else type.fields[1:]  # run ends are never null
     return any(not field.nullable or has_required(field.type) for field in fields)

@@ -1,7 +1,7 @@
-"""Views as pairs of 64-bit words: where they lead, and their values joined, some thousands at a time.
+"""Binary views as pairs of 64-bit words: resolving and concatenating their values in blocks of some thousands.
 
-The first word holds the length in its low half and the first four bytes of the value in its high half; the second the
-rest of a value of up to 12 bytes, or the number of a buffer in its low half and the offset there in its high half.
+The first word has the length in its low half and the first four bytes of the value in its high half; the second has the
+rest of an inline value, or the buffer index in its low half and the offset in its high half.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 INLINE = 12
-"""Bytes that a view itself has room for; longer values lie in buffers."""
+"""Maximum size of an inline value; longer values are in data buffers."""
 WORDS = np.dtype(("<i4", (4,)))
 PAIR = np.dtype(("<u8", (2,)))
 MAX = (1 << 31) - 1
-"""The largest length, and the largest offset in a buffer."""
+"""Maximum length, and maximum offset in a buffer."""
 MASK = 0xFFFFFFFF
 SIZE = np.uint64(MASK)
-"""The low half of a word: the length, or the number of a buffer."""
+"""The low half of a word: the length, or the buffer index."""
 HALF = np.uint64(32)
 HIGH_BITS = np.uint64(0x8080808080808080)
 PADDING = ~np.array([int(LOW_BYTES[min(size + 4, 8)]) for size in range(INLINE + 1)], np.uint64)
 PADDING_2 = ~np.array([int(LOW_BYTES[max(size - 4, 0)]) for size in range(INLINE + 1)], np.uint64)
-"""For each length of a short value the bits of both words that are zero."""
+"""The padding bits of both words, by length of an inline value."""
 
 
 Sizes: TypeAlias = "npt.NDArray[np.uint32]"
@@ -40,30 +40,30 @@ NONE = np.empty(0, np.int64)
 
 
 class Piece(NamedTuple):
-    """Some of the views, and where they lead."""
+    """A block of views, with the locations of their values."""
 
     first: int
     """The first slot."""
     words: npt.NDArray[np.uint64]
     sizes: Sizes
-    """The lengths, 0 where null."""
+    """The lengths, 0 if null."""
     long: Mask | None
-    """True for long values, None where there are none."""
+    """True for long values, None if there are none."""
     source: Bytes
-    """What long values lie in."""
+    """The bytes that contain the long values."""
     starts: Indices
-    """Where they start there; of no length where no value is long."""
+    """Their offsets in it; empty if no value is long."""
 
 
 def offsets_from(lengths: npt.NDArray[Any]) -> Indices:
-    """Offsets of shape (n + 1,) from n lengths."""
+    """Return offsets of shape (n + 1,) from n lengths."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
     return offsets
 
 
 def groups_of(numbers: Indices) -> Iterator[tuple[int, Any]]:
-    """Each distinct number, the smallest first, and where it is found: positions or a slice."""
+    """Iterate over the distinct numbers, ascending, with their positions as indices or a slice."""
     if not len(numbers):
         return
     steps = np.diff(numbers)
@@ -80,24 +80,24 @@ def groups_of(numbers: Indices) -> Iterator[tuple[int, Any]]:
 
 
 def is_worth(buffers: Sequence[Bytes], sizes: Sizes) -> bool:
-    """Whether values of these lengths are so much of the buffers that all of these can be read for them."""
+    """Return whether the values make up enough of the buffers to read those as a whole."""
     return sum(map(len, buffers)) <= 4 * int(sizes.sum(dtype=np.int64)) + (1 << 16)
 
 
 def merge(buffers: Sequence[Bytes]) -> tuple[Bytes, Indices]:
-    """Buffers one after another, and where each starts."""
+    """Concatenate buffers; also return the start of each."""
     return np.concatenate(buffers), offsets_from(np.array([len(data) for data in buffers]))
 
 
 def is_same_memory(left: Bytes, right: Bytes) -> bool:
-    """Whether two runs of bytes are the same place, so that they need not be compared."""
+    """Return whether two buffers share address and size, so that they need no comparison."""
     return len(left) == len(right) and left.ctypes.data == right.ctypes.data
 
 
 def extents(
     long: Iterator[tuple[Indices, Indices, Indices]], sizes: Sizes, count: int
 ) -> tuple[Indices, Indices, Indices]:
-    """Of each of ``count`` buffers, how many bytes long values have in it, and from where to where; 0 to 0 if none."""
+    """Return for each buffer the bytes of long values in it, and their first and last offset; 0 and 0 if none."""
     needed, low, high = np.zeros(count, np.int64), np.full(count, MAX), np.zeros(count, np.int64)
     for slots, numbers, starts in long:
         lengths = sizes[slots].astype(np.int64)
@@ -110,7 +110,7 @@ def extents(
 
 
 def join_views(target: npt.NDArray[np.uint8], to: Indices, piece: Piece) -> None:
-    """Write the values of some views, which follow one another, to their places."""
+    """Write the values of a block of views to adjacent places."""
     sizes, words = piece.sizes, piece.words
     heads = (words[:, 0] >> HALF) | (words[:, 1] << HALF)
     more = sizes > 8
@@ -132,7 +132,7 @@ def join_views(target: npt.NDArray[np.uint8], to: Indices, piece: Piece) -> None
 def _copy_stretches(
     target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices
 ) -> bool:
-    """Copy runs that lie in the source as in the target, with what is between them; False where they seldom do."""
+    """Copy ranges spaced alike in source and target as whole stretches; False if that is rare."""
     shifts = starts - to
     ends = np.append(np.flatnonzero(shifts[1:] != shifts[:-1]) + 1, len(to))
     if 16 * len(ends) > len(to) + 256:
@@ -147,7 +147,7 @@ def _copy_stretches(
 
 
 def write_views(words: npt.NDArray[np.uint64], data: Bytes, offsets: npt.NDArray[Any], base: int, number: int) -> int:
-    """Write the views of runs of bytes, the long ones into buffer ``number`` from ``base`` on; gives the most bytes."""
+    """Write views of byte ranges, with long ones in buffer ``number`` after ``base``; return the maximum length."""
     starts = offsets[:-1].astype(np.int64)
     lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
     longest = int(lengths.max())

@@ -1,12 +1,11 @@
-"""Where bytes live: a mapped file, or a POSIX shared memory object; create, attach, seal, unlink.
+"""Mapped files and POSIX shared memory objects: create, publish, attach, unlink.
 
-A location is a path, or ``shm:NAME``, the shared memory object that any program opens as ``shm_open("/NAME")``. On
-Linux that object is the file ``/dev/shm/NAME``, so both kinds use the same few system calls. Other platforms have no
-such files, and ``shm:`` names raise `Unsupported` there.
+A location is a path, or ``shm:NAME`` for the shared memory object that programs open as ``shm_open("/NAME")``. On Linux
+that object is the file ``/dev/shm/NAME``, so both kinds use the same system calls. On other platforms ``shm:`` names
+raise `Unsupported`.
 
-``location`` says what a name means and why one was refused, ``attached`` how a published object is mapped, ``writer``
-how one is written and published, ``files`` how a file is made, filled, named and removed; each opens with the rules
-that it keeps.
+``location`` resolves names and explains refusals, ``attached`` maps published objects, ``writer`` writes and publishes
+them, ``files`` creates, fills, links and removes files; each docstring lists the module's invariants.
 
 Examples
 --------
@@ -35,7 +34,7 @@ _WRITER = {"PublishPolicy", "Piece", "SegmentWriter", "create"}
 
 
 def __getattr__(name: str) -> Any:
-    """What writes and removes is imported when it is first asked for: most processes read."""
+    """Import the writing parts on first access, as most processes only read."""
     home: Any
     if name in _WRITER:
         from shmarrow.segment import writer as home

@@ -1,12 +1,11 @@
-"""Attaching: a published object as a read-only mapping, locked against eviction.
+"""Attaching: read-only mappings of published objects, locked against eviction.
 
-Rules kept here:
+Invariants:
 
-* attaching never creates, truncates or writes, and its cost does not depend on the object's size;
-* the mapping is read-only, and everything is cut from one ndarray over it, so memory is unmapped when the last array is
-  gone, whatever was closed or unlinked before;
-* while it is mapped its file is locked with ``flock(LOCK_SH)``, which tells eviction that it is in use; it can be read
-  also where no lock can be had.
+* attaching never creates, truncates or writes, and takes constant time;
+* all arrays are views of one read-only ndarray over the mapping, which is unmapped with the last array, even if the
+  segment was closed or unlinked before;
+* a mapped file is locked with ``flock(LOCK_SH)`` to prevent eviction; objects can be read even if locking fails.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 
 try:
     import fcntl
-except ImportError:  # the first module of `import shmarrow` that Windows does not have
+except ImportError:  # the first import of shmarrow that is missing on Windows
     raise ImportError("shmarrow needs Linux: Windows lacks POSIX file locks and shared memory; use WSL 2") from None
 
 from shmarrow.buffer import U1, Bytes
@@ -38,7 +37,7 @@ from shmarrow.segment.location import (
 from shmarrow.segment.mappings import map_file
 
 O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-# What one call reads or writes on Linux: MAX_RW_COUNT bytes.
+# MAX_RW_COUNT: the maximum bytes per read or write call on Linux.
 MAX_CALL_BYTES = 2_147_479_552
 _LOCK_TRIES = 100
 _LOCK_PAUSE = 0.001
@@ -53,22 +52,21 @@ class Segment:
     Attributes
     ----------
     name : str
-        The location it was attached from.
+        The location.
     size : int
-        Its size in bytes.
+        Size in bytes.
     status : os.stat_result
-        What the file was when it was attached.
+        Status of the file when attached.
 
     Notes
     -----
-    The only descriptor is that of the mapping, which also holds the lock; both go with the last array, or in
-    :meth:`close` where no array was handed out. An empty object has neither.
+    The mapping's descriptor also holds the lock; both are released with the last array, or by :meth:`close` if there
+    are no arrays. An empty object has neither.
 
-    Copying and pickling a segment attach to the object again by its name; they fail where the name leads to another
-    object by then.
+    A copied or unpickled segment attaches again by name, and raises if the name refers to another object by then.
 
-    Thread safety: any thread may use it, also while another one closes it: :attr:`data` is the bytes or raises
-    `Closed`. A forked child may use its copy.
+    Thread safety: may be shared; if another thread closes it, :attr:`data` returns the bytes or raises `Closed`. A
+    forked child may use its copy.
     """
 
     __slots__ = ("_data", "_path", "name", "size", "status")
@@ -82,23 +80,23 @@ class Segment:
 
     @property
     def location(self) -> str:
-        """The location to attach to again from any directory: the ``shm:`` name, or the absolute path."""
+        """The ``shm:`` name or absolute path."""
         return self.name if is_shm(self.name) else self._path
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
-        """Device, inode, size and time of change (ns) of the file when it was attached."""
+        """Device, inode, size and ctime (ns) of the file when attached."""
         status = self.status
         return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
     @property
     def mode(self) -> int:
-        """The permission bits of the file when it was attached."""
+        """Permission bits of the file when attached."""
         return stat.S_IMODE(self.status.st_mode)
 
     @property
     def data(self) -> Bytes:
-        """The bytes: one read-only ``uint8`` ndarray of shape (size,) over the mapping, nothing copied.
+        """The bytes: a read-only ``uint8`` ndarray of shape (size,) over the mapping.
 
         Raises
         ------
@@ -114,7 +112,7 @@ class Segment:
         return Closed(f"segment {self.name!r} is closed; attach to it again")
 
     def close(self) -> None:
-        """Release the mapping, descriptor and lock, unless arrays still use them. Closing twice is allowed."""
+        """Release the mapping, descriptor and lock, unless arrays still use them. Calling it again has no effect."""
         self._data = None
 
     def __enter__(self) -> Self:
@@ -134,7 +132,7 @@ class Segment:
 
 
 def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
-    """Attach to the object that a segment was attached to when it was copied or pickled."""
+    """Attach to the object of a copied or pickled segment."""
     found = attach_path(name, path, is_shm(name))
     if (found.status.st_dev, found.status.st_ino) != (device, inode):
         raise ObjectNotFound(
@@ -147,27 +145,27 @@ def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
 def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
     """Map a published object read-only, in time independent of its size.
 
-    While arrays of it live, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
-    which is how eviction knows that the object is in use.
+    While arrays are alive, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
+    which prevents eviction.
 
     Parameters
     ----------
     where : str or PathLike
         A path, or ``shm:NAME``.
     owners : container of int, optional
-        The users whose objects are accepted; all users' where it is not given.
+        Trusted owners (user ids); all by default.
 
     Raises
     ------
     ObjectNotFound
-        If there is no object of this name.
+        If the object does not exist.
     StorageError
-        If it is not a regular file, or is another user's, or the operating system refuses to open or map it.
+        If it is not a regular file or has another owner, or if the operating system refuses to open or map it.
     InvalidArgument
-        If ``where`` is not a proper name.
+        If ``where`` is not a valid name.
     """
     name, path = resolve(where)
-    # shm_open follows no links either: in a directory that anyone may write to, a link is someone's trap.
+    # As shm_open does, refuse links: in a world-writable directory they may be planted.
     return attach_path(name, path, path != name, owners)
 
 
@@ -177,18 +175,18 @@ def attach_path(
     refuse_links: bool = True,
     owners: Container[int] | None = None,
 ) -> Segment:
-    """Attach to a file whose path is known to be proper; as :func:`attach`.
+    """Attach to a file with a validated path; as :func:`attach`.
 
     Parameters
     ----------
     name : str
-        What it is called in messages.
+        Its name in messages.
     path : str
         The file.
     refuse_links : bool
         Whether a symbolic link is an error.
     owners : container of int, optional
-        The users whose files are accepted; all users' where it is not given.
+        Trusted owners (user ids); all by default.
     """
     flags = O_ATTACH | os.O_NOFOLLOW if refuse_links else O_ATTACH
     try:
@@ -196,8 +194,8 @@ def attach_path(
         try:
             size = found.st_size
             if owners is not None and found.st_uid not in owners:
-                raise PermissionError(errno.EPERM, f"it belongs to user {found.st_uid}, who is not trusted here")
-            path = path if path.startswith("/") else os.path.abspath(path)  # still the same after a chdir
+                raise PermissionError(errno.EPERM, f"its owner, user {found.st_uid}, is not trusted")
+            path = path if path.startswith("/") else os.path.abspath(path)  # stable across chdir
             data = map_file(fd, size, name if is_shm(name) else path, found) if size else EMPTY
         finally:
             os.close(fd)
@@ -209,7 +207,7 @@ def attach_path(
 
 
 def read_object(where: Location) -> tuple[str, Bytes]:
-    """The name and all bytes of a published object, read into memory; the errors are those of :func:`attach`."""
+    """Read a published object into memory; returns its name and bytes. Errors are those of :func:`attach`."""
     name, path = resolve(where)
     try:
         fd, found = _open_object(name, path, O_ATTACH if path == name else O_ATTACH | os.O_NOFOLLOW)
@@ -224,17 +222,17 @@ def read_object(where: Location) -> tuple[str, Bytes]:
 
 
 def read_whole(fd: int, size: int, name: str) -> Bytes:
-    """The first ``size`` bytes of a file, read into memory; the descriptor's position is neither used nor moved.
+    """Read the first ``size`` bytes of a file into memory, independent of the descriptor's position.
 
     Raises
     ------
     StorageError
-        If there is not that much memory, or the file becomes smaller.
+        If there is not enough memory, or the file was truncated.
     """
     try:
         data = np.empty(size, U1)
     except MemoryError:
-        raise StorageError(errno.ENOMEM, f"cannot read {name!r}: there is no memory for its {size} bytes") from None
+        raise StorageError(errno.ENOMEM, f"cannot read {name!r}: not enough memory for its {size} bytes") from None
     view, done = data.data, 0
     while done < size:
         got = os.preadv(fd, [view[done : done + MAX_CALL_BYTES]], done)
@@ -246,7 +244,7 @@ def read_whole(fd: int, size: int, name: str) -> Bytes:
 
 
 def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]:
-    """Open a published object, lock it against eviction; its descriptor and what it is."""
+    """Open and lock a published object; returns its descriptor and status."""
     while True:
         fd = os.open(path, flags)
         try:
@@ -254,8 +252,8 @@ def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 raise not_regular(found)
-            # Removed or replaced before the lock held: what the name leads to now counts. A memfd opened through /proc
-            # has no links either, and is what its name leads to.
+            # Removed or replaced before it was locked: retry with the file that now has the name. A memfd opened
+            # through /proc has no links either, but is the right file.
             if found.st_nlink or os.path.samestat(found, os.stat(path)):
                 return fd, found
         except BaseException:
@@ -265,10 +263,10 @@ def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]
 
 
 def lock_shared(fd: int) -> None:
-    """Ask collectors to leave this file alone for as long as ``fd`` and its duplicates are open.
+    """Protect a file from eviction while ``fd`` or its duplicates are open.
 
-    Whoever holds the exclusive lock is about to unlink, in microseconds. Reading is safe without the lock, so neither a
-    program that sits on it nor a file system that knows no locks stands in the way.
+    An exclusive lock is normally held for microseconds, to unlink. Reading is safe without the lock, so a process that
+    does not release it, or a file system without locks, is ignored.
     """
     for _ in range(_LOCK_TRIES):
         try:

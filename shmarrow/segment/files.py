@@ -1,13 +1,13 @@
-"""The file of an object: opened, filled, named and removed.
+"""File operations: create, fill, link and remove the files of objects.
 
-Rules kept here:
+Invariants:
 
-* a file is written while it has no name, and ``link`` gives it one, which exactly one of several racing writers can do.
-  A writer that is killed leaves nothing behind;
-* where a temporary name cannot be avoided it starts with :data:`TEMP_PREFIX`, and its file is locked for as long as
-  its writer lives: whoever can lock such a file exclusively may remove it;
-* temporary names are made of the name that the file is going to have and a small number, so that a writer finds what
-  its killed predecessors left without listing the directory.
+* a file is written unnamed (``O_TMPFILE``) and published with ``link``, which succeeds for exactly one of several
+  racing writers. A killed writer leaves nothing behind;
+* an unavoidable temporary name starts with :data:`TEMP_PREFIX`, and its file is locked by the live writer: a file that
+  can be locked exclusively is a leftover and may be removed;
+* temporary names are derived from the target name and a small number, so that a writer finds leftovers without listing
+  the directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from shmarrow.segment.location import (
 
 _PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
-# 0 where the platform has no files without a name.
+# 0 on platforms without unnamed files.
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 
 # Since Linux 5.14.
@@ -44,12 +44,12 @@ _POPULATE_FROM = 1 << 24
 _POPULATE_PIECE = 1 << 23
 _POPULATE_THREADS = 4
 
-# What one pwritev takes on Linux, besides MAX_CALL_BYTES: IOV_MAX pieces.
+# IOV_MAX: the maximum buffers per pwritev call on Linux.
 MAX_CALL_PIECES = 1024
 
 
 def open_unnamed(directory: str, bits: int = 0o600, dir_fd: int | None = None) -> int | None:
-    """Open a new file without a name, or None where the platform or file system cannot do it or cannot link it."""
+    """Open a new unnamed file; None if the platform or file system cannot create or link one."""
     if not _O_TMPFILE:
         return None
     try:
@@ -65,13 +65,13 @@ def open_unnamed(directory: str, bits: int = 0o600, dir_fd: int | None = None) -
 
 
 def link_unnamed(fd: int, path: str) -> None:
-    """Give a file without a name the name ``path``; it must be free."""
-    # src_dir_fd means nothing for an absolute path, but with it Python calls linkat, which follows the link in /proc.
+    """Link an unnamed file at ``path``, which must not exist."""
+    # src_dir_fd is ignored for an absolute path, but makes Python call linkat, which follows the link in /proc.
     os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
 
 
 def _temp_paths(directory: str, target: str) -> Iterator[str]:
-    """The temporary names that a writer of ``target`` tries one after another; all are different."""
+    """Distinct temporary names for a writer of ``target``, in the order to try."""
     stem = os.path.join(directory, f"{TEMP_PREFIX}{crc32(os.fsencode(target)):08x}-")
     for number in range(_NUMBERED_NAMES):
         yield f"{stem}{number}"
@@ -80,7 +80,7 @@ def _temp_paths(directory: str, target: str) -> Iterator[str]:
 
 
 def open_named(directory: str, target: str, bits: int = 0o600) -> tuple[int, str]:
-    """Create a locked temporary file for what will be ``target``; its descriptor and path."""
+    """Create a locked temporary file for ``target``; returns its descriptor and path."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     for path in _temp_paths(directory, target):
         remove_unused(path)
@@ -91,12 +91,12 @@ def open_named(directory: str, target: str, bits: int = 0o600) -> tuple[int, str
         lock_shared(fd)
         if os.fstat(fd).st_nlink:
             return fd, path
-        os.close(fd)  # collected between its creation and the lock
+        os.close(fd)  # removed as a leftover before it was locked
     raise AssertionError("there is always another name")
 
 
 def link_temp(fd: int, directory: str, target: str) -> str:
-    """Give a file without a name, which is locked, a temporary one on its way to ``target``; its path."""
+    """Link a locked unnamed file at a temporary name for ``target``; returns the path."""
     for path in _temp_paths(directory, target):
         try:
             link_unnamed(fd, path)
@@ -112,7 +112,7 @@ def link_temp(fd: int, directory: str, target: str) -> str:
 
 
 def pwrite_all(fd: int, views: list[Any], offset: int) -> int:
-    """Write all of ``views``, flat buffers of bytes, from ``offset`` on; replaces partly written ones in the list."""
+    """Write all of ``views``, flat byte buffers, at ``offset``; replaces partially written ones in the list."""
     start = offset
     index = 0
     while index < len(views):
@@ -134,7 +134,7 @@ def pwrite_all(fd: int, views: list[Any], offset: int) -> int:
 
 
 def populate(mapped: Bytes) -> None:
-    """Map the pages of a large reserved file at once, on a few threads: a fault for each costs twice as much."""
+    """Prefault the pages of a large reserved file on several threads, at half the cost of page faults."""
     if len(mapped) < _POPULATE_FROM or sys.platform != "linux":
         return
     import ctypes  # whose calls let other threads run meanwhile, as those of mmap do not
@@ -149,11 +149,11 @@ def populate(mapped: Bytes) -> None:
         libc.madvise(ctypes.c_void_p(address + start), ctypes.c_size_t(size), _MADV_POPULATE_WRITE)
 
     with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), _POPULATE_THREADS)) as pool:
-        list(pool.map(populate_piece, starts))  # a kernel that cannot has every page fault later
+        list(pool.map(populate_piece, starts))  # unsupported by old kernels, where pages fault later
 
 
 def sync_directory(directory: str) -> None:
-    """Make the names in a directory survive a crash of the machine."""
+    """Sync a directory to disk."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -162,14 +162,14 @@ def sync_directory(directory: str) -> None:
 
 
 def unlink(where: Location) -> None:
-    """Remove an object's name. Processes that have it mapped keep it; its memory is freed when the last one unmaps it.
+    """Remove an object's name. Existing mappings stay valid; the memory is freed with the last one.
 
     Raises
     ------
     ObjectNotFound
-        If there is no object of this name.
+        If the object does not exist.
     StorageError
-        If the directory does not permit it, or the name is not that of a file.
+        If the directory is not writable, or the name is not that of a file.
     """
     name, path = resolve(where)
     try:
@@ -182,21 +182,21 @@ def unlink(where: Location) -> None:
 def collect_leftovers(directory: str) -> int:
     """Remove temporary files left in ``directory`` by killed writers, and return their number.
 
-    Only overwriting, and file systems without ``O_TMPFILE``, ever use temporary names; the next writer of the same name
-    removes them too. A file whose writer lives is locked, and stays; so do files of others that may not be removed.
+    Temporary names are only used for overwriting and on file systems without ``O_TMPFILE``; the next writer of the same
+    name removes them too. Files of live writers, which are locked, are kept, as are other users' files.
     """
     try:
         names = [name for name in os.listdir(directory) if name.startswith(TEMP_PREFIX)]
     except OSError:
-        return 0  # a directory that may be written but not listed
+        return 0  # not listable
     return sum(remove_unused(os.path.join(directory, name)) for name in names)
 
 
 def remove_unused(path: str) -> bool:
-    """Remove a file that nobody has attached and no writer holds; whether it was removed.
+    """Remove a file that is neither attached nor being written; returns whether it was removed.
 
-    Where others may replace or remove the name at the same time, who calls this and they take turns: the name must not
-    come to lead to another file between the check and the removal.
+    Callers must serialize this with operations that replace or remove the name, so that it cannot refer to another file
+    between check and removal.
     """
     try:
         fd = os.open(path, O_ATTACH | os.O_NOFOLLOW)
@@ -216,9 +216,10 @@ def remove_unused(path: str) -> bool:
 
 
 def lock_exclusive(fd: int, deadline: float) -> None:
-    """Lock a file or a directory with ``flock(LOCK_EX)``, which whoever may open it can hold for as long as they like.
+    """Lock a file or a directory with ``flock(LOCK_EX)``, with a deadline.
 
-    Raises ``TimeoutError`` if somebody still has it when ``time.monotonic()`` has passed ``deadline``.
+    Any process that can open it may hold the lock forever, so this raises ``TimeoutError`` when ``time.monotonic()``
+    passes ``deadline``.
     """
     pause = _PAUSE
     while True:

@@ -1,4 +1,4 @@
-"""Which host, and which run of its kernel, this process is on: shared memory exists on one and during one only."""
+"""Host and boot identity, memory file systems, and cgroup memory limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 @cache
 def boot_id() -> str:
-    """An id of this boot of this host; the host's name on platforms without boot ids."""
+    """Return the boot id of this host; its name on platforms without boot ids."""
     try:
         with open(BOOT_ID, encoding="utf-8") as file:
             return file.read().strip()
@@ -22,14 +22,14 @@ def boot_id() -> str:
 
 
 def host_name() -> str:
-    """The name of this host, for messages."""
+    """Return the host name, for messages."""
     return platform.node()
 
 
 _UNLIMITED = 1 << 62
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6
 _SPAN = 0.1
-"""Seconds for which what :func:`allows_memory` found counts."""
+"""Cache lifetime of :func:`allows_memory`, in seconds."""
 _LIMITS = {
     "cgroup": ("/sys/fs/cgroup", "memory.max", "memory.current", ("inactive_file", "active_file")),
     "memory": (
@@ -39,20 +39,20 @@ _LIMITS = {
         ("total_inactive_file", "total_active_file"),
     ),
 }
-"""Of version 2 and 1 of control groups: where they are, the files of limit and usage, and what of it can be dropped."""
+"""For cgroups v2 and v1: the root, the files of limit and usage, and the reclaimable counters."""
 
 
 def in_memory(fd: int) -> bool:
-    """Whether an open file lies in memory: in a tmpfs, which shared memory is, or a ramfs."""
+    """Whether an open file is in memory: on tmpfs (as shared memory is) or ramfs."""
     import ctypes  # takes milliseconds
 
-    status = (ctypes.c_long * 32)()  # struct statfs begins with the type of the file system, and has 120 bytes
+    status = (ctypes.c_long * 32)()  # struct statfs starts with the file system's type and has 120 bytes
     libc = ctypes.CDLL(None)
     return hasattr(libc, "fstatfs") and libc.fstatfs(fd, status) == 0 and status[0] & 0xFFFFFFFF in (_TMPFS, _RAMFS)
 
 
 class _Allowance(_thread._local):
-    """Bytes that a thread may still write before it looks again, and when it has to at the latest."""
+    """A thread's remaining bytes before the next check, and the check's deadline."""
 
     nbytes = 0
     until = 0.0
@@ -62,7 +62,7 @@ _allowance = _Allowance()
 
 
 def allows_memory(nbytes: int) -> bool:
-    """Whether the control groups of this process allow it so much more memory; looks itself only every now and then."""
+    """Whether the cgroup limits allow ``nbytes`` more memory; cached briefly."""
     now = time.monotonic()
     if nbytes > _allowance.nbytes or now > _allowance.until:
         left = memory_left() - nbytes
@@ -74,10 +74,10 @@ def allows_memory(nbytes: int) -> bool:
 
 
 def memory_left() -> int:
-    """Bytes of memory that the control groups of this process have room for; 2**62 where none limits it.
+    """Return the memory left under the cgroup limits of this process in bytes; 2**62 if unlimited.
 
-    What the kernel can drop, the cache of files on disks, does not count as used. A sixteenth of the limit, 32 MiB at
-    most, is left for the process itself. Swap space is not counted on.
+    Reclaimable page cache does not count as used. A sixteenth of the limit, at most 32 MiB, is reserved for the process
+    itself. Swap is ignored.
     """
     left = _UNLIMITED
     with suppress(OSError, ValueError), open("/proc/self/cgroup", encoding="utf-8") as file:
@@ -89,11 +89,11 @@ def memory_left() -> int:
 
 
 def _left_in(path: str, root: str, limit: str, usage: str, droppable: tuple[str, ...]) -> int:
-    """What a group and those that it is in leave."""
+    """The memory left in a cgroup and its ancestors."""
     left = _UNLIMITED
     while True:
         folder = root + path.rstrip("/")
-        with suppress(OSError, ValueError):  # "max" is no number; a container may see its own group only, as the root
+        with suppress(OSError, ValueError):  # the limit may be "max"; a container may see its own cgroup as the root
             most = int(_read(folder, limit))
             if most < _UNLIMITED and (free := most - int(_read(folder, usage)) - min(most >> 4, 1 << 25)) < left:
                 rows = dict(line.split() for line in _read(folder, "memory.stat").splitlines())

@@ -1,6 +1,6 @@
-"""Waiting until somebody writes to a file, with inotify of Linux.
+"""Waiting for writes to a file with inotify (Linux).
 
-It is called through ctypes: a package would replace these few calls alone, and start a process when it is first used.
+Called through ctypes: packages for it are larger than these few calls.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _BUFFER = 1 << 12
 
 
 class Listener:
-    """One inotify descriptor, which listens to the writes to one open file; threads may share it.
+    """An inotify descriptor that watches one open file for writes; may be shared between threads.
 
     Attributes
     ----------
     fd : int
-        The descriptor, which is readable after a write; -1 when it is closed.
+        The descriptor, readable after a write; -1 once closed.
     pid : int
-        The process that made it. A forked child must not use it: what one of both hears, the other one misses.
+        The process that created it. A forked child must not use it, as each event is delivered to only one of them.
 
     Raises
     ------
     OSError
-        If the system has no inotify, or no more of it for this user.
+        If inotify is unavailable, or the user's limit is exhausted.
     """
 
     fd = -1
@@ -45,20 +45,20 @@ class Listener:
             raise OSError(code, os.strerror(code))
 
     def wait(self, seconds: float) -> None:
-        """Wait for a write, at most so long, and forget those that were heard."""
-        poll = select.poll()  # one that several threads use raises an error
+        """Wait for a write, at most ``seconds``, and discard pending events."""
+        poll = select.poll()  # not shareable between threads
         poll.register(self.fd, select.POLLIN)
         if poll.poll(max(seconds, 0) * 1000):
             self.drain()
 
     def drain(self) -> None:
-        """Forget what was heard."""
+        """Discard pending events."""
         with suppress(BlockingIOError):
             while len(os.read(self.fd, _BUFFER)) > _BUFFER // 2:
                 pass
 
     def close(self) -> None:
-        """Give the descriptor back; nobody may be waiting for it, as its number is used again."""
+        """Close the descriptor; no thread may be waiting, as its number can be reused."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -66,12 +66,12 @@ class Listener:
     def __del__(self) -> None:
         try:
             self.close()
-        except (OSError, TypeError, AttributeError):  # modules may be gone at the end of the interpreter
+        except (OSError, TypeError, AttributeError):  # modules may be gone at interpreter shutdown
             return
 
 
 def listen(file: int) -> Listener | None:
-    """A listener to the writes to an open file; None where the system has none to give."""
+    """Watch an open file for writes; None if inotify is unavailable."""
     try:
         return Listener(file)
     except OSError:

@@ -1,11 +1,11 @@
-"""What a location is: a path, or ``shm:NAME``; and the errors for what the operating system refuses there.
+"""Locations (paths and ``shm:NAME``), and errors for what the operating system refuses.
 
-Rules kept here:
+Invariants:
 
 * on Linux the shared memory object NAME is the file ``/dev/shm/NAME``, so :func:`resolve` turns every location into a
-  path, and everything else works on files. Where there is no such directory, as on macOS, ``shm:`` names are refused;
-* no name from outside starts with :data:`TEMP_PREFIX`: such names are for files that are not objects yet;
-* an error says what was tried with which name, and gives the numbers that explain why it failed.
+  path, and everything else works on files. Without that directory, as on macOS, ``shm:`` names raise;
+* user-supplied names must not start with :data:`TEMP_PREFIX`, which is reserved for unpublished files;
+* an error names the operation and the object, with the numbers that explain the failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHM_SCHEME = "shm:"
 SHM_DIRECTORY = "/dev/shm"
 SHM_NAME_MAX = 254
 TEMP_PREFIX = ".shmarrow-"
-_HAS_SHM = os.path.isdir(SHM_DIRECTORY)  # asked once, as opening an object takes microseconds
+_HAS_SHM = os.path.isdir(SHM_DIRECTORY)  # cached, as opening an object takes microseconds
 
 
 def is_location(source: object) -> bool:
@@ -32,20 +32,20 @@ def is_location(source: object) -> bool:
 
 
 def decoded(where: Location) -> str:
-    """A location as text."""
+    """Return a location as a string."""
     try:
         return os.fsdecode(where)
-    except Exception as error:  # of the object's own __fspath__
-        raise InvalidType(f"a {type(where).__name__} gives no path: {type(error).__name__}: {error}") from error
+    except Exception as error:  # from a custom __fspath__
+        raise InvalidType(f"__fspath__ of a {type(where).__name__} failed: {type(error).__name__}: {error}") from error
 
 
 def resolve(where: Location) -> tuple[str, str]:
-    """The name and the path of a location, checked.
+    """Validate a location; returns its name and path.
 
     Raises
     ------
     InvalidArgument, InvalidType
-        If it is not a proper name.
+        If it is not a valid name.
     Unsupported
         For ``shm:NAME`` without ``/dev/shm``.
     """
@@ -58,7 +58,7 @@ def resolve(where: Location) -> tuple[str, str]:
         if name.isascii() and "\0" not in name and not name.startswith(SHM_SCHEME):
             last = name[name.rfind("/") + 1 :]
             if last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX):
-                return name, name  # as nearly all are
+                return name, name  # the common case
         raw = name.encode() if is_shm(name) else os.fsencode(name)
     except UnicodeError as error:
         raise InvalidArgument(f"{where!r} cannot be encoded as a name: {error}") from None
@@ -88,7 +88,7 @@ def resolve(where: Location) -> tuple[str, str]:
 
 
 def check_shm(name: str) -> None:
-    """Refuse a name of shared memory where that is not a directory of files.
+    """Reject a shared memory name on platforms where it is not a file.
 
     Raises
     ------
@@ -97,39 +97,39 @@ def check_shm(name: str) -> None:
     """
     if not os.path.isdir(SHM_DIRECTORY):
         raise Unsupported(
-            f"cannot use {name!r}: there is no directory {SHM_DIRECTORY}; on Linux, mount a tmpfs there; other "
-            "platforms have no shared memory objects that are files, so use a path instead"
+            f"cannot use {name!r}: there is no directory {SHM_DIRECTORY}; on Linux, mount a tmpfs there; on "
+            "other platforms, use a path instead"
         )
 
 
 def is_shm(name: str) -> bool:
-    """Whether a name is that of a shared memory object."""
+    """Whether a name refers to a shared memory object."""
     return name.startswith(SHM_SCHEME)
 
 
 def check_removable(found: os.stat_result) -> None:
-    """Refuse to replace or unlink anything but a file or a link to one."""
+    """Reject replacing or unlinking anything but a file or a link to one."""
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
         raise not_regular(found)
 
 
 def is_planted(path: str, found: os.stat_result) -> bool:
-    """Whether what is at a path was placed there by somebody else, in a sticky directory that all may write."""
+    """Whether a file in a sticky world-writable directory belongs to another user."""
     directory = os.stat(os.path.dirname(path) or os.curdir)
     for_all = stat.S_ISVTX | stat.S_IWOTH
     return directory.st_mode & for_all == for_all and found.st_uid not in (os.geteuid(), directory.st_uid)
 
 
 def check_trusted_link(path: str, link: os.stat_result) -> None:
-    """Refuse to follow a link that somebody else has placed in a directory that anyone may write to, as Linux does."""
+    """Reject another user's symbolic link in a sticky world-writable directory, as Linux does."""
     if is_planted(path, link):
         raise PermissionError(
-            errno.EACCES, f"the symbolic link {path!r} is user {link.st_uid}'s, in a directory that anyone may write to"
+            errno.EACCES, f"the symbolic link {path!r} belongs to user {link.st_uid}, in a world-writable directory"
         )
 
 
 def not_regular(found: os.stat_result) -> OSError:
-    """The error for what is there and is not a regular file."""
+    """The error for something other than a regular file."""
     kind = stat.filemode(found.st_mode)[0]
     kinds = {"d": "directory", "p": "FIFO", "s": "socket", "c": "character device", "b": "block device"}
     code = errno.EISDIR if kind == "d" else errno.EINVAL
@@ -141,23 +141,23 @@ def not_regular(found: os.stat_result) -> OSError:
 
 
 def taken(name: str) -> ObjectExists:
-    """The error for a name that another object has."""
+    """The error for a name that exists."""
     return ObjectExists(
         errno.EEXIST, f"cannot create {name!r}: the name is taken; unlink it first, or pass overwrite=True"
     )
 
 
 def became_smaller(action: str, name: str, size: int) -> StorageError:
-    """The error for a file that was truncated while it was opened."""
+    """The error for a file truncated while being opened."""
     return StorageError(
         errno.EBUSY,
-        f"cannot {action} {name!r}: it had {size} bytes and became smaller in the meantime; replace files that others "
-        "use, never truncate them",
+        f"cannot {action} {name!r}: it was truncated from {size} bytes in the meantime; replace files that are "
+        "in use, never truncate them",
     )
 
 
 def not_a_path(name: str) -> str:
-    """What to do with a URL, which no path is."""
+    """The hint for a URL passed as a path."""
     scheme, _, rest = name.partition("://")
     if scheme == "file":
         return f"a URL is not a path; pass {'/' + rest.partition('/')[2]!r}"
@@ -165,7 +165,7 @@ def not_a_path(name: str) -> str:
 
 
 def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -> StorageError:
-    """The error for what the operating system refused, with the numbers that explain it."""
+    """The error for a refused operation, with the numbers that explain it."""
     if not hint:
         if error.errno == errno.ENOENT and "://" in name:
             hint = not_a_path(name)
@@ -176,14 +176,14 @@ def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -
         elif error.errno in (errno.EACCES, errno.EPERM):
             hint = _permissions(path)
         elif error.errno in (errno.EMFILE, errno.ENFILE):
-            hint = "each attached object keeps one descriptor open while arrays of it live; raise the limit (ulimit -n)"
+            hint = "each attached object keeps a descriptor open while its arrays live; raise the limit (ulimit -n)"
         elif error.errno == errno.ELOOP:
-            hint = "no symbolic link is followed here, as somebody else may have placed it"
+            hint = "symbolic links are not followed here, as another user may have placed them"
     return storage_error(error, action, name, hint)
 
 
 def _absence(name: str, path: str) -> str:
-    """Why there may be nothing of this name."""
+    """Explain why a name may not exist."""
     if is_shm(name):
         return "it was never published, or it was removed already"
     directory = os.path.dirname(path) or os.curdir
@@ -216,7 +216,7 @@ def _space(path: str) -> str:
 
 
 def _permissions(path: str) -> str:
-    """Mode and owner of the object and of its directory, as far as this user can see them."""
+    """Mode and owner of the object and its directory, if visible."""
     seen = []
     for place in (path, os.path.dirname(path) or "."):
         with suppress(OSError):

@@ -1,17 +1,16 @@
-"""Mappings of files: which object is behind an array, and private, writable pages over the same object.
+"""File mappings: the object behind an array, and private copy-on-write mappings of it.
 
-Rules kept here:
+Invariants:
 
-* a mapping knows its object: the name it had, and device and inode. An array leads to its mapping by its chain of
-  bases, so there is no registry to keep in step and nothing lives longer than it did;
-* private pages are made of the same inode, whatever has happened to its name: through a descriptor of it that is open
-  in this process, which each mapping has as long as it lives, and else by its name. If neither leads there (a child
-  closed all descriptors), :func:`writable` copies;
-* private pages use no descriptor of their own and reserve no memory. They keep the shared mapping, and so the lock that
+* a mapping stores its object's name, device and inode. An array's mapping is found through its chain of bases, so there
+  is no registry, and no lifetime is extended;
+* private mappings use the same inode, even if it was renamed or unlinked: through an open descriptor of it, which each
+  mapping keeps, or else by name. If neither works (a child closed all descriptors), :func:`writable` copies;
+* private mappings take no descriptor and reserve no memory. They keep the shared mapping alive, and so the lock that
   pins the object;
-* they take at most :data:`_SHARE` of the mappings that the system allows a process: where those run out, nothing in the
-  process can allocate large memory any more;
-* before they are made, the file must still be as long as they reach: reading behind the end of a file is a SIGBUS.
+* they use at most :data:`_SHARE` of the mappings allowed per process, as large allocations fail once these are
+  exhausted;
+* they are only created if the file is still long enough: access beyond the end of a file raises SIGBUS.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _MAP_FIXED = 0x10
-# Python names it since 3.13; the number is that of most Linux architectures, and left out on the others.
+# In Python since 3.13; the number is valid on most Linux architectures, and unused on others.
 _MAP_NORESERVE: int = getattr(
     mmap, "MAP_NORESERVE", 0x4000 if os.uname().machine in ("x86_64", "aarch64", "riscv64", "s390x") else 0
 )
@@ -44,20 +43,20 @@ _O_PATH: int = getattr(os, "O_PATH", 0)
 _DESCRIPTORS = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
 SMALL = 1 << 16
-"""Bytes below which a copy costs less than a mapping of its own: system calls, page faults, and one more mapping."""
+"""Size below which a copy is cheaper than a mapping with its system calls and page faults."""
 
 
 class Mapped(mmap.mmap):
-    """A mapping that knows its object.
+    """A mapping with the identity of its object.
 
     Attributes
     ----------
     location : str or None
-        ``shm:NAME`` or the absolute path that it was opened by; None where only a descriptor was given.
+        ``shm:NAME`` or the absolute path it was opened by; None for a descriptor.
     status : os.stat_result or None
-        What the file was when it was mapped or published; None while it is being written.
+        Status of the file when mapped or published; None while being written.
     pin : object
-        What keeps the object where it is while it is mapped, as a store's pin; absent where nothing does.
+        Keeps the object from being evicted while mapped, such as a store's pin; may be absent.
     """
 
     __slots__ = ("_descriptor", "location", "pin", "status")
@@ -76,9 +75,9 @@ def map_file(
     prot: int = mmap.PROT_READ,
     pin: Any = None,
 ) -> Bytes:
-    """The first ``size`` bytes of an open file, mapped and shared: a ``uint8`` ndarray of shape (size,).
+    """Map the first ``size`` bytes of an open file, shared: a ``uint8`` ndarray of shape (size,).
 
-    Raises ``OSError`` if the system refuses, ``ValueError`` if the file is smaller than that or ``size`` is 0.
+    Raises ``OSError`` if the system refuses, ``ValueError`` if the file is smaller or ``size`` is 0.
     """
     made = Mapped(fd, size, prot=prot)  # with a duplicate of the descriptor, which shares its lock
     made.location = location
@@ -89,7 +88,7 @@ def map_file(
 
 
 def published(maps: list[Bytes], fd: int, location: str | None = None) -> None:
-    """Note that what was mapped with :func:`map_file` while it was written is an object now, and where it lies."""
+    """Record that a file mapped while being written is now published, and its location."""
     if maps:
         status = os.fstat(fd)
         for data in maps:
@@ -99,18 +98,18 @@ def published(maps: list[Bytes], fd: int, location: str | None = None) -> None:
 
 
 class Mapping:
-    """The mapping behind an array; made by :func:`mapping_of`. It keeps the mapping alive as an array of it does.
+    """The mapping behind an array; made by :func:`mapping_of`. Keeps the mapping alive.
 
     Attributes
     ----------
     address : int
-        Where the mapping starts.
+        Start address.
     size : int
-        Its size in bytes.
+        Size in bytes.
 
     Notes
     -----
-    Thread safety: it never changes. Forked children may use theirs.
+    Thread safety: immutable. A forked child may use its copy.
     """
 
     __slots__ = ("_mapped", "_status", "address", "size")
@@ -123,33 +122,33 @@ class Mapping:
 
     @property
     def name(self) -> str | None:
-        """``shm:NAME`` or an absolute path; None if a file object without a name was given.
+        """``shm:NAME`` or an absolute path; None for an unnamed file object.
 
-        It may lead to another object by now: compare :attr:`identity`.
+        It may refer to another object by now: compare :attr:`identity`.
         """
         return self._mapped.location
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
-        """Device, inode, size and time of change (ns) of the file when it was mapped or published."""
+        """Device, inode, size and ctime (ns) of the file when mapped or published."""
         found = self._status
         return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
 
     def private(self, start: int = 0, stop: int | None = None) -> Bytes | None:
-        """Private pages of the object (``MAP_PRIVATE``): nothing is copied but what is written, one page at a time.
+        """Map the object privately (``MAP_PRIVATE``): copy-on-write, page by page.
 
-        What is written there is seen by no other array and no other process, and never reaches the file.
+        Writes are not visible to other arrays or processes, and never reach the file.
 
         Parameters
         ----------
         start, stop : int
-            The bytes that are wanted; by default all.
+            The byte range; by default all.
 
         Returns
         -------
         ndarray or None
-            A writable ``uint8`` array of shape (stop - start,). None if the object can no longer be reached: this
-            process has no descriptor of it, and its name leads elsewhere.
+            A writable ``uint8`` array of shape (stop - start,). None if the object is no longer reachable: this process
+            has no descriptor of it, and the name refers to another file.
 
         Raises
         ------
@@ -177,11 +176,11 @@ class Mapping:
         return np.frombuffer(pages, U1)[start - first :]
 
     def _open(self) -> int | None:
-        """A readable descriptor of the object, for the caller to close: of one that this process has, or by name."""
+        """Open a readable descriptor of the object, to be closed by the caller: from an open one, or by name."""
         known = self._mapped._descriptor
         if known >= 0 and (fd := self._duplicate(known)) is not None:
             return fd
-        with suppress(FileNotFoundError):  # a system without such a directory
+        with suppress(FileNotFoundError):  # no such directory on this platform
             for entry in os.listdir(_DESCRIPTORS):
                 if entry.isdecimal() and (fd := self._duplicate(int(entry))) is not None:
                     self._mapped._descriptor = int(entry)
@@ -197,7 +196,7 @@ class Mapping:
         return None
 
     def _duplicate(self, number: int) -> int | None:
-        """A duplicate of a descriptor, if that is one of the object; another thread may close and reuse the number."""
+        """Duplicate a descriptor if it refers to the object; other threads may close and reuse the number."""
         try:
             if not os.path.samestat(os.fstat(number), self._status):
                 return None
@@ -213,12 +212,12 @@ class Mapping:
 
 
 def mapping_of(memory: Any) -> Mapping | None:
-    """The mapping that an ndarray, a memoryview or a ``Buffer`` lies in, if this package has mapped it.
+    """Return the mapping behind an ndarray, a memoryview or a ``Buffer``, if mapped by this package.
 
     Returns
     -------
     Mapping or None
-        None for memory that is not mapped, for private pages, and for objects that are still being written.
+        None for other memory, private mappings, and objects still being written.
     """
     owner = _owner(memory)
     return None if owner is None or owner.status is None else Mapping(owner, owner.status)
@@ -240,22 +239,22 @@ def _owner(memory: Any) -> Any:
 
 
 def own(array: NDArray) -> NDArray:
-    """The array itself if it may be written to, as one that was made for the caller, else as :func:`writable`."""
+    """Return the array itself if writable, else as :func:`writable`."""
     return array if array.flags.writeable else writable(array)
 
 
 def writable(array: NDArray) -> NDArray:
-    """The elements of an array in memory that may be written to, and that nobody else sees.
+    """Return an array's elements in private writable memory.
 
-    Over private pages where the array lies in a mapping and takes :data:`SMALL` bytes or more, else a copy. Shape,
-    dtype and values are the same. Strides stay as they are over private pages; elsewhere as far as gaps are dropped.
+    A copy-on-write mapping if the array is mapped and has at least :data:`SMALL` bytes, else a copy. Shape, dtype and
+    values are preserved, and strides in a mapping; a copy drops gaps.
 
     Raises
     ------
     StorageError
         If the file behind the mapping was truncated.
     LimitExceeded
-        If there is no memory for a copy.
+        If there is not enough memory for a copy.
     """
     low, high = _extent(array)
     if high - low >= SMALL and (placed := private_view(array)) is not None:
@@ -264,28 +263,28 @@ def writable(array: NDArray) -> NDArray:
 
 
 def copied(array: NDArray) -> NDArray:
-    """A copy: as large as the elements, or as the memory that they lie in where they overlap.
+    """Copy an array; overlapping elements stay overlapping.
 
     Raises
     ------
     LimitExceeded
-        If there is no memory for it.
+        If there is not enough memory.
     """
     low, high = _extent(array)
     try:
-        if high - low < array.nbytes:  # elements overlap; a copy has them overlap, too
+        if high - low < array.nbytes:  # elements overlap, and so do those of the copy
             owned = np.empty(high - low, U1)
             owned[:] = _bytes_at(array, low, high)
             return _placed(array, owned, low)
         return array.copy(order="K")
     except MemoryError:
         raise LimitExceeded(
-            f"no memory for a copy of {array.nbytes} bytes; writable=False gives the shared memory itself"
+            f"not enough memory for a copy of {array.nbytes} bytes; writable=False returns a view"
         ) from None
 
 
 def private_view(array: NDArray) -> NDArray | None:
-    """The same elements over private pages, whatever their size; None where no mapping is behind the array."""
+    """Map an array's elements privately, whatever their size; None if the array is not mapped."""
     mapping = mapping_of(array)
     if mapping is None:
         return None
@@ -295,7 +294,7 @@ def private_view(array: NDArray) -> NDArray | None:
 
 
 def _extent(array: NDArray) -> tuple[int, int]:
-    """The addresses of the first byte of an array and of the one behind its last."""
+    """The (start, end) addresses of an array's memory."""
     low = high = array.__array_interface__["data"][0]
     if not array.size:
         return low, low
@@ -316,7 +315,7 @@ def _placed(array: NDArray, memory: Bytes, address: int) -> NDArray:
 
 
 def _bytes_at(array: NDArray, low: int, high: int) -> Bytes:
-    """The bytes that the elements of an array lie among."""
+    """The bytes that an array's elements span."""
     first = array[tuple([slice(-1, None) if stride < 0 else slice(0, 1) for stride in array.strides])]
     return np.lib.stride_tricks.as_strided(first.reshape(1).view(U1), (high - low,), (1,))
 
@@ -327,7 +326,7 @@ def _is_readable(fd: int) -> bool:
 
 
 class _Private(mmap.mmap):
-    """Private pages, which keep the shared mapping and its lock."""
+    """A private mapping, which keeps the shared mapping and its lock alive."""
 
     __slots__ = ("origin",)
 
@@ -342,14 +341,14 @@ _MAX_MAP_COUNT = "/proc/sys/vm/max_map_count"
 
 @cache
 def _most_mappings() -> float:
-    """How many mappings a process may have."""
+    """The maximum number of mappings per process."""
     with suppress(OSError, ValueError), open(_MAX_MAP_COUNT, encoding="ascii") as limit:
         return int(limit.read())
     return float("inf")
 
 
 def _check_count() -> None:
-    """Refuse one more private mapping where there would be no room for those of others."""
+    """Reject another private mapping if too few would be left."""
     if len(_alive) >= _SHARE * _most_mappings():
         _most_mappings.cache_clear()  # it may have been raised
         if len(_alive) >= _SHARE * _most_mappings():
@@ -357,7 +356,7 @@ def _check_count() -> None:
 
 
 def _too_many() -> str:
-    """What to do where there can be no more mappings."""
+    """The hint for too many mappings."""
     with suppress(OSError), open("/proc/self/maps", "rb") as maps:
         count = sum(1 for _ in maps)
         if count >= _SHARE * _most_mappings():
@@ -370,10 +369,10 @@ def _too_many() -> str:
 
 
 def _map_private(fd: int, offset: int, size: int, origin: Mapped) -> mmap.mmap:
-    """Map a part of a file as private, writable pages, without a descriptor of their own.
+    """Map a part of a file privately and writable, without keeping a descriptor.
 
-    Python's mmap keeps a descriptor, of which a process may have 1,024, and always reserves memory, which the system
-    refuses for files larger than it has. So it maps nothing, and what it mapped is replaced in place.
+    Python's mmap keeps a descriptor (often limited to 1,024 per process) and always reserves memory, which fails for
+    files larger than memory. So an anonymous mapping is created and replaced in place.
     """
     _check_count()
     made = _Private(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, prot=_READ_WRITE)
@@ -383,7 +382,7 @@ def _map_private(fd: int, offset: int, size: int, origin: Mapped) -> mmap.mmap:
     libc_mmap, get_errno = _libc_mmap()
     if libc_mmap(address, size, _READ_WRITE, flags, fd, offset) != address:
         code = get_errno()
-        _lost.append(made)  # what is at its addresses is not certain, so they are never given back
+        _lost.append(made)  # its contents are undefined, so it is never unmapped
         raise OSError(code, os.strerror(code))
     _alive.add(made)
     return made

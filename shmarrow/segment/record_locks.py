@@ -1,8 +1,8 @@
-"""Record locks of POSIX (``fcntl``), which a process has on bytes of a file: taken, dropped, and who has them.
+"""POSIX record locks (``fcntl``) on byte ranges of a file: lock, unlock, list holders.
 
-A forked child does not inherit them, and they go when the process ends, however it ends. Closing *any* descriptor of a
-file drops all the locks that the process has on it, so a file with locks is opened once. They do not exclude threads of
-one process from each other.
+They are not inherited by a forked child, and released when the process ends. Closing *any* descriptor of a file
+releases all of the process's locks on it, so a file with locks is opened only once. They do not exclude threads of the
+same process.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import struct
 import time
 
 _FEW, _MANY = 64, 2000
-"""Questions for single locks before the kernel's list is read, and where that has none to show."""
+"""Maximum queries for single locks, before reading the kernel's list and if that is unavailable."""
 _LONG, _LONGEST, _REST = 0.25, 0.5, 10
-"""Seconds of reading the list that are long; after which it is given up; and how many times that it is left alone."""
+"""Reading the list: seconds considered slow, seconds before giving up, and the backoff as a multiple of that."""
 _resume = 0.0
 _FLOCK = struct.Struct("hhqqi4x")
 _CONFLICT = (errno.EAGAIN, errno.EACCES)
 
 
 def try_lock(fd: int, start: int, exclusive: bool) -> bool:
-    """Lock one byte; False if another process has it in a way that excludes this."""
+    """Lock one byte; False if another process holds a conflicting lock."""
     try:
         fcntl.lockf(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB, 1, start)
     except OSError as error:
@@ -34,14 +34,14 @@ def try_lock(fd: int, start: int, exclusive: bool) -> bool:
 
 
 def unlock(fd: int, start: int) -> None:
-    """Drop this process's lock of a byte."""
+    """Release this process's lock of a byte."""
     fcntl.lockf(fd, fcntl.LOCK_UN, 1, start)
 
 
 def holder(fd: int, start: int, length: int = 1) -> tuple[int, int, int] | None:
-    """A lock that another process has on a range: its process, its first byte, how many bytes; None if there is none.
+    """Find a lock of another process on a range: process id, first byte, length; None if there is none.
 
-    The process is 0 or negative where it belongs to another pid namespace.
+    The process id is 0 or negative for other pid namespaces.
     """
     kind, process, first, size = _first(fd, start, length)
     return None if kind == fcntl.F_UNLCK else (process, first, size)
@@ -54,11 +54,10 @@ def _first(fd: int, start: int, length: int) -> tuple[int, int, int, int]:
 
 
 def holders(fd: int, start: int, length: int, everyone: bool = True) -> list[tuple[int, int, int]]:
-    """Shared locks that other processes have on a range, as :func:`holder`: pins, and not who is about to evict.
+    """List shared locks of other processes on a range, as :func:`holder`: pins, not evictions.
 
-    Asking for one after the other takes the square of their number, and tells one process for each byte. For
-    ``everyone``, or many locks, the kernel's list of all locks of the machine is read, if that does not take too long;
-    it has those of this pid namespace.
+    Querying single locks takes quadratic time and finds one process per byte. For ``everyone``, or many locks, the
+    kernel's list of all locks (of this pid namespace) is read, unless that takes too long.
     """
     found, all_of_them = _asked(fd, start, start + length, _FEW)
     if not found or (all_of_them and not everyone):
@@ -70,7 +69,7 @@ def holders(fd: int, start: int, length: int, everyone: bool = True) -> list[tup
 
 
 def _asked(fd: int, start: int, end: int, limit: int) -> tuple[list[tuple[int, int, int]], bool]:
-    """Shared locks on a range, and whether those are all."""
+    """Query shared locks on a range; also returns whether the list is complete."""
     found, ranges = [], [(start, end)]
     for _ in range(limit):
         if not ranges:
@@ -88,10 +87,10 @@ def _asked(fd: int, start: int, end: int, limit: int) -> tuple[list[tuple[int, i
 
 
 def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]] | None:
-    """Shared locks on a range, as the kernel lists them; None if it has none to show.
+    """Shared locks on a range from the kernel's list; None if unavailable.
 
-    While it does that, others wait for locks of their own, and any user may have ten thousands: where it takes long,
-    it is given up, and is not tried again for a while.
+    Reading the list blocks locking in other processes, and any user may hold tens of thousands, so a slow read is
+    aborted and not repeated for a while.
     """
     global _resume
     status, own, found = os.fstat(fd), os.getpid(), []

@@ -1,11 +1,10 @@
-"""Writing: an object that nobody sees until it is published.
+"""Writing objects that are invisible until published.
 
-Rules kept here:
+Invariants:
 
-* a name shows a whole object or nothing: an object gets its name when it is complete, with its final size and mode;
-* bytes are written with ``pwritev``, or through a map only after the space for them is reserved: a store into a full
-  file system through a map kills the process. For the same reason no published object has holes: on tmpfs even
-  reading a hole takes a page.
+* publishing is atomic: an object gets its name once complete, with its final size and mode;
+* data are written with ``pwritev``, or through a mapping after reserving space, as a mapped write to a full file system
+  raises SIGBUS. For the same reason published objects have no holes: on tmpfs even reading a hole allocates a page.
 """
 
 from __future__ import annotations
@@ -53,28 +52,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Piece = bytes | memoryview | np.ndarray[Any, Any]
 
-# As many links in a row as Linux follows.
+# Maximum symbolic links followed, as in Linux.
 _MOST_LINKS = 40
 
-# How long a writer waits for others that replace in the same directory, each of which takes microseconds.
+# Timeout for other writers that replace in the same directory.
 _COPIED_BYTES = 1 << 20
 _REPLACE_SECONDS = 3.0
 
 
 class PublishPolicy(Protocol):
-    """Who keeps order where an object is going to be, as a store does."""
+    """Space and publication policy for a directory, such as a store."""
 
     def make_room(self, writer: SegmentWriter, size: int) -> None:
-        """An object is about to grow to ``size`` bytes: remove others for it, or raise `StoreFull`."""
+        """Make space for an object that grows to ``size`` bytes by evicting others, or raise `StoreFull`."""
 
     def publish(self, writer: SegmentWriter, fd: int) -> str:
-        """Give the whole object its name; the path of its file."""
+        """Publish the complete object; returns the path of its file."""
 
     def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
-        """The error to raise when the file system has no room for ``size`` bytes."""
+        """The error to raise if the file system has no space for ``size`` bytes."""
 
     def discard(self, writer: SegmentWriter) -> None:
-        """The object was published, or it never will be."""
+        """Called once the object is published or discarded."""
 
 
 def create(
@@ -93,27 +92,26 @@ def create(
         A path, or ``shm:NAME``. NAME has 1 to 254 bytes, no ``/`` and no NUL, is not ``.`` or ``..`` and does not start
         with ``.shmarrow-``; the last holds for the last part of a path too.
     mode : int or None
-        Permission bits of the published object, whatever the umask; until then it is 0600. Widen it to share
-        (``0o444``); with write bits, whoever has them can truncate the object and crash its readers. None gives what
-        any program that writes a file gives: owner and permission bits of the file that is replaced, or else 0o666
-        without the bits of the umask; also where somebody else placed that file in a sticky directory that all may
-        write, as ``/tmp`` is, and it is not named in ``replacing``.
+        Permission bits of the published object, regardless of the umask; 0600 until then. Use ``0o444`` to share it;
+        users with write permission can truncate it and crash readers. None preserves owner and permission bits of a
+        replaced file, else uses 0o666 less the umask; the latter also if the file belongs to another user in a sticky
+        world-writable directory such as ``/tmp`` and is not named in ``replacing``.
     overwrite : bool
-        Replace an object of this name at the moment of publishing. Readers of the old one keep it whole. Where a path
-        is a symbolic link, the file that it leads to is replaced, and made if there is none.
+        Replace an existing object when publishing; its readers keep the old version. If the path is a symbolic link,
+        its target is replaced or created.
     replacing : tuple of int, optional
-        The identity of the one object that may be overwritten, as an attached segment has it: if somebody else has
-        replaced or changed it by the time of publishing, nothing is published. Keep the segment until then: a file
-        system gives the inode of a removed file to the next one, and may count time in steps of milliseconds.
+        Identity of the only object that may be overwritten (:attr:`Segment.identity`): if it was replaced or changed by
+        the time of publishing, nothing is published. Keep the segment until then, as inodes are reused and timestamps
+        may be coarse.
     durable : bool
-        Make the object survive a crash of the machine: flush it before, and its directory after, it gets its name.
+        Sync the object to disk before publishing, and its directory after.
 
     Raises
     ------
     ObjectExists
-        If the name is taken and not to be overwritten. Publishing checks this again, atomically.
+        If the name exists and must not be overwritten. Checked again atomically when publishing.
     StorageError
-        If the directory is missing or does not permit it.
+        If the directory is missing or not writable.
     Unsupported
         For ``shm:NAME`` without ``/dev/shm``, as on macOS.
     """
@@ -122,7 +120,7 @@ def create(
         raise InvalidArgument(f"mode must be None or permission bits from 0 to 0o777, found {mode!r}")
     try:
         if not os.path.isabs(path):
-            path = os.path.join(os.getcwd(), path)  # still the same file after a chdir
+            path = os.path.join(os.getcwd(), path)  # stable across chdir
         path, replaced = _target(path, overwrite, follow=not is_shm(name))
         if replaced is not None and mode is None and replacing is None and is_planted(path, replaced):
             replaced = None
@@ -146,15 +144,15 @@ def create(
 
 
 def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_result | None]:
-    """The path to give to the new file, and what is there now.
+    """The path of the new file, and the status of an existing one.
 
-    Finds out before anything is written that a name is taken; publishing decides.
+    An early check for a taken name; publishing decides.
     """
     for _ in range(_MOST_LINKS):
         try:
             found = os.lstat(path)
         except OSError:
-            return path, None  # opening the new file gives the better reason
+            return path, None  # opening the new file raises a better error
         if not overwrite:
             raise FileExistsError
         if not (follow and stat.S_ISLNK(found.st_mode)):
@@ -167,16 +165,16 @@ def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_resu
 
 def _give_to_owner_of(replaced: os.stat_result, fd: int) -> None:
     if (replaced.st_uid, replaced.st_gid) != (os.geteuid(), os.getegid()):
-        with suppress(OSError):  # as those may who have the privilege
+        with suppress(OSError):  # needs privilege
             os.fchown(fd, replaced.st_uid, replaced.st_gid)
 
 
 def _in_turn(method: Callable[Concatenate[SegmentWriter, P], R]) -> Callable[Concatenate[SegmentWriter, P], R]:
-    """A call that needs the writer open, in the process that made it, with no other call going on."""
+    """Decorate a method to require an open writer in the process that created it, and to serialize calls."""
 
     def call(self: SegmentWriter, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if os.getpid() != self._pid:
-            raise Closed(f"the writer of {self.name!r} belongs to process {self._pid}, and is not used by its children")
+            raise Closed(f"the writer of {self.name!r} belongs to process {self._pid}, not to its children")
         with self._lock:
             if self.closed:
                 raise Closed(f"the writer of {self.name!r} was published or discarded; create a new one")
@@ -188,23 +186,23 @@ def _in_turn(method: Callable[Concatenate[SegmentWriter, P], R]) -> Callable[Con
 class SegmentWriter:
     """An object being written, invisible until :meth:`publish`; made by :func:`create`.
 
-    As a context manager it publishes at the end of the block, and discards on an exception.
+    A context manager: publishes at the end of the block, and discards on an exception.
 
     Attributes
     ----------
     name : str
-        The location it will be published at.
+        The location to publish at.
     size : int
-        Bytes written so far: the highest end of what was written or mapped. The published object is that long.
+        Bytes written or mapped so far; the final size.
     closed : bool
         Whether it was published or discarded.
 
     Notes
     -----
-    It cannot be copied or pickled. A forked child may fill arrays of :meth:`map` that it got from its parent, and
-    drop its copy of the writer; all other calls raise `Closed` there, as the object belongs to the parent.
+    Cannot be copied or pickled. A forked child may fill inherited arrays of :meth:`map` and discard its copy of the
+    writer; all other calls raise `Closed`.
 
-    Thread safety: its calls take turns by a lock, so another thread may discard it at any time.
+    Thread safety: calls are serialized; another thread may discard it at any time.
     """
 
     closed = True
@@ -247,7 +245,7 @@ class SegmentWriter:
         Parameters
         ----------
         pieces : iterable of bytes, memoryview or ndarray
-            C-contiguous, of any dtype and shape; empty ones may be among them.
+            C-contiguous, of any dtype and shape; may be empty.
 
         Returns
         -------
@@ -257,15 +255,15 @@ class SegmentWriter:
         Raises
         ------
         InvalidType
-            If a piece has no buffer or one with gaps.
+            If a piece has no C-contiguous buffer.
         StoreFull
-            If no space is left. ``size`` is unchanged then.
+            If there is no space left; ``size`` is unchanged.
         """
         return self.write_at(self.size, pieces)
 
     @_in_turn
     def write_at(self, offset: int, pieces: Iterable[Piece]) -> int:
-        """Write pieces in their order from ``offset`` on; as :meth:`write`. Bytes that this skips are zeros."""
+        """Write pieces in order at ``offset``; as :meth:`write`. Skipped bytes are zero."""
         fd = self._fd
         if offset < 0:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
@@ -277,7 +275,7 @@ class SegmentWriter:
         try:
             written = pwrite_all(fd, views, offset)
         except OSError as error:
-            reason = self._unwritten(error, "write to", end)  # which tells of the space that is left now
+            reason = self._unwritten(error, "write to", end)  # reports the space left now
             self._cut(fd)
             raise reason from None
         if written:
@@ -286,12 +284,12 @@ class SegmentWriter:
 
     @_in_turn
     def reserve(self, size: int) -> None:
-        """Take the space for an object of ``size`` bytes, so that no later write within it runs out of space.
+        """Reserve space for an object of ``size`` bytes, so that later writes within it cannot fail for lack of space.
 
         Raises
         ------
         StoreFull
-            If there is not that much space; what could be had is given back.
+            If there is not enough space; nothing stays reserved.
         """
         fd = self._fd
         start = max(self.size, self._reserved)
@@ -301,18 +299,18 @@ class SegmentWriter:
         try:
             os.posix_fallocate(fd, start, size - start)
         except OSError as error:
-            os.ftruncate(fd, start)  # ext4 keeps the blocks that it had found
+            os.ftruncate(fd, start)  # ext4 keeps partially allocated blocks
             raise self._unwritten(error, f"reserve {size} bytes for", size) from None
         self._reserved = size
 
     @_in_turn
     def make_room(self, size: int) -> None:
-        """Ask the keeper, if there is one, for room for ``size`` bytes; what is written may still find none.
+        """Ask the policy, if any, to make space for ``size`` bytes; writes may still run out of space.
 
         Raises
         ------
         StoreFull
-            If the keeper has none.
+            If the policy cannot.
         """
         if self._keeper is not None and size > self._room:
             try:
@@ -324,28 +322,28 @@ class SegmentWriter:
             self._room = size
 
     def _cut(self, fd: int) -> None:
-        """Drop what lies behind what was written: what is skipped later has to be zeros."""
+        """Truncate the file to the bytes written, so that bytes skipped later are zero."""
         with suppress(OSError):
             os.ftruncate(fd, self.size)
             self._reserved = self._room = 0
 
     def _unwritten(self, error: OSError, action: str, size: int) -> StorageError:
-        """The error for bytes that the operating system did not take."""
+        """The error for a failed write."""
         if self._keeper is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return self._keeper.full(self, size, error)
         return refused(error, action, self.name, self._path)
 
     @_in_turn
     def map(self, size: int) -> Bytes:
-        """Hand out the first ``size`` bytes to be filled in place; reserves them first, and counts them as written.
+        """Map the first ``size`` bytes to be filled in place; reserves them and counts them as written.
 
-        Fresh memory is filled about twice as fast by :meth:`write`; a map pays when the values are computed into it.
+        Copying existing data is about twice as fast with :meth:`write`; a mapping pays if values are computed in place.
 
         Returns
         -------
         ndarray
-            A writable ``uint8`` array of shape (size,), zeros where nothing was written. It becomes read-only when the
-            object is published. Arrays cut from it before do not: who writes to them then changes what readers see.
+            A writable ``uint8`` array of shape (size,), zero where nothing was written. It becomes read-only on
+            publishing. Existing views of it do not: writing to them changes what readers see.
         """
         fd = self._fd
         self.reserve(size)
@@ -363,22 +361,22 @@ class SegmentWriter:
 
     @_in_turn
     def _copy_to(self, other: SegmentWriter) -> None:
-        """Append what was written so far to another writer, bit by bit."""
+        """Append the bytes written so far to another writer, in chunks."""
         for offset in range(0, self.size, _COPIED_BYTES):
             other.write([os.pread(self._fd, min(_COPIED_BYTES, self.size - offset), offset)])
 
     @_in_turn
     def publish(self) -> None:
-        """Give the object its name: it is visible whole from here on. Closes the writer, also when this fails.
+        """Publish the object atomically. Closes the writer, even on failure.
 
         Raises
         ------
         ObjectExists
-            If another object took the name. Nothing of this one is left then.
+            If the name was taken in the meantime. The object is discarded.
         """
         fd = self._fd
         try:
-            if os.fstat(fd).st_size != self.size:  # reserved, or left by a write that failed
+            if os.fstat(fd).st_size != self.size:  # excess from reserving or a failed write
                 os.ftruncate(fd, self.size)
             if self._mode is not None:
                 os.fchmod(fd, self._mode)
@@ -404,7 +402,7 @@ class SegmentWriter:
             self.discard()
 
     def discard(self) -> None:
-        """Drop the object if it was not published; nothing of it is left. Safe to call again."""
+        """Discard the object unless published. Calling it again has no effect."""
         if os.getpid() != self._pid:
             self._drop_copy()
             return
@@ -421,13 +419,13 @@ class SegmentWriter:
             os.close(self._fd)
 
     def _drop_copy(self) -> None:
-        """Drop what a forked child got from its parent, whose file stays, and whose lock another thread may hold."""
+        """Release an inherited copy in a forked child: the file stays, and the lock may be held by a missing thread."""
         if self.closed:
             return
         self.closed = True
         self._maps.clear()
         with suppress(OSError):
-            if os.path.samestat(os.fstat(self._fd), self._file):  # children often close what they inherit
+            if os.path.samestat(os.fstat(self._fd), self._file):  # children often close inherited descriptors
                 os.close(self._fd)
 
     def _link(self, fd: int) -> None:
@@ -440,7 +438,7 @@ class SegmentWriter:
                 self._temp = None
             return
         if self._temp is None:
-            # Linking cannot replace, so the file passes through a temporary name, locked before it has it.
+            # Linking cannot replace, so the file gets a temporary name first, already locked.
             lock_shared(fd)
             self._temp = link_temp(fd, os.path.dirname(self._path), os.path.basename(self._path))
         if self._replacing is None:
@@ -450,7 +448,7 @@ class SegmentWriter:
         self._temp = None
 
     def _replace_only(self, temp: str, expected: tuple[int, int, int, int]) -> None:
-        """Replace the object that is expected, and no other; writers that do this take turns by a directory lock."""
+        """Replace exactly the expected object, under the directory lock."""
         directory = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY)
         try:
             lock_exclusive(directory, time.monotonic() + _REPLACE_SECONDS)
@@ -458,7 +456,7 @@ class SegmentWriter:
             if (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns) != expected:
                 raise StorageError(
                     errno.EBUSY,
-                    f"cannot publish {self.name!r}: it was replaced or changed by somebody else in the meantime; open "
+                    f"cannot publish {self.name!r}: it was replaced or changed by another writer in the meantime; open "
                     "it again",
                 )
             os.replace(temp, self._path)
@@ -466,7 +464,7 @@ class SegmentWriter:
             raise StorageError(
                 errno.EBUSY,
                 f"cannot publish {self.name!r}: another process has held the lock of its directory for "
-                f"{_REPLACE_SECONDS:g} s; find it with lslocks, and write again when it has ended",
+                f"{_REPLACE_SECONDS:g} s; find it with lslocks, and retry when it has ended",
             ) from None
         finally:
             os.close(directory)
@@ -487,17 +485,17 @@ class SegmentWriter:
 
     @property
     def path(self) -> str:
-        """The file that the object becomes."""
+        """Path of the published file."""
         return self._path
 
     @property
     def overwrite(self) -> bool:
-        """Whether the object replaces one of its name."""
+        """Whether an existing object is replaced."""
         return self._overwrite
 
     @_in_turn
     def fileno(self) -> int:
-        """The descriptor of the file that is being written."""
+        """Return the descriptor of the file being written."""
         return self._fd
 
     def __reduce__(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Where bytes come from and where they go.
+"""Sources to read from and sinks to write to.
 
 =======================================  ==================================  ======================
 what is opened                           to read at random                   to read in sequence
@@ -10,16 +10,16 @@ a :class:`~shmarrow.segment.Segment`     its mapping                         the
 of one, over a regular file              read as a whole)
 ``io.BytesIO``, ``mmap``, bytes-like     used in place                       the same
 a gzip, bz2 or lzma file, a pipe, a      read as a whole                     read piece by piece
-socket, whatever cannot seek
+socket, anything not seekable
 any other file object that can seek,     ranges of it are read when they     read piece by piece
 such as one of ``fsspec``                are asked for
 =======================================  ==================================  ======================
 
-At random, a file object counts as a whole, wherever its position is, and the position that it is left at is not
-specified; only what cannot seek is read from where it stands. In sequence, it is read from its position on, which
-advances with what is read.
+Random access covers the whole file object, regardless of its position, and leaves the position unspecified; only
+unseekable ones are read from their current position. Sequential access reads from the current position and advances it.
 
-``mapped``, ``buffers``, ``ranges``, ``sequential`` and ``sinks`` each open with what is mapped, read and copied there.
+The docstrings of ``mapped``, ``buffers``, ``ranges``, ``sequential`` and ``sinks`` list what is mapped, read and
+copied.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 
 
 def open_source(source: Any, memory_map: bool = True, *, sequential: bool = False) -> Source:
-    """Open what is to be read; the table above says how.
+    """Open a source as in the table above.
 
     Parameters
     ----------
     source : path, ``shm:NAME``, Segment, file object, socket or bytes-like
-        What to read. A file object or socket that is given is never closed here.
+        The source. The caller's file object or socket is never closed.
     memory_map : bool
-        False reads paths, names and files into memory instead of mapping them, so that nobody who truncates the file
-        later can harm the process. A Segment is mapped already.
+        False reads paths, names and files into memory instead of mapping them, which protects against truncation. A
+        Segment is always mapped.
     sequential : bool
-        Whether a stream is read, from the position of a file object on.
+        Whether to read sequentially, from a file object's current position.
 
     Raises
     ------
     ObjectNotFound
-        If there is nothing of this name.
+        If the source does not exist.
     StorageError
-        If the operating system or the file object does not give the bytes.
+        If the bytes cannot be read.
     InvalidType
-        If it is nothing that bytes can be read from: a text file, a file opened for writing, another kind of object.
+        If it is not a readable source, such as a text-mode file or a file opened for writing.
     Closed
         If the file object is closed.
     """
@@ -91,7 +91,7 @@ def _open_file(file: Any, memory_map: bool, sequential: bool) -> Source:
 
 
 def __getattr__(name: str) -> Any:
-    """What writes is imported when it is first asked for."""
+    """Import sinks on first access."""
     if name != "open_sink":
         raise AttributeError(f"module 'shmarrow.sources' has no attribute {name!r}")
     from shmarrow.sources.sinks import open_sink

@@ -1,4 +1,4 @@
-"""What every source offers, however its bytes are held."""
+"""The common interface of sources."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from shmarrow.errors import Closed, InvalidData, InvalidType
 
 
 class Source:
-    """Bytes to read from, at random or in sequence; made by :func:`shmarrow.sources.open_source`.
+    """A source of bytes with random or sequential access; made by :func:`shmarrow.sources.open_source`.
 
     Attributes
     ----------
     name : str
-        What the bytes are, for error messages.
+        Name for error messages.
     data : uint8 ndarray or None
-        All bytes, read-only, where they are in memory: a mapping, a buffer, or a file that was read as a whole.
+        All bytes, read-only, if in memory: a mapping, a buffer, or a file read as a whole.
     size : int or None
-        How many bytes there are; None for a sequential source.
+        Size in bytes; None for a sequential source.
     mapped : bool
         Whether ``data`` is a mapping of a file or of shared memory.
 
     Notes
     -----
     Thread safety: the attributes change only in :meth:`close`. :meth:`read` and :meth:`fetch` may be called from
-    several threads; a sequential source belongs to one reader, which takes care that its calls do not overlap.
+    several threads; a sequential source belongs to one reader, which serializes its calls.
     """
 
     __slots__ = ("closed", "data", "mapped", "name", "size")
@@ -40,23 +40,23 @@ class Source:
 
     @property
     def location(self) -> str | None:
-        """The ``shm:`` name or absolute path that it can be opened by again; None where only its opener knows."""
+        """The ``shm:`` name or absolute path to reopen it; None if unknown."""
         return None
 
     @property
     def identity(self) -> tuple[int, int, int, int] | None:
-        """Which file the bytes are mapped from, as :attr:`shmarrow.segment.Segment.identity`; None for other bytes."""
+        """Identity of the mapped file, as :attr:`shmarrow.segment.Segment.identity`; None if not mapped."""
         return None
 
     @property
     def mode(self) -> int | None:
-        """The permission bits of the file that the bytes are mapped from; None for other bytes."""
+        """Permission bits of the mapped file; None if not mapped."""
         return None
 
     def read(self, start: int, stop: int) -> Bytes:
-        """The bytes from ``start`` to ``stop``: a view where they are in memory, and read where they are not.
+        """Return the bytes from ``start`` to ``stop``: a view if in memory, else read.
 
-        Raises `InvalidData` if there are not that many, `StorageError` if they cannot be read.
+        Raises `InvalidData` if out of range, `StorageError` if they cannot be read.
         """
         data = self.data
         if data is None:
@@ -71,35 +71,35 @@ class Source:
         raise InvalidType(f"{self.name} is read in sequence, not at random")
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Get (start, stop) ranges now, for which :meth:`read` will ask; nothing is done where they are in memory."""
+        """Prefetch (start, stop) ranges for :meth:`read`; no effect if the bytes are in memory."""
 
     def read_into(self, view: Any) -> int:
-        """Fill a writable buffer from where the last call ended; returns how many bytes, fewer only at the end.
+        """Fill a writable buffer with the next bytes; returns their number, fewer only at the end.
 
-        Raises `StorageError` if the file object fails, and `InvalidType` if it is no binary file in blocking mode. How
-        many bytes it had given by then is not known.
+        Raises `StorageError` if the file object fails, and `InvalidType` if it is not a blocking binary file. The
+        number of bytes consumed by then is unknown.
         """
         raise InvalidType(f"{self.name} is read at random, not in sequence")
 
     def take(self, size: int) -> Bytes:
-        """The next ``size`` bytes, or fewer at the end, as :meth:`read_into` reads them.
+        """Read the next ``size`` bytes, or fewer at the end; errors are those of :meth:`read_into`.
 
-        Memory grows with what comes, not with what is asked for.
+        Memory grows with the bytes received, not with ``size``.
         """
         if self.closed:
             raise self._closed_error()
         raise InvalidType(f"{self.name} is read at random, not in sequence")
 
     def advance(self, position: int) -> None:
-        """Move a file object's position to ``position`` bytes after where it was opened; a no-op for other sources.
+        """Move a file object's position to ``position``, relative to where it was opened; no effect on other sources.
 
-        Only a source that was opened as sequential has such a position.
+        Only sequential sources have such a position.
         """
 
     def close(self) -> None:
-        """Let go of all that was opened or cached here; a file object that was given stays open.
+        """Release everything opened or cached here; the caller's file object stays open.
 
-        Arrays that were handed out keep their memory.
+        Existing arrays keep their memory.
         """
         self.closed = True
         self.data = None
@@ -114,11 +114,11 @@ class Source:
 
 
 def name_of(file: Any) -> str:
-    """What a file object is called in messages."""
+    """The name of a file object in messages."""
     for attribute in ("name", "path"):
         try:
             name = getattr(file, attribute, None)
-        except Exception:  # as of a buffered reader whose raw file was detached
+        except Exception:  # such as a buffered reader with a detached raw file
             continue
         if isinstance(name, str) and name:
             return name

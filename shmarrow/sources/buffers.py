@@ -1,7 +1,7 @@
-"""Sources over bytes in memory: any object with the buffer protocol, ``io.BytesIO``.
+"""Sources in memory: ``io.BytesIO`` and objects with the buffer protocol.
 
-Mapped, read, copied: nothing. The arrays are views and keep the object alive; changing its bytes changes the arrays.
-A ``BytesIO`` can be written to and closed afterwards: it takes a copy of its own at that moment.
+Nothing is mapped, read or copied. Arrays are views that keep the object alive; changing its bytes changes the arrays. A
+``BytesIO`` can be written to and closed afterwards: it copies its bytes then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shmarrow.sources.base import Source
 
 
 class PositionedSource(Source):
-    """The bytes of a ``BytesIO`` or an ``mmap`` from its position on, which is moved to what was read."""
+    """The bytes of a ``BytesIO`` or an ``mmap`` from its current position, which advances on reading."""
 
     __slots__ = ("_file", "_start")
 
@@ -31,12 +31,12 @@ class PositionedSource(Source):
 
 
 def open_bytes_io(file: Any, sequential: bool) -> Source | None:
-    """A ``BytesIO`` whose bytes are its own; None for all else, also where a subclass reads in its own way."""
+    """Open a ``BytesIO``; None for anything else, including subclasses that override reading."""
     if not isinstance(file, io.BytesIO) or any(
         getattr(type(file), name) != getattr(io.BytesIO, name) for name in _METHODS
     ):
         return None
-    # Shares the bytes that the object holds, where a view would keep it from growing or closing.
+    # Share the object's bytes; a view of it would prevent it from growing or closing.
     data = file.getvalue()
     return PositionedSource(_described(data), file, data) if sequential else Source(_described(data), as_bytes(data))
 
@@ -45,7 +45,7 @@ _METHODS = ("read", "readinto", "getvalue", "tell", "seek")
 
 
 def open_buffer(source: Any, sequential: bool) -> Source:
-    """An object with the buffer protocol."""
+    """Open an object with the buffer protocol."""
     try:
         memoryview(source).release()
     except TypeError:

@@ -1,6 +1,6 @@
-"""Formats that are not Arrow's, known by their first bytes: what each is called, and what reads it.
+"""Recognition of other file formats by their magic bytes, for error messages.
 
-Looked at where opening has failed already, so it costs nothing otherwise.
+Only used after opening failed, so it costs nothing otherwise.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HEAD = 264
-"""As many of the first bytes as tell all formats apart; most take fewer."""
+"""Number of leading bytes needed to recognise all formats."""
 
 
 class Format(NamedTuple):
@@ -17,13 +17,13 @@ class Format(NamedTuple):
     Attributes
     ----------
     magic : bytes
-        The bytes that it has at ``offset``.
+        The magic bytes.
     name : str
-        What it is called.
+        The name.
     reader : str
-        What reads it, as a clause: ``"numpy.load reads it"``.
+        How to read it, as a clause: ``"numpy.load reads it"``.
     offset : int
-        Where the magic stands.
+        Offset of the magic bytes.
     """
 
     magic: bytes
@@ -56,7 +56,7 @@ FORMATS = (
     Format(b"%PDF", "a PDF", ""),
     Format(b"\x7fELF", "a program", ""),
 )
-"""In the order in which they are tried."""
+"""All formats, in the order to try."""
 
 _PICKLE = tuple([b"\x80" + bytes([protocol]) for protocol in range(2, 6)])
 _ZIP = b"PK\x03\x04"
@@ -65,18 +65,18 @@ _ZIPPED = (
     (b"data.pkl", "a PyTorch checkpoint", "torch.load reads it"),
     (b"[Content_Types].xml", "an Excel workbook", "pandas.read_excel reads it"),
 )
-"""What the first name in a ZIP archive tells."""
+"""ZIP-based formats, by the first name in the archive."""
 _TEXT = frozenset(b"\t\n\r") | frozenset(range(32, 127))
 _BOM = b"\xef\xbb\xbf"
 
 
 def recognized(head: bytes) -> str:
-    """What begins with these bytes, and what reads it; empty where they show nothing.
+    """The format of bytes, and how to read it; empty if not recognised.
 
     Parameters
     ----------
     head : bytes
-        The first bytes, :data:`HEAD` of them or as many as there are. Four tell most formats.
+        The first bytes, up to :data:`HEAD`; four suffice for most formats.
     """
     found = next((each for each in FORMATS if head.startswith(each.magic, each.offset)), None)
     name, reader = (found.name, found.reader) if found else _by_structure(head)
@@ -84,7 +84,7 @@ def recognized(head: bytes) -> str:
 
 
 def _by_structure(head: bytes) -> tuple[str, str]:
-    """What takes more than a magic word to know."""
+    """Recognise formats without fixed magic bytes."""
     if head.startswith(_ZIP):
         first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
         return next((known[1:] for known in _ZIPPED if first.endswith(known[0])), ("a ZIP archive", "unpack it first"))

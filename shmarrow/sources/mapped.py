@@ -1,8 +1,7 @@
-"""Sources over files of this machine: a path, ``shm:NAME``, a Segment, ``io.FileIO`` or a buffered reader of one.
+"""Sources over local files: a path, ``shm:NAME``, a Segment, ``io.FileIO`` or a buffered reader of one.
 
-Mapped: the whole file, read-only; nothing is read and nothing is copied. Truncating a mapped file kills its readers
-(SIGBUS).
-Read: with ``memory_map=False`` the whole file, once, into memory of this process.
+The whole file is mapped read-only; nothing is read or copied. Truncating a mapped file kills its readers (SIGBUS).
+With ``memory_map=False`` the whole file is read into memory once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from shmarrow.sources.base import Source, name_of
 
 
 class SegmentSource(Source):
-    """A segment: one that was attached here is closed with the source, one that was given is not."""
+    """A segment: closed with the source if attached here, but not the caller's."""
 
     __slots__ = ("_given", "_segment")
 
@@ -50,20 +49,20 @@ class SegmentSource(Source):
 
 
 def open_location(where: segment.Location, memory_map: bool) -> Source:
-    """A path or ``shm:NAME``."""
+    """Open a path or ``shm:NAME``."""
     return SegmentSource(segment.attach(where)) if memory_map else Source(*read_object(where))
 
 
 def open_segment(given: segment.Segment) -> Source:
-    """A segment that somebody else has attached, and closes."""
+    """Open the caller's segment, without closing it."""
     return SegmentSource(given, given=True)
 
 
 def open_file_io(file: Any, memory_map: bool) -> Source | None:
-    """A regular file that is open as ``io.FileIO``, or a buffered reader of one; None for all else.
+    """Open a regular file given as ``io.FileIO`` or a buffered reader of one; None for anything else.
 
-    None also for a subclass that reads, seeks or names its descriptor in its own way, as one that decrypts does. The
-    file object's own lock and position stay as they are.
+    Also None for a subclass that overrides reading, seeking or the descriptor, such as a decrypting one. The file
+    object's lock and position are not touched.
     """
     raw = file.raw if _is_own(file, io.BufferedReader) or _is_own(file, io.BufferedRandom) else file
     if not _is_own(raw, io.FileIO):
@@ -71,7 +70,7 @@ def open_file_io(file: Any, memory_map: bool) -> Source | None:
     name = name_of(file)
     try:
         if isinstance(file, io.BufferedRandom):
-            file.flush()  # what was written through it counts
+            file.flush()  # include buffered writes
         status = os.fstat(raw.fileno())
         if not stat.S_ISREG(status.st_mode):
             return None
@@ -87,7 +86,7 @@ _METHODS = ("read", "read1", "readinto", "readinto1", "readall", "seek", "fileno
 
 
 def _is_own(file: Any, kind: type) -> bool:
-    """Whether a file object is of a class of ``io``, or of a subclass that leaves its methods as they are."""
+    """Whether a file object is of an ``io`` class, or a subclass that does not override its methods."""
     found = type(file)
     return found is kind or (
         isinstance(file, kind)

@@ -1,4 +1,4 @@
-"""Pieces of bytes on their way to a sink: many small ones cost more than their copy."""
+"""Coalescing of small pieces before a write."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FEW = 64
 
 
 def joined(pieces: Sequence[Any]) -> list[Any]:
-    """The same bytes in fewer pieces: runs of small ones are put together, large ones are left as they are."""
+    """Join runs of small pieces by copying; large pieces are kept."""
     count = len(pieces)
     if 0 < count <= _FEW and sum(map(len, pieces)) < _SMALL:
         return [pieces[0] if count == 1 else b"".join(pieces)]
     sizes = np.fromiter(map(len, pieces), np.int64, count)
-    # A run ends before a large piece, after it, and where it has come to the size of a group.
+    # A run ends before and after a large piece, and at the size of a group.
     large = sizes >= _SMALL
     groups = np.cumsum(sizes) // _GROUP
     ends = np.flatnonzero(large[1:] | large[:-1] | (groups[1:] != groups[:-1])) + 1

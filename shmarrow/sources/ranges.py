@@ -1,12 +1,10 @@
-"""Sources over file objects that can seek and cannot be mapped, such as those of ``fsspec`` on an object store.
+"""Sources over seekable file objects that cannot be mapped, such as ``fsspec`` files on an object store.
 
-Mapped: nothing. Read: the ranges that are asked for. Ranges that :meth:`RangeSource.fetch` is given together are read
-together where less than :data:`MERGED_GAP` bytes lie between them, up to :data:`MERGED_BYTES`. The read-ahead of an
-``fsspec`` file, which would get megabytes around each range, is passed by. Copied: nothing; the arrays are views of
-what was read.
+Only requested ranges are read. :meth:`RangeSource.fetch` merges ranges less than :data:`MERGED_GAP` bytes apart, up to
+:data:`MERGED_BYTES`. The read-ahead of ``fsspec`` files, of megabytes per range, is bypassed. Nothing is copied: arrays
+are views of the bytes read.
 
-What was read is kept, and found again, up to :data:`CACHE_BYTES`; the ranges of the last call of ``fetch`` are kept
-whatever their size.
+Bytes read are cached up to :data:`CACHE_BYTES`; the ranges of the last ``fetch`` are always kept.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ CACHE_BYTES = 1 << 24
 
 
 def open_ranges(file: Any) -> RangeSource | None:
-    """A file object that can seek; None where it cannot, or only by reading all that lies in between."""
+    """Open a seekable file object; None if it cannot seek, or only by reading everything in between."""
     if not (hasattr(file, "seek") and hasattr(file, "tell")) or is_decompressing(file):
         return None
     name = name_of(file)
@@ -50,9 +48,9 @@ def open_ranges(file: Any) -> RangeSource | None:
 
 
 class RangeSource(Source):
-    """A file object of which ranges are read.
+    """A file object read by ranges.
 
-    Its calls take turns by a lock. They are refused in a forked child, whose reads would move its parent's position.
+    Calls are serialized by a lock, and raise in a forked child, whose reads would move its parent's position.
     """
 
     __slots__ = ("_cached", "_fetcher", "_file", "_held", "_lock", "_pid", "_starts", "_stream")
@@ -61,11 +59,11 @@ class RangeSource(Source):
         super().__init__(name, None, size=size)
         self._file = file
         self._stream = SequentialSource(file)
-        # The cache of an fsspec file knows how to get a range without it.
+        # The cache of an fsspec file has a function that fetches a range directly.
         self._fetcher = getattr(getattr(file, "cache", None), "fetcher", None)
         self._lock = allocate_lock()
         self._pid = os.getpid()
-        # What was read, by where it starts, in the order of use; and its size.
+        # Cached parts by start, in LRU order; and their total size.
         self._cached: dict[int, Bytes] = {}
         self._starts: list[int] = []
         self._held = 0
@@ -98,19 +96,19 @@ class RangeSource(Source):
             raise InvalidData(f"{self.name}: expected the bytes [{start}, {stop}), found {self.size} bytes")
 
     def _find(self, start: int, stop: int) -> Bytes | None:
-        """The range, if it lies within one that is here."""
+        """The range, if it is cached."""
         first = self._place(start, stop)
         return None if first is None else self._cached[first][start - first : stop - first]
 
     def _place(self, start: int, stop: int) -> int | None:
-        """Where the cached part starts that the range lies in; no part lies within another."""
+        """Start of the cached part that contains the range; no part contains another."""
         if self.closed:
             raise self._closed_error()
         at = bisect_right(self._starts, start) - 1
         first = self._starts[at] if at >= 0 else 0
         if at < 0 or stop - first > len(self._cached[first]):
             return None
-        self._cached[first] = self._cached.pop(first)  # used last
+        self._cached[first] = self._cached.pop(first)  # most recently used
         return first
 
     def _load(self, start: int, stop: int) -> Bytes:
@@ -154,14 +152,14 @@ class RangeSource(Source):
 
     def close(self) -> None:
         super().close()
-        with nullcontext() if os.getpid() != self._pid else self._lock:  # which a thread of the parent may have
+        with nullcontext() if os.getpid() != self._pid else self._lock:  # a child's copy may stay locked
             self._shrink(0)
             self._stream.close()
             self._file = self._fetcher = None
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Sorted ranges, with those put together that overlap or between which little lies; no byte is in two of them."""
+    """Sort ranges and merge those that overlap or are close; the results are disjoint."""
     start = stop = -MERGED_GAP
     for first, last in ranges:
         if first - stop >= MERGED_GAP or (first >= stop and last - start > MERGED_BYTES):

@@ -1,7 +1,7 @@
-"""Sources that are read piece by piece: pipes, sockets, decompressing files, any object that can only read.
+"""Sequential sources: pipes, sockets, decompressing files, and other unseekable objects.
 
-Mapped: nothing. Read: as many bytes as the next message needs, never more, so that whoever reads on finds the rest.
-Copied: nothing, where the object has ``readinto`` or ``recv_into``; once, where it has ``read`` alone.
+Reads exactly the next message, never more, so that the caller can continue after it. Copies nothing if the object has
+``readinto`` or ``recv_into``, and once if it only has ``read``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DECOMPRESSING = {
     ("zipfile", "ZipExtFile"),
     ("fsspec.compression", "SnappyFile"),
 }
-"""Classes that seek by decompressing all that lies before; by their names, as few processes import them."""
+"""Names of classes that seek by decompressing everything before; names, to avoid imports."""
 
 _FIRST_PART = 1 << 16
 _MOST_PART = 1 << 26
@@ -38,7 +38,7 @@ def is_decompressing(file: Any) -> bool:
 
 
 def check_file(file: Any, mode: str) -> None:
-    """Refuse a text file, a closed one, and one that was opened to write where it is to be read ("rb"), or back."""
+    """Reject text-mode and closed files, and files not open in the direction of ``mode``."""
     name = name_of(file)
     if isinstance(file, io.TextIOBase):
         raise _is_text(name, mode)
@@ -59,7 +59,7 @@ def _is_text(name: str, mode: str) -> InvalidType:
 
 
 def raise_io_error(error: Exception, action: str, name: str) -> NoReturn:
-    """Raise our error for what a file object raised; an error of ours goes on as it is."""
+    """Convert an exception of a file object to a shmarrow error; shmarrow errors are re-raised."""
     if isinstance(error, ShmarrowError):
         raise error
     if isinstance(error, BlockingIOError):
@@ -73,11 +73,11 @@ def raise_io_error(error: Exception, action: str, name: str) -> NoReturn:
 
 
 def _non_blocking(name: str) -> InvalidType:
-    return InvalidType(f"{name} is non-blocking and has no bytes yet; feed what comes to StreamDecoder")
+    return InvalidType(f"{name} is non-blocking and has no bytes yet; use ipc.StreamDecoder")
 
 
 class SequentialSource(Source):
-    """A file object or a socket that is read from where it stands."""
+    """A file object or a socket, read from its current position."""
 
     __slots__ = ("_read_into",)
 
@@ -99,7 +99,7 @@ class SequentialSource(Source):
             if got is None:
                 raise _non_blocking(self.name)
             if not isinstance(got, int) or isinstance(got, bool) or not 0 <= got <= left:
-                raise InvalidType(f"{self.name} should say how many of {left} bytes it has read, found {got!r}")
+                raise InvalidType(f"{self.name} must return how many of {left} bytes it has read, found {got!r}")
             if not got:
                 break
             left -= got
@@ -119,7 +119,7 @@ class SequentialSource(Source):
         return whole
 
     def read_all(self) -> Source:
-        """All bytes up to the end, in memory."""
+        """Read everything up to the end into memory."""
         return Source(self.name, self.take(1 << 62, _FIRST_PART))
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class SequentialSource(Source):
 
 
 def _own_readinto(file: Any) -> Any:
-    """A file object's ``readinto`` or ``recv_into``; None where a subclass has changed ``read`` alone, which counts."""
+    """A file object's ``readinto`` or ``recv_into``; None if a subclass only overrides ``read``."""
     for kind in type(file).__mro__:
         if not vars(kind).keys().isdisjoint(("readinto", "recv_into")):
             break
@@ -138,7 +138,7 @@ def _own_readinto(file: Any) -> Any:
 
 
 def _read_into(file: Any, name: str, view: memoryview) -> int | None:
-    """Do what ``readinto`` does with ``read``."""
+    """Emulate ``readinto`` with ``read``."""
     found = file.read(len(view))
     if found is None:
         return None

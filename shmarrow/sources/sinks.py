@@ -1,17 +1,16 @@
 """Sinks: a path, ``shm:NAME``, a SegmentWriter, a file object, a socket.
 
-Written: the pieces as they are, to a path or name with ``pwritev``, to a file object with ``write``, to a socket with
-``sendall``. Copied: only small neighbouring pieces, which are joined.
+Pieces are written with ``pwritev`` to a path or name, with ``write`` to a file object, and with ``sendall`` to a
+socket. Only small adjacent pieces are copied, to join them.
 
-A path or a name appears whole when the sink is finished, or not at all. What a path had before is replaced at that
-moment, and its readers keep it; a ``shm:`` name is not replaced unless that is asked for.
+A path or a name is published atomically when the sink is finished. An existing path is replaced then, and its readers
+keep the old version; a ``shm:`` name is only replaced on request.
 
-What a file object says of a ``write``:
+Return values of a file object's ``write``:
 
-* a count: what is left is written again, until all of it is accepted;
-* 0 bytes accepted, and None from a raw stream (``io.RawIOBase``), which means the same: an error, as trying again might
-  never end;
-* None from any other object: everything is accepted, as is the habit of objects that only wrap another.
+* a count: the remaining bytes are written again, until all are accepted;
+* 0, or None from a raw stream (``io.RawIOBase``), which means the same: an error, as retrying might never end;
+* None from any other object: all bytes were accepted, as usual for wrapper objects.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ _SHM_MODE = 0o400
 
 
 class Sink:
-    """Where the bytes of one writer go, one after another; made by :func:`open_sink`.
+    """The sequential output of one writer; made by :func:`open_sink`.
 
     Attributes
     ----------
     name : str
-        What is written to, for error messages.
+        Name for error messages.
     position : int
         Bytes written so far.
 
     Notes
     -----
-    Thread safety: none; a sink belongs to one writer, which takes care that its calls do not overlap.
+    Thread safety: none; a sink belongs to one writer, which serializes its calls.
     """
 
     __slots__ = ("_failure", "name", "position")
@@ -57,21 +56,21 @@ class Sink:
         self._failure = ""
 
     def write(self, pieces: Sequence[Any]) -> None:
-        """Write all pieces, each bytes or a C-contiguous uint8 ndarray.
+        """Write pieces, each bytes or a C-contiguous uint8 ndarray.
 
         Raises
         ------
         StorageError
-            If not all of them are accepted. ``position`` says how many bytes were before this call.
+            If not all are accepted. ``position`` stays that before the call.
         Failed
-            After such an error: a part of the pieces may have been written.
+            After such an error; some of the pieces may have been written.
         Closed
             If the sink was finished, or the file object is closed.
         """
         self.position += self._unless_failed(self._write, joined(pieces))
 
     def write_each(self, pieces: Iterable[Any], size: int) -> None:
-        """Write pieces as they come, which have ``size`` bytes together; the errors are those of :meth:`write`."""
+        """Write an iterable of pieces with ``size`` bytes in total; errors are those of :meth:`write`."""
         for piece in pieces:
             self.write([piece])
 
@@ -88,31 +87,31 @@ class Sink:
             raise
 
     def allocate(self, size: int) -> Bytes:
-        """Room for the next ``size`` bytes, writable, to be filled in place; zeros until then.
+        """Allocate the next ``size`` bytes, writable and zeroed, to be filled in place.
 
         Raises
         ------
         InvalidType
-            If the sink is a file object, which has no memory to hand out.
+            If the sink is a file object.
         """
         raise InvalidType(f"to be filled in place, {self.name} must be a path or a shm: name, found a file object")
 
     def finish(self) -> None:
-        """Everything is written: publish it where it has a name, flush it where it is a file object."""
+        """Publish a path or name, or flush a file object."""
         self._unless_failed(self._finish)
 
     def _finish(self) -> None:
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Give up: nothing is published. Safe to call again, and after :meth:`finish`."""
+        """Discard the output. Safe to call again, and after :meth:`finish`."""
 
     def __reduce__(self) -> NoReturn:
         raise InvalidType(f"the writer of {self.name} cannot be copied or pickled")
 
 
 class SegmentSink(Sink):
-    """A new object, which gets its name when the sink is finished."""
+    """A new object, published when the sink is finished."""
 
     __slots__ = ("writer",)
 
@@ -169,7 +168,7 @@ class FileSink(Sink):
                 raise self._stuck(before + done)
             if not isinstance(taken, int) or isinstance(taken, bool) or not 0 <= taken <= size - done:
                 raise InvalidType(
-                    f"write() of {self.name} should give None or an int from 0 to {size - done}, found {taken!r}"
+                    f"write() of {self.name} must return None or an int from 0 to {size - done}, found {taken!r}"
                 )
             done += taken
         return size
@@ -177,7 +176,7 @@ class FileSink(Sink):
     def _stuck(self, done: int) -> StorageError:
         return StorageError(
             errno.EAGAIN,
-            f"cannot write to {self.name!r}: after {self.position} bytes, it accepted {done} more and then none; give "
+            f"cannot write to {self.name!r}: after {self.position} bytes, it accepted {done} more and then none; pass "
             "a file object in blocking mode",
         )
 
@@ -199,10 +198,10 @@ def open_sink(
     durable: bool = False,
     replacing: tuple[int, int, int, int] | None = None,
 ) -> Sink:
-    """Open what is to be written: a path, ``shm:NAME``, SegmentWriter, file object or socket.
+    """Open a sink: a path, ``shm:NAME``, SegmentWriter, file object or socket.
 
-    ``overwrite``, ``mode`` and ``durable`` are those of :func:`shmarrow.ipc.new_file`, which also lists the errors;
-    ``replacing`` is the identity of the one file that may be replaced. A file object is never closed here.
+    ``overwrite``, ``mode``, ``durable`` and the errors are those of :func:`shmarrow.ipc.new_file`; ``replacing`` is the
+    identity of the only file that may be replaced. A file object is never closed.
     """
     if isinstance(sink, segment.SegmentWriter):
         return SegmentSink(sink)

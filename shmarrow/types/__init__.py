@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _late() -> dict[str, Any]:
-    """What is imported when it is first asked for."""
+    """Import the members that are loaded on first use."""
     from shmarrow.types import dtypes, predicates, unify
 
     return {name: getattr(module, name) for module in (dtypes, predicates, unify) for name in module.__all__}

@@ -1,11 +1,11 @@
-"""What all types share: a value with a layout, dtypes and a name; metadata; types by their names.
+"""The base class of all types, metadata, and lookup of types by name.
 
 Rules kept in this package:
 
-* a type is an immutable value: two types are equal when their class and their parameters are, and hash alike; a type
-  also equals its name, as in pyarrow, but does not hash like it;
-* the layout, the dtypes and the format string of a type come from its descriptor (``descriptors``);
-* names and factories are those of pyarrow.
+* types are immutable values: they compare and hash by class and parameters. A type also equals its name, as in
+  pyarrow, but does not hash like it;
+* a type's layout, dtypes and format string come from its descriptor (``descriptors``);
+* names and factories match pyarrow's.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DType = np.dtype[Any]
 
 
 MAX_DEPTH = 96
-"""Levels of types within each other; readers accept 64 unless :class:`shmarrow.Limits` says otherwise."""
+"""Maximum nesting depth of types; readers accept 64 by default (:class:`shmarrow.Limits`)."""
 
 
 class FrozenMetadata(dict[bytes, bytes]):
     """Immutable, ordered metadata of a schema, field, batch or footer: a mapping of bytes to bytes.
 
-    It is equal to a dict with the same items, and a dict where it is read; ``dict(metadata)`` is a copy to change.
+    Equal to a dict with the same items; ``dict(metadata)`` makes a mutable copy.
 
     Notes
     -----
@@ -49,7 +49,7 @@ class FrozenMetadata(dict[bytes, bytes]):
 
     def _refuse(self, *arguments: Any, **keywords: Any) -> NoReturn:
         """Raise InvalidType: metadata are immutable."""
-        raise InvalidType("metadata cannot be changed; give a changed copy, dict(metadata), to with_metadata()")
+        raise InvalidType("metadata is immutable; pass a changed copy, dict(metadata), to with_metadata()")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
@@ -70,30 +70,30 @@ class FrozenMetadata(dict[bytes, bytes]):
 class DataType:
     """Base class of all types.
 
-    A subclass names its descriptors, by their members of the Type union, or says that it is abstract.
+    A subclass names its descriptors by their members of the Type union, or passes ``abstract=True``.
 
     Attributes
     ----------
     descriptor : TypeDescriptor
-        What the formats call the type, and which parameters they state.
+        The type's names and parameters in the serialized formats.
     layout : str
-        The entry of the buffer listing that describes the type's buffers.
+        Name of the physical layout, which determines the buffers.
     array_class : type or None
-        The class of the type's arrays, where it is another than that of its layout: extension types have their own.
+        Array class, if not the layout's; set by extension types.
     storage : numpy.dtype or None
-        dtype of one slot of the values buffer, little endian, for fixed-width layouts.
+        Little-endian dtype of one slot of the values buffer, for fixed-width layouts.
     numpy_dtype : numpy.dtype or None
-        dtype of the arrays that ``to_numpy()`` gives without a copy, where there is one.
+        dtype of a zero-copy ``to_numpy()``, if numpy has one.
     fields : tuple of Field
         The child fields of a nested type.
     descriptors : tuple of TypeDescriptor
-        The descriptors of the class, of which each type has one.
+        Descriptors of the class; each type has one of them.
     parameters : tuple of str
         Names of the attributes that, with the class, identify the type.
 
-    Thread safety
-    -------------
-    A type is immutable, so threads may share it.
+    Notes
+    -----
+    Thread safety: immutable.
     """
 
     __slots__ = ("_depth", "_hash", "_str")
@@ -124,7 +124,7 @@ class DataType:
 
     @property
     def format(self) -> str:
-        """The format string of the Arrow C data interface."""
+        """Format string of the Arrow C data interface."""
         return self.descriptor.format_of(self)
 
     def _name(self) -> str:
@@ -132,7 +132,7 @@ class DataType:
 
     @property
     def byte_width(self) -> int:
-        """Bytes per slot of the values buffer; 0 if not a fixed number of bytes."""
+        """Bytes per slot of the values buffer; 0 if not a whole, fixed number of bytes."""
         return self.storage.itemsize if self.storage is not None else 0
 
     @property
@@ -151,7 +151,7 @@ class DataType:
         Raises
         ------
         FieldNotFound
-            If no child, or more than one, has this name, or none this position.
+            If no child has this name or position, or several have this name.
         InvalidType
             If ``key`` is neither an int nor a string.
         """
@@ -163,7 +163,7 @@ class DataType:
         try:
             position = index(key)
         except TypeError:
-            raise InvalidType(f"a child field is chosen by position or by name, found {full_name(key)}") from None
+            raise InvalidType(f"a child field is selected by position or name, found {full_name(key)}") from None
         if not -len(self.fields) <= position < len(self.fields):
             raise FieldNotFound(f"{self}: no child field {shown(position)}, there are {len(self.fields)}")
         return self.fields[position]
@@ -172,17 +172,17 @@ class DataType:
         return tuple([getattr(self, name) for name in self.parameters])
 
     def equals(self, other: object) -> bool:
-        """Compare class and parameters.
+        """Return whether the class and parameters are equal.
 
         Parameters
         ----------
         other : DataType or str
-            A type, of any library, or the name of one; no type equals an unknown name.
+            A type of any Arrow library, or a type name; an unknown name equals no type.
 
         Raises
         ------
         InvalidType
-            If it is anything else.
+            If ``other`` is neither.
         """
         return self == (other if isinstance(other, str) else foreign.comparable(other, DataType, "type"))
 
@@ -233,7 +233,7 @@ class DataType:
 
 
 def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
-    """Metadata with keys and values as bytes; None where there is none.
+    """Return metadata with keys and values as bytes; None if empty.
 
     Raises
     ------
@@ -250,13 +250,13 @@ def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
     for key, value in metadata.items():
         pair = [utf8(part, "metadata") if isinstance(part, str) else part for part in (key, value)]
         if not all(isinstance(part, bytes) for part in pair):
-            raise InvalidType(f"metadata must be strings or bytes, found {shown(key)}: {value!r}")
+            raise InvalidType(f"metadata keys and values must be strings or bytes, found {shown(key)}: {value!r}")
         result[pair[0]] = pair[1]
     return FrozenMetadata(result) if result else None
 
 
 def as_bool(value: Any, what: str, default: bool) -> bool:
-    """A truth value, of which None is the default; InvalidType for anything else."""
+    """Return a bool, or the default for None; InvalidType for anything else."""
     if value.__class__ is bool:
         return bool(value)
     if value is None:
@@ -267,7 +267,7 @@ def as_bool(value: Any, what: str, default: bool) -> bool:
 
 
 def as_int(value: Any, what: str) -> int:
-    """A number without a fraction; InvalidType for anything else, truth values too."""
+    """Return an int; InvalidType for anything else, including bools."""
     if value.__class__ is int:
         return int(value)
     try:
@@ -279,12 +279,12 @@ def as_int(value: Any, what: str) -> int:
 
 
 def utf8(value: str, what: str) -> bytes:
-    """A string as UTF-8.
+    """Encode a string as UTF-8.
 
     Raises
     ------
     InvalidArgument
-        If it has none, because of surrogates.
+        If the string contains surrogates.
     """
     try:
         return value.encode()
@@ -295,7 +295,7 @@ def utf8(value: str, what: str) -> bytes:
 
 
 def as_type(value: DataType | str) -> DataType:
-    """A type from a type, of any library, or from the name of one that needs no other parameters than a unit."""
+    """Return a type given a type of any library, a numpy dtype, or a type name (with at most a unit)."""
     if isinstance(value, DataType):
         return value
     if isinstance(value, str):
@@ -310,7 +310,7 @@ def as_type(value: DataType | str) -> DataType:
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         found = _of_dtype(value)
         if found is None:
-            raise InvalidType(f"there is no Arrow type for numpy's {shown(value)}")
+            raise InvalidType(f"no Arrow type for the numpy dtype {shown(value)}")
         return found
     if type(value).__module__ == "builtins":
         name = _OF_PYTHON.get(value) if isinstance(value, type) else None
@@ -321,7 +321,7 @@ def as_type(value: DataType | str) -> DataType:
 
 @cache
 def aliases() -> dict[str, DataType]:
-    """Types by the names that :func:`as_type` knows."""
+    """Types by the names that :func:`as_type` accepts."""
     from shmarrow.types.primitive import aliases
 
     return aliases()
@@ -329,14 +329,14 @@ def aliases() -> dict[str, DataType]:
 
 @cache
 def by_dtype() -> dict[DType, DataType]:
-    """Types by the little-endian dtypes of their values."""
+    """Types by little-endian numpy dtype."""
     from shmarrow.types.dtypes import by_dtype
 
     return by_dtype()
 
 
 def _of_dtype(value: Any) -> DataType | None:
-    """The type of values of a dtype, or of what numpy makes one of; None where there is none."""
+    """The type for a dtype or anything ``np.dtype`` accepts; None if there is none."""
     try:
         return by_dtype().get(np.dtype(value).newbyteorder("<"))
     except (TypeError, ValueError):
@@ -344,15 +344,15 @@ def _of_dtype(value: Any) -> DataType | None:
 
 
 _OF_PYTHON = {bool: "bool", int: "int64", float: "float64", str: "string", bytes: "binary"}
-"""The names of the types that values of these classes get."""
+"""Names of the types inferred for values of these classes."""
 
 
 def _alike(name: str) -> str:
-    """Names of types that are similar, as the end of a message."""
+    """Similar type names, as the end of a message."""
     from difflib import get_close_matches
 
     if name.partition("[")[0].partition("(")[0] in ("list", "struct", "map", "decimal", "decimal128", "dictionary"):
-        return "; types with parameters are made by functions, such as shmarrow.list_('int64')"
+        return "; parametric types have factory functions, such as shmarrow.list_('int64')"
     code = _of_dtype(name) if len(name) <= 3 else None
     if code is not None:
         return f"; numpy's {name!r} is {str(code)!r} here"

@@ -1,11 +1,11 @@
-"""One descriptor for each type: what the formats call it and which parameters they state (Schema.fbs, "Data Types").
+"""Type descriptors: each type's names and parameters in the serialized formats (Schema.fbs, "Data Types").
 
-:data:`TYPES` feeds the schema reader and writer, the JSON form of the integration tests, the format strings of the C
-data interface, the hand-over to pyarrow, the elements of tensors, and the inference from numpy dtypes. Rules kept here:
+:data:`TYPES` drives the schema reader and writer, the integration-test JSON, the C data interface's format strings,
+the conversion to pyarrow, tensor elements, and inference from numpy dtypes. Rules kept here:
 
-* a class of types names its descriptors when it is defined, so that a class without one, a descriptor without a class,
-  and a descriptor that two classes name are errors at import;
-* what follows from something else is not stated: the name in JSON is that of the Type union in lower case.
+* a type class claims its descriptors when it is defined, so that a class without a descriptor, an unclaimed descriptor
+  and a descriptor claimed twice are errors at import;
+* nothing derivable is stated: the name in JSON is that of the Type union in lower case.
 """
 
 import functools
@@ -19,24 +19,24 @@ import numpy as np
 from shmarrow.errors import InvalidArgument, shown
 
 REQUIRED: Any = object()
-"""Stands for a default where there is none."""
+"""Sentinel for "no default"."""
 
 
 class Enumeration:
-    """An enumeration of Schema.fbs, whose numbers count from 0.
+    """An enumeration of Schema.fbs, numbered from 0.
 
     Attributes
     ----------
     name : str
-        Its name in Schema.fbs.
+        Name in Schema.fbs.
     numbers : dict of str to int
-        The numbers of its members in Schema.fbs.
+        Numbers of the members in Schema.fbs.
     values : tuple
-        The values of the parameter, by number.
+        Parameter values, by number.
     labels : dict of str to object
-        The values by their names in JSON.
+        Parameter values, by name in JSON.
     letters : str
-        The letter of each value in a format string of the C data interface.
+        Letter of each value in a C data interface format string.
     """
 
     __slots__ = ("labels", "letters", "name", "numbers", "values")
@@ -71,19 +71,19 @@ class Parameter(NamedTuple):
     Attributes
     ----------
     name : str
-        The attribute of the type, and the argument of its class.
+        Attribute of the type and argument of its class.
     slot : str
-        The slot of its FlatBuffers table.
+        Slot of its FlatBuffers table.
     kind : str or Enumeration
-        What the slot holds: ``i4``, ``bool``, ``string``, ``[i4]`` or a value of an enumeration.
+        Kind of the slot: ``i4``, ``bool``, ``string``, ``[i4]`` or an enumeration.
     default : object
-        What a scalar slot that is absent stands for.
+        Value of an absent scalar slot.
     json : str
-        The member of its JSON object, where it is named otherwise than the slot.
+        Member of its JSON object, if named differently from the slot.
     optional : object
-        What a JSON object without the member means, and a format string that leaves it out.
+        Value if missing from a JSON object or format string.
     choices : tuple
-        All values, where they are few.
+        All values, if few.
     """
 
     name: str
@@ -95,44 +95,44 @@ class Parameter(NamedTuple):
     choices: tuple[Any, ...] = ()
 
     def all_choices(self) -> tuple[Any, ...]:
-        """All values where they are few, else none."""
+        """All values if few, else empty."""
         if isinstance(self.kind, Enumeration):
             return self.kind.values
         return (True, False) if self.kind == "bool" else self.choices
 
 
 ALL = ("*fields",)
-"""The children of a type that takes any number of them."""
+"""The children of a type with any number of them."""
 
 
 class TypeDescriptor(NamedTuple):
-    """What there is to say of a type, or of one of the two types of a class.
+    """Description of a type, or of one of the two types of a class.
 
     Attributes
     ----------
     member : str
-        Its name in the Type union of Schema.fbs, and that of its table there.
+        Name in the Type union of Schema.fbs, and of its table there.
     layouts : tuple of str
-        The entries of the buffer listing that types of this kind have.
+        Possible physical layouts.
     format : str
-        The format string of the C data interface with parameters in braces, or attributes of the type ``t``. Of two
-        separated by ``|`` the first is that of types whose optional parameters may be left out.
+        C data interface format string with parameters, or attributes of the type ``t``, in braces. Of two separated
+        by ``|``, the first is for types whose optional parameters are omitted.
     factory : str
-        The function, here and in pyarrow, that makes the type, with attributes of the type in braces.
+        Name of the factory function, here and in pyarrow, with attributes of the type in braces.
     arguments : tuple of str
-        The attributes of the type that are its arguments.
+        The factory's arguments, as attributes of the type.
     parameters : tuple of Parameter
-        In the order of the slots.
+        Parameters in slot order.
     children : tuple of str
-        The arguments of the class that its child fields are; :data:`ALL` for any number.
+        Class arguments that the child fields are passed as; :data:`ALL` for any number.
     implied : dict
-        The arguments of the class that the member implies.
+        Class arguments implied by the member.
     values : str
-        Of what kind the values in its values buffer are: what Python and JSON have for them.
+        Kind of the values in the values buffer, which selects their Python and JSON forms.
     storage : callable or None
-        The dtype of a slot of the values buffer, from the type; None where there is no such buffer.
+        Function from the type to the dtype of a values-buffer slot; None without such a buffer.
     numpy : callable or None
-        The dtype of the arrays that numpy users get without a copy, from the type.
+        Function from the type to the dtype of a zero-copy ``to_numpy()``.
     """
 
     member: str
@@ -149,16 +149,16 @@ class TypeDescriptor(NamedTuple):
 
     @property
     def json_name(self) -> str:
-        """Its name in the JSON form of the integration tests."""
+        """Name in the integration-test JSON."""
         return self.member.lower().rstrip("_")
 
     def make(self, parameters: dict[str, Any], children: Sequence[Any] = ()) -> Any:
-        """The type with these parameters, by name, and these child fields.
+        """Create the type with these parameters, by name, and these child fields.
 
         Raises
         ------
         InvalidArgument
-            If the class refuses the parameters, or the number of children is another.
+            If the parameters are invalid, or the number of children is wrong.
         """
         if self.children == ALL:
             arguments: dict[str, Any] = {"fields": children}
@@ -166,24 +166,22 @@ class TypeDescriptor(NamedTuple):
             arguments = dict(zip(self.children, children, strict=True))
         else:
             expected = len(self.children)
-            raise InvalidArgument(
-                f"the number of child fields of {self.json_name} is {expected}, found {len(children)}"
-            )
+            raise InvalidArgument(f"{self.json_name} must have {expected} child fields, found {len(children)}")
         return CLASSES[self.member](**self.implied, **parameters, **arguments)
 
     def call(self, type: Any) -> tuple[str, list[Any]]:
-        """The name of the factory that makes a type, and its arguments."""
+        """The name of a type's factory, and its arguments."""
         return self.factory.format(t=type), [getattr(type, name) for name in self.arguments]
 
     def instances(self) -> Iterator[Any]:
-        """All types of this kind, where there are few."""
+        """All types of this kind, if few."""
         if self.children:
             return
         names = [parameter.name for parameter in self.parameters]
         for values in itertools.product(*[parameter.all_choices() for parameter in self.parameters]):
             try:
                 yield self.make(dict(zip(names, values, strict=True)))
-            except InvalidArgument:  # these parameters do not go together
+            except InvalidArgument:  # an invalid combination
                 continue
 
     def format_of(self, type: Any) -> str:
@@ -220,7 +218,7 @@ _INTERVALS = {
 
 
 def _both(dtype: Callable[[Any], Any]) -> Any:
-    """A storage that is the dtype for numpy users too."""
+    """The same dtype for the values buffer and for ``to_numpy()``."""
     return {"storage": dtype, "numpy": dtype}
 
 
@@ -320,13 +318,13 @@ TYPES: tuple[TypeDescriptor, ...] = (
     _list("ListView", "list_view", "+vl"),
     _list("LargeListView", "large_list_view", "+vL"),
 )  # fmt: skip
-"""The members of the Type union, in its order."""
+"""The members of the Type union, in order."""
 
 DICTIONARY = TypeDescriptor(
     "DictionaryEncoding", ("dictionary",), "{t.index_type.format}", "dictionary",
     ("index_type", "value_type", "ordered"), values="index",
 )  # fmt: skip
-"""Dictionary encoding, which is no member of the Type union: a field has it beside the type of its values."""
+"""Dictionary encoding: not a member of the Type union, but a property of a field in addition to its value type."""
 
 BY_MEMBER = {descriptor.member: descriptor for descriptor in (*TYPES, DICTIONARY)}
 
@@ -337,16 +335,16 @@ class _Classes(dict[str, Any]):
 
 
 CLASSES: dict[str, Any] = _Classes()
-"""The class of each member; filled by the classes as they are defined."""
+"""The class of each member; filled as the classes are defined."""
 
 
 def claim(made: Any, members: Sequence[str]) -> tuple[TypeDescriptor, ...]:
-    """The descriptors of a class that is being defined.
+    """Claim the descriptors for a class that is being defined.
 
     Raises
     ------
     TypeError
-        If it has none, one that does not exist, or one that another class has.
+        If none are named, or one is unknown or already claimed.
     """
     wrong = [member for member in members if member not in BY_MEMBER or member in CLASSES]
     if wrong or not members:
@@ -356,7 +354,7 @@ def claim(made: Any, members: Sequence[str]) -> tuple[TypeDescriptor, ...]:
 
 
 def check_complete() -> None:
-    """Check that every descriptor has its class; TypeError where one is missing."""
+    """Check that every descriptor is claimed; TypeError if not."""
     missing = BY_MEMBER.keys() - CLASSES.keys()
     if missing:
         raise TypeError(f"no class has the descriptors {sorted(missing)}")
@@ -364,13 +362,13 @@ def check_complete() -> None:
 
 @functools.cache
 def simple_types() -> dict[str, Any]:
-    """The types without children and with few values of their parameters, by their format strings."""
+    """Types without children and with few parameter values, by format string."""
     return {type.format: type for descriptor in TYPES for type in descriptor.instances()}
 
 
 @functools.cache
 def _templates() -> list[tuple[re.Pattern[str], list[str], TypeDescriptor]]:
-    """Patterns of the other format strings, and the parameters in their groups."""
+    """Patterns of the other format strings, with the parameters of their groups."""
     found = []
     simple = {type.descriptor.member for type in simple_types().values()}
     for descriptor in TYPES:
@@ -384,21 +382,21 @@ def _templates() -> list[tuple[re.Pattern[str], list[str], TypeDescriptor]]:
 
 
 def parse_format(text: str, children: Sequence[Any] = (), **stated: Any) -> Any:
-    """The type of a format string of the C data interface ("Data type description -- format strings").
+    """Parse a format string of the C data interface ("Data type description -- format strings").
 
     Parameters
     ----------
     text : str
-        The format string; that of a dictionary-encoded field is the one of its indices.
+        The format string; for a dictionary-encoded field, that of its indices.
     children : sequence of Field
         The child fields.
     **stated
-        Parameters that the interface states elsewhere, such as ``keys_sorted``; those of other types are left out.
+        Parameters that the interface passes elsewhere, such as ``keys_sorted``; those of other types are ignored.
 
     Raises
     ------
     InvalidArgument
-        If there is no such type.
+        If the format string is unknown or does not fit the children.
     """
     found = simple_types().get(text)
     if found is not None and not children:
@@ -412,4 +410,4 @@ def parse_format(text: str, children: Sequence[Any] = (), **stated: Any) -> Any:
             for name, value in zip(names, match.groups(), strict=True):
                 arguments[name] = _from_format(parameters[name].kind, value)
             return descriptor.make(arguments, children)
-    raise InvalidArgument(f"no type has the format string {shown(text)} and {len(children)} children")
+    raise InvalidArgument(f"unknown format string {shown(text)} for a type with {len(children)} children")

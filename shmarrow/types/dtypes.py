@@ -1,4 +1,4 @@
-"""The types of numpy's dtypes."""
+"""Arrow types for numpy dtypes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["from_numpy_dtype"]
 
 
 def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
-    """The type of values of a dtype, or of what numpy makes one of, such as ``"M8[ms]"``.
+    """Return the type for a numpy dtype, or anything ``np.dtype`` accepts, such as ``"M8[ms]"``.
 
     Raises
     ------
     InvalidType
-        If there is none, or numpy has no such dtype.
+        If numpy does not know the dtype, or no Arrow type corresponds to it.
     """
     if not isinstance(dtype, np.dtype):
         try:
@@ -35,16 +35,16 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
     if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
         found = FixedSizeBinaryType(dtype.itemsize)
     if found is None:
-        raise InvalidType(f"there is no Arrow type for the numpy dtype {dtype}")
+        raise InvalidType(f"no Arrow type for the numpy dtype {dtype}")
     return found
 
 
 def by_dtype() -> dict[DType, DataType]:
-    """The types that numpy has a dtype for; :func:`shmarrow.types.base.by_dtype` keeps them."""
+    """Types that have a numpy dtype; cached by :func:`shmarrow.types.base.by_dtype`."""
     return {
         np.dtype("<M8[D]"): date32(),
         np.dtype("bool"): bool_(),
-        # Of two types with one dtype the first, and milliseconds are moments rather than days.
+        # The first type with a dtype wins, and M8[ms] is a timestamp rather than date64.
         **{
             type.numpy_dtype: type
             for type in reversed([*simple_types().values(), *map(timestamp, TIME_UNIT.values)])

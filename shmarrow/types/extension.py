@@ -2,12 +2,12 @@
 
 Rules kept here:
 
-* on the wire an extension type is its storage type and two entries of the field's metadata, ``ARROW:extension:name``
-  and ``ARROW:extension:metadata``. Read with a name that nobody registered, or with a storage or parameters that do
-  not fit the type of that name, a column stays its storage, and the entries stay as they are;
-* in memory an array of an extension type has the buffers and children of its storage, so a type answers to ``layout``,
-  ``storage`` and ``fields`` as its storage type does, and every walk by the buffer listing takes it as it is;
-* whatever a type's own code makes of untrusted bytes, an exception included, reading goes on.
+* on the wire, an extension type is its storage type and two entries of the field's metadata, ``ARROW:extension:name``
+  and ``ARROW:extension:metadata``. If the name is not registered, or the storage type or parameters do not fit the
+  registered type, the column keeps its storage type and the entries are preserved;
+* in memory, an extension array has the buffers and children of its storage, so an extension type delegates
+  ``layout``, ``storage`` and ``fields`` to its storage type, and code that walks buffers needs no special case;
+* a failing ``deserialize`` never stops reading.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ METADATA_KEY = b"ARROW:extension:metadata"
 
 
 class _Freezing(type):
-    """What makes instances that cannot be changed any more once they are made, whatever their ``__init__`` sets."""
+    """Metaclass that makes instances immutable once ``__init__`` returns."""
 
     def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
         made = super().__call__(*arguments, **keywords)
@@ -50,19 +50,19 @@ class _Freezing(type):
 class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
     """Base class of extension types; a subclass has a name and serializes its parameters.
 
-    A subclass sets its attributes in ``__init__``; after that a type is immutable, as all types are.
+    A subclass sets its attributes in ``__init__``; afterwards the type is immutable.
 
     Parameters
     ----------
     storage_type : DataType
-        The type that the values have in memory; not an extension type itself.
+        Type of the values in memory; not an extension type.
 
     Attributes
     ----------
     extension_name : str
-        The name that the type is registered under; subclasses set it. Names that start with ``arrow.`` are Arrow's.
+        Name that the type is registered under, set by subclasses. The prefix ``arrow.`` is reserved for Arrow.
     array_class : type
-        The class of the type's arrays: :class:`shmarrow.ExtensionArray` or a subclass with accessors of its own.
+        Class of the type's arrays: :class:`shmarrow.ExtensionArray` or a subclass with custom accessors.
     """
 
     __slots__ = ("_made", "storage_type")
@@ -78,23 +78,23 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
         self.storage_type = storage
 
     def serialize(self) -> bytes:
-        """The parameters as bytes, those of the storage type left out; empty where there are none."""
+        """Serialize the parameters, without those of the storage type; empty if there are none."""
         return b""
 
     @classmethod
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> ExtensionType:
-        """The type from its storage type and the bytes of :meth:`serialize`.
+        """Create the type from its storage type and the bytes of :meth:`serialize`.
 
-        Any exception means that they do not fit; a column that is read then keeps its storage type.
+        If it raises any exception, a column being read keeps its storage type.
         """
         return cls(storage_type)
 
     def to_python(self, value: Any) -> Any:
-        """The Python value of the extension from that of the storage, which is not None."""
+        """Convert a storage value, never None, to the extension's Python value."""
         return value
 
     def from_python(self, value: Any) -> Any:
-        """The Python value of the storage from that of the extension, which is not None."""
+        """Convert an extension value, never None, to the storage's Python value."""
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -102,10 +102,10 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
             super().__setattr__(name, value)
         object.__setattr__(self, name, value)
 
-    # --- as the storage type ---
+    # --- delegated to the storage type ---
 
     def __init_subclass__(cls) -> None:
-        """A subclass has no descriptor of its own."""
+        """Skip claiming descriptors; extension types have none."""
 
     @property
     def descriptor(self) -> TypeDescriptor:  # type: ignore[override]
@@ -160,24 +160,24 @@ def _rebuild(cls: type[ExtensionType], storage_type: DataType, serialized: bytes
 # --- the registry -----------------------------------------------------------------------------------------------
 
 _REGISTRY: dict[bytes, Callable[[], type[ExtensionType]]] = {}
-"""By the name of each registered type what gives its class: those of Arrow's own types are imported by it."""
+"""Loader of the class of each registered type, by name; Arrow's canonical types are imported on first use."""
 
 _LOCK = fork_safe_lock()
 _generation = 0
 
 
 def provide_extension_type(name: str, load: Callable[[], type[ExtensionType]]) -> None:
-    """Register a type whose class is loaded when its name is first met in data; for Arrow's own types."""
+    """Register a type whose class is loaded when its name first occurs in data; for the canonical types."""
     _REGISTRY[name.encode()] = load
 
 
 def generation() -> int:
-    """A number that changes with the registry: what was read under another one may have other types."""
+    """Return a number that changes with the registry; types read under another generation may be stale."""
     return _generation
 
 
 def register_extension_type(cls: type[ExtensionType]) -> None:
-    """Give columns with this extension name this type in whatever is read from now on.
+    """Register an extension type; columns with its name that are read from now on have this type.
 
     Parameters
     ----------
@@ -187,36 +187,38 @@ def register_extension_type(cls: type[ExtensionType]) -> None:
     Raises
     ------
     InvalidType
-        If it is not one.
+        If ``cls`` is not a subclass of ExtensionType.
     InvalidArgument
-        If it has no name, or the name is taken.
+        If it has no name, or the name is already registered.
     """
     global _generation
     if not (isinstance(cls, type) and issubclass(cls, ExtensionType)):
         raise InvalidType(f"expected a subclass of ExtensionType, found {shown(cls)}")
     name = cls.extension_name
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"{cls.__name__}.extension_name must be a string that is not empty, found {shown(name)}")
+        raise InvalidArgument(f"{cls.__name__}.extension_name must be a non-empty string, found {shown(name)}")
     with _LOCK:
         if name.encode() in _REGISTRY:
-            raise InvalidArgument(f"the extension name {name!r} is taken; unregister_extension_type({name!r}) frees it")
+            raise InvalidArgument(
+                f"the extension name {name!r} is registered; call unregister_extension_type({name!r}) first"
+            )
         _REGISTRY[name.encode()] = lambda: cls
         _generation += 1
 
 
 def unregister_extension_type(name: str) -> None:
-    """Leave columns with this extension name as their storage type in whatever is read from now on.
+    """Unregister an extension type; columns with its name that are read from now on have their storage type.
 
     Raises
     ------
     InvalidArgument
-        If no type is registered under the name.
+        If the name is not registered.
     """
     global _generation
     with _LOCK:
         if not isinstance(name, str) or _REGISTRY.pop(name.encode(), None) is None:
             known = sorted(known.decode() for known in _REGISTRY)
-            raise InvalidArgument(f"no extension type is registered as {shown(name)}; there are {known}")
+            raise InvalidArgument(f"no extension type is registered as {shown(name)}; registered: {known}")
         _generation += 1
 
 
@@ -224,10 +226,10 @@ def unregister_extension_type(name: str) -> None:
 
 
 def extension_type(storage: DataType, metadata: Metadata | None) -> tuple[DataType, Metadata | None]:
-    """The type that a field's metadata say its storage stands for, and the metadata that are left.
+    """Return the extension type named by a field's metadata, or its storage type, and the remaining metadata.
 
-    Messages write an extension type over a dictionary and a dictionary whose values are of an extension type in one
-    and the same way; the first is tried first.
+    On the wire, an extension type over a dictionary and a dictionary with extension values look the same; the former
+    is tried first.
     """
     name = None if metadata is None else metadata.get(NAME_KEY)
     if name is None or name not in _REGISTRY:
@@ -245,20 +247,20 @@ def extension_type(storage: DataType, metadata: Metadata | None) -> tuple[DataTy
 
 
 def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType | None:
-    """The registered type over this storage, or None where it does not fit."""
+    """The registered type over this storage, or None if it does not fit."""
     load = _REGISTRY.get(name)
     if load is None:  # unregistered by another thread meanwhile
         return None
     cls = load()
     try:
         made = cls.deserialize(storage, serialized)
-    except Exception:  # the code of a user's type, over untrusted bytes: whatever it raises, they do not fit
+    except Exception:  # user code over untrusted bytes: any exception means that they do not fit
         return None
     return made if isinstance(made, ExtensionType) and made.storage_type == storage else None
 
 
 def storage_field(field: Field) -> Field:
-    """The field as it goes on the wire: its storage type, with the extension's entries in the metadata."""
+    """Return the field as serialized: its storage type, with the extension's entries in the metadata."""
     type: Any = field.type
     if isinstance(type, ExtensionType):
         storage = type.storage_type

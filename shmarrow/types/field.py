@@ -20,13 +20,13 @@ class Field:
     Attributes
     ----------
     name : str
-        The name.
+        Name.
     type : DataType
-        The type of the values.
+        Type of the values.
     nullable : bool
         Whether values may be null.
     metadata : FrozenMetadata or None
-        An immutable mapping of bytes to bytes; None where there is none.
+        Immutable mapping of bytes to bytes, if any.
 
     Notes
     -----
@@ -35,7 +35,7 @@ class Field:
     Raises
     ------
     InvalidType
-        If the name is not a string, or ``nullable`` neither a bool nor None, which stands for True.
+        If the name is not a string, or ``nullable`` is neither a bool nor None (True).
     InvalidArgument
         If the name cannot be encoded as UTF-8.
     """
@@ -61,7 +61,7 @@ class Field:
         _set_metadata(self, as_metadata(metadata))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"Field.{name} cannot be set; with_{name}() gives another field")
+        raise AttributeError(f"Field.{name} cannot be set; with_{name}() returns a changed field")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Field.{name} cannot be deleted")
@@ -72,7 +72,7 @@ class Field:
         Raises
         ------
         InvalidType
-            If ``other`` is not a field, of any library.
+            If ``other`` is not a field of any Arrow library.
         """
         other = foreign.comparable(other, Field, "field")
         if self != other:
@@ -106,7 +106,7 @@ class Field:
     def flatten(self) -> list[Field]:
         """Return the fields of a struct, named ``struct.field``; for other types, a list with this field.
 
-        A field is nullable where it or the struct is.
+        A field is nullable if it or the struct is.
         """
         if self.type.layout != "struct" or self.type.array_class is not None:
             return [self]
@@ -142,28 +142,28 @@ FieldsLike = Iterable[Field | tuple[Any, ...]] | Mapping[str, DataType | str] | 
 
 
 def as_field(value: Field | DataType | str, name: str) -> Field:
-    """A field, or a type as a nullable field of the name given."""
+    """Return a field unchanged, or a type as a nullable field with this name."""
     return own_field(value) if is_field(value) else Field(name, as_type(value))  # type: ignore[arg-type]
 
 
 def is_field(value: Any) -> TypeGuard[Field]:
-    """Whether a value is a field, of any library."""
+    """Return whether a value is a field of any Arrow library."""
     return isinstance(value, Field) or (foreign.has_schema(value) and type(value).__name__ == "Field")
 
 
 def own_field(value: Any) -> Field:
-    """A field of any library as ours."""
+    """Convert a field of any Arrow library to ours."""
     made: Field = value if isinstance(value, Field) else foreign.read("field", value)
     return made
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
-    """Fields from fields, (name, type) tuples, or a mapping of names to types.
+    """Return fields from fields, (name, type) tuples, or a mapping of names to types.
 
     Raises
     ------
     InvalidType
-        If it is nothing of the kind.
+        If ``fields`` is none of these.
     """
     expected = "fields, (name, type) tuples, or a mapping"
     if isinstance(fields, (str, bytes)) or not (isinstance(fields, Iterable) or schema_of(fields)):
@@ -175,7 +175,7 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
 
 
 def schema_of(value: Any) -> str:
-    """Where the schema of rows is, as the end of a message; empty for anything but rows."""
+    """How to get the schema of tabular data, as the end of a message; empty for other values."""
     kind = type(value)
     if kind.__module__.startswith("shmarrow."):
         return "; pass its .schema" if not isinstance(value, type) and hasattr(value, "schema") else ""
@@ -192,14 +192,14 @@ def _from_tuple(item: Any) -> Field:
 def field(
     name: Any, type: DataType | str | None = None, nullable: bool = True, metadata: MetadataLike | None = None
 ) -> Field:
-    """Make a field: a named type.
+    """Create a field: a named type.
 
     Parameters
     ----------
     name : str, or field of another library
-        The name; or an object with ``__arrow_c_schema__`` that says it all, and is the only argument.
+        The name; or, as the only argument, an object with ``__arrow_c_schema__``.
     type : DataType or str
-        The type, of any library, or its name.
+        A type of any Arrow library, or its name.
     nullable : bool
         Whether values may be null.
     metadata : mapping of str or bytes to str or bytes, optional
@@ -208,9 +208,9 @@ def field(
     Raises
     ------
     InvalidType
-        If an argument is of another class.
+        If an argument is of the wrong class.
     InvalidArgument
-        If no type has that name, or the name of the field cannot be encoded as UTF-8.
+        If the type name is unknown, or the field name cannot be encoded as UTF-8.
     """
     if type is None and (isinstance(name, Field) or foreign.has_schema(name)):
         return own_field(name)

@@ -1,6 +1,6 @@
-"""Types with children: lists, structs, maps, unions, dictionaries, run ends ("Data Types").
+"""Nested and encoded types: lists, structs, maps, unions, dictionaries, run-end encoding ("Data Types").
 
-The factories have the names of pyarrow's.
+The factories are named as in pyarrow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class _ListLike(DataType, abstract=True):
-    """A run of child values in each slot; the name of the child is not part of the type's identity."""
+    """Base class of list types; the child's name does not take part in equality."""
 
     __slots__ = ("fields",)
     parameters: ClassVar[tuple[str, ...]] = ("value_field",)
@@ -48,14 +48,14 @@ class _ListLike(DataType, abstract=True):
 
 
 class ListType(_ListLike, members=("List",)):
-    """Lists by 32-bit offsets into the child.
+    """Lists with 32-bit offsets into the child.
 
     Attributes
     ----------
     value_field : Field
-        The field of the items.
+        Field of the elements.
     value_type : DataType
-        The type of the items.
+        Type of the elements.
     offset_dtype : numpy.dtype
         dtype of the offsets.
     """
@@ -65,14 +65,14 @@ class ListType(_ListLike, members=("List",)):
 
 
 class LargeListType(_ListLike, members=("LargeList",)):
-    """Lists by 64-bit offsets into the child.
+    """Lists with 64-bit offsets into the child.
 
     Attributes
     ----------
     value_field : Field
-        The field of the items.
+        Field of the elements.
     value_type : DataType
-        The type of the items.
+        Type of the elements.
     offset_dtype : numpy.dtype
         dtype of the offsets.
     """
@@ -82,14 +82,14 @@ class LargeListType(_ListLike, members=("LargeList",)):
 
 
 class ListViewType(_ListLike, members=("ListView",)):
-    """Lists by 32-bit offset and size each, in any order and overlapping.
+    """List views with 32-bit offsets and sizes; lists may be out of order and overlap.
 
     Attributes
     ----------
     value_field : Field
-        The field of the items.
+        Field of the elements.
     value_type : DataType
-        The type of the items.
+        Type of the elements.
     offset_dtype : numpy.dtype
         dtype of the offsets and sizes.
     """
@@ -99,14 +99,14 @@ class ListViewType(_ListLike, members=("ListView",)):
 
 
 class LargeListViewType(_ListLike, members=("LargeListView",)):
-    """Lists by 64-bit offset and size each, in any order and overlapping.
+    """List views with 64-bit offsets and sizes; lists may be out of order and overlap.
 
     Attributes
     ----------
     value_field : Field
-        The field of the items.
+        Field of the elements.
     value_type : DataType
-        The type of the items.
+        Type of the elements.
     offset_dtype : numpy.dtype
         dtype of the offsets and sizes.
     """
@@ -116,16 +116,16 @@ class LargeListViewType(_ListLike, members=("LargeListView",)):
 
 
 class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
-    """The same number of child values in each slot.
+    """Lists of a fixed number of child values.
 
     Attributes
     ----------
     value_field : Field
-        The field of the items.
+        Field of the elements.
     value_type : DataType
-        The type of the items.
+        Type of the elements.
     list_size : int
-        Number of items in each slot.
+        Length of each list.
     """
 
     __slots__ = ("list_size",)
@@ -149,7 +149,7 @@ class FixedSizeListType(_ListLike, members=("FixedSizeList",)):
 
 
 class StructType(DataType, members=("Struct_",)):
-    """One value of each child field in each slot.
+    """Structs: each slot has one value of every child field.
 
     Attributes
     ----------
@@ -178,20 +178,20 @@ class StructType(DataType, members=("Struct_",)):
 
 
 class MapType(DataType, members=("Map",)):
-    """Lists of key and item pairs.
+    """Maps: lists of key-item pairs.
 
-    Physically a list of structs of two fields; the names of all three are not part of the type's identity.
+    Physically a list of structs with two fields; their names do not take part in equality.
 
     Attributes
     ----------
     keys_sorted : bool
         Whether the keys of each map are in ascending order.
     entries_field : Field
-        The field of the entries, a struct of key and item.
+        Field of the entries, a struct of key and item.
     key_field, item_field : Field
-        The fields of keys and items.
+        Fields of keys and items.
     key_type, item_type : DataType
-        The types of keys and items.
+        Types of keys and items.
     offset_dtype : numpy.dtype
         dtype of the offsets.
     """
@@ -239,14 +239,14 @@ class MapType(DataType, members=("Map",)):
 
 
 class UnionType(DataType, members=("Union",)):
-    """In each slot a value of one of the child fields, chosen by a type id.
+    """Unions: each slot has a value of one child field, selected by a type id.
 
     Attributes
     ----------
     mode : str
         ``"dense"`` or ``"sparse"``.
     type_codes : tuple of int
-        The type id of each child field.
+        Type id of each child field.
     """
 
     __slots__ = ("fields", "mode", "type_codes")
@@ -260,14 +260,14 @@ class UnionType(DataType, members=("Union",)):
         self._set(mode=mode, fields=as_fields(fields))
         given = range(len(self.fields)) if type_codes is None else type_codes
         if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
-            raise InvalidType(
-                f"each type code of a union must be an int, expected a list of them, found {shown(type_codes)}"
-            )
+            raise InvalidType(f"the type codes of a union must be a list of ints, found {shown(type_codes)}")
         codes = tuple([as_int(code, "a type code of a union") for code in given])
         if len(codes) != len(self.fields):
-            raise InvalidArgument(f"a union of {len(self.fields)} fields needs as many type codes, found {len(codes)}")
+            raise InvalidArgument(
+                f"expected {len(self.fields)} type codes, one for each field of the union, found {len(codes)}"
+            )
         if len(set(codes)) != len(codes) or not all(0 <= code <= 127 for code in codes):
-            raise InvalidArgument(f"the type codes of a union are distinct numbers from 0 to 127, found {shown(codes)}")
+            raise InvalidArgument(f"the type codes of a union must be distinct and from 0 to 127, found {shown(codes)}")
         self._set(type_codes=codes)
 
     @property
@@ -280,12 +280,12 @@ class UnionType(DataType, members=("Union",)):
 
 
 class EncodedType(DataType, abstract=True):
-    """Values of another type, of which each stands only once for many slots.
+    """Base class of dictionary and run-end encoding, which store repeated values once.
 
     Attributes
     ----------
     value_type : DataType
-        The type of the values.
+        Type of the values.
     """
 
     __slots__ = ()
@@ -323,16 +323,16 @@ class DictionaryType(EncodedType, members=("DictionaryEncoding",)):
 
 
 class RunEndEncodedType(EncodedType, members=("RunEndEncoded",)):
-    """Runs of equal values: where each run ends, and its value.
+    """Run-end encoding: the end and the value of each run of equal values.
 
     Attributes
     ----------
     run_ends_field, values_field : Field
-        The child fields.
+        Child fields.
     run_end_type : DataType
-        The type of the run ends: int16, int32 or int64.
+        Type of the run ends: int16, int32 or int64.
     value_type : DataType
-        The type of the values.
+        Type of the values.
     """
 
     __slots__ = ("fields",)
@@ -376,64 +376,64 @@ def list_(value_type: Field | DataType | str, list_size: int) -> FixedSizeListTy
 
 
 def list_(value_type: Field | DataType | str, list_size: int = -1) -> ListType | FixedSizeListType:
-    """Lists of values of one type.
+    """Create a list type.
 
     Parameters
     ----------
     value_type : Field, DataType or str
-        The field of the items, or their type.
+        Field or type of the elements.
     list_size : int
-        The number of items of every list, for a fixed-size list; -1 for lists of any length.
+        Length of each list of a fixed-size list type; -1 for variable lengths.
 
     Raises
     ------
     InvalidType
         If ``value_type`` is neither a field nor a type.
     InvalidArgument
-        If no type has that name, or the size is out of range.
+        If the type name is unknown, or the size is out of range.
     """
     list_size = as_int(list_size, "the size of a fixed-size list")
     return ListType(value_type) if list_size == -1 else FixedSizeListType(value_type, list_size)
 
 
 def large_list(value_type: Field | DataType | str) -> LargeListType:
-    """Lists with 64-bit offsets."""
+    """Create a list type with 64-bit offsets."""
     return LargeListType(value_type)
 
 
 def list_view(value_type: Field | DataType | str) -> ListViewType:
-    """Lists in the view layout."""
+    """Create a list-view type with 32-bit offsets and sizes."""
     return ListViewType(value_type)
 
 
 def large_list_view(value_type: Field | DataType | str) -> LargeListViewType:
-    """Lists in the view layout with 64-bit offsets and sizes."""
+    """Create a list-view type with 64-bit offsets and sizes."""
     return LargeListViewType(value_type)
 
 
 def struct(fields: FieldsLike) -> StructType:
-    """Structs of fields, of (name, type) pairs, or of a mapping of names to types."""
+    """Create a struct type from fields, (name, type) pairs, or a mapping of names to types."""
     return StructType(fields)
 
 
 def map_(key_type: Field | DataType | str, item_type: Field | DataType | str, keys_sorted: bool = False) -> MapType:
-    """Maps from keys to items.
+    """Create a map type.
 
     Parameters
     ----------
     key_type : Field, DataType or str
-        The field of the keys, or their type; keys are never null.
+        Field or type of the keys; keys are never null.
     item_type : Field, DataType or str
-        The field of the items, or their type.
+        Field or type of the items.
     keys_sorted : bool
-        Whether the keys rise within each map.
+        Whether the keys of each map are sorted.
 
     Raises
     ------
     InvalidType
-        If one of them is neither a field nor a type.
+        If ``key_type`` or ``item_type`` is neither a field nor a type.
     InvalidArgument
-        If no type has that name.
+        If a type name is unknown.
     """
     key = key_type if isinstance(key_type, Field) else Field("key", as_type(key_type), nullable=False)
     entries = Field("entries", StructType([key, as_field(item_type, "value")]), nullable=False)
@@ -441,42 +441,42 @@ def map_(key_type: Field | DataType | str, item_type: Field | DataType | str, ke
 
 
 def dictionary(index_type: DataType | str, value_type: DataType | str, ordered: bool = False) -> DictionaryType:
-    """Values by their index in a dictionary of distinct values.
+    """Create a dictionary-encoded type.
 
     Parameters
     ----------
     index_type : DataType or str
-        An integer type; it limits how many values the dictionary has.
+        Integer type of the indices, which limits the size of the dictionary.
     value_type : DataType or str
-        The type of the values.
+        Type of the values.
     ordered : bool
-        Whether the order of the values in the dictionary means something.
+        Whether the order of the dictionary's values is meaningful.
 
     Raises
     ------
     InvalidType
-        If one of them is no type.
+        If ``index_type`` or ``value_type`` is not a type.
     InvalidArgument
-        If no type has that name, or the index type is no integer.
+        If a type name is unknown, or the index type is not an integer type.
     """
     return DictionaryType(index_type, value_type, ordered)
 
 
 def union(fields: FieldsLike, mode: str, type_codes: Sequence[int] | None = None) -> UnionType:
-    """A union in mode ``"sparse"`` or ``"dense"``; type codes are 0 to n - 1 unless given."""
+    """Create a union type of mode ``"sparse"`` or ``"dense"``; type codes default to 0 to n - 1."""
     return UnionType(mode, fields, type_codes)
 
 
 def sparse_union(fields: FieldsLike, type_codes: Sequence[int] | None = None) -> UnionType:
-    """A union whose children all have its own length."""
+    """Create a sparse union type, whose children all have the length of the union."""
     return UnionType("sparse", fields, type_codes)
 
 
 def dense_union(fields: FieldsLike, type_codes: Sequence[int] | None = None) -> UnionType:
-    """A union whose children hold only the values that are used, found by offsets."""
+    """Create a dense union type, whose children hold only the values in use, located by offsets."""
     return UnionType("dense", fields, type_codes)
 
 
 def run_end_encoded(run_end_type: Field | DataType | str, value_type: Field | DataType | str) -> RunEndEncodedType:
-    """Runs of equal values, with run ends of 16, 32 or 64 bits."""
+    """Create a run-end-encoded type with run ends of 16, 32 or 64 bits."""
     return RunEndEncodedType(run_end_type, value_type)

@@ -1,6 +1,6 @@
-"""Predicates on types, under the names of ``pyarrow.types``: one line each.
+"""Type predicates, named as in ``pyarrow.types``.
 
-All are False for an extension type; ask about its ``storage_type``.
+All return False for an extension type; test its ``storage_type``.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _LISTS = (ListType, LargeListType, FixedSizeListType, ListViewType, LargeListVie
 
 
 def _asks(*classes: type[DataType], **parameters: Any) -> Callable[[DataType], bool]:
-    """A predicate: whether a type is of one of the classes and has the parameters."""
+    """Create a predicate for types of one of the classes with the parameters."""
 
     def predicate(t: DataType) -> bool:
         if not isinstance(t, DataType):
@@ -175,4 +175,4 @@ is_run_end_encoded = _asks(RunEndEncodedType)
 for _name in __all__:
     _predicate = globals()[_name]
     _predicate.__name__ = _predicate.__qualname__ = _name
-    _predicate.__doc__ = f"Whether ``t`` is what ``pyarrow.types.{_name}`` tests for; InvalidType for no DataType."
+    _predicate.__doc__ = f"Return what ``pyarrow.types.{_name}`` does; InvalidType if ``t`` is not a DataType."

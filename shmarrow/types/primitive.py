@@ -1,6 +1,6 @@
-"""Types without children: null, truth values, numbers, dates and times, bytes and text ("Data Types").
+"""Types without children: null, bool, numeric, temporal, binary and string ("Data Types").
 
-The factories have the names of pyarrow's.
+The factories are named as in pyarrow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class NullType(DataType, members=("Null",)):
-    """All slots are null and no buffer exists."""
+    """Null type: every slot is null, and there are no buffers."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class NullType(DataType, members=("Null",)):
 
 
 class BoolType(DataType, members=("Bool",)):
-    """One bit a value."""
+    """Booleans, one bit per value."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ _dtype = functools.lru_cache(256)(np.dtype)
 
 
 class FixedWidthType(DataType, abstract=True):
-    """A type with a values buffer, whose dtypes follow from the parameters."""
+    """Base class of types with a values buffer, whose dtypes follow from the parameters."""
 
     __slots__ = ("numpy_dtype", "storage")
     storage: DType
@@ -72,7 +72,7 @@ class FixedWidthType(DataType, abstract=True):
 
 
 class IntType(FixedWidthType, members=("Int",)):
-    """Integers of 8, 16, 32 or 64 bits, signed or not.
+    """Signed or unsigned integers of 8, 16, 32 or 64 bits.
 
     Attributes
     ----------
@@ -89,13 +89,13 @@ class IntType(FixedWidthType, members=("Int",)):
 
     def __init__(self, bits: int, signed: bool) -> None:
         if bits not in (8, 16, 32, 64):
-            raise InvalidArgument(f"an integer must have 8, 16, 32 or 64 bits, found {bits}")
+            raise InvalidArgument(f"an integer type must have 8, 16, 32 or 64 bits, found {bits}")
         self._set(bits=bits, signed=signed)
         self._set_dtypes()
 
     @property
     def letter(self) -> str:
-        """The format string of the C data interface."""
+        """Format string of the C data interface."""
         letter = "csil"[self.storage.itemsize.bit_length() - 1]
         return letter if self.signed else letter.upper()
 
@@ -104,7 +104,7 @@ class IntType(FixedWidthType, members=("Int",)):
 
 
 class FloatType(FixedWidthType, members=("FloatingPoint",)):
-    """IEEE 754 numbers of 16, 32 or 64 bits.
+    """IEEE 754 floating-point numbers of 16, 32 or 64 bits.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class FloatType(FixedWidthType, members=("FloatingPoint",)):
 
     def __init__(self, bits: int) -> None:
         if bits not in PRECISION.values:
-            raise InvalidArgument(f"a floating point number must have 16, 32 or 64 bits, found {bits}")
+            raise InvalidArgument(f"a floating-point type must have 16, 32 or 64 bits, found {bits}")
         self._set(bits=bits)
         self._set_dtypes()
 
@@ -127,7 +127,7 @@ class FloatType(FixedWidthType, members=("FloatingPoint",)):
 
 
 class DecimalType(FixedWidthType, members=("Decimal",)):
-    """Exact decimal numbers: an integer of 32, 64, 128 or 256 bits times ten to the power of minus ``scale``.
+    """Exact decimals: an integer of 32, 64, 128 or 256 bits times ``10 ** -scale``.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class DecimalType(FixedWidthType, members=("Decimal",)):
     scale : int
         Number of digits after the decimal point; may be negative.
     MAX_PRECISION : dict of int to int
-        The largest precision for each width.
+        Maximum precision for each width.
     """
 
     __slots__ = ("bits", "precision", "scale")
@@ -150,7 +150,7 @@ class DecimalType(FixedWidthType, members=("Decimal",)):
 
     def __init__(self, bits: int, precision: int, scale: int = 0) -> None:
         if bits not in self.MAX_PRECISION:
-            raise InvalidArgument(f"a decimal must have 32, 64, 128 or 256 bits, found {shown(bits)}")
+            raise InvalidArgument(f"a decimal type must have 32, 64, 128 or 256 bits, found {shown(bits)}")
         precision = as_int(precision, "the precision of a decimal")
         scale = as_int(scale, "the scale of a decimal")
         if not 1 <= precision <= self.MAX_PRECISION[bits]:
@@ -167,7 +167,7 @@ class DecimalType(FixedWidthType, members=("Decimal",)):
 
 
 class DateType(FixedWidthType, members=("Date",)):
-    """Days, or milliseconds that are whole days, since 1970-01-01.
+    """Dates: days since 1970-01-01, or milliseconds that are a multiple of a day.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class DateType(FixedWidthType, members=("Date",)):
 
 
 class _TimeLike(FixedWidthType, abstract=True):
-    """A number of seconds or of fractions of them."""
+    """Base class of types that count seconds or fractions of a second."""
 
     __slots__ = ("unit",)
     parameters: ClassVar[tuple[str, ...]] = ("unit",)
@@ -231,7 +231,7 @@ class TimeType(_TimeLike, members=("Time",)):
 
 
 class TimestampType(_TimeLike, members=("Timestamp",)):
-    """Time since 1970-01-01 00:00:00, in UTC if there is a time zone, else in whatever zone the reader assumes.
+    """Time since 1970-01-01 00:00:00: in UTC with a time zone, local time in an unspecified zone without.
 
     Attributes
     ----------
@@ -262,7 +262,7 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
 
 
 class DurationType(_TimeLike, members=("Duration",)):
-    """A length of time, with no relation to the calendar.
+    """Elapsed time, independent of the calendar.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ class DurationType(_TimeLike, members=("Duration",)):
 
 
 class IntervalType(FixedWidthType, members=("Interval",)):
-    """A span on the calendar: months, days and milliseconds, or months, days and nanoseconds.
+    """Calendar intervals: months, days and milliseconds, or months, days and nanoseconds.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ class IntervalType(FixedWidthType, members=("Interval",)):
 
 
 class FixedSizeBinaryType(FixedWidthType, members=("FixedSizeBinary",)):
-    """Values of the same number of bytes each.
+    """Byte strings of a fixed width.
 
     Attributes
     ----------
@@ -327,7 +327,7 @@ class FixedSizeBinaryType(FixedWidthType, members=("FixedSizeBinary",)):
 
 
 class _BinaryLike(DataType, abstract=True):
-    """Byte strings or text of any length; ``text`` says that the bytes are UTF-8."""
+    """Base class of variable-length byte strings, or UTF-8 strings if ``text``."""
 
     __slots__ = ("descriptor", "text")
     parameters = ("text",)
@@ -342,7 +342,7 @@ class _BinaryLike(DataType, abstract=True):
 
 
 class BinaryType(_BinaryLike, members=("Binary", "Utf8")):
-    """Values one after another in one buffer, with 32-bit offsets.
+    """Binary or string values in one contiguous buffer, with 32-bit offsets.
 
     Attributes
     ----------
@@ -357,7 +357,7 @@ class BinaryType(_BinaryLike, members=("Binary", "Utf8")):
 
 
 class LargeBinaryType(_BinaryLike, members=("LargeBinary", "LargeUtf8")):
-    """Values one after another in one buffer, with 64-bit offsets.
+    """Binary or string values in one contiguous buffer, with 64-bit offsets.
 
     Attributes
     ----------
@@ -372,7 +372,7 @@ class LargeBinaryType(_BinaryLike, members=("LargeBinary", "LargeUtf8")):
 
 
 class BinaryViewType(_BinaryLike, members=("BinaryView", "Utf8View")):
-    """Sixteen bytes a value, which hold it or say in which of several buffers it lies.
+    """Binary or string views: 16 bytes per value, which hold a short value or locate it in one of several buffers.
 
     Attributes
     ----------
@@ -390,89 +390,89 @@ _FLOATS = {bits: FloatType(bits) for bits in (16, 32, 64)}
 
 
 def null() -> NullType:
-    """All slots null."""
+    """Return the null type."""
     return _NULL
 
 
 def bool_() -> BoolType:
-    """Truth values, one bit each."""
+    """Return the boolean type, one bit per value."""
     return _BOOL
 
 
 def int8() -> IntType:
-    """Signed integers of 8 bits."""
+    """Return the signed 8-bit integer type."""
     return _INTS["int8"]
 
 
 def int16() -> IntType:
-    """Signed integers of 16 bits."""
+    """Return the signed 16-bit integer type."""
     return _INTS["int16"]
 
 
 def int32() -> IntType:
-    """Signed integers of 32 bits."""
+    """Return the signed 32-bit integer type."""
     return _INTS["int32"]
 
 
 def int64() -> IntType:
-    """Signed integers of 64 bits."""
+    """Return the signed 64-bit integer type."""
     return _INTS["int64"]
 
 
 def uint8() -> IntType:
-    """Unsigned integers of 8 bits."""
+    """Return the unsigned 8-bit integer type."""
     return _INTS["uint8"]
 
 
 def uint16() -> IntType:
-    """Unsigned integers of 16 bits."""
+    """Return the unsigned 16-bit integer type."""
     return _INTS["uint16"]
 
 
 def uint32() -> IntType:
-    """Unsigned integers of 32 bits."""
+    """Return the unsigned 32-bit integer type."""
     return _INTS["uint32"]
 
 
 def uint64() -> IntType:
-    """Unsigned integers of 64 bits."""
+    """Return the unsigned 64-bit integer type."""
     return _INTS["uint64"]
 
 
 def float16() -> FloatType:
-    """Floating point numbers of 16 bits."""
+    """Return the 16-bit floating-point type."""
     return _FLOATS[16]
 
 
 def float32() -> FloatType:
-    """Floating point numbers of 32 bits."""
+    """Return the 32-bit floating-point type."""
     return _FLOATS[32]
 
 
 def float64() -> FloatType:
-    """Floating point numbers of 64 bits."""
+    """Return the 64-bit floating-point type."""
     return _FLOATS[64]
 
 
 def decimal32(precision: int, scale: int = 0) -> DecimalType:
-    """Decimals of up to 9 digits in 32 bits."""
+    """Create a 32-bit decimal type of up to 9 digits."""
     return DecimalType(32, precision, scale)
 
 
 def decimal64(precision: int, scale: int = 0) -> DecimalType:
-    """Decimals of up to 18 digits in 64 bits."""
+    """Create a 64-bit decimal type of up to 18 digits."""
     return DecimalType(64, precision, scale)
 
 
 def decimal128(precision: int, scale: int = 0) -> DecimalType:
-    """Exact decimal numbers of up to 38 digits, in 128 bits.
+    """Create a 128-bit decimal type of up to 38 digits.
 
     Parameters
     ----------
     precision : int
-        The most digits of a value, 1 to 38.
+        Maximum number of digits, 1 to 38.
     scale : int
-        How many of them are behind the point; negative for multiples of a power of ten.
+        Number of digits after the decimal point; negative for multiples of a power of ten.
 
     Raises
     ------
@@ -483,68 +483,68 @@ def decimal128(precision: int, scale: int = 0) -> DecimalType:
 
 
 def decimal256(precision: int, scale: int = 0) -> DecimalType:
-    """Decimals of up to 76 digits in 256 bits."""
+    """Create a 256-bit decimal type of up to 76 digits."""
     return DecimalType(256, precision, scale)
 
 
 def date32() -> DateType:
-    """Days since 1970-01-01."""
+    """Return the date type of days since 1970-01-01 (int32)."""
     return DateType("day")
 
 
 def date64() -> DateType:
-    """Milliseconds since 1970-01-01, whole days."""
+    """Return the date type of milliseconds since 1970-01-01 (int64), in whole days."""
     return DateType("ms")
 
 
 def time32(unit: str) -> TimeType:
-    """Time since midnight in ``"s"`` or ``"ms"``."""
+    """Create a time-of-day type in ``"s"`` or ``"ms"`` (int32)."""
     return TimeType(unit, 32)
 
 
 def time64(unit: str) -> TimeType:
-    """Time since midnight in ``"us"`` or ``"ns"``."""
+    """Create a time-of-day type in ``"us"`` or ``"ns"`` (int64)."""
     return TimeType(unit, 64)
 
 
 def timestamp(unit: str, tz: str | tzinfo | None = None) -> TimestampType:
-    """Time since 1970-01-01, with or without a time zone.
+    """Create a timestamp type: time since 1970-01-01, with or without a time zone.
 
     Parameters
     ----------
     unit : {"s", "ms", "us", "ns"}
-        What the values count.
+        Unit of the values.
     tz : str or tzinfo, optional
-        A name of the zone database, such as ``"Europe/Oslo"``, or an offset, such as ``"+07:30"``; values then count
-        from 1970-01-01 00:00:00 UTC. Without it they are moments of no stated zone.
+        Name in the time zone database, such as ``"Europe/Oslo"``, or offset, such as ``"+07:30"``; values then count
+        from 1970-01-01 00:00:00 UTC. Without it, values are local times in an unspecified zone.
 
     Raises
     ------
     InvalidArgument
-        If the unit is another.
+        If the unit is unknown.
     InvalidType
-        If ``tz`` is of another class, or a tzinfo that has neither a name nor a fixed offset of whole minutes.
+        If ``tz`` is neither a string nor a tzinfo with a name or a fixed offset in whole minutes.
     """
     return TimestampType(unit, tz)
 
 
 def duration(unit: str) -> DurationType:
-    """A length of time in ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``."""
+    """Create a duration type in ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``."""
     return DurationType(unit)
 
 
 def month_interval() -> IntervalType:
-    """Calendar intervals in months."""
+    """Return the calendar interval type of months."""
     return IntervalType("month")
 
 
 def day_time_interval() -> IntervalType:
-    """Calendar intervals in days and milliseconds."""
+    """Return the calendar interval type of days and milliseconds."""
     return IntervalType("day_time")
 
 
 def month_day_nano_interval() -> IntervalType:
-    """Calendar intervals in months, days and nanoseconds."""
+    """Return the calendar interval type of months, days and nanoseconds."""
     return IntervalType("month_day_nano")
 
 
@@ -557,13 +557,13 @@ def binary(length: int) -> FixedSizeBinaryType: ...
 
 
 def binary(length: int = -1) -> BinaryType | FixedSizeBinaryType:
-    """Byte strings, of any length, or all of the ``length`` given."""
+    """Create a binary type: variable-length, or fixed-size if ``length`` is given."""
     length = as_int(length, "the width of a fixed-size binary")
     return BinaryType(False) if length == -1 else FixedSizeBinaryType(length)
 
 
 def string() -> BinaryType:
-    """Text in UTF-8."""
+    """Return the UTF-8 string type with 32-bit offsets."""
     return BinaryType(True)
 
 
@@ -571,12 +571,12 @@ utf8 = string
 
 
 def large_binary() -> LargeBinaryType:
-    """Byte strings with 64-bit offsets."""
+    """Return the binary type with 64-bit offsets."""
     return LargeBinaryType(False)
 
 
 def large_string() -> LargeBinaryType:
-    """Text in UTF-8 with 64-bit offsets."""
+    """Return the UTF-8 string type with 64-bit offsets."""
     return LargeBinaryType(True)
 
 
@@ -584,17 +584,17 @@ large_utf8 = large_string
 
 
 def binary_view() -> BinaryViewType:
-    """Byte strings in the view layout."""
+    """Return the binary-view type."""
     return BinaryViewType(False)
 
 
 def string_view() -> BinaryViewType:
-    """Text in UTF-8 in the view layout."""
+    """Return the UTF-8 string-view type."""
     return BinaryViewType(True)
 
 
 def aliases() -> dict[str, DataType]:
-    """The types of this file by their names; :func:`shmarrow.types.base.aliases` keeps them."""
+    """Types of this module by name; cached by :func:`shmarrow.types.base.aliases`."""
     found = {str(type): type for type in [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]}
     return found | {alias: found[name] for alias, name in _ALIASES.items()}
 

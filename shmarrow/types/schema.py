@@ -1,4 +1,4 @@
-"""Schemas: the fields of a record batch, in order, and metadata."""
+"""Schemas: ordered fields and metadata."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ __all__ = ["FieldSource", "Schema", "schema"]
 
 
 class FieldSource(Protocol):
-    """Where a schema that was not built in Python gets its fields, each when it is asked for."""
+    """Lazy source of the fields of a schema that was read from a message."""
 
     def __len__(self) -> int: ...
 
     def field(self, index: int) -> Field:
-        """The field at a position from 0."""
+        """Return the field at a position."""
 
     def fields(self) -> list[Field]:
-        """All fields in order."""
+        """Return all fields in order."""
 
     def names(self) -> list[str]:
-        """All names in order."""
+        """Return all names in order."""
 
     def find(self, name: str) -> list[int]:
-        """The positions of the fields with this name."""
+        """Return the positions of the fields with this name."""
 
     def detach(self) -> None:
-        """Hold nothing any more that is larger than the fields."""
+        """Copy borrowed bytes so that the schema stops pinning its mapping."""
 
 
 class Schema:
-    """The fields of a record batch, in order, and metadata.
+    """Ordered fields of a record batch or table, and metadata.
 
-    Schemas are equal when their fields are; :meth:`equals` can compare the metadata too. A schema read from a message
-    makes each field when it is asked for.
+    Schemas are equal if their fields are; :meth:`equals` can compare the metadata too. A schema read from a message
+    decodes each field on first access.
 
     Attributes
     ----------
     metadata : FrozenMetadata or None
-        An immutable mapping of bytes to bytes; None where there is none.
+        Immutable mapping of bytes to bytes, if any.
 
     Notes
     -----
-    Thread safety: immutable; what is made on demand is the same for all who ask. Lists that are handed out are copies.
+    Thread safety: immutable, and lazy decoding is thread-safe. Returned lists are copies.
     """
 
     __slots__ = ("__weakref__", "_exported", "_fields", "_index", "_length", "_source", "metadata")
 
-    _exported: Any  # its form in the C data interface, once it was asked for
+    _exported: Any  # cached C data interface export
     _fields: tuple[Field, ...]
     _index: dict[str, list[int]] | None
     _length: int
@@ -92,18 +92,18 @@ class Schema:
         put(self, "metadata", as_metadata(metadata))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"Schema.{name} cannot be set; make another schema, as with_metadata() does")
+        raise AttributeError(f"Schema.{name} cannot be set; create another schema, as with_metadata() does")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Schema.{name} cannot be deleted")
 
     @property
     def source(self) -> FieldSource | None:
-        """Where the fields come from, when they come from a message."""
+        """The lazy source of the fields, if read from a message."""
         return self._source
 
     def detach(self) -> Schema:
-        """The same schema, for somebody who keeps it: from now on it holds no file that it came from."""
+        """Copy borrowed bytes so that the schema stops pinning its file; return the schema itself."""
         if self._source is not None:
             self._source.detach()
         return self
@@ -114,15 +114,15 @@ class Schema:
         Raises
         ------
         FieldNotFound
-            If the name is not there or stands there more than once.
+            If the name is missing or occurs more than once.
         IndexOutOfRange
-            If there are fewer fields.
+            If the position is out of range.
         """
         index = self.index_of(key)
         return self._fields[index] if self._source is None else self._source.field(index)
 
     def index_of(self, key: int | str) -> int:
-        """The position, from 0, of the field that ``key`` means; the errors of :meth:`field`."""
+        """Return the non-negative position of a field given by position or name; raises as :meth:`field`."""
         if isinstance(key, str):
             found = self.get_all_field_indices(key)
             if len(found) == 1:
@@ -136,8 +136,8 @@ class Schema:
             index = as_index(key)
         except TypeError:
             raise InvalidType(
-                f"a column is selected by position or by name, found {type(key).__name__}; "
-                "select([...]) takes several, filter(mask) and take(indices) choose rows"
+                f"a column is selected by position or name, found {type(key).__name__}; "
+                "use select([...]) for several columns, filter(mask) or take(indices) for rows"
             ) from None
         length = self._length
         if not -length <= index < length:
@@ -151,7 +151,7 @@ class Schema:
     def get_all_field_indices(self, name: str) -> list[int]:
         """Return the positions of all fields with this name; InvalidType if it is not a string."""
         if not isinstance(name, str):
-            raise InvalidType(f"fields are found by their names, strings, found {full_name(name)}")
+            raise InvalidType(f"a field name must be a string, found {full_name(name)}")
         if self._source is not None:
             return self._source.find(name)
         if self._index is None:
@@ -165,7 +165,7 @@ class Schema:
     def get_field_index(self, name: str) -> int:
         """Return the position of the field with this name, or -1 if it is missing or ambiguous.
 
-        InvalidType if not a string.
+        InvalidType if ``name`` is not a string.
         """
         found = self.get_all_field_indices(name)
         return found[0] if len(found) == 1 else -1
@@ -191,7 +191,7 @@ class Schema:
         Raises
         ------
         InvalidType
-            If ``other`` is not a schema, of any library.
+            If ``other`` is not a schema of any Arrow library.
         """
         if self is other:
             return True
@@ -222,22 +222,22 @@ class Schema:
         Raises
         ------
         IndexOutOfRange
-            If there are fewer fields, or the position is negative.
+            If the position is negative or beyond the end.
         InvalidType
-            If the field is not a Field, or the position not an int.
+            If ``field`` is not a Field, or ``i`` is not an int.
         """
         i = position(i, len(self) + 1)
         fields = self.fields
         return Schema([*fields[:i], _checked(field), *fields[i:]], self.metadata)
 
     def set(self, i: int, field: Field) -> Schema:
-        """Replace the field at position ``i``. Errors as :meth:`insert`."""
+        """Replace the field at position ``i``; raises as :meth:`insert`."""
         i = position(i, len(self))
         fields = self.fields
         return Schema([*fields[:i], _checked(field), *fields[i + 1 :]], self.metadata)
 
     def remove(self, i: int) -> Schema:
-        """Remove the field at position ``i``. Errors as :meth:`insert`."""
+        """Remove the field at position ``i``; raises as :meth:`insert`."""
         i = position(i, len(self))
         fields = self.fields
         return Schema(fields[:i] + fields[i + 1 :], self.metadata)
@@ -284,14 +284,14 @@ class Schema:
 
 
 def position(i: int, count: int) -> int:
-    """A position to change; not counted from the end, as ``get_field_index`` gives -1 for unknown names.
+    """Return a checked position; negative ones are errors, as ``get_field_index`` returns -1 for unknown names.
 
     Raises
     ------
     IndexOutOfRange
-        If it is negative, or ``count`` or more.
+        If ``i`` is negative, or ``count`` or more.
     InvalidType
-        If it is not an int.
+        If ``i`` is not an int.
     """
     try:
         found = as_index(i)
@@ -299,7 +299,7 @@ def position(i: int, count: int) -> int:
         hint = f"; drop_columns([{shown(i)}]) takes names" if isinstance(i, str) else ""
         raise InvalidType(f"expected a position, found {shown(i)}{hint}") from None
     if not 0 <= found < count:
-        expected = f"expected 0 to {count - 1}" if count else "there is none"
+        expected = f"expected 0 to {count - 1}" if count else "there are none"
         raise IndexOutOfRange(f"position {shown(found)} is out of range: {expected}")
     return found
 
@@ -316,19 +316,19 @@ def _short(value: bytes) -> str:
 
 
 def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:
-    """Make a schema from fields, (name, type) pairs, a mapping of names to types, or any library's schema.
+    """Create a schema from fields, (name, type) pairs, a mapping of names to types, or any Arrow library's schema.
 
     Parameters
     ----------
     fields : iterable, mapping, or schema
         The fields; those of an object with ``__arrow_c_schema__`` keep their metadata.
     metadata : mapping of str or bytes to str or bytes, optional
-        Metadata of the schema, in place of those that it has.
+        Metadata of the schema, replacing any that ``fields`` has.
 
     Raises
     ------
     InvalidType
-        If it is nothing of the kind.
+        If ``fields`` is none of these.
     """
     found = as_schema(fields)
     if found is None:
@@ -337,7 +337,7 @@ def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:
 
 
 def difference(found: Schema, expected: Schema) -> str:
-    """In what two schemas that are not equal differ first, as the rest of a message, and what brings them together."""
+    """Describe the first difference of two unequal schemas, and how to resolve it, as the rest of a message."""
     names, wanted = found.names, expected.names
     if names != wanted:
         missing = [name for name in wanted if name not in set(names)]
@@ -356,20 +356,20 @@ def difference(found: Schema, expected: Schema) -> str:
         kinds = {True: "nullable", False: "not nullable"}
         text = f"{kinds[mine.nullable]}, expected {kinds[its.nullable]}"
     elif str(mine.type) == str(its.type):
-        text = f"{mine.type!r}, expected another one of that name: their parameters or fields differ"
+        text = f"{mine.type!r}, expected a different type of that name: their parameters or fields differ"
     else:
         text = f"{mine.type}, expected {its.type}"
     return f"column {shown(mine.name)} is {text}{more}; shmarrow.table(data).cast(schema) converts it"
 
 
 def _named(what: str, names: list[str]) -> str:
-    """Column names for messages, the first few of them; empty where there are none."""
+    """The first few column names, for messages; empty if there are none."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{what}: column{'s' * (len(names) > 1)} {', '.join(map(shown, names[:3]))}{more}" if names else ""
 
 
 def as_schema(value: Any) -> Schema | None:
-    """A schema of any library as ours; None for anything else."""
+    """Convert a schema of any Arrow library to ours; None for anything else."""
     if isinstance(value, Schema):
         return value
     if not foreign.has_schema(value):

@@ -1,6 +1,6 @@
-"""One schema for several: their fields by name, each with a type that holds the values of all.
+"""Schema unification: merge fields by name, each to a type that can hold all values.
 
-What becomes of two types is decided here and nowhere else; that every value fits is for the cast to check.
+This module alone decides the common type of two types; the cast checks that every value fits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["unify_schemas"]
 _LISTS = (ListType, LargeListType, FixedSizeListType)
 _UNITS = ("s", "ms", "us", "ns")
 _FLOAT_FOR = {8: 16, 16: 32, 32: 64, 64: 64}
-"""The bits of the smallest float for integers of so many bits; not every integer of 64 bits fits."""
+"""Float width for each integer width; not every 64-bit integer is exact."""
 
 
 def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default") -> Schema:
@@ -51,17 +51,18 @@ def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default"
     Parameters
     ----------
     schemas : iterable of Schema
-        The metadata of the first is that of the result, and that of a field comes from the first that has it.
+        The result has the metadata of the first schema; a field's metadata come from the first schema with any.
     promote_options : str
-        With ``"default"`` fields of one name have the same type, or one is null; a field is nullable where any is, and
-        the fields of structs, and the items of lists, are unified alike. With ``"permissive"`` numbers and decimals
-        may have different widths, integers may meet floats and decimals, times different units, binary and text
-        different offsets, and lists different layouts. Decimals do not meet floats, as most have no exact float.
+        With ``"default"``, fields of one name must have the same type, or one of them the null type; a field is
+        nullable if any is; struct fields and list elements are unified recursively. With ``"permissive"``, numbers
+        and decimals may differ in width, integers are promoted to floats and decimals, and temporal types may differ
+        in unit, binary and string types in offset width, lists in layout. Decimals are not promoted to floats, as
+        most have no exact float.
 
     Raises
     ------
     InvalidArgument
-        If there is no schema, if one has a name twice, or the option is unknown.
+        If there are no schemas, a schema has duplicate names, or the option is unknown.
     InvalidType
         If fields of one name have no common type.
     """
@@ -85,7 +86,7 @@ def _merged_fields(several: Sequence[Sequence[Field]], permissive: bool) -> list
         names = [field.name for field in fields]
         if len(set(names)) != len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise InvalidArgument(f"fields are unified by their names, and {twice!r} occurs more than once")
+            raise InvalidArgument(f"fields are unified by name, but {twice!r} occurs more than once")
         for field in fields:
             known = merged.get(field.name)
             merged[field.name] = field if known is None else _merged_field(known, field, permissive)
@@ -100,7 +101,7 @@ def _merged_field(a: Field, b: Field, permissive: bool) -> Field:
 
 
 def _merged(a: Any, b: Any, permissive: bool) -> DataType | None:
-    """The type that holds the values of both; None where there is none."""
+    """The type that can hold the values of both, or None."""
     if a == b:
         return a  # type: ignore[no-any-return]
     if isinstance(a, NullType) or isinstance(b, NullType):
@@ -120,12 +121,12 @@ def _merged(a: Any, b: Any, permissive: bool) -> DataType | None:
 
 
 def same_values(a: DataType, b: DataType) -> bool:
-    """Whether types differ at most in the layout of text, bytes and lists, so that a cast is exact."""
+    """Return whether types differ at most in the layout of strings, bytes and lists, so that a cast is exact."""
     return a == b or _plain(a) == _plain(b)
 
 
 def _plain(type: DataType) -> DataType:
-    """A type with the 32-bit layout of its text, bytes and lists, which stands for the others."""
+    """The type with all strings, bytes and lists in their 32-bit-offset layout, for comparison."""
     if isinstance(type, (BinaryType, LargeBinaryType, BinaryViewType)):
         return BinaryType(type.text)
     if isinstance(type, (ListType, LargeListType, ListViewType, LargeListViewType)):
@@ -160,7 +161,7 @@ def _integer_and_float(a: IntType, b: FloatType) -> DataType:
 
 
 def _decimal(digits: int, scale: int, bits: int) -> DataType | None:
-    """The decimal of at least so many bits with so many digits before the point and after it."""
+    """The narrowest decimal type of at least ``bits`` bits, with these digits before and after the point."""
     for width, most in ((32, 9), (64, 18), (128, 38), (256, 76)):
         if width >= bits and digits + scale <= most:
             return DecimalType(width, digits + scale, scale)
@@ -212,4 +213,4 @@ _PAIRS: dict[tuple[type, type], Callable[[Any, Any], DataType | None]] = {
     (FixedSizeBinaryType, FixedSizeBinaryType): _binaries,
     (DictionaryType, DictionaryType): _dictionaries,
 }
-"""What becomes of two types of different parameters or classes, in either order, when promotion is permissive."""
+"""Permissive promotion of two types of different parameters or classes, in either order."""

@@ -1,4 +1,4 @@
-"""The names that Arrow has for time zones (Schema.fbs, "Timestamp")."""
+"""Time zone names as Arrow writes them (Schema.fbs, "Timestamp")."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def zone_name(zone: dt.tzinfo) -> str:
-    """The name that Arrow has for a time zone: that of the zone database, or an offset such as ``+07:30``.
+    """Return the Arrow name of a time zone: its name in the time zone database, or an offset such as ``+07:30``.
 
     Raises
     ------
     InvalidType
-        If there is none.
+        If it has neither.
     """
-    for attribute in ("key", "zone"):  # of zoneinfo, and of pytz
+    for attribute in ("key", "zone"):  # zoneinfo and pytz
         name = getattr(zone, attribute, None)
         if isinstance(name, str):
             return name
@@ -26,11 +26,9 @@ def zone_name(zone: dt.tzinfo) -> str:
         offset = zone.utcoffset(None)
         seconds = None if offset is None else offset.total_seconds()
     except Exception:
-        seconds = None  # there are zones that tell the offset of moments only
+        seconds = None  # the offset depends on the date
     if seconds is None or seconds % 60 or abs(seconds) >= 24 * 60 * 60:
-        raise InvalidType(
-            f"the time zone {shown(zone)} has no name in Arrow; use zoneinfo, or an offset in whole minutes"
-        )
+        raise InvalidType(f"the time zone {shown(zone)} has no Arrow name; use zoneinfo, or an offset in whole minutes")
     if not seconds:
         return "UTC"
     minutes = int(seconds) // 60
