@@ -357,9 +357,13 @@ def test_schemas_differ(tmp_path: Path, run: Run) -> None:
     assert found["columns"] == {}
     whats = {(each["field"], each["what"]): (each["left"], each["right"]) for each in found["schema"]}
     assert whats["id", "type"] == ("int64", "int32")
-    assert whats["new", "how many columns have this name"] == (0, 1)
+    assert whats["new", "number of columns of this name"] == (0, 1)
     assert whats[None, "metadata"] == ({"made": "by a test"}, {})
     assert run("diff", left, right, "--columns", "x", "--schema-only", status=1) == f"rows: {ROWS} in A, 5 in B\n"
+    lines = run("diff", left, right, status=1).splitlines()
+    assert {"column new: only in B", "column text: only in A"} <= set(lines)
+    twice = write(pa.table([TABLE["id"], TABLE["id"]], names=["id", "id"]), tmp_path / "d")
+    assert "2 columns named id in A, 1 in B" in run("diff", twice, left, status=1)
     swapped = write(TABLE.select(TABLE.column_names[::-1]), tmp_path / "c")
     assert [each["what"] for each in run.json("diff", left, swapped, status=1)["schema"]] == ["order of the columns"]
     assert "only one of the two" in forked_command("diff", "-", "-").stderr.decode()
@@ -383,6 +387,28 @@ def test_wrong_usage_says_what_was_meant(capsys: pytest.CaptureFixture[str], tmp
     assert capsys.readouterr().err.endswith("did you mean 'head'?\n")
     assert main(["--json", "hea"]) == 2
     assert json.loads(capsys.readouterr().err)["hints"] == ["did you mean 'head'?"]
+    for words, message in (
+        (["-V"], "shmarrow: unknown option '-V'; `shmarrow --version` prints the version\n"),
+        (["tail"], "shmarrow: no command is named 'tail'; `shmarrow head` prints the first rows, "),
+        (["--trust", "head"], "shmarrow: expected COMMAND before its options, found '--trust'"),
+        (["help", "hea"], "shmarrow: no command is named 'hea'; did you mean 'head'?\n"),
+    ):
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
+    for words, message in (  # the usage of the command, and the word that is wrong, not one that is missing
+        (["head", "--colums", "a"], "head: error: unknown option '--colums'; did you mean '--columns'?\n"),
+        (["head", "a", "b"], "head: error: unexpected argument 'b'\n"),
+        (["head", "-5", "a"], "head: error: unknown option '-5'; did you mean '-n 5'?\n"),
+        (["head"], "head: error: the following arguments are required: TARGET\n"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        shown = capsys.readouterr().err
+        assert (ended.value.code, shown[:20]) == (2, "usage: shmarrow head")
+        assert shown.endswith(message)
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "diff"])
+    assert (ended.value.code, capsys.readouterr().out[:20]) == (0, "usage: shmarrow diff")
     assert main([]) == 2
     shown = capsys.readouterr().err
     assert all(f"  {command.name} " in shown for command in COMMANDS)

@@ -25,6 +25,7 @@ from shmarrow.errors import ShmarrowError, printable, storage_error
 
 FILES = "files, streams, tensors and objects of stores"
 STORES = "stores"
+_OPTIONS = ("--help", "--version")
 OTHERS = "others"
 
 
@@ -59,7 +60,7 @@ COMMANDS = (
     _of_data("diff", "compare the schemas, row counts and values of two files", "cli.diff"),
     Command("convert", "convert to another file format", "cli.convert", group=FILES),
     _of_store("ls", "list the objects of a store, or the stores in shared memory"),
-    _of_store("info", "describe an object: kind, schema, size, age, owner"),
+    _of_store("info", "print what the store knows of an object: size, age, owner, pins"),
     _of_store("put", "add a file to a store"),
     _of_store("get", "copy an object to a file"),
     _of_store("rm", "delete objects"),
@@ -76,16 +77,69 @@ COMMANDS = (
 )
 
 
+HABITS = {
+    "tail": "`shmarrow head` prints the first rows, `shmarrow sample` random ones",
+    "show": "`shmarrow inspect` describes an object, `shmarrow head` prints its rows",
+    "meta": "`shmarrow inspect` describes an object",
+    "metadata": "`shmarrow inspect` describes an object",
+    "describe": "`shmarrow inspect` describes an object",
+    "rowcount": "`shmarrow count` prints the number of rows",
+    "wc": "`shmarrow count` prints the number of rows",
+    "check": "`shmarrow validate` checks an object",
+    "list": "`shmarrow ls` lists stores and their objects",
+    "delete": "`shmarrow rm` deletes objects, `shmarrow destroy` a store",
+    "add": "`shmarrow put` adds a file to a store",
+    "cp": "`shmarrow put` and `shmarrow get` copy files to and from stores",
+    "version": "`shmarrow --version` prints the version",
+    "-V": "`shmarrow --version` prints the version",
+    "-v": "`shmarrow --version` prints the version",
+}
+"""Words that other tools have for commands, and what to use here."""
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports usage errors as JSON if the command line has ``--json``."""
+    """A parser that blames unknown words first, and reports usage errors as JSON if the command line has ``--json``."""
 
     as_json = False
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse all words; a command refuses those it does not know, with its own usage."""
+        self._words = list(args or ())
+        found, others = super().parse_known_args(args, namespace)
+        if others:
+            self._refuse(next((word for word in others if word[:1] == "-"), others[0]))
+        return found, others
 
     def error(self, message: str) -> NoReturn:
+        unknown = self._unknown_option() if "arguments are required" in message else None
+        if unknown is not None:
+            self._refuse(unknown)
         if not self.as_json:
             super().error(printable(message))
         print_error(WrongUsage(message), True)
         sys.exit(USAGE)
+
+    def _unknown_option(self) -> str | None:
+        """The first word that looks like an option, and is none of this parser's nor the start of one."""
+        words = self._words[: self._words.index("--")] if "--" in self._words else self._words
+        known = tuple(self._option_string_actions)
+        for word in [word for word in words if word[:1] == "-" and len(word) > 1]:
+            option = word.partition("=")[0] if word[:2] == "--" else word[:2]
+            if not any(each.startswith(option) for each in known):
+                return word
+        return None
+
+    def _refuse(self, word: str) -> NoReturn:
+        numbers = [each for each in self._words if each[:1] == "-" and each[1:].isdecimal()]
+        if numbers and "-n" in self._option_string_actions:  # as in `head -5`, which argparse takes for a number
+            self.error(f"unknown option {numbers[0]!r}; did you mean '-n {numbers[0][1:]}'?")
+        if word[:1] != "-" or word == "-":
+            self.error(f"unexpected argument {word!r}")
+        from difflib import get_close_matches
+
+        close = get_close_matches(word.partition("=")[0], list(self._option_string_actions), n=1)
+        self.error(f"unknown option {word!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
 
 
 def parser(words: Sequence[str], whole: bool = False) -> argparse.ArgumentParser:
@@ -131,21 +185,31 @@ def _listing() -> str:
 
 
 def _refuse_unknown(words: Sequence[str]) -> None:
-    """Reject an unknown command, with a suggestion.
+    """Reject an unknown command or option in its place, with a suggestion.
 
     Raises
     ------
     WrongUsage
-        If the first word is neither a command nor an option.
+        If the first word is neither a command nor ``--help`` or ``--version``, or the start of one of these.
     """
     names = [command.name for command in COMMANDS]
-    if not words or words[0].startswith("-") or words[0] in names:
+    first = words[0]
+    if first in (*names, "-h", "--json") or any(each.startswith(first) and len(first) > 2 for each in _OPTIONS):
         return
-    from difflib import get_close_matches
+    if first in HABITS:
+        hint = HABITS[first]
+    else:
+        from difflib import get_close_matches
 
-    error = WrongUsage(f"no command is named {words[0]!r}; `shmarrow --help` lists the commands")
-    for name in get_close_matches(words[0], names, n=1):
-        error.add_note(f"did you mean {name!r}?")
+        close = get_close_matches(first, [*names, *_OPTIONS], n=1)
+        hint = f"did you mean {close[0]!r}?" if close else ""
+    what = "no command is named"
+    if first.startswith("-"):
+        what = "unknown option"
+        if any(word in names for word in words[1:]):
+            what = "expected COMMAND before its options, found"
+    error = WrongUsage(f"{what} {first!r}")
+    error.add_note(hint or "`shmarrow --help` lists the commands")
     raise error
 
 
@@ -165,6 +229,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["--json"]:  # an option of the commands
         words = [*words[1:], "--json"]
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     for file in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # print any name in any encoding
             file.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -29,6 +29,7 @@ from shmarrow.layout.codes import slot_codes
 _PIECE = 1 << 13
 """Rows whose slots are compared at a time where they are not equal as a whole."""
 _SHOWN = 10
+_NUMBER = "number of columns of this name"
 
 
 def diff_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +82,9 @@ def diff(arguments: argparse.Namespace) -> int:
 
 def _print(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
     for each in found["schema"]:
+        if each["what"] == _NUMBER:
+            print(_number_text(each["field"], each["left"], each["right"]))
+            continue
         where = "the schema" if each["field"] is None else f"column {printable(each['field'])}"
         print(f"{where}: {each['what']}: {_text(each['left'])} in A, {_text(each['right'])} in B")
     if found["rows"][0] != found["rows"][1]:
@@ -94,6 +98,13 @@ def _print(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
             for each in found["differences"]
         ]
         print_table(("row", "column", "A", "B"), cells, left=(1, 2, 3))
+
+
+def _number_text(name: str, left: int, right: int) -> str:
+    """How many columns of a name each side has, for people."""
+    if {left, right} == {0, 1}:
+        return f"column {printable(name)}: only in {'A' if left else 'B'}"
+    return f"{counted(left, 'column')} named {printable(name)} in A, {right} in B"
 
 
 def _text(value: Any) -> str:
@@ -110,7 +121,7 @@ def schema_differences(left: Any, right: Any) -> Iterator[dict[str, Any]]:
         for name in sorted({*names, *others}, key=[*names, *others].index):
             number, their = names.count(name), others.count(name)
             if number != their:
-                yield _difference(name, "how many columns have this name", number, their)
+                yield _difference(name, _NUMBER, number, their)
         if sorted(names) == sorted(others):
             yield _difference(None, "order of the columns", ", ".join(names), ", ".join(others))
     for i, k in _pairs(left, right):
