@@ -73,6 +73,11 @@ def reporting(run: Run) -> Run:
     return call
 
 
+def clipped(text: str, most: int = 200) -> str:
+    """The first characters of a longer text, and its length."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
+
+
 def byte_size(text: str) -> int:
     """Parse a number of bytes with an optional unit."""
     import re
