@@ -17,7 +17,7 @@ demo: .venv/installed ## the main job on real input: Spark's workers share a dat
 
 # Arrow for JavaScript, which tests read with; without npm they say what they skip.
 tests/peers/node_modules: tests/peers/package.json
-	@! command -v npm >/dev/null || (cd tests/peers && npm install --no-package-lock --no-audit --no-fund --silent \
+	@! command -v npm >/dev/null || (cd tests/peers && npm install --ignore-scripts --no-package-lock --no-audit --no-fund --silent \
 		>/dev/null 2>&1 && touch node_modules) || echo 'shmarrow: npm could not install what tests/peers/package.json names'
 
 test: .venv/installed tests/peers/node_modules ## all tests, on all processors
@@ -41,10 +41,10 @@ format: .venv/installed ## format the code, by ruff
 	@$(BIN)/ruff format .
 
 SECONDS := 600
-fuzz: .venv/installed ## look for inputs that break a promise, with new seeds, for SECONDS=600
+fuzz: .venv/installed ## fuzz the readers with new seeds, for SECONDS=600
 	@$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
 
-properties: .venv/installed ## what holds for every type and value, with 3,000 new examples of each property
+properties: .venv/installed ## property tests, with 3,000 new examples each
 	@$(BIN)/pytest tests/test_properties.py --hypothesis-profile=long --timeout=0
 
 soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most

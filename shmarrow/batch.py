@@ -1,6 +1,6 @@
 """Record batches: columns of equal length under one schema.
 
-Rules kept here:
+Invariants:
 
 * a batch that was read builds and caches columns on first access;
 * slicing, selecting and renaming build no column: the new batch has a view of the columns of the old one. A view of a

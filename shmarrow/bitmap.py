@@ -1,6 +1,6 @@
 """Validity bitmaps: one bit per slot, least significant bit first, 1 for valid (columnar format, "Validity bitmaps").
 
-Rules kept here: a bitmap is a ``uint8`` ndarray; functions take the bit offset of the first slot and the number of
+Invariants: a bitmap is a ``uint8`` ndarray; functions take the bit offset of the first slot and the number of
 slots, touch only the bytes in between, and never read past ``bytes_for(offset + length)``.
 """
 

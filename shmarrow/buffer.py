@@ -1,6 +1,6 @@
 """Read-only byte buffers and their owners; alignment and padding.
 
-Rules kept here:
+Invariants:
 
 * inside shmarrow a buffer is a one-dimensional ``uint8`` ndarray, marked read-only. Its ``base`` chain is its
   owner: as long as any view of it lives, the mapping or the object that holds the bytes lives too;

@@ -1,6 +1,6 @@
 """Chunked arrays: a column made of several arrays of one type.
 
-Rules kept here:
+Invariants:
 
 * element-wise operations run chunk by chunk and keep the chunks; properties of the whole column, such as a dictionary
   or a dtype, are determined for all chunks together;

@@ -1,6 +1,6 @@
 """The base of record batches and tables: named columns of equal length.
 
-Rules kept here:
+Invariants:
 
 * operations are implemented once, in terms of a few primitives that batches and tables override: access to a column,
   rearranging columns, gathering rows;

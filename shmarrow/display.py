@@ -1,6 +1,6 @@
 """Previews of batches, tables, schemas and stores, as text and HTML tables.
 
-Rules kept here:
+Invariants:
 
 * only the columns and rows that are shown are looked at, and only where that is cheap: a column that would have to be
   fetched, or decompressed in large, is not shown; nothing is counted over the data;

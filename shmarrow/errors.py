@@ -1,6 +1,6 @@
 """The exceptions of shmarrow, and the :class:`Limits` of readers.
 
-Rules kept here:
+Invariants:
 
 * every exception that shmarrow raises on purpose derives from :class:`ShmarrowError`, and from the builtin
   exception that a Python user would expect for the same mistake;

@@ -1,6 +1,6 @@
 """Accept other libraries' objects with the Arrow PyCapsule interface wherever ours are expected.
 
-Rules kept here:
+Invariants:
 
 * an object is recognised by the methods of its class, so no library is imported to ask;
 * what reads them stands far above those who ask, and is put into :data:`READERS` by ``interchange``;

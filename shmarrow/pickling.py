@@ -1,6 +1,6 @@
 """Pickling: classes that are passed to other processes as handles, and out-of-band buffers of protocol 5.
 
-Rules kept here:
+Invariants:
 
 * ``pickle.dumps`` gives a copy that depends on nothing; what carries objects between the processes of one host (that of
   ``multiprocessing``, for one) has a table of reducers of its own, where handles are registered;

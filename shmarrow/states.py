@@ -1,6 +1,6 @@
 """State machines of readers, writers and decoders: a transition table for each, and the current state of an object.
 
-Rules kept here:
+Invariants:
 
 * a class that has states lists them in one table at the top of its file, as state -> event -> next state; an event that
   a state does not list is refused and changes nothing;

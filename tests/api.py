@@ -57,9 +57,9 @@ def find(table: dict[str, Entry], name: str) -> Entry | None:
 INTRODUCTION = """\
 # For users of pyarrow
 
-Names, arguments and their order are those of pyarrow where the thing is the same. This page is written from the tables
+Names and arguments match pyarrow's wherever the behaviour does. This page is written from the tables
 of `tests/api.py` by `make docs`, and the tests call every name of it with both libraries and compare the results: `pa`
-in a call is pyarrow, or `import shmarrow as pa`. A name of pyarrow that is missing here fails a test.
+in a call is pyarrow, or `import shmarrow as pa`. A test fails if a pyarrow name is missing from this page.
 
 What differs throughout: values are Python's own, there are no scalars; nothing is rounded, wrapped or cut silently
 ([casts](casts.md)); arguments named `memory_pool` do not exist; errors are those of shmarrow. shmarrow keeps data, it

@@ -43,7 +43,7 @@ def same(*calls: str) -> Same:
 
 COMPUTE = Out("computes; shmarrow keeps data: give the array to pyarrow with `to_pyarrow()`, or to numpy")
 SORT = Out("no sorting, grouping and joining in a store")
-DEVICE = Out("all arrays lie in the memory of the CPU")
+DEVICE = Out("all arrays are in CPU memory")
 POOL = Out("there are no memory pools: memory is numpy's, or a mapped object's")
 TEXT = Out("`str()` shows an array, a batch, a schema in short")
 PANDAS = Out("`table.to_pandas()` and `pa.table(frame)`; a writer of streams or files takes either")

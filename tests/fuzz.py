@@ -65,7 +65,7 @@ def mutations(
                     outcomes[outcome] = outcomes.get(outcome, 0) + number
                 for finding in findings:
                     print(f"\nmutation {finding.name}: {finding.what}")
-                    print(f"have it again: python tests/fuzz.py --first {finding.name} --count 1{options}", flush=True)
+                    print(f"reproduce with: python tests/fuzz.py --first {finding.name} --count 1{options}", flush=True)
                 print(f"{total:,} mutations in {time.monotonic() - started:.0f} s: {outcomes}", flush=True)
 
     with ThreadPoolExecutor(processes) as pool:
@@ -89,7 +89,7 @@ def properties(chance: random.Random, deadline: float) -> int:
         runs += 1
         if ran.returncode:
             failed += 1
-            print(f"{ran.stdout}{ran.stderr}\nhave it again: python -m pytest {' '.join(options)}", flush=True)
+            print(f"{ran.stdout}{ran.stderr}\nreproduce with: python -m pytest {' '.join(options)}", flush=True)
     print(f"{runs} runs of the property tests, {failed} of them failed", flush=True)
     return failed
 

@@ -28,9 +28,9 @@ TEXT = """\
 
 ## Arrow's types in Spark
 
-What `spark.read.format("shmarrow")` makes of each type. Values are never changed silently: one that does not fit is an
+How `spark.read.format("shmarrow")` maps each type. Values are never changed silently: one that does not fit is an
 error that names the column, the value and the option that allows the loss, such as `.option("lossy", "timestamp")`,
-`"timestamp,decimal256"` or `"all"`. A type that Spark has nothing for is an error when the query is planned;
+`"timestamp,decimal256"` or `"all"`. A type with no Spark counterpart raises an error at planning time;
 `.option("unsupported", "drop")` leaves such columns out, and `.option("unsupported", "string")` reads them as JSON.
 
 {to_spark}

@@ -85,10 +85,10 @@ TEXT = """\
 
 <!-- Made by tests/support.py from what the tests write and read. `make docs` brings it up to date. -->
 
-shmarrow writes all that stands here. A tick says that its values come back right, from streams and from files: from
-shmarrow's own reader and from those of others. A dash says that a reader refuses it or reads it wrong, a number that it
-reads all but what the note says. The tests write every case, let every reader read it and compare the values; what a
-reader is said not to read has to fail there.
+shmarrow writes every type listed here. A tick: the values round-trip through streams and files, with
+shmarrow's own reader and with the others. A dash: the reader refuses or misreads it. A number: it works except as
+in the note. The tests write every case, read it with every reader and compare the values; cases listed as unsupported
+must fail.
 
 ## Data types
 
@@ -99,7 +99,7 @@ shmarrow has it in memory, and refuses to write it.
 
 ## Canonical extension types
 
-shmarrow has a type for each, with accessors. A tick says that the values of its storage are read.
+shmarrow has a type for each, with accessors. A tick: the values of its storage are read.
 
 {extensions}
 

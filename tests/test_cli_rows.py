@@ -131,6 +131,35 @@ def test_cells_between_tabs_can_be_told_apart(tmp_path: Path, run: Run) -> None:
     assert [row["s"] for row in run.rows("head", path)] == values
 
 
+def test_long_values_are_cut_in_text_with_their_length(tmp_path: Path, run: Run) -> None:
+    text = {"s": "a\t" * 150, "b": b"\x0f" * 500, "l": list(range(1000)), "n": "x" * 200}
+    path = write(pa.Table.from_pylist([text]), tmp_path / "x")
+    for command in ("head", "sample"):
+        found = run(command, path).splitlines()[1].split("\t")
+        assert found[0] == "a\\t" * 100 + "… (300 characters)"
+        assert found[1] == "0f" * 100 + "… (1000 characters)"
+        whole = json.dumps(text["l"])
+        assert found[2] == f"{whole[:200]}… ({len(whole)} characters)"
+        assert found[3] == text["n"]
+        assert run.rows(command, path) == [text | {"b": "0f" * 500}]
+    assert run("cat", path).splitlines()[1].split("\t") == ["a\\t" * 150, "0f" * 500, whole, text["n"]]
+
+
+def test_what_decompresses_to_more_than_the_limit_is_refused(tmp_path: Path, run: Run) -> None:
+    path = write(pa.table({"x": np.zeros(100_000), "y": ["a"] * 100_000}), tmp_path / "x", "file", "zstd", 100_000)
+    for words in (("head", path), ("cat", path), ("sample", path), ("diff", path, path)):
+        said = run(*words, "--columns", "x", "--max-decompressed", "781K", "--json", status=1)
+        assert "declare 800000 bytes" in said
+        assert said.count("--max-decompressed SIZE raises the limit") == 1
+        run(*words, "--columns", "x", "--max-decompressed", "782K")
+    found = run.json("validate", path, "--max-decompressed", "781KiB", status=1)["findings"]
+    assert [(each["severity"], "column 0 'x'" in each["message"]) for each in found] == [("error", True)]
+    assert "--max-decompressed" in found[0]["remedy"]
+    assert run.json("validate", path)["valid"]
+    with pytest.raises(SystemExit):
+        run("head", path, "--max-decompressed", "many")
+
+
 def test_values_that_json_has_no_form_for(tmp_path: Path, run: Run) -> None:
     columns = {
         "t": (pa.array([1234, None], pa.time64("ns")), "1234 nanoseconds"),

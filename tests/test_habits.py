@@ -288,24 +288,24 @@ PLACES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "inferred list": (
         lambda: sa.array([[1], [2, "a"]]),
-        "no single type fits all values: slot 0, item 0 is of type int, slot 1, item 1 is of type str; give the type",
+        "no single type fits all values: slot 0, item 0 is of type int, slot 1, item 1 is of type str; pass type=",
     ),
     "inferred struct": (
         lambda: sa.array([None, {"b": 1}, {"a": [1]}, {"a": [2, "a"]}]),
         "no single type fits all values: slot 2, field 'a', item 0 is of type int, "
-        "slot 3, field 'a', item 1 is of type str; give the type",
+        "slot 3, field 'a', item 1 is of type str; pass type=",
     ),
     "inferred value": (
         lambda: sa.array([[1j]]),
-        "slot 0, item 0 is 1j of type complex, which has no type: make structs of the real and the imaginary part",
+        "slot 0, item 0 is 1j of type complex, which has no Arrow type: convert to structs of real and imaginary part",
     ),
     "fraction": (
         lambda: sa.array([fractions.Fraction(1, 2)]),
-        "slot 0 is Fraction(1, 2) of type Fraction, which has no type: make floats of them, or decimals",
+        "slot 0 is Fraction(1, 2) of type Fraction, which has no Arrow type: convert to floats or decimals",
     ),
     "member of an Enum": (
         lambda: sa.array([Colour.RED]),
-        "slot 0 is <Colour.RED: 1> of type Colour, which has no type: take the .value of each member",
+        "slot 0 is <Colour.RED: 1> of type Colour, which has no Arrow type: convert members to their .value",
     ),
 }
 

@@ -328,7 +328,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     # values
     "text as values": (lambda: sa.array("abc"), T, "expected an ndarray or an iterable of values, found str"),
     "number as values": (lambda: sa.array(5), T, "expected an ndarray or an iterable of values, found int"),
-    "mixed": (lambda: sa.array([1, "a"]), T, "slot 0 is of type int, slot 1 is of type str; give the type"),
+    "mixed": (lambda: sa.array([1, "a"]), T, "slot 0 is of type int, slot 1 is of type str; pass type="),
     "rows of an ndarray": (
         lambda: sa.table(np.eye(2)),
         T,

@@ -70,6 +70,7 @@ def test_a_stream_without_a_schema_is_not_closed_in_silence(data: bytes) -> None
         (b"a,b\n1,2\n" * 10, "text"),
         (b"<html><body>502 Bad Gateway</body></html>", "HTML or XML text"),
     ],
+    ids=["parquet", "gzip", "zip", "csv", "html"],  # the bytes of gzip hold the time
 )
 def test_other_formats_are_named(data: bytes, found: str) -> None:
     with pytest.raises(sa.InvalidData, match=f"expected an Arrow file, found {found}"):

@@ -198,11 +198,51 @@ def test_no_values_of_columns_are_in_a_page() -> None:
 
 def test_command(table_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.html"
-    out.write_text("an older page")
+    out.write_text(pages.render(table_file))
     assert main(["xray", str(table_file), "--html", str(out), "--batch", "1:3"]) == 0
     assert capsys.readouterr().err.startswith(f"{out}: ")
     assert out.read_text().startswith("<!doctype html>")
     assert main(["xray", str(table_file), "--html", str(tmp_path / "missing" / "out.html")]) != 0
+
+
+def test_a_page_replaces_nothing_but_pages(table_file: Path, tmp_path: Path, capsys: Any) -> None:
+    before = table_file.read_bytes()
+    linked, own = tmp_path / "linked.html", tmp_path / "own.html"
+    linked.symlink_to(table_file)
+    own.write_text("<!doctype html><title>mine</title>")
+    for out in (table_file, linked):
+        for more in ([], ["--overwrite"]):
+            assert main(["xray", str(table_file), "--html", str(out), *more]) == 1
+            assert "is the object that is drawn" in capsys.readouterr().err
+    assert table_file.read_bytes() == before
+    assert main(["xray", str(table_file), "--html", str(own)]) == 4
+    assert "pass --overwrite" in capsys.readouterr().err
+    assert own.read_text() == "<!doctype html><title>mine</title>"
+    assert main(["xray", str(table_file), "--html", str(own), "--overwrite"]) == 0
+    assert own.read_text().startswith("<!doctype html>\n<html")
+    for _ in range(2):  # a page is replaced by the next one
+        assert pages.write(table_file, tmp_path / "new.html") == (tmp_path / "new.html").stat().st_size
+    with pytest.raises(InvalidArgument, match="give a path"):
+        pages.write(table_file, "shm:page")
+    assert main(["xray", str(table_file), "--html", "shm:page"]) == 2
+
+
+def test_a_page_on_standard_output_does_not_tell_the_directory(
+    table_file: Path, tmp_path: Path, capfdbinary: Any
+) -> None:
+    folder = tmp_path / "of-somebody"
+    folder.mkdir()
+    cut = folder / "cut.arrow"
+    cut.write_bytes(table_file.read_bytes()[:-40])
+    assert main(["xray", str(cut), "--html", "-"]) == 0
+    page = capfdbinary.readouterr().out
+    assert page == pages.render(cut).encode()
+    block = re.search(rb'id="data">([^<]*)<', page)
+    assert block is not None
+    data = decompress(b64decode(block[1]))
+    assert b'"name":"cut.arrow"' in data
+    assert b"of-somebody" not in data
+    assert b"of-somebody" not in page
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------

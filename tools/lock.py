@@ -23,7 +23,8 @@ EXTRAS = ("arrow", "cli", "connect", "demo", "sparse", "tensor", "testing")
 """Those that tools/venv.sh installs."""
 LEFT_OUT = {"shmarrow", "torch"}
 HEADER = """\
-# The development environment, pinned: the dependency group dev, and the extras
+# The development environment, pinned except torch, the weights of the tests' model, and pip: the dependency group dev,
+# and the extras
 # {extras}.
 # For CPython {python} on {platform}. Written by `make lock`; `tools/venv.sh locked` installs it.
 """

@@ -40,16 +40,16 @@ _SEQUENCES = (list, tuple, set, frozenset)
 _DEPTH = 64
 
 _HINTS: dict[str, str] = {
-    "Enum": "take the .value of each member",
+    "Enum": "convert members to their .value",
     "Period": "call .to_timestamp()",
-    "Interval": "make a struct of .left and .right",
-    "Series": "take .array, or the values, of each",
+    "Interval": "convert to structs of .left and .right",
+    "Series": "convert each to its .array or values",
     "Scalar": "call .as_py()",
-    "complex": "make structs of the real and the imaginary part",
-    "complexfloating": "make structs of the real and the imaginary part",
-    "PurePath": "take str() of each",
-    "Fraction": "make floats of them, or decimals",
-    "BaseOffset": "make a shmarrow.MonthDayNano of each",
+    "complex": "convert to structs of real and imaginary part",
+    "complexfloating": "convert to structs of real and imaginary part",
+    "PurePath": "convert with str()",
+    "Fraction": "convert to floats or decimals",
+    "BaseOffset": "convert to shmarrow.MonthDayNano",
 }
 """Remedies for values without an Arrow type, by the name of their class or a base class."""
 
@@ -121,11 +121,11 @@ def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
         parts: list[Any] = []
         for kind, i in list(slots.items())[:4]:
             parts += [", " if parts else "", Place((i,)), f" is of type {kind.__name__}"]
-        raise placed(InvalidType, "no single type fits all values: ", *parts, "; give the type")
+        raise placed(InvalidType, "no single type fits all values: ", *parts, "; pass type=")
     ((kind, slot),) = slots.items()
     hint = next((f": {_HINTS[cls.__name__]}" for cls in kind.__mro__ if cls.__name__ in _HINTS), "")
     text = " ".join(shown(values[slot]).split())
-    raise placed(InvalidType, Place((slot,)), f" is {text} of type {kind.__name__}, which has no type{hint}")
+    raise placed(InvalidType, Place((slot,)), f" is {text} of type {kind.__name__}, which has no Arrow type{hint}")
 
 
 def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -192,9 +192,7 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
     classes = {kind for kind in kinds if issubclass(kind, dt.datetime)}
     dates = any(issubclass(kind, dt.date) for kind in kinds - classes)
     if dates and (classes or units - {"D"}):
-        raise InvalidType(
-            "no single type fits dates and timestamps: a date is not a timestamp at midnight; give the type"
-        )
+        raise InvalidType("no single type fits dates and timestamps: a date is not a timestamp at midnight; pass type=")
     if not classes:
         if not units and not dates:
             return types.null()
@@ -206,7 +204,7 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
     aware = [zone for zone in zones if zone is not None]
     if aware and (len(aware) < len(zones) or len(classes) < len(kinds)):
         raise InvalidType(
-            "no single type fits timestamps with a time zone and dates or timestamps without one; give the type"
+            "no single type fits timestamps with a time zone and dates or timestamps without one; pass type="
         )
     return types.timestamp(_finest(units), zone_name(aware[0]) if aware else None)
 
@@ -232,7 +230,7 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
         if value is not None:
             for key, item in value.items():
                 if not isinstance(key, str):
-                    what = f": dict keys become field names, found {shown(key)}; give a map type for maps"
+                    what = f": dict keys become field names, found {shown(key)}; pass a map type for maps"
                     raise placed(InvalidType, Place((i,)), what)
                 columns.setdefault(key, []).append(item)
     return types.struct({name: _of_field(name, column, values, above) for name, column in columns.items()})
@@ -289,5 +287,5 @@ _MANY = 1 << 22
 def _one_type(found: Iterable[DataType]) -> DataType:
     distinct = list(dict.fromkeys(found))
     if len(distinct) > 1:
-        raise InvalidType(f"no list type fits both {distinct[0]} and {distinct[1]} elements; give the type")
+        raise InvalidType(f"no list type fits both {distinct[0]} and {distinct[1]} elements; pass type=")
     return distinct[0]

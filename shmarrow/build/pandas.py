@@ -70,7 +70,7 @@ def values_of(obj: Any, build: Callable[..., Any], read: Callable[[Any], Any]) -
 
 _REFUSED = {
     "PeriodDtype": "call .to_timestamp(), or pass a DataFrame, which keeps them",
-    "IntervalDtype": "make a struct of .left and .right, or pass a DataFrame, which keeps them",
+    "IntervalDtype": "convert to structs of .left and .right, or pass a DataFrame, which keeps them",
 }
 
 

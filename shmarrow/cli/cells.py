@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import shmarrow as sa
-from shmarrow.errors import printable
+from shmarrow.errors import counted, printable
 
 NULL = "\\N"
 
@@ -30,9 +30,9 @@ def json_rows(batch: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {name: column[i] for name, column in zip(names, columns, strict=True)}
 
 
-def text_rows(batch: Any) -> Iterator[str]:
-    """The rows of a batch as lines, with tabs between the cells."""
-    columns = [list(map(as_text, values_of(column))) for column in batch.columns]
+def text_rows(batch: Any, most: int | None = None) -> Iterator[str]:
+    """The rows of a batch as lines, with tabs between the cells, each of at most so many characters."""
+    columns = [[as_text(value, most) for value in values_of(column)] for column in batch.columns]
     if not columns:
         return iter([""] * batch.num_rows)
     return map("\t".join, zip(*columns, strict=True))
@@ -88,14 +88,21 @@ def as_json(value: Any) -> Any:
     return str(value)
 
 
-def as_text(value: Any) -> str:
-    """A value between tabs."""
+def as_text(value: Any, most: int | None = None) -> str:
+    """A value between tabs; a longer one than ``most`` characters ends with its length."""
     if value is None:
         return NULL
+    size = len(value) if isinstance(value, (str, bytes)) else 0
+    if most is not None and size > most:  # do not make the whole of it text
+        length = size if isinstance(value, str) else 2 * size
+        piece = value[:most] if isinstance(value, str) else value[: most // 2]
+        return f"{as_text(piece)}… ({counted(length, 'character')})"
     found = as_json(value)
     if isinstance(found, bool):
         return "true" if found else "false"
     text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    if most is not None and len(text) > most:
+        text = f"{text[:most]}… ({counted(len(text), 'character')})"
     if "\\" in text:
         text = text.replace("\\", "\\\\")
     return printable(text)

@@ -20,7 +20,7 @@ import shmarrow as sa
 from shmarrow.cli.cells import as_json, as_text, unique, values_of
 from shmarrow.cli.report import print_json, print_table, reporting
 from shmarrow.cli.schemas import text_pairs
-from shmarrow.cli.targets import HELP, add_columns, add_common, open_rows
+from shmarrow.cli.targets import HELP, add_columns, add_common, add_memory, open_rows
 from shmarrow.errors import counted, printable
 from shmarrow.layout import concat_arrays
 from shmarrow.layout.array import has_floats
@@ -38,6 +38,7 @@ def diff_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("right", metavar="B", help="the same; only one of the two can be standard input")
     add_common(parser)
     add_columns(parser)
+    add_memory(parser)
     parser.add_argument("--schema-only", action="store_true", help="compare only schemas and row counts")
     parser.add_argument(
         "-n", "--rows", type=int, default=_SHOWN, metavar="N", help=f"show at most N differing rows; default: {_SHOWN}"

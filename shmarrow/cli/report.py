@@ -75,6 +75,16 @@ def reporting(run: Run) -> Run:
     return call
 
 
+def byte_size(text: str) -> int:
+    """Parse a number of bytes with an optional unit."""
+    import re
+
+    found = re.fullmatch(r"([0-9]{1,18})\s*([KMGT]?)(i?B)?", text, re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected bytes, such as 4096, 64K, 100M or 2GiB, found {text!r}")
+    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
+
+
 def size_text(size: int) -> str:
     """Format a number of bytes for people, such as ``1.5 MiB``."""
     value, unit = float(size), "B"

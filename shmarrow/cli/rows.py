@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from shmarrow.cli.report import print_json, reporting
-from shmarrow.cli.targets import ROWS, add_columns, add_target, open_rows, open_target, row_counts, rows_of
+from shmarrow.cli.targets import ROWS, add_columns, add_memory, add_target, open_rows, open_target, row_counts, rows_of
 from shmarrow.errors import printable
 
 _PIECE = 1 << 13
 """Rows that are made text at a time."""
 _ROWS = 10
+_CELL = 200
+"""Characters of a value that ``head`` and ``sample`` print as text."""
 
 
 def _number(text: str) -> int:
@@ -57,6 +59,7 @@ def sample_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_row_options(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
+    add_memory(parser)
     parser.add_argument(
         "--no-header",
         action="store_true",
@@ -114,7 +117,7 @@ def _picked(reader: Any, rows: int, seed: int | None) -> Iterator[Any]:
 
 def _show(arguments: argparse.Namespace, schema: Any, batches: Iterator[Any]) -> None:
     if arguments.json or not sys.stdout.isatty():
-        _print(arguments, schema, batches)
+        _print(arguments, schema, batches, _CELL)
         return
     from shmarrow.display import table_lines
     from shmarrow.tables import Table
@@ -125,7 +128,8 @@ def _show(arguments: argparse.Namespace, schema: Any, batches: Iterator[Any]) ->
     print(*table_lines(Table(schema, found), sys.maxsize), sep="\n")
 
 
-def _print(arguments: argparse.Namespace, schema: Any, batches: Any) -> None:
+def _print(arguments: argparse.Namespace, schema: Any, batches: Any, most: int | None = None) -> None:
+    """Print batches as lines; of values as text at most so many characters."""
     import json
 
     from shmarrow.cli.cells import json_rows, text_rows, unique
@@ -136,7 +140,7 @@ def _print(arguments: argparse.Namespace, schema: Any, batches: Any) -> None:
     for batch in batches:
         for start in range(0, batch.num_rows, _PIECE):
             piece = batch.slice(start, _PIECE)
-            lines = map(json.dumps, json_rows(piece, names)) if arguments.json else text_rows(piece)
+            lines = map(json.dumps, json_rows(piece, names)) if arguments.json else text_rows(piece, most)
             print(*lines, sep="\n")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import sys
 import time
@@ -12,25 +11,24 @@ from typing import Any
 import shmarrow as sa
 from shmarrow import segment
 from shmarrow.cli.host import COUNTERS, add_store, holdings, opened, pins_text, seconds, shared_stores
-from shmarrow.cli.report import exit_status, print_error, print_fields, print_json, print_names, reporting, size_text
+from shmarrow.cli.report import (
+    byte_size,
+    exit_status,
+    print_error,
+    print_fields,
+    print_json,
+    print_names,
+    reporting,
+    size_text,
+)
 from shmarrow.errors import printable
 from shmarrow.store import Event
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-def _size(text: str) -> int:
-    """Parse a number of bytes with an optional unit."""
-    found = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text, re.IGNORECASE)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"expected bytes, such as 4096, 64K, 100M or 2GiB, found {text!r}")
-    return int(found[1]) * _UNITS[found[2].upper()]
 
 
 def evict_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``evict``."""
     add_store(parser)
-    parser.add_argument("size", metavar="SIZE", type=_size, help="bytes to free, such as 4096, 64K, 100M or 2GiB")
+    parser.add_argument("size", metavar="SIZE", type=byte_size, help="bytes to free, such as 4096, 64K, 100M or 2GiB")
 
 
 @reporting

@@ -21,14 +21,15 @@ from typing import Any, NamedTuple
 
 import shmarrow as sa
 from shmarrow.buffer import Bytes
-from shmarrow.cli.report import WrongUsage
-from shmarrow.errors import DEFAULT_LIMITS
+from shmarrow.cli.report import WrongUsage, byte_size
+from shmarrow.errors import DEFAULT_LIMITS, LimitExceeded, Limits
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.sources.formats import HEAD, recognized
 
 HELP = "an Arrow file, stream or tensor: a path, shm:NAME, STORE/NAME (an object of a store), or - for standard input"
 ROWS = ("file", "stream")
+MORE_MEMORY = "if you trust the data and have the memory, --max-decompressed SIZE raises the limit"
 _CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a Feather file of version 1", "a NumPy array",
               "a NumPy archive", "a safetensors file")  # fmt: skip
 """Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
@@ -37,6 +38,7 @@ _TEXTS = {
     ".csv": "text, such as CSV", ".tsv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"
 }  # fmt: skip
 """What text of one column, which has no separators to recognize it by, is called by its suffix."""
+_DECOMPRESSED = 1 << 30
 _MANY = 1000
 """More batches than this have their rows counted together, instead of one by one."""
 
@@ -56,6 +58,20 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """The option that selects columns."""
     parser.add_argument("--columns", metavar="A,B", help="only these columns, in this order")
+
+
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    """The option that bounds what compressed data may become."""
+    parser.add_argument(
+        "--max-decompressed", type=byte_size, default=_DECOMPRESSED, metavar="SIZE",
+        help="refuse a column of a batch, or dictionaries, of more decompressed bytes; default: 1G",
+    )  # fmt: skip
+
+
+def limits_of(arguments: argparse.Namespace) -> Limits:
+    """The limits of readers: those of ``--max-decompressed``."""
+    size = max(getattr(arguments, "max_decompressed", _DECOMPRESSED), 1)
+    return Limits(decompressed_bytes=size, dictionary_bytes=size)
 
 
 class Target(NamedTuple):
@@ -255,7 +271,13 @@ def _refuse(name: str, head: bytes) -> None:
 def open_rows(arguments: argparse.Namespace, word: str, in_order: bool = False) -> Iterator[Any]:
     """A reader of a target's batches; the errors are those of :func:`open_target` and :func:`rows_of`."""
     with open_target(word, arguments.trust, in_order) as target, rows_of(arguments, word, target) as reader:
-        yield reader
+        try:
+            yield reader
+        except LimitExceeded as error:
+            ours = any(limit in str(error) for limit in ("decompressed_bytes", "dictionary_bytes"))
+            if ours and MORE_MEMORY not in getattr(error, "__notes__", ()):  # `diff` has two readers
+                error.add_note(MORE_MEMORY)
+            raise
 
 
 @contextmanager
@@ -272,21 +294,21 @@ def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterato
     columns = _chosen(arguments)
     if target.kind not in ROWS:
         raise sa.InvalidData(f"{target.name} is a {target.kind}, which has no rows; `shmarrow inspect {word}` shows it")
-    with open_reader(target) as reader:
+    with open_reader(target, limits_of(arguments)) as reader:
         yield reader if columns is None else _Selected(reader, columns)
 
 
-def open_reader(target: Target) -> Any:
+def open_reader(target: Target, limits: Limits) -> Any:
     """The reader of a file or a stream."""
     if target.kind == "file":
         from shmarrow.ipc.file.reader import RecordBatchFileReader
 
-        return RecordBatchFileReader(target.source, DEFAULT_LIMITS)
+        return RecordBatchFileReader(target.source, limits)
     if target.data is None:
-        return sa.ipc.open_stream(target.source)
+        return sa.ipc.open_stream(target.source, limits=limits)
     from shmarrow.ipc.stream.reader import MappedStreamReader
 
-    return MappedStreamReader(target.source, DEFAULT_LIMITS)
+    return MappedStreamReader(target.source, limits)
 
 
 def _chosen(arguments: argparse.Namespace) -> list[str] | None:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.cli.report import print_json, reporting
-from shmarrow.cli.targets import add_target, open_bytes, refuse_others
+from shmarrow.cli.targets import MORE_MEMORY, add_memory, add_target, limits_of, open_bytes, refuse_others
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidData,
@@ -38,7 +38,7 @@ _MOST = 1000
 _FAILING = ("error", "warning")
 """Findings of these severities make the exit status 1."""
 _REMEDIES = (
-    (LimitExceeded, "if the data are trusted, read them with larger limits: open_file(..., limits=Limits(...))"),
+    (LimitExceeded, MORE_MEMORY),
     (Unsupported, "write it with another type or version"),
 )
 _AGAIN = "write the object again; what has no finding can be read"
@@ -47,6 +47,7 @@ _AGAIN = "write the object again; what has no finding can be read"
 def validate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``validate``."""
     add_target(parser)
+    add_memory(parser)
     parser.add_argument("--full", action="store_true", help="also check values: UTF-8, offsets, indices, ranges, nulls")
     parser.add_argument(
         "--limit", type=_limit, default=_MOST, metavar="N", help=f"stop after N findings; default: {_MOST}"
@@ -66,7 +67,7 @@ def validate(arguments: argparse.Namespace) -> int:
         refuse_others(name, source.data)
         from shmarrow.xray import Overview
 
-        overview = Overview(source, DEFAULT_LIMITS)
+        overview = Overview(source, limits_of(arguments))
         found: list[dict[str, Any]] = []
         for each in islice(findings(overview, source, arguments.full), arguments.limit):
             found.append(each._asdict())
@@ -149,10 +150,10 @@ def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Findi
     footer = overview.footer
     try:
         if overview.kind == "file" and footer is not None:
-            reader: Any = RecordBatchFileReader(source, DEFAULT_LIMITS)
+            reader: Any = RecordBatchFileReader(source, overview.limits)
         else:  # a file without a footer has the messages of a stream
             start = HEAD if overview.kind == "file" else 0
-            reader = MappedStreamReader(open_source(overview.data[start:]), DEFAULT_LIMITS)
+            reader = MappedStreamReader(open_source(overview.data[start:]), overview.limits)
     except ShmarrowError as error:
         yield _finding(overview, *(footer or (0, overview.size)), error)
         return
@@ -259,7 +260,7 @@ def _read_bundle(overview: Overview, source: Any, full: bool) -> Iterator[Findin
     from shmarrow.ipc.tensor.bundle import load_tensors
 
     try:
-        bundle = load_tensors(overview.data)
+        bundle = load_tensors(overview.data, limits=overview.limits)
         names = list(bundle)
     except ShmarrowError as error:
         yield _finding(overview, 0, overview.size, error)

@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument("--batch", metavar="N|A:B", help="explain each byte of these record batches, counted from 0")
     parser.add_argument("--range", metavar="A:B", help="explain each byte from offset A up to B")
-    parser.add_argument("--html", metavar="OUT", help="draw the object to scale, as a self-contained HTML page")
+    parser.add_argument(
+        "--html", metavar="OUT", help="draw the object to scale, as a self-contained HTML page; - is standard output"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace OUT even if it is not such a page")
     parser.add_argument("--all", action="store_true", help="explain each byte, each field and each element")
 
 
@@ -84,10 +87,18 @@ def _page(found: Overview, arguments: argparse.Namespace, chosen: dict[str, Any]
 
     if arguments.range is not None or arguments.all:
         raise WrongUsage("--html goes with --batch only")
+    if arguments.html.startswith("shm:"):
+        raise WrongUsage(f"--html expects a path or -, found {arguments.html!r}")
+    if arguments.html == "-" and arguments.json:
+        raise WrongUsage("--html - prints the page, which --json cannot contain")
     batches = chosen.get("batches")
     if isinstance(batches, int):
         batches = slice(batches, batches + 1 or None)
-    size = page.write(found, arguments.html, batches=batches)
+    if arguments.html == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(page.render(found, batches=batches).encode("utf-8"))
+        return
+    size = page.write(found, arguments.html, batches=batches, overwrite=arguments.overwrite)
     if arguments.json:
         print(json.dumps({"page": arguments.html, "bytes": size}))
     else:

@@ -27,7 +27,7 @@ def to_bools(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     """Convert 0 and 1 to bools."""
     result = values != 0
     other = result & (values != 1) if safe else None
-    return result, faults((other, "neither 0 nor 1", "makes all but 0 true"))
+    return result, faults((other, "neither 0 nor 1", "makes non-zero values True"))
 
 
 def integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome:

@@ -142,7 +142,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
     __slots__ = ()
 
     def to_numpy_ndarray(self) -> npt.NDArray[Any]:
-        """Return all tensors as one ndarray of shape (length, *logical_shape); a read-only view.
+        """Return all tensors as one ndarray of shape ``(length, *logical_shape)``; a read-only view.
 
         Raises
         ------

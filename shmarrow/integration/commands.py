@@ -1,6 +1,6 @@
 """``shmarrow integration``: the commands that Arrow's cross-language integration tests call ("Integration Testing").
 
-Rules kept here:
+Invariants:
 
 * ``validate`` compares a JSON document with an Arrow file: schema, metadata, the cut into batches, every value. NaN is
   equal to NaN, as both were read from one text. The exit status says whether they are equal, and standard output

@@ -2,7 +2,7 @@
 
 A document holds a schema, the dictionaries and the record batches, each column with its buffers as arrays of JSON
 values.
-Rules kept here:
+Invariants:
 
 * one walk by the buffer listing reads and one writes;
 * what is wrong ends in an :class:`InvalidData` that names its place as a path, such as

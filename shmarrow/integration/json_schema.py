@@ -1,6 +1,6 @@
 """Schemas in the JSON form of Arrow's integration tests ("Integration Testing").
 
-Rules kept here:
+Invariants:
 
 * a type's name and parameters come from its descriptor, in both directions;
 * every member is asked for by name and kind; what is missing or of another kind ends in an :class:`InvalidData` that

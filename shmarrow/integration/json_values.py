@@ -1,6 +1,6 @@
 """Values in the JSON form of Arrow's integration tests: integers, floats, decimals, intervals, text and bytes.
 
-Rules kept here:
+Invariants:
 
 * whole arrays at a time: from a list of JSON values to storage and back;
 * JSON has no exact numbers of 64 bits and none that are not finite, so those are strings; bytes are hexadecimal;

@@ -1,7 +1,7 @@
-"""The doors to others: each partner has a file, and none is imported before data goes through its door.
+"""Conversions to and from other libraries: one module for each, imported on first use.
 
-Importing this package gives arrays, batches, tables and types their ``from_...`` and ``to_...`` methods, and
-tensors, tables, chunked arrays and :func:`shmarrow.array` theirs as soon as those are imported.
+Importing this package adds the ``from_...`` and ``to_...`` methods to arrays, batches and types; those of tensors,
+tables, chunked arrays and :func:`shmarrow.array` are added when these are imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shmarrow.types import DataType, Field, Schema
 
 
 def _pyarrow(name: str) -> Callable[[Any], Any]:
-    """A function of :mod:`shmarrow.interchange.pyarrow`, which is imported at the first call."""
+    """Wrap a function of :mod:`shmarrow.interchange.pyarrow`, which is imported on the first call."""
 
     def door(value: Any) -> Any:
         from shmarrow.interchange import pyarrow
@@ -79,33 +79,33 @@ def _give(kind: Any, name: str, method: Callable[..., Any]) -> None:
 
 
 def _refuse(unknown: dict[str, Any]) -> None:
-    """Keywords that a later version of the interface may have; None asks for nothing."""
+    """Reject keywords of later versions of the interface, unless they are None."""
     given = [name for name, value in unknown.items() if value is not None]
     if given:
         raise Unsupported(f"the Arrow PyCapsule interface has no keyword {', '.join(given)} here")
 
 
 def _type_capsule(self: DataType) -> Any:
-    """A PyCapsule ``arrow_schema`` of the type (Arrow PyCapsule interface); errors as :meth:`Schema`'s."""
+    """Export the type as a PyCapsule ``arrow_schema`` (Arrow PyCapsule interface); errors as for :class:`Schema`."""
     from shmarrow.interchange.c_data.export_schema import type_schema
 
     return type_schema(self).__arrow_c_schema__()
 
 
 def _field_capsule(self: Field) -> Any:
-    """A PyCapsule ``arrow_schema`` of the field (Arrow PyCapsule interface); errors as :meth:`Schema`'s."""
+    """Export the field as a PyCapsule ``arrow_schema`` (Arrow PyCapsule interface); errors as for :class:`Schema`."""
     from shmarrow.interchange.c_data.export_schema import field_schema
 
     return field_schema(self).__arrow_c_schema__()
 
 
 def _schema_capsule(self: Schema) -> Any:
-    """A PyCapsule ``arrow_schema`` of the schema, as a struct with its fields (Arrow PyCapsule interface).
+    """Export the schema as a PyCapsule ``arrow_schema`` of struct type (Arrow PyCapsule interface).
 
     Raises
     ------
     ExportRefused
-        If a name contains a NUL character, which ends a string in C.
+        If a name contains a NUL character, which terminates a string in C.
     MissingExtra
         If nanoarrow is not installed.
     """
@@ -115,20 +115,20 @@ def _schema_capsule(self: Schema) -> Any:
 
 
 def _array_capsules(self: Array, requested_schema: Any = None, **unknown: Any) -> tuple[Any, Any]:
-    """PyCapsules ``arrow_schema`` and ``arrow_array`` of the array (Arrow PyCapsule interface); copies no buffer.
+    """Export the array as PyCapsules ``arrow_schema`` and ``arrow_array`` (Arrow PyCapsule interface), zero-copy.
 
-    Before the first export the values are checked, once: nothing that foreign code follows leads out of the buffers.
-    The memory stays as long as the consumer uses it.
+    The values are validated once, before the first export, so that no offset or index points outside its buffer.
+    The memory stays valid for as long as the consumer uses it.
 
     Parameters
     ----------
     requested_schema : PyCapsule, optional
-        The ``arrow_schema`` of the type that the consumer asks for; the values are cast to it without loss.
+        The ``arrow_schema`` of the type that the consumer requests; values are cast to it without loss.
 
     Raises
     ------
     InvalidData
-        If the array breaks the rules of the format, or a value does not fit the requested type.
+        If the array violates the format, or a value does not fit the requested type.
     InvalidType
         If there is no cast to the requested type.
     MissingExtra
@@ -141,9 +141,9 @@ def _array_capsules(self: Array, requested_schema: Any = None, **unknown: Any) -
 
 
 def _batch_capsules(self: RecordBatch, requested_schema: Any = None, **unknown: Any) -> tuple[Any, Any]:
-    """PyCapsules ``arrow_schema`` and ``arrow_array`` of the batch as a struct of its columns; copies no buffer.
+    """Export the batch as PyCapsules ``arrow_schema`` and ``arrow_array`` of struct type, zero-copy.
 
-    Parameters and errors are those of :meth:`Array.__arrow_c_array__`; a requested schema has the names of the columns.
+    Parameters and errors as for :meth:`Array.__arrow_c_array__`; a requested schema must have the same column names.
     """
     from shmarrow.interchange.c_data.export_array import export_batch
 
@@ -152,7 +152,7 @@ def _batch_capsules(self: RecordBatch, requested_schema: Any = None, **unknown: 
 
 
 def _batch_stream(self: RecordBatch, requested_schema: Any = None, **unknown: Any) -> Any:
-    """A PyCapsule ``arrow_array_stream`` of this one batch; see :meth:`__arrow_c_array__`."""
+    """Export the batch as a PyCapsule ``arrow_array_stream`` of one batch; see :meth:`__arrow_c_array__`."""
     from shmarrow.interchange.c_data.export_stream import export_batches
 
     _refuse(unknown)
@@ -160,10 +160,10 @@ def _batch_stream(self: RecordBatch, requested_schema: Any = None, **unknown: An
 
 
 def _table_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
-    """A PyCapsule ``arrow_array_stream`` of the batches (Arrow PyCapsule interface); copies no buffer.
+    """Export the batches as a PyCapsule ``arrow_array_stream`` (Arrow PyCapsule interface), zero-copy.
 
-    Tables of many batches are handed over one batch at a time, which needs pyarrow. Parameters and errors are those of
-    :meth:`Array.__arrow_c_array__`; an error in a later batch reaches the consumer through the stream.
+    Tables of many batches are exported one batch at a time, which needs pyarrow. Parameters and errors as for
+    :meth:`Array.__arrow_c_array__`; an error in a later batch is reported through the stream.
     """
     from shmarrow.interchange.c_data.export_stream import export_batches
 
@@ -172,9 +172,9 @@ def _table_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> An
 
 
 def _chunked_array_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
-    """A PyCapsule ``arrow_array_stream`` of the chunks (Arrow PyCapsule interface); copies no buffer.
+    """Export the chunks as a PyCapsule ``arrow_array_stream`` (Arrow PyCapsule interface), zero-copy.
 
-    Parameters and errors are those of :meth:`Array.__arrow_c_array__`.
+    Parameters and errors as for :meth:`Array.__arrow_c_array__`.
     """
     from shmarrow.interchange.c_data.export_stream import export_chunks
 
@@ -183,10 +183,10 @@ def _chunked_array_stream(self: Any, requested_schema: Any = None, **unknown: An
 
 
 def _reader_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
-    """A PyCapsule ``arrow_array_stream`` of the batches that are left; each is read when the consumer asks for it.
+    """Export the remaining batches as a PyCapsule ``arrow_array_stream``; each is read when the consumer requests it.
 
-    Parameters and errors are those of :meth:`Array.__arrow_c_array__`; needs pyarrow. An error in a later batch
-    reaches the consumer through the stream.
+    Parameters and errors as for :meth:`Array.__arrow_c_array__`; needs pyarrow. An error in a later batch is reported
+    through the stream.
     """
     from shmarrow.interchange.c_data.export_stream import export_reader
 
@@ -195,9 +195,9 @@ def _reader_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> A
 
 
 def _file_stream(self: Any, requested_schema: Any = None, **unknown: Any) -> Any:
-    """A PyCapsule ``arrow_array_stream`` of all batches; any number of consumers may have one.
+    """Export all batches as a PyCapsule ``arrow_array_stream``, any number of times.
 
-    Parameters and errors are those of :meth:`Table.__arrow_c_stream__`.
+    Parameters and errors as for :meth:`Table.__arrow_c_stream__`.
     """
     from shmarrow.interchange.c_data.export_stream import export_batches
 
@@ -217,7 +217,7 @@ _FileReader.for_consumer = methods.reader_for_consumer
 
 
 def _reader(kind: str) -> Callable[[Any], Any]:
-    """A function of :mod:`shmarrow.interchange.c_data.doors`, which is imported at the first call."""
+    """Wrap a reader of :mod:`shmarrow.interchange.c_data.doors`, which is imported on the first call."""
 
     def read(value: Any) -> Any:
         from shmarrow.interchange.c_data.doors import READERS
@@ -228,7 +228,7 @@ def _reader(kind: str) -> Callable[[Any], Any]:
 
 
 def _array_from_arrow_array(value: Any) -> Any:
-    """The array that pyarrow makes of an object with ``__arrow_array__``."""
+    """Convert an object with ``__arrow_array__``, through pyarrow."""
     from shmarrow.interchange.pyarrow import array_of
 
     return array_of(value)
@@ -253,7 +253,7 @@ _PICKLERS = {
     "loky.backend.reduction": "with_loky",
     "distributed.protocol.serialize": "with_distributed",
 }
-"""The functions of :mod:`shmarrow.interchange.picklers`, by the modules with the picklers that they register with."""
+"""The functions of :mod:`shmarrow.interchange.picklers`, by the module whose pickler they register with."""
 
 
 def _register(name: str) -> Callable[[ModuleType], object]:
@@ -278,12 +278,12 @@ def _array(values: Any, type: DataType | None) -> Any:
 
 
 def _array_to_torch(self: Array, device: Any = None, *, writable: bool = True) -> Any:
-    """A torch tensor of the values; see :meth:`shmarrow.Tensor.to_torch`. Bools are copied, as torch has a byte each.
+    """Convert to a torch tensor; see :meth:`shmarrow.Tensor.to_torch`. Booleans are copied: torch stores one per byte.
 
     Raises
     ------
     CopyRequired
-        If the array has nulls, or values that torch has no type for; for bools, if ``writable`` is False.
+        If the array has nulls, or torch has no dtype for the values; for booleans, if ``writable`` is False.
     MissingExtra
         If torch is not installed.
     """
@@ -293,14 +293,14 @@ def _array_to_torch(self: Array, device: Any = None, *, writable: bool = True) -
 
 
 def _array_dlpack(self: Array, **options: Any) -> Any:
-    """The values as a DLPack capsule, over writable memory of their own; see :meth:`shmarrow.Tensor.__dlpack__`.
+    """Export the values as a DLPack capsule over private writable memory; see :meth:`shmarrow.Tensor.__dlpack__`.
 
-    Bools are copied, as DLPack has a byte for each.
+    Booleans are copied, as DLPack stores one per byte.
 
     Raises
     ------
     CopyRequired
-        If the array has nulls, or its values no zero-copy form.
+        If the array has nulls, or its values have no zero-copy form.
     """
     from shmarrow.tensor import Tensor
 
@@ -310,12 +310,12 @@ def _array_dlpack(self: Array, **options: Any) -> Any:
 
 
 def _dlpack_device(self: Any) -> tuple[int, int]:
-    """The device that the memory is on: the CPU."""
+    """Return the DLPack device of the memory, the CPU."""
     return 1, 0
 
 
 def _only_chunk(column: Any) -> Any:
-    """The array of a column in one chunk, or in none."""
+    """Return a column of at most one chunk as an array."""
     if column.num_chunks > 1:
         step = "use combine_chunks(), which copies them, or one chunk() at a time"
         raise ExportRefused(f"a tensor is contiguous, but the column has {column.num_chunks} chunks; {step}")
@@ -323,23 +323,23 @@ def _only_chunk(column: Any) -> Any:
 
 
 def _chunked_to_torch(self: Any, device: Any = None, *, writable: bool = True) -> Any:
-    """A torch tensor of the values of one chunk; see :meth:`shmarrow.Array.to_torch`.
+    """Convert a column of one chunk to a torch tensor; see :meth:`shmarrow.Array.to_torch`.
 
     Raises
     ------
     ExportRefused
-        If there are several chunks. The other errors are those of :meth:`shmarrow.Array.to_torch`.
+        If there are several chunks. Other errors as for :meth:`shmarrow.Array.to_torch`.
     """
     return _only_chunk(self).to_torch(device, writable=writable)
 
 
 def _chunked_dlpack(self: Any, **options: Any) -> Any:
-    """The values of one chunk as a DLPack capsule; see :meth:`shmarrow.Array.__dlpack__`.
+    """Export a column of one chunk as a DLPack capsule; see :meth:`shmarrow.Array.__dlpack__`.
 
     Raises
     ------
     ExportRefused
-        If there are several chunks. The other errors are those of :meth:`shmarrow.Array.__dlpack__`.
+        If there are several chunks. Other errors as for :meth:`shmarrow.Array.__dlpack__`.
     """
     return _only_chunk(self).__dlpack__(**options)
 

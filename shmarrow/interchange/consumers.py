@@ -1,8 +1,7 @@
-"""Which types other tools accept, and what the others become for them: one table of rules for each consumer.
+"""The types that other tools accept, and the casts of all others: one table of rules per consumer.
 
-A consumer accepts every type that no rule of its own names. The first rule that fits a type applies, at any depth: to
-the items of a list and the fields of a struct first. The tests give every type to every consumer, and hold the rules
-to what the installed versions do.
+A consumer accepts every type without a rule. The first matching rule applies, at any depth, children first. The tests
+pass every type to every consumer and check the rules against the installed versions.
 """
 
 from __future__ import annotations
@@ -17,28 +16,28 @@ from shmarrow.types.extension import ExtensionType
 
 
 class Rule(NamedTuple):
-    """What types of some kinds become.
+    """A cast of types of some kinds.
 
     Attributes
     ----------
     kinds : str
         Kinds of types, separated by spaces; see :func:`kind_of`.
     becomes : callable or None
-        The new type, from the old one; None if the consumer has nothing for it.
+        Returns the new type for the old one; None if the consumer has no such type.
     shown : str
         The new type, in words.
     when : callable
-        Which types of these kinds.
+        Which types of these kinds it applies to.
     which : str
         The same in words.
     lossy : bool
-        True if something is always lost, so that the rule has to be asked for.
+        True if values always lose something, so that the caller must allow the rule.
     loses : str
-        What is lost: by a lossy rule always, by others where a value does not fit.
+        What is lost: always by a lossy rule, otherwise if a value does not fit.
     through : callable or None
-        A type that values have to fit on the way, where the new type has more digits than the consumer keeps.
+        An intermediate type that the values must fit, if the new type has more digits than the consumer keeps.
     inside : bool
-        True if the rule applies within other types only.
+        True if the rule applies only within other types.
     """
 
     kinds: str
@@ -54,20 +53,20 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Consumer:
-    """What a consumer accepts: everything but what its rules name."""
+    """A consumer and its rules; it accepts all types without a rule."""
 
     title: str
     rules: tuple[Rule, ...]
     extensions: frozenset[str] = frozenset()
-    """Names of the extension types that it knows; of others it gets the storage."""
+    """Names of the extension types that it supports; others are replaced by their storage types."""
     nested_extensions: bool = True
-    """Whether it knows them within other types too."""
+    """Whether it supports them within other types, too."""
     unique_names: bool = False
-    """Whether columns, and fields of a struct, have to have different names."""
+    """Whether the names of columns, and of fields of a struct, must be unique."""
     some_column: bool = False
-    """Whether there has to be a column."""
+    """Whether at least one column is required."""
     distinct: bool = False
-    """Whether a dictionary may hold neither nulls nor a value twice."""
+    """Whether dictionaries must not contain nulls or duplicates."""
 
 
 # --- kinds ------------------------------------------------------------------------------------------------------
@@ -76,7 +75,7 @@ _FIXED = {"FixedSizeList": "fixed_size_list", "FixedSizeBinary": "fixed_size_bin
 
 
 def kind_of(type: Any) -> str:
-    """The kind of a type: the name of the function that makes it, without parameters, such as ``timestamp``."""
+    """Return the kind of a type: the name of its factory function, such as ``timestamp``."""
     if isinstance(type, ExtensionType):
         return type.extension_name
     if type.layout.endswith("_union"):
@@ -94,7 +93,7 @@ _TEXT = {"string", "large_string", "string_view"}
 
 
 def _plain(type: Any) -> DataType:
-    """A type without views."""
+    """Return the equivalent type without views."""
     kind = kind_of(type)
     if kind == "list_view":
         return types.list_(type.value_field)
@@ -142,7 +141,7 @@ def _nullable_fields(type: Any) -> DataType:
     return types.struct([field.with_nullable(True) for field in type.fields])
 
 
-_REQUIRED_FIELDS = Rule(  # which hold nulls where the struct is null, and not all tools take that
+_REQUIRED_FIELDS = Rule(  # their slots are null where the struct is null, which not all tools accept
     "struct", _nullable_fields, "the same with nullable fields",
     lambda t: not all(field.nullable for field in t.fields), "with fields that are not nullable",
 )  # fmt: skip
@@ -180,7 +179,7 @@ _NEGATIVE_SCALE = (
 
 
 def _decoded(kept: set[str], which: str) -> Rule:
-    """Dictionaries of other values than some kinds."""
+    """Return the rule that decodes dictionaries of all but some kinds of values."""
     return Rule("dictionary", _values, "the type of the values", lambda t: kind_of(t.value_type) not in kept, which)
 
 
@@ -336,13 +335,13 @@ RULES: dict[str, dict[str, list[Rule]]] = {
     }
     for name, consumer in CONSUMERS.items()
 }
-"""For each consumer its rules by the kind of types."""
+"""The rules of each consumer by kind of type."""
 
 LOSSY: dict[str, dict[str, str]] = {
     name: {kind: rule.loses for rule in reversed(consumer.rules) if rule.loses for kind in rule.kinds.split()}
     for name, consumer in CONSUMERS.items()
 }
-"""For each consumer the kinds of types that may lose something, and what."""
+"""The kinds of types whose values may lose something for each consumer, and what they lose."""
 
 KINDS = _FLAT | {"list", "map"} | {kind for rules in RULES.values() for kind in rules}
 """The kinds of types that there are."""

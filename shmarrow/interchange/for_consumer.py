@@ -3,8 +3,8 @@
 Rules kept here:
 
 * a column that the tool accepts stays the same object;
-* the result depends on the type alone: every batch of a file gets the same schema, which can be asked for without data;
-* no value changes unless the caller names the kind of types that may: other casts are checked.
+* the result depends on the type alone: every batch of a file gets the same schema, which is known without data;
+* no value changes unless the caller names its kind of type in ``lossy``: other casts are checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shmarrow.types import DataType, Schema
 from shmarrow.types.extension import ExtensionType
 
 _CAST_HINT = re.compile(r"; a cast with safe=False [^;]*")
-"""What the error of a cast says of an argument that callers do not have here."""
+"""The hint in a cast's error at an argument that does not exist here."""
 
 
 class Stages(NamedTuple):
@@ -46,12 +46,12 @@ class Casting(NamedTuple):
         return "all" in self.lossy or kind in self.lossy
 
     def stages(self, type: Any, where: str, inside: bool = False) -> Stages:
-        """What a type becomes, on its own or inside of another; ``where`` is said in errors.
+        """Return the stages of a type, which may be nested in another; ``where`` is named in errors.
 
         Raises
         ------
         Unsupported
-            If the consumer has nothing for it, or only something that loses values and was not asked for.
+            If the consumer has no type for it, or only a lossy one that the caller did not allow.
         """
         if isinstance(type, ExtensionType):
             known = type.extension_name in self.consumer.extensions
@@ -78,7 +78,7 @@ class Casting(NamedTuple):
         return Stages(checked, through(before.loosened), become(before.final))
 
     def _children(self, type: Any, where: str) -> Stages:
-        """A type with its children as the consumer accepts them."""
+        """Return the stages of a type from those of its children."""
         if type.layout == "dictionary":
             values = self.stages(type.value_type, where, True)
             return values.map(lambda value: types.dictionary(type.index_type, value, type.ordered))
@@ -148,7 +148,7 @@ def _cast(column: Any, target: DataType, safe: bool) -> Any:
 
 
 def _distinct(array: Any) -> Any:
-    """A dictionary array whose dictionary holds no null, and no value twice."""
+    """Re-encode a dictionary array so that its dictionary contains no nulls and no duplicates."""
     encoded = array.dictionary.dictionary_encode(index_type="int64")
     if len(encoded.dictionary) == len(array.dictionary):
         return array
@@ -186,7 +186,7 @@ def casting_for(name: str, lossy: str | Iterable[str]) -> Casting:
 
 
 def _nothing_lost(name: str, kind: Any) -> InvalidArgument:
-    """The error for what ``lossy`` names although it makes no difference."""
+    """Return the error for a kind in ``lossy`` that never loses anything."""
     known = sorted(LOSSY[name])
     expected = f"expected 'all', or one or more of {', '.join(known)}" if known else "leave lossy out"
     if kind in KINDS:

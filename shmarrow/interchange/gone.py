@@ -1,7 +1,7 @@
-"""What arrives in place of an object whose handle cannot be opened: it raises the error when it is used.
+"""A placeholder for an object whose handle cannot be opened: it raises the error when it is used.
 
-An error while a message is unpickled ends the thread or process that receives messages, and with it a whole pool. So
-the error waits for the task, or the caller, that the object was meant for.
+An error during unpickling ends the thread or process that receives messages, and with it a whole pool. So the error is
+raised in the task, or the caller, that the object was meant for.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from shmarrow.errors import ShmarrowError, printable
 
 
 class Gone:
-    """An object that was removed, replaced or cannot be reached, by the time it was received.
+    """Placeholder for an object that was removed, replaced or unreachable when it was received.
 
     Parameters
     ----------
     kind : str
-        The kind of its handle.
+        Kind of its handle.
     error : ShmarrowError
-        Why the handle cannot be opened. Any use of the object raises it; ``repr`` shows it.
+        Why the handle cannot be opened. Any use of the placeholder raises it; ``repr`` shows it.
     """
 
     __slots__ = ("_error", "_kind")
@@ -32,7 +32,7 @@ class Gone:
         raise type(self._error)(*self._error.args)  # a new one each time, as tracebacks are added to it
 
     def __getattr__(self, name: str) -> Any:
-        """A method is refused when it is called, as a bound method may be part of a message; all else at once."""
+        """Raise for methods when they are called, as a bound method may be part of a message; for all else at once."""
         of_class = [getattr(cls, name, None) for cls in _classes(self._kind)]
         if not any(map(callable, of_class)) and (name.startswith("__") or any(each is not None for each in of_class)):
             self._refuse()
@@ -58,7 +58,7 @@ for _name in _OPERATORS.split():
 
 
 def _classes(kind: str) -> tuple[type, ...]:
-    """The classes of the objects that a kind of handle leads to."""
+    """Return the classes of the objects of a kind of handle."""
     from shmarrow.batch import RecordBatch
     from shmarrow.chunked import ChunkedArray
     from shmarrow.ipc.tensor.bundle import Bundle

@@ -1,10 +1,10 @@
-"""To and from JAX: dense tensors, over the same memory where JAX can take it.
+"""Conversion to and from JAX: dense tensors, zero-copy if JAX can use the memory.
 
 Rules kept here:
 
-* JAX asks for a version of DLPack that cannot say that memory is read-only, and never writes to memory that it did not
-  allocate itself; so it is handed the memory as if it were writable;
-* JAX is imported when it is first needed.
+* JAX requests a version of DLPack without a read-only flag, and never writes to memory that it did not allocate; so the
+  memory is exported as writable;
+* JAX is imported on first use.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from shmarrow.types import MetadataLike
 
 @cache
 def partner() -> Any:
-    """The module ``jax``; MissingExtra where it is not installed."""
+    """Import ``jax``; MissingExtra if it is not installed."""
     with needed("jax", "jax"):
         import jax
     return jax
 
 
 def tensor_to_jax(tensor: Tensor, device: Any = None) -> Any:
-    """The elements as a ``jax.Array``: over the same memory if that is aligned to 64 bytes, else JAX makes a copy.
+    """Convert to a ``jax.Array``: zero-copy if the memory is aligned to 64 bytes, otherwise JAX copies it.
 
-    Without ``jax_enable_x64`` JAX makes elements of 64 bits to such of 32, which is a copy too.
+    Without ``jax_enable_x64`` JAX converts 64-bit elements to 32 bits, which copies them, too.
 
     Parameters
     ----------
     device : jax.Device, optional
-        Where the array is to be; the CPU, where the memory is, by default.
+        Target device; by default the CPU.
 
     Raises
     ------
     ExportRefused
-        If JAX has no such type.
+        If JAX has no such dtype.
     """
     jax = partner()
     storage = tensor.storage if tensor.storage.flags.aligned else copied(tensor.storage)
@@ -54,7 +54,7 @@ def tensor_to_jax(tensor: Tensor, device: Any = None) -> Any:
 def tensor_from_jax(
     value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Tensor:
-    """A tensor over the memory of a ``jax.Array``; one on another device is brought to the CPU first."""
+    """Make a tensor over the memory of a ``jax.Array``; arrays on other devices are copied to the CPU."""
     return Tensor.from_numpy(np.asarray(value), dim_names, metadata=metadata)
 
 

@@ -1,4 +1,4 @@
-"""The methods that arrays, columns and schemas have for other tools, each imported when it is called."""
+"""Methods of arrays, columns and schemas for other tools; their implementations are imported on first call."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def array_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] = 
     Returns
     -------
     Array or ChunkedArray
-        Only what has to change is copied.
+        Only data that must change is copied.
 
     Raises
     ------
     Unsupported
-        If the tool has no type for the values; says which name for ``lossy`` would help, if one does.
+        If the tool has no type for the values; names the ``lossy`` kind that would allow a cast, if any.
     InvalidData
         If a value does not fit the new type; likewise.
     InvalidArgument
-        If ``name`` is none of these, or nothing of a kind in ``lossy`` is ever lost.
+        If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
     """
     from shmarrow.interchange.for_consumer import array
 
@@ -50,7 +50,7 @@ def array_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] = 
 def columns_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] = ()) -> T:
     """Cast the columns to types that another tool accepts.
 
-    Columns of types that it accepts are not built and stay the same objects; if it accepts all, so does the whole.
+    Columns that it accepts are neither built nor copied; if it accepts all of them, the same object is returned.
 
     Parameters
     ----------
@@ -63,16 +63,16 @@ def columns_for_consumer(self: T, name: str = "", *, lossy: str | Iterable[str] 
     Returns
     -------
     RecordBatch or Table
-        Its schema is ``schema.for_consumer(name, lossy=lossy)``, whatever the values are.
+        Its schema is ``schema.for_consumer(name, lossy=lossy)``; it does not depend on the values.
 
     Raises
     ------
     Unsupported
-        If the tool has no type for a column; says which name for ``lossy`` would help, if one does.
+        If the tool has no type for a column; names the ``lossy`` kind that would allow a cast, if any.
     InvalidData
         If a value does not fit the new type; likewise.
     InvalidArgument
-        If ``name`` is none of these, or nothing of a kind in ``lossy`` is ever lost.
+        If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
 
     Examples
     --------
@@ -100,17 +100,17 @@ def reader_for_consumer(self: Any, name: str = "", *, lossy: str | Iterable[str]
     Returns
     -------
     RecordBatchReader
-        Over all batches of a file, which may be read any number of times; else over those that are left, and closing
-        it closes this reader.
+        Of a file, over all batches, any number of times; of a stream, over the remaining batches, and closing it closes
+        this reader.
 
     Raises
     ------
     Unsupported
-        If the tool has no type for a column; says which name for ``lossy`` would help, if one does.
+        If the tool has no type for a column; names the ``lossy`` kind that would allow a cast, if any.
     InvalidData
         When a batch is read, if a value does not fit the new type; likewise.
     InvalidArgument
-        If ``name`` is none of the tools, or nothing of a kind in ``lossy`` is ever lost.
+        If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
     """
     from shmarrow.tables import RecordBatchReader, mapped_batches
 
@@ -135,9 +135,9 @@ def schema_for_consumer(self: Schema, name: str = "", *, lossy: str | Iterable[s
     Raises
     ------
     Unsupported
-        If the tool has no type for a column; says which name for ``lossy`` would help, if one does.
+        If the tool has no type for a column; names the ``lossy`` kind that would allow a cast, if any.
     InvalidArgument
-        If ``name`` is no tool of the table, or nothing of a kind in ``lossy`` is ever lost.
+        If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
     """
     from shmarrow.interchange.for_consumer import schema
 
@@ -150,34 +150,34 @@ def schema_for_consumer(self: Schema, name: str = "", *, lossy: str | Iterable[s
 def array_to_pandas(self: Any, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
     """Convert to a ``pandas.Series``, through pyarrow.
 
-    Integers, floats, timestamps and durations without nulls, in one chunk, are used in place and are read-only unless
-    ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans take a byte each, text
-    becomes pandas' own.
+    Integers, floats, timestamps and durations without nulls, in one chunk, are zero-copy and read-only unless
+    ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans one byte each, strings
+    pandas' own strings.
 
     Parameters
     ----------
     arrow_backed : bool
-        True gives a series of dtype ``pandas.ArrowDtype``, which keeps type and nulls, and copies nothing.
+        Return a series of dtype ``pandas.ArrowDtype``, which keeps type and nulls, zero-copy.
     writable : bool
-        True gives values that can be assigned to, which nobody else sees; numbers of a mapped object are in private
-        pages of it, so only the pages that are written cost memory. See :meth:`Array.to_numpy`.
+        Return private, writable values. Numbers of a mapped object are copy-on-write, so only modified pages take
+        memory. See :meth:`Array.to_numpy`.
     **options
         Options of ``pyarrow.Array.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``.
 
     Returns
     -------
     pandas.Series
-        Shape (n,). Dictionaries become categories; views, runs and what else pandas has not are cast first, as
-        ``for_consumer("pandas")`` does.
+        Shape (n,). Dictionaries become categories; views, runs and other types that pandas lacks are cast first, as by
+        ``for_consumer("pandas")``.
 
     Raises
     ------
     Unsupported
-        If pandas has no form for the type: unions, and intervals of months or of days.
+        If pandas has no dtype for it: unions, and intervals of months or of days.
     InvalidData
-        If the array breaks the format's rules in a way that leads other code out of its buffers.
+        If the array violates the format such that other code would read outside its buffers.
     CopyRequired
-        With ``zero_copy_only=True``, if the values would be copied.
+        If ``zero_copy_only=True`` and the values need a copy.
     InvalidArgument
         If an option is unknown or wrong.
     MissingExtra
@@ -194,40 +194,39 @@ def columns_to_pandas(
 ) -> pd.DataFrame:
     """Convert to a ``pandas.DataFrame``, through pyarrow.
 
-    Columns of integers, floats, timestamps and durations without nulls, in one batch, are used in place and are
-    read-only unless ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans take a
-    byte each, text becomes pandas' own, and several batches are put together.
+    Columns of integers, floats, timestamps and durations without nulls, in one batch, are zero-copy and read-only
+    unless ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans one byte each,
+    strings pandas' own strings, and several batches are concatenated.
 
     Parameters
     ----------
     arrow_backed : bool
-        True gives columns of dtype ``pandas.ArrowDtype``, which keep types and nulls, and copies nothing.
+        Return columns of dtype ``pandas.ArrowDtype``, which keep types and nulls, zero-copy.
     ignore_metadata : bool
-        True leaves out what the schema's metadata say of index, labels and dtypes, as :meth:`from_pandas` wrote them;
-        every column stays a column.
+        Ignore index, labels and dtypes in the schema's metadata, as written by :meth:`from_pandas`; every column
+        remains a column.
     writable : bool
-        True gives a frame that can be assigned to, which nobody else sees; columns of numbers of a mapped object are in
-        private pages of it, so only the pages that are written cost memory. Columns with a time zone, categories and
-        other dtypes of pandas' own are copied.
+        Return a private, writable frame. Columns of numbers of a mapped object are copy-on-write, so only modified
+        pages take memory. Columns with a time zone, categories and other pandas dtypes are copied.
     **options
-        Options of ``pyarrow.Table.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``; unlike there,
-        ``split_blocks`` is True unless given, as blocks of several columns are copies.
+        Options of ``pyarrow.Table.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``;
+        ``split_blocks`` defaults to True, as blocks of several columns are copies.
 
     Returns
     -------
     pandas.DataFrame
-        Dictionaries become categories; views, runs and what else pandas has not are cast first, as
-        ``for_consumer("pandas")`` does.
+        Dictionaries become categories; views, runs and other types that pandas lacks are cast first, as by
+        ``for_consumer("pandas")``.
 
     Raises
     ------
     Unsupported
-        If pandas has no form for a type: unions, and intervals of months or of days.
+        If pandas has no dtype for a type: unions, and intervals of months or of days.
     InvalidData
-        If a column breaks the format's rules in a way that leads other code out of its buffers, or the schema's
-        metadata do not fit the columns.
+        If a column violates the format such that other code would read outside its buffers, or the schema's metadata
+        do not match the columns.
     CopyRequired
-        With ``zero_copy_only=True``, if a column would be copied.
+        If ``zero_copy_only=True`` and a column needs a copy.
     InvalidArgument
         If an option is unknown or wrong.
     MissingExtra
@@ -254,40 +253,40 @@ def columns_from_pandas(
     *,
     metadata: MetadataLike | None = None,
 ) -> T:
-    """The columns and the index of a ``pandas.DataFrame``, from which :meth:`to_pandas` restores it.
+    """Convert a ``pandas.DataFrame`` with its index; :meth:`to_pandas` restores it.
 
-    :func:`shmarrow.table` and :func:`shmarrow.record_batch` do the same with a frame. pyarrow is needed for columns
-    that pandas keeps in pyarrow's memory only: text and Arrow-backed ones.
+    :func:`shmarrow.table` and :func:`shmarrow.record_batch` do the same. Needs pyarrow only for columns that pandas
+    stores in pyarrow's memory: strings and Arrow-backed columns.
 
     Parameters
     ----------
     df : pandas.DataFrame
-        The frame. Numbers, timestamps and category codes are used in place; see :func:`shmarrow.array`.
+        The frame. Numbers, timestamps and category codes are not copied; see :func:`shmarrow.array`.
     schema : Schema, optional
-        Fields matched with columns by name; what has another type is cast.
+        Fields, matched with columns by name; columns of other types are cast.
     preserve_index : bool, optional
-        True makes every index a column, False drops it. By default a ``RangeIndex`` stands in the metadata alone, and
-        all others become columns.
+        True stores every index as a column, False drops it. By default a ``RangeIndex`` is stored in the metadata only,
+        and all others as columns.
     columns : sequence of labels, optional
-        The columns to take; all by default.
+        Columns to convert; by default all.
     metadata : mapping, optional
-        More metadata for the schema.
+        Additional metadata of the schema.
 
     Returns
     -------
     RecordBatch or Table
-        Labels become text. The metadata have ``b"pandas"``, as pyarrow and pandas write it.
+        Labels become strings. The metadata contain the key ``b"pandas"`` in pyarrow's format.
 
     Raises
     ------
     InvalidType
-        If ``df`` is no DataFrame, or there is no type for a column.
+        If ``df`` is not a DataFrame, or Arrow has no type for a column.
     InvalidData
         If a value does not fit its type in the schema.
     InvalidArgument
         If the names of columns and schema differ.
     FieldNotFound
-        If the frame lacks one of ``columns``, or one that the schema names.
+        If the frame lacks a column of ``columns`` or of the schema.
     """
     from shmarrow.errors import not_expected
     from shmarrow.inputs import from_frame
@@ -344,4 +343,4 @@ NAMES: dict[Any, str] = {
     array_from_pandas: "from_pandas",
     columns_from_pandas: "from_pandas",
 }
-"""The names that these functions have as methods, and in messages."""
+"""The names of these functions as methods and in messages."""

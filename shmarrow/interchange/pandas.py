@@ -1,9 +1,9 @@
-"""To pandas: arrays as Series, batches and tables as DataFrames, through pyarrow; numbers are not copied.
+"""Conversion to pandas through pyarrow: arrays to Series, batches and tables to DataFrames; numbers are zero-copy.
 
-pandas builds its Arrow-backed columns on pyarrow, and pyarrow knows all dtypes of pandas, so it does the conversion.
-Two things are done here: types that pandas has not, or that pyarrow gives it wrong, are cast first, as
-``for_consumer("pandas")`` does; and Arrow-backed columns, of which pyarrow restores the simple types only, come back as
-they were.
+pandas builds its Arrow-backed columns on pyarrow, and pyarrow supports all dtypes of pandas, so it does the conversion.
+Two things are done here: types that pandas lacks, or that pyarrow converts incorrectly, are cast first, as by
+``for_consumer("pandas")``; and Arrow-backed columns of all types are restored, of which pyarrow restores only simple
+ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OPTIONS = frozenset({
 
 
 def pandas() -> Any:
-    """The module ``pandas``; MissingExtra where it is not installed."""
+    """Import ``pandas``; MissingExtra if it is not installed."""
     try:
         import pandas as module
     except ImportError as error:
@@ -37,7 +37,7 @@ def pandas() -> Any:
 
 
 def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, Any]) -> Any:
-    """An array or a chunked array as a ``pandas.Series``."""
+    """Convert an array or a chunked array to a ``pandas.Series``."""
     options = _checked(options, arrow_backed)
     cast = column.for_consumer("pandas")
     made = cast.to_pyarrow()
@@ -47,7 +47,7 @@ def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, A
 
 
 def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, options: dict[str, Any]) -> Any:
-    """A record batch or a table as a ``pandas.DataFrame``."""
+    """Convert a record batch or a table to a ``pandas.DataFrame``."""
     options = {"split_blocks": True, **_checked(options, arrow_backed)}
     cast = rows.for_consumer("pandas")
     names = cast.schema.names
@@ -62,7 +62,7 @@ def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, 
             wanted = set(options["categories"])
             options["categories"] = [new for new, name in zip(unique, names, strict=True) if name in wanted]
         if text is None:
-            plain = made.replace_schema_metadata(None)  # which is parsed even where it is not used
+            plain = made.replace_schema_metadata(None)  # pyarrow parses it even if it is not used
             result = plain.to_pandas(**options)
             result.columns = result.columns if unique == names else names
             index: list[Any] = []
@@ -83,7 +83,7 @@ def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, 
 
 
 def _unique(names: list[str]) -> list[str]:
-    """The same names, where later ones that stand there already are changed."""
+    """Make names unique by changing later duplicates."""
     if len(set(names)) == len(names):
         return names
     taken, seen, found = set(names), set(), []
@@ -97,7 +97,7 @@ def _unique(names: list[str]) -> list[str]:
 
 
 def _rename(described: Any, names: list[str], unique: list[str]) -> None:
-    """Let metadata name the fields as they are called now; what pandas calls them stays."""
+    """Replace the field names in the metadata; the labels in pandas stay."""
     left: dict[str, list[str]] = {}
     for name, new in zip(names, unique, strict=True):
         left.setdefault(name, []).append(new)
@@ -113,15 +113,14 @@ def _rename(described: Any, names: list[str], unique: list[str]) -> None:
 
 
 def _writable(column: Any, made: Any) -> Any:
-    """The values of a series in memory that nobody else sees; None where they are that already.
+    """Return the values of a series in private memory; None if they are private already.
 
     Parameters
     ----------
     column : Array or ChunkedArray
-        The column that it was made of.
+        The source column.
     made : pandas.Series
-        What pyarrow made of it. What is in several chunks was copied, and Arrow-backed values are replaced when they
-        are assigned to.
+        pyarrow's result. Several chunks have been copied, and Arrow-backed values are replaced on assignment.
     """
     module = pandas()
     chunks = getattr(column, "chunks", [column])
@@ -151,7 +150,7 @@ def _checked(options: dict[str, Any], arrow_backed: bool) -> dict[str, Any]:
 
 
 def _converted(convert: Callable[[], Any], options: dict[str, Any], described: bool) -> Any:
-    """The result of pyarrow's conversion, with errors of our own."""
+    """Run pyarrow's conversion, and translate its errors."""
     pa = partner()
     try:
         return convert()
@@ -159,7 +158,7 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
         raise Unsupported(f"pandas has no form for this: {error}") from None
     except MemoryError:
         raise
-    except Exception as error:  # the metadata are anybody's, and options may be wrong in many ways
+    except Exception as error:  # the metadata are untrusted, and options may be wrong in many ways
         text = f"{error.__class__.__name__}: {error}"
         if options.get("zero_copy_only") and isinstance(error, pa.ArrowInvalid):
             raise CopyRequired(f"pandas needs a copy: {error}") from None
@@ -175,18 +174,18 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
 
 
 def _restored(made: Any, schema: Schema, described: Any, index: list[str], options: dict[str, Any]) -> Any:
-    """The frame that the metadata describe, with all Arrow-backed columns and all dtypes of the index.
+    """Restore the frame described by the metadata, with all Arrow-backed columns and dtypes of the index.
 
     Parameters
     ----------
     made : pyarrow.RecordBatch or pyarrow.Table
         The rows.
     schema : Schema
-        The schema that they had, with other metadata that go along.
+        Their schema, with other metadata to keep.
     described : dict
-        The metadata of pandas.
+        The pandas metadata.
     index : list of str
-        The fields that are levels of the index.
+        Fields that are levels of the index.
     """
     module = pandas()
     if "types_mapper" in options:
@@ -223,7 +222,7 @@ def _restored(made: Any, schema: Schema, described: Any, index: list[str], optio
 
 
 def _with_metadata(made: Any, schema: Schema, described: Any) -> Any:
-    """The same rows with metadata of pandas."""
+    """Return the rows with pandas metadata."""
     if not made.num_columns:  # other metadata would lose the number of rows
         return made
     return made.replace_schema_metadata({**(schema.metadata or {}), KEY: json.dumps(described)})

@@ -1,4 +1,4 @@
-"""The one way to import a partner: late, and with a word on what to install where it is missing."""
+"""Importing optional dependencies, with an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from shmarrow.errors import MissingExtra
 
 @contextmanager
 def needed(package: str, extra: str) -> Iterator[None]:
-    """Around the import of an optional package.
+    """Wrap the import of an optional package.
 
     Raises
     ------
     MissingExtra
-        If it is not installed, with the extra that brings it.
+        If it is not installed; names the extra to install.
     """
     try:
         yield

@@ -1,13 +1,13 @@
-"""Handles where Python's tools pass objects between processes: multiprocessing, joblib, distributed.
+"""Pickling by handle in multiprocessing, joblib and distributed.
 
 Rules kept here:
 
-* nothing is imported for it, this file neither: reducers are registered when somebody else imports the module that has
-  the pickler, see ``interchange/__init__``;
-* what cannot travel as a handle is copied: an object in the memory of this process, or one whose name is gone;
-* unpickling a handle never raises: pools and executors unpickle in threads whose end is theirs. What cannot be opened
-  arrives as an object that raises the error when it is used;
-* a handle opens on this host only, so distributed gets one only where both ends are this host's loopback interface.
+* nothing is imported for it, not even this file: reducers are registered when other code imports the module of the
+  pickler, see ``interchange/__init__``;
+* objects without a handle are copied: those in private memory, or whose name was removed;
+* unpickling a handle never raises, as pools and executors unpickle in threads that an error would end. A handle that
+  cannot be opened becomes a placeholder that raises the error when it is used;
+* a handle can only be opened on this host, so distributed gets one only if both ends are on the loopback interface.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOPBACK = ("tcp://127.", "tcp://[::1]", "tls://127.", "tls://[::1]")
 
 
 def reduced(value: Any) -> Any:
-    """As ``__reduce__``: a handle where the value can have one, else a copy."""
+    """Reduce a value to its handle if it has one, otherwise to a copy; for use as ``__reduce__``."""
     from shmarrow.interchange.handles import handle
 
     try:
@@ -32,7 +32,7 @@ def reduced(value: Any) -> Any:
 
 
 def _open(handle: Any) -> Any:
-    """The object of a handle, or what raises the error when it is used: an error here would end the receiver."""
+    """Open a handle, or return a placeholder that raises the error when used: raising here would end the receiver."""
     try:
         return handle.open()
     except ShmarrowError as error:
@@ -65,7 +65,7 @@ def with_distributed(module: ModuleType) -> None:
 
 
 def _serialized(value: Any, context: Any = None) -> tuple[dict[str, Any], list[Any]]:
-    """A header and frames: of a handle, or of a pickle with its buffers out of band."""
+    """Return header and frames of a handle, or of a pickle with out-of-band buffers."""
     import pickle
 
     from shmarrow.interchange.handles import handle
@@ -88,7 +88,7 @@ def _deserialized(header: dict[str, Any], frames: list[Any]) -> Any:
 
 
 def _same_host(context: Any) -> bool:
-    """Whether both ends of a connection of distributed are on this host, and nobody can pass on what goes over it."""
+    """Whether both ends of a connection of distributed are on the loopback interface, so that nothing is forwarded."""
     if not isinstance(context, dict):
         return False
     ends = [context.get(end) for end in ("sender", "recipient")]

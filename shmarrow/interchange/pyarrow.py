@@ -1,11 +1,11 @@
-"""To and from pyarrow: types, fields, schemas, arrays, record batches and tables, without copying a buffer.
+"""Conversion to and from pyarrow: types, fields, schemas, arrays, record batches and tables, zero-copy.
 
 Rules kept here:
 
-* data go through the capsules of the C data interface in both directions, as with any other library; see ``c_data``;
-* an extension type is one on each side where one is registered under the name, else its storage with name and
-  parameters in the metadata of the field;
-* pyarrow is imported when it is first needed.
+* data are exchanged through the PyCapsules of the C data interface, as with any other library; see ``c_data``;
+* an extension type is kept if the other side has registered its name, otherwise it becomes its storage type with name
+  and parameters in the metadata of the field;
+* pyarrow is imported on first use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shmarrow.types import DataType, Field, Schema
 
 @cache
 def partner() -> Any:
-    """The module ``pyarrow``; MissingExtra where it is not installed."""
+    """Import ``pyarrow``; MissingExtra if it is not installed."""
     with needed("pyarrow", "arrow"):
         import pyarrow
     return pyarrow
@@ -48,27 +48,27 @@ def _expect(value: Any, *kinds: str) -> None:
 
 
 def type_from_pyarrow(type: Any) -> DataType:
-    """The type that is pyarrow's ``type``; of an extension type that is not registered here its storage type.
+    """Convert a ``pyarrow.DataType``; an unregistered extension type becomes its storage type.
 
     Raises
     ------
     InvalidType
-        If ``type`` is no pyarrow DataType.
+        If ``type`` is not a pyarrow DataType.
     Unsupported
-        If it is of a kind unknown here.
+        If this package has no such type.
     """
     _expect(type, "DataType")
     return type_from_capsule(type.__arrow_c_schema__())
 
 
 def field_from_pyarrow(field: Any) -> Field:
-    """The field that is pyarrow's ``field``; metadata tell of an extension type that is not registered here."""
+    """Convert a ``pyarrow.Field``; an unregistered extension type is recorded in its metadata."""
     _expect(field, "Field")
     return doors.read_field(field)
 
 
 def _imported(kind: str, value: Any, *capsules: Any) -> Any:
-    """A pyarrow object from capsules of ``value``; Unsupported where pyarrow has no such type."""
+    """Make a pyarrow object from capsules of ``value``; Unsupported if pyarrow has no such type."""
     pa = partner()
     try:
         return getattr(pa, kind)._import_from_c_capsule(*capsules)
@@ -77,7 +77,7 @@ def _imported(kind: str, value: Any, *capsules: Any) -> Any:
 
 
 def type_to_pyarrow(type: DataType) -> Any:
-    """The ``pyarrow.DataType`` that is ``type``; of an extension type that pyarrow does not know its storage type.
+    """Convert to a ``pyarrow.DataType``; an extension type unknown to pyarrow becomes its storage type.
 
     Raises
     ------
@@ -88,18 +88,18 @@ def type_to_pyarrow(type: DataType) -> Any:
 
 
 def field_to_pyarrow(field: Field) -> Any:
-    """The ``pyarrow.Field`` that is ``field``; metadata tell of an extension type that pyarrow does not know."""
+    """Convert to a ``pyarrow.Field``; an extension type unknown to pyarrow is recorded in its metadata."""
     return _imported("Field", field, field_schema(field).__arrow_c_schema__())
 
 
 def schema_from_pyarrow(schema: Any) -> Schema:
-    """The schema that is pyarrow's ``schema``, with the metadata of each level."""
+    """Convert a ``pyarrow.Schema`` with the metadata of each level."""
     _expect(schema, "Schema")
     return doors.read_schema(schema)
 
 
 def schema_to_pyarrow(schema: Schema) -> Any:
-    """The ``pyarrow.Schema`` that is ``schema``, with the metadata of each level."""
+    """Convert to a ``pyarrow.Schema`` with the metadata of each level."""
     return _imported("Schema", schema, schema_schema(schema).__arrow_c_schema__())
 
 
@@ -107,12 +107,12 @@ def schema_to_pyarrow(schema: Schema) -> Any:
 
 
 def array_from_pyarrow(array: Any) -> Any:
-    """The array, or chunked array, over the buffers of pyarrow's ``array``; copies nothing.
+    """Convert a ``pyarrow.Array`` or ``pyarrow.ChunkedArray``, zero-copy.
 
     Raises
     ------
     Unsupported
-        If the type is unknown here, or the buffers lie in the memory of a device.
+        If this package has no such type, or the buffers are not in CPU memory.
     """
     _expect(array, "Array", "ChunkedArray")
     if isinstance(array, partner().ChunkedArray):
@@ -121,12 +121,12 @@ def array_from_pyarrow(array: Any) -> Any:
 
 
 def array_of(value: Any) -> Array:
-    """The array that pyarrow makes of an object with ``__arrow_array__``; a copy only where it has several chunks.
+    """Convert an object with ``__arrow_array__`` through pyarrow; copies only if it has several chunks.
 
     Raises
     ------
     InvalidType
-        If the object does not give what its method promises.
+        If the method does not return an Arrow array.
     MissingExtra
         If pyarrow is not installed.
     """
@@ -140,13 +140,13 @@ def array_of(value: Any) -> Array:
 
 
 def array_to_pyarrow(array: Array) -> Any:
-    """The ``pyarrow.Array`` over the buffers of an array; copies nothing.
+    """Convert to a ``pyarrow.Array``, zero-copy.
 
     Raises
     ------
     InvalidData
-        If the array breaks the format's rules in a way that leads pyarrow out of its buffers: its structure, offsets,
-        views, indices, type ids, run ends, UTF-8. Ranges of values are not looked at.
+        If the array violates the format such that pyarrow would read outside its buffers: in its structure, offsets,
+        views, indices, type ids, run ends or UTF-8. Ranges of values are not checked.
     Unsupported
         If pyarrow has no such type.
     """
@@ -154,7 +154,7 @@ def array_to_pyarrow(array: Array) -> Any:
 
 
 def chunked_array_to_pyarrow(array: ChunkedArray) -> Any:
-    """The ``pyarrow.ChunkedArray`` over the buffers of a chunked array; copies nothing."""
+    """Convert to a ``pyarrow.ChunkedArray``, zero-copy."""
     return partner().chunked_array([array_to_pyarrow(chunk) for chunk in array.chunks], type_to_pyarrow(array.type))
 
 
@@ -162,36 +162,36 @@ def chunked_array_to_pyarrow(array: ChunkedArray) -> Any:
 
 
 def record_batch_from_pyarrow(batch: Any) -> RecordBatch:
-    """The record batch over the buffers of pyarrow's ``batch``; copies nothing."""
+    """Convert a ``pyarrow.RecordBatch``, zero-copy."""
     _expect(batch, "RecordBatch")
     return doors.read_record_batch(batch)
 
 
 def table_from_pyarrow(table: Any) -> Table:
-    """The table over the buffers of pyarrow's ``table``; copies nothing.
+    """Convert a ``pyarrow.Table``, zero-copy.
 
-    Where its columns have different chunks, batches end wherever a chunk of any column ends.
+    If its columns have different chunks, a batch ends wherever a chunk of any column ends.
     """
     _expect(table, "Table")
     return doors.read_table(table)
 
 
 def record_batch_to_pyarrow(batch: RecordBatch) -> Any:
-    """The ``pyarrow.RecordBatch`` over the buffers of a batch; copies nothing."""
+    """Convert to a ``pyarrow.RecordBatch``, zero-copy."""
     return _imported("RecordBatch", batch.schema, *export_batch(batch))
 
 
 def table_to_pyarrow(table: Table) -> Any:
-    """The ``pyarrow.Table`` over the buffers of a table, one chunk of each column for each batch; copies nothing."""
+    """Convert to a ``pyarrow.Table`` with one chunk per batch, zero-copy."""
     schema = schema_to_pyarrow(table.schema)
     return partner().Table.from_batches([record_batch_to_pyarrow(batch) for batch in table.batches], schema)
 
 
 def record_batch_as(batch: RecordBatch, schema: Any) -> Any:
-    """The ``pyarrow.RecordBatch`` over the buffers of a batch, under a schema of pyarrow's; copies nothing.
+    """Convert to a ``pyarrow.RecordBatch`` with a given pyarrow schema, zero-copy.
 
-    The types of the schema have to be those of the batch as they lie in memory, which is for the caller to see to. What
-    may differ is what memory does not show: names, nullability, metadata, time zones.
+    The caller must ensure that the types of the schema have the memory layout of the batch's. Names, nullability,
+    metadata and time zones may differ.
     """
     return _imported(
         "RecordBatch", batch.schema, schema.__arrow_c_schema__(), capsules(batch_tree(batch), placeholder())[1]

@@ -1,4 +1,4 @@
-"""From pyarrow's tensors, dense and sparse, and from its arrays where they have no nulls; over the same memory."""
+"""Conversion of pyarrow's dense and sparse tensors, and of its arrays without nulls, zero-copy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SPARSE: dict[str, Any] = {
 
 
 def tensor_from_pyarrow(value: Any) -> Tensor | SparseTensor:
-    """The tensor over the memory of a pyarrow tensor, or of a column of pyarrow's that has no nulls.
+    """Make a tensor over the memory of a pyarrow tensor, or of a pyarrow column without nulls.
 
     Raises
     ------
     InvalidType
         If it is neither.
     CopyRequired
-        If a column has nulls, or numpy has no zero-copy form of its values.
+        If a column has nulls, or its values have no zero-copy form in numpy.
     """
     if isinstance(value, partner().Tensor):
         return Tensor.from_numpy(value.to_numpy(), value.dim_names or None)

@@ -1,10 +1,10 @@
-"""To and from the package ``sparse`` of PyData: COO, and GCXS of two dimensions as CSR and CSC, over the same memory.
+"""Conversion to and from PyData ``sparse``: COO, and two-dimensional GCXS as CSR and CSC, zero-copy.
 
 Rules kept here:
 
-* zeros are what is not stored, so an array with another fill value is refused;
-* the index is checked, value by value, before the package has it;
-* the package is imported when it is first needed.
+* elements that are not stored are zero, so an array with another fill value is rejected;
+* the values of the index are validated before the export;
+* the package is imported on first use.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from shmarrow.types import MetadataLike
 
 @cache
 def partner() -> Any:
-    """The module ``sparse``; MissingExtra where it is not installed."""
+    """Import ``sparse``; MissingExtra if it is not installed."""
     with needed("the package sparse", "sparse"):
         import sparse
     return sparse
 
 
 def sparse_to_pydata(tensor: SparseTensor) -> Any:
-    """The same values in the package ``sparse``: CSR and CSC as ``GCXS``, COO and CSF as ``COO``.
+    """Convert to an array of the package ``sparse``: CSR and CSC to ``GCXS``, COO and CSF to ``COO``.
 
-    Values of one place are added up first, as the package takes each place once.
+    Duplicates are summed first, as the package does not support them.
 
     Raises
     ------
     InvalidData
-        If a value of the index is wrong.
+        If a value of the index is invalid.
     """
     sparse = partner()
     if isinstance(tensor, SparseMatrix):
@@ -51,12 +51,12 @@ def sparse_to_pydata(tensor: SparseTensor) -> Any:
 def sparse_from_pydata(
     cls: Any, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Any:
-    """A ``sparse.COO`` or ``sparse.GCXS`` in this form; over its memory where that is its own.
+    """Convert a ``sparse.COO`` or ``sparse.GCXS`` to this format; zero-copy if it is in this format.
 
     Raises
     ------
     InvalidType
-        If it is neither, or elements that are not stored are not zero.
+        If it is neither, or its fill value is not zero.
     """
     return _from_pydata(value, dim_names, metadata).as_form(cls)
 
@@ -76,7 +76,7 @@ def _from_pydata(value: Any, dim_names: Iterable[str] | None, metadata: Metadata
 
 
 def from_pydata_sparse(value: Any) -> SparseTensor:
-    """An array of the package ``sparse``, in the form that it has."""
+    """Convert an array of the package ``sparse``, keeping its format."""
     made: SparseTensor = _from_pydata(value, None, None)
     return made
 

@@ -1,12 +1,12 @@
-"""To and from the safetensors format: named dense tensors in one file, a JSON header before their bytes.
+"""Reading and writing safetensors files: named dense tensors after a JSON header.
 
-The package ``safetensors`` is not used: it copies each tensor that numpy gets (128 MiB: 0.6 s and 128 MiB of memory;
-here 9 ms and none). Rules kept here:
+The package ``safetensors`` is not used: it copies each tensor for numpy (128 MiB: 0.6 s and 128 MiB of memory; here
+9 ms and none). Rules kept here:
 
-* a file is mapped, and its tensors are views; nothing is copied until they are written elsewhere;
-* all that the header says is checked before the first view: sizes, types, and that the tensors fill the file without
-  overlap and without a hole;
-* what is written has the wider elements first, so that all of them are aligned.
+* a file is mapped, and its tensors are views; nothing is copied;
+* the header is validated before the first view is made: sizes, types, and that the tensors fill the file without
+  overlaps or gaps;
+* tensors are written in order of decreasing element size, so that all of them are aligned.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _NAMES = {element: name for name, element in ELEMENTS.items()}
 def read_safetensors(
     path: segment.Location, *, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, over its mapping, and its metadata.
+    """Return the tensors of a file, as views of its mapping, and its metadata.
 
     Raises
     ------
     ObjectNotFound
         If there is no such file.
     InvalidData
-        If it breaks the format.
+        If it violates the format.
     Unsupported
-        If elements are of a type that takes no whole bytes.
+        If an element type does not take whole bytes.
     """
     with segment.attach(path) as found:
         data, where = found.data, found.name
@@ -82,7 +82,7 @@ def read_safetensors(
 
 
 def _read_header(data: Bytes, where: str, limits: Limits) -> tuple[dict[str, Any], int]:
-    """The header, and where the tensors' bytes start."""
+    """Return the header, and the offset of the tensors' bytes."""
     import json
 
     if len(data) < _LENGTH.size:
@@ -114,7 +114,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _entry(name: str, value: Any, where: str) -> tuple[str, Element, tuple[int, ...], int, int]:
-    """A tensor's name, element, shape, and the bytes that it takes, from the header's words."""
+    """Return a tensor's name, element, shape, and first and last offset from its header entry."""
     where = f"{where}: the tensor {name!r}"
     if not isinstance(value, dict):
         raise InvalidData(f"{where}: expected a JSON object, found {type(value).__name__}")
@@ -147,25 +147,25 @@ def write_safetensors(
     overwrite: bool = False,
     mode: int | None = None,
 ) -> int:
-    """Write dense tensors as a safetensors file, as a whole or not at all; gives its size in bytes.
+    """Write dense tensors to a safetensors file atomically, and return its size in bytes.
 
     Parameters
     ----------
     tensors : mapping of str to Tensor
         The tensors by name.
     path : str or path
-        Where to write; ``shm:NAME`` for shared memory.
+        Path of the file; ``shm:NAME`` for shared memory.
     metadata : mapping of str to str, optional
         Metadata of the file.
     overwrite : bool
-        Replace what has the name.
+        Replace an existing file.
     mode : int, optional
-        Permissions; by default those of the replaced file, or what the umask leaves.
+        Permission bits; by default those of the replaced file, or those that the umask allows.
 
     Raises
     ------
     InvalidType
-        If a tensor is sparse, or has a type that the format does not have.
+        If a tensor is sparse, or the format has no such type.
     """
     pieces = safetensors_pieces(tensors, metadata)
     with segment.create(path, overwrite=overwrite, mode=mode) as writer:
@@ -175,12 +175,12 @@ def write_safetensors(
 
 
 def safetensors_pieces(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """The bytes of a safetensors file, piece by piece; elements are not copied unless they are not in row-major order.
+    """Iterate over the bytes of a safetensors file; elements are copied only if they are not in row-major order.
 
     Raises
     ------
     InvalidType
-        At once, if a tensor is sparse, or has a type that the format does not have.
+        Immediately, if a tensor is sparse, or the format has no such type.
     """
     import json
 
@@ -202,5 +202,5 @@ def safetensors_pieces(tensors: Mapping[str, Any], metadata: Mapping[str, str] |
 
 
 def _row_major(array: Any) -> Any:
-    """The array itself if its elements lie together in row-major order, else a copy of which that is true."""
+    """Return the array itself if it is C-contiguous, otherwise a contiguous copy."""
     return array if array.flags.c_contiguous else array.copy(order="C")

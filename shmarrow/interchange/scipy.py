@@ -1,10 +1,10 @@
-"""To and from scipy's sparse arrays: COO of any number of dimensions, CSR and CSC, over the same memory.
+"""Conversion to and from scipy's sparse arrays: n-dimensional COO, CSR and CSC, zero-copy.
 
 Rules kept here:
 
-* what scipy gets is a ``*_array``, which takes int32 and int64 indices as they are; other integers are converted;
-* the index is checked, value by value, before scipy has it;
-* scipy is imported when it is first needed.
+* results are ``*_array`` objects, which use int32 and int64 indices in place; other integers are converted;
+* the values of the index are validated before the export;
+* scipy is imported on first use.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from shmarrow.types import MetadataLike
 
 @cache
 def partner() -> Any:
-    """The module ``scipy.sparse``; MissingExtra where it is not installed."""
+    """Import ``scipy.sparse``; MissingExtra if it is not installed."""
     with needed("scipy", "tensor"):
         import scipy.sparse
     return scipy.sparse
 
 
 def sparse_to_scipy(tensor: SparseTensor) -> Any:
-    """The same values in scipy: CSR and CSC as ``csr_array`` and ``csc_array``, COO and CSF as ``coo_array``.
+    """Convert to a sparse array of scipy: CSR to ``csr_array``, CSC to ``csc_array``, COO and CSF to ``coo_array``.
 
     Raises
     ------
     InvalidData
-        If a value of the index is wrong.
+        If a value of the index is invalid.
     InvalidType
-        If scipy has no such type of elements.
+        If scipy has no such element type.
     """
     scipy = partner()
     if tensor.ml_dtype or tensor.dtype.kind not in "biuf" or tensor.dtype == np.float16:
@@ -68,7 +68,7 @@ def sparse_to_scipy(tensor: SparseTensor) -> Any:
 
 
 def _indices(*index: NDArray) -> tuple[NDArray, ...]:
-    """The arrays of an index, all int32 or all int64."""
+    """Return the arrays of an index, all as int32 or all as int64."""
     dtype = np.dtype("<i4") if {part.dtype for part in index} == {np.dtype("<i4")} else np.dtype("<i8")
     return tuple([part.astype(dtype, copy=False) for part in index])
 
@@ -76,15 +76,15 @@ def _indices(*index: NDArray) -> tuple[NDArray, ...]:
 def sparse_from_scipy(
     cls: Any, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Any:
-    """A sparse array or matrix of scipy, of any of its formats, in this form.
+    """Convert a sparse array or matrix of scipy, of any format, to this format.
 
-    CSR and CSC share the memory of their own form; the coordinates of COO, which scipy has in an array for each
-    dimension, are put together.
+    CSR and CSC are zero-copy if they are in this format; the coordinates of COO are copied, as scipy stores one array
+    per dimension.
 
     Raises
     ------
     InvalidType
-        If it is no sparse array, or its elements are of a type that Arrow has not.
+        If it is not a sparse array, or Arrow has no such element type.
     """
     if not partner().issparse(value):
         raise InvalidType(f"expected a sparse array of scipy, found {type(value).__name__}")
@@ -103,7 +103,7 @@ def _from_scipy(value: Any, dim_names: Iterable[str] | None, metadata: MetadataL
 
 
 def from_scipy(value: Any) -> SparseTensor:
-    """Any sparse array of scipy: CSR and CSC as such, all others as COO."""
+    """Convert any sparse array of scipy: CSR and CSC keep their format, all others become COO."""
     if not partner().issparse(value):
         raise InvalidType(f"expected a sparse array of scipy, found {type(value).__name__}")
     made: SparseTensor = _from_scipy(value, None, None)

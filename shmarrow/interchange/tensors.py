@@ -1,4 +1,4 @@
-"""The doors of tensors: their ``from_...`` and ``to_...`` methods, whose modules are imported when one is asked for."""
+"""The ``from_...`` and ``to_...`` methods of tensors, whose modules are imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPARSE = {
     "scipy": ("from_scipy", "to_scipy"),
     "pydata_sparse": ("from_pydata_sparse", "to_pydata_sparse"),
 }
-"""The methods of a class, by the module here that gives it them."""
+"""The methods of a class, by the module that adds them."""
 
 _CONVERTERS = {
     "pyarrow": ("pyarrow_tensors", "tensor_from_pyarrow"),
@@ -22,11 +22,11 @@ _CONVERTERS = {
     "scipy": ("scipy", "from_scipy"),
     "sparse": ("pydata_sparse", "from_pydata_sparse"),
 }
-"""By the name of a package, the module here and its function that makes a tensor of the package's objects."""
+"""The module and function that convert the objects of a package to tensors, by the name of the package."""
 
 
 class _Door:
-    """An attribute of a class until it is first asked for: then a module is imported, which puts a method there."""
+    """A descriptor that on first access imports a module, which replaces it by a method."""
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
@@ -44,21 +44,21 @@ def _open(cls: type, methods: Mapping[str, tuple[str, ...]]) -> None:
 
 
 def open_dense() -> None:
-    """Give dense tensors their methods."""
+    """Add the methods of dense tensors."""
     from shmarrow.tensor.dense import Tensor
 
     _open(Tensor, _DENSE)
 
 
 def open_sparse() -> None:
-    """Give sparse tensors their methods."""
+    """Add the methods of sparse tensors."""
     from shmarrow.tensor.sparse import SparseTensor
 
     _open(SparseTensor, _SPARSE)
 
 
 def open_converters() -> None:
-    """Let tensors be made of the objects of other packages."""
+    """Register the converters of other packages' objects to tensors."""
     from shmarrow.tensor.convert import CONVERTERS
 
     CONVERTERS.update({package: _converter(*place) for package, place in _CONVERTERS.items()})

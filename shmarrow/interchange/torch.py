@@ -1,12 +1,12 @@
-"""To and from torch: tensors, dense and sparse, and columns, over the same memory.
+"""Conversion to and from torch: dense and sparse tensors, and columns, zero-copy.
 
 Rules kept here:
 
-* torch has no read-only tensors, so what it gets on the CPU is its own: private pages of the mapping, or a copy. The
-  shared memory itself is handed out on request, and is what transfers to other devices read;
-* types that torch has not are refused by their name;
-* the index of a sparse tensor is checked, value by value, before torch has it;
-* torch is imported when it is first needed.
+* torch has no read-only tensors, so on the CPU it gets private memory: copy-on-write pages of the mapping, or a copy.
+  The shared memory itself is exported on request, and is the source of transfers to other devices;
+* types that torch lacks are rejected by name;
+* the values of the index of a sparse tensor are validated before the export;
+* torch is imported on first use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from shmarrow.types import MetadataLike, as_metadata
 
 @cache
 def partner() -> Any:
-    """The module ``torch``; MissingExtra where it is not installed."""
+    """Import ``torch``; MissingExtra if it is not installed."""
     with needed("torch", "torch"):
         import torch
     return torch
@@ -47,30 +47,28 @@ def partner() -> Any:
 
 
 def tensor_to_torch(tensor: Tensor, device: Any = None, *, writable: bool = True) -> Any:
-    """The elements as a ``torch.Tensor``.
+    """Convert to a ``torch.Tensor``.
 
     Parameters
     ----------
     device : torch.device or str, optional
-        Where the tensor is to be; the CPU by default. Another device gets the elements by one transfer from the shared
-        memory.
+        Target device; by default the CPU. Other devices get the elements by one transfer from the shared memory.
     writable : bool
-        True gives a tensor that may be written to, and whose changes nobody else sees: neither the object or file, nor
-        other tensors, those of another call included. Where the elements are mapped it lies over private pages of the
-        mapping: reading costs nothing, writing costs the pages that are written. Less than 64 KiB, and memory that is
-        not mapped, are copied.
+        True returns a private tensor that may be written to: changes do not affect the object or file, nor tensors of
+        other calls. Mapped elements are copy-on-write: reading is free, writing copies the modified pages. Tensors of
+        less than 64 KiB, and memory that is not mapped, are copied.
 
-        False gives the shared memory itself, never a copy. torch has no read-only tensors: writing to such a one ends
-        the process where it is mapped, and changes an immutable object where it is not.
+        False returns the shared memory itself, never a copy. torch has no read-only tensors: writing to it kills the
+        process if the memory is mapped, and changes an immutable object otherwise.
 
     Raises
     ------
     ExportRefused
-        If torch has no such type, or ``writable`` is False and elements lie at no multiples of their size.
+        If torch has no such dtype, or ``writable`` is False and the elements are not aligned to their size.
     StorageError
         If ``writable`` is True and the mapped file was truncated.
     LimitExceeded
-        If there is no memory for a copy.
+        If there is not enough memory for a copy.
     """
     torch = partner()
     shared = not (writable and _is_cpu(device))
@@ -85,12 +83,12 @@ def _is_cpu(device: Any) -> bool:
 def tensor_from_torch(
     value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Tensor:
-    """A tensor over the memory of a dense ``torch.Tensor``; one on another device is brought to the CPU first.
+    """Make a tensor over the memory of a dense ``torch.Tensor``; tensors on other devices are copied to the CPU.
 
     Raises
     ------
     InvalidType
-        If it is sparse, or of a type that Arrow has not.
+        If it is sparse, or Arrow has no such type.
     """
     torch = partner()
     if not isinstance(value, torch.Tensor):
@@ -114,12 +112,12 @@ def tensor_from_torch(
 
 
 def array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -> Any:
-    """A column of numbers, fixed-size lists or tensors of one shape as one ``torch.Tensor``; see `tensor_to_torch`.
+    """Convert a column of numbers, fixed-size lists or fixed-shape tensors; see `tensor_to_torch`.
 
     Raises
     ------
     CopyRequired
-        If there are nulls, or torch has no type for the values; for bools, which take a copy, if not ``writable``.
+        If there are nulls, or torch has no dtype for the values; for booleans, which are copied, if not ``writable``.
     """
     if array.type.layout == "bool" and not array.null_count:
         if not writable and _is_cpu(device):
@@ -136,23 +134,23 @@ def array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -
 
 
 def sparse_to_torch(tensor: SparseTensor, device: Any = None, *, writable: bool = True) -> Any:
-    """The same sparse tensor in torch: COO, CSR and CSC each as itself, CSF as COO.
+    """Convert to a sparse ``torch.Tensor``: COO, CSR and CSC keep their format, CSF becomes COO.
 
-    An index of other integers than torch takes, int64 for COO, int32 and int64 for the others, is converted.
+    The index is converted if torch does not support its integer type: int64 for COO, int32 and int64 for the others.
 
     Parameters
     ----------
     device : torch.device or str, optional
-        Where the tensor is to be; the CPU by default.
+        Target device; by default the CPU.
     writable : bool
         As for :meth:`Tensor.to_torch`, for the values and the index.
 
     Raises
     ------
     InvalidData
-        If a value of the index is wrong.
+        If a value of the index is invalid.
     ExportRefused
-        If torch has no such type of elements.
+        If torch has no such element type.
     """
     torch = partner()
     tensor.validate(full=True)
@@ -161,7 +159,7 @@ def sparse_to_torch(tensor: SparseTensor, device: Any = None, *, writable: bool 
         tensor = tensor.to_coo()
 
     def part(array: NDArray, dtype: str | None = None) -> Any:
-        """A tensor over a part; the memory itself where it was made here, by a conversion."""
+        """Export a part; zero-copy if a conversion here has just allocated it."""
         if dtype is not None:
             array = array.astype(dtype, copy=False)
         if any(np.may_share_memory(array, one) for one in given):
@@ -186,7 +184,7 @@ def sparse_to_torch(tensor: SparseTensor, device: Any = None, *, writable: bool 
 def sparse_from_torch(
     cls: Any, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Any:
-    """A sparse ``torch.Tensor`` of layout COO, CSR or CSC in this form; over its memory where that is its own.
+    """Convert a sparse COO, CSR or CSC ``torch.Tensor`` to this format; zero-copy if it is in this format.
 
     Raises
     ------
@@ -201,7 +199,7 @@ def sparse_from_torch(
 
 
 def _from_torch(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> Any:
-    """A sparse tensor in the form that it has in torch."""
+    """Convert a sparse tensor, keeping its format."""
     torch = partner()
     value = value.detach().cpu()
     layout = value.layout
@@ -231,12 +229,12 @@ _READ_ONLY = 8  # cudaHostRegisterReadOnly
 
 @contextmanager
 def pinned(tensor: Tensor) -> Iterator[Tensor]:
-    """Lock a tensor's memory for the GPU as long as the block runs, so that transfers from it run at full speed.
+    """Page-lock a tensor's memory for the GPU during the block, so that transfers from it run at full speed.
 
     Raises
     ------
     Unsupported
-        If torch sees no CUDA device.
+        If torch has no CUDA device.
     StorageError
         If the driver refuses.
 
@@ -268,7 +266,7 @@ def pinned(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def from_torch(value: Any) -> Tensor | SparseTensor:
-    """Any ``torch.Tensor``, in the form that it has."""
+    """Convert any ``torch.Tensor``, keeping its format."""
     return tensor_from_torch(value) if value.layout is partner().strided else _from_torch(value, None, None)
 
 

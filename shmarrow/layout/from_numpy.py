@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TEXT: dict[str, DataType] = {"U": types.string(), "T": types.string(), "S": types.binary()}
 _COARSER = {"M": {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}, "m": {"W": "s", "D": "s", "h": "s", "m": "s"}}
-_HINTS = {"c": "make a struct of its .real and .imag", "g": "convert it with .astype('float64')"}
+_HINTS = {"c": "convert to a struct of .real and .imag", "g": "convert it with .astype('float64')"}
 
 
 @lru_cache

@@ -1,8 +1,9 @@
-"""Named objects that any process of the host can have, in shared memory or in a directory, without a server.
+"""A store of named objects, shared between the processes of a host in shared memory or a directory, without a server.
 
-``protocol`` has the numbers of the format, ``directory`` finds and checks where a store is, ``locks`` says who has
-what, ``catalog`` maps the names and ``transaction`` changes them, ``attach`` and ``publish`` map and write one object,
-``space`` keeps the capacity, ``watch`` tells what happens, ``info`` what there is; ``store`` is what programs use.
+``protocol`` defines the constants of the format, ``directory`` locates and checks the directory of a store, ``locks``
+contains its locks, ``catalog`` maps the names and ``transaction`` changes them, ``attach`` and ``publish`` map and
+write one object, ``space`` enforces the capacity, ``watch`` reports changes, ``info`` describes objects; ``store`` is
+the public interface.
 """
 
 from importlib import import_module
@@ -22,7 +23,7 @@ __all__ = ["Collected", "Event", "Found", "ObjectInfo", "Pin", "Settings", "Stat
 _HOMES = {
     "Collected": "space", "Event": "watch", "Found": "info", "ObjectInfo": "info", "Stats": "info", "Watch": "watch",
 }  # fmt: skip
-"""The module of each name that is imported when it is first asked for."""
+"""The modules of names that are imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

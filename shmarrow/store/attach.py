@@ -1,4 +1,4 @@
-"""Attaching: an object of the catalog, pinned and mapped."""
+"""Attaching: pinning and mapping an object of the catalog."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Pin:
-    """Keeps an object from being evicted or spilled until released; made by :meth:`Store.pin`.
+    """A pin that keeps an object from being evicted or spilled; returned by :meth:`Store.pin`.
 
-    A context manager. It is also released when it is collected, and when the process ends.
+    A context manager. It is also released when it is garbage-collected and when the process ends.
 
     Attributes
     ----------
     slot : int
-        Where the object is in the catalog; -1 when it is released.
+        Slot of the object in the catalog; -1 after release.
     """
 
     __slots__ = ("_catalog", "_pid", "slot")
@@ -49,7 +49,7 @@ class Pin:
 
     @classmethod
     def of(cls, catalog: Catalog, entry: Entry) -> Self | None:
-        """Pin an object; None if it went meanwhile."""
+        """Pin an object; None if it was removed meanwhile."""
         pin = cls(catalog)
         return pin if catalog.pins.acquire(entry.slot, pin) and catalog.alive(entry) else None
 
@@ -61,7 +61,7 @@ class Pin:
 
     def release(self) -> None:
         """Release the pin; releasing twice is allowed."""
-        slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it had one
+        slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it was set
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 
@@ -78,16 +78,16 @@ class Pin:
 
 
 class StoredSegment(Segment):
-    """The mapped bytes of an object of a store; made by :meth:`Store.attach`.
+    """The mapped bytes of an object in a store; returned by :meth:`Store.attach`.
 
-    A copy, or one that was pickled, is attached and pinned again, and fails if the object is gone by then.
+    Copying or unpickling it attaches and pins the object again; this fails if the object has been removed.
 
     Attributes
     ----------
     entry : Entry
-        The slot of the object, as it was.
+        The slot of the object when it was attached.
     store : tuple of str and bytes
-        The directory of the store, and the number that no other store has.
+        Directory and unique id of the store.
     """
 
     __slots__ = ("entry", "store")
@@ -102,13 +102,13 @@ class StoredSegment(Segment):
 
 
 def live(catalog: Catalog, name: bytes) -> Entry | None:
-    """The object of a name that has not expired, without attaching it."""
+    """Return the entry of a name without attaching it; None if missing or expired."""
     entry = catalog.find(name)
     return None if entry is None or 0 < entry.expires <= clock() else entry
 
 
 def pin_entry(catalog: Catalog, name: bytes) -> tuple[Entry, Pin] | None:
-    """Pin the object of a name; None if there is none, or it has expired."""
+    """Pin the object of a name; None if missing or expired."""
     tries = 0
     while True:
         entry = catalog.find(name)
@@ -129,7 +129,7 @@ def pin_entry(catalog: Catalog, name: bytes) -> tuple[Entry, Pin] | None:
 
 
 def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
-    """Attach to the object of a name; None if there is none, or it has expired."""
+    """Attach to the object of a name; None if missing or expired."""
     while (pinned := pin_entry(catalog, name)) is not None:
         entry, pin = pinned
         found = _map_entry(catalog, entry, pin)
@@ -141,7 +141,7 @@ def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
 
 
 def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | None:
-    """The object of a name and its bytes, without a pin."""
+    """Map the object of a name without pinning it; None if missing or expired."""
     while (entry := live(catalog, name)) is not None:
         found = _map_entry(catalog, entry, None)
         if found is not None:
@@ -150,7 +150,7 @@ def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | N
 
 
 def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
-    """Map the file of an object; None if the object went meanwhile."""
+    """Map the file of an object; None if it was removed meanwhile."""
     name, file = entry.name.decode(errors="replace"), file_name(entry.file)
     directory = catalog.spill_directory() if entry.flags & p.SPILLED else catalog.directory
     try:
@@ -181,9 +181,9 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
 
 
 def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:
-    """Compare an object from before a reboot with its sum, once; what a power cut has torn is removed.
+    """Verify the checksum of an object from before a reboot, once; remove it if a power failure has left it incomplete.
 
-    A process that may only read does so for itself.
+    A process with read-only access verifies it for itself.
     """
     if entry.generation in catalog.checked or not entry.flags & p.SUMMED:
         return
@@ -207,9 +207,9 @@ def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:
 
 
 def attach_slot(path: str, slot: int) -> StoredSegment | None:
-    """Attach to an object by the path of its file and its slot, and pin it; ObjectNotFound if it is gone.
+    """Attach to an object by the path of its file and its slot, and pin it; ObjectNotFound if it was removed.
 
-    None where the store itself is not to be opened by this process: its files may still be read.
+    Return None if this process cannot open the store itself; its files may still be readable.
     """
     directory, file = os.path.split(path)
     try:
@@ -223,12 +223,12 @@ def attach_slot(path: str, slot: int) -> StoredSegment | None:
 def attach_again(
     directory: str, slot: int, file: int, generation: int = 0, store_id: bytes | None = None
 ) -> StoredSegment:
-    """Attach to an object by its slot, and its file number or generation, and pin it; it may have been spilled since.
+    """Attach to an object by its slot and its file number or generation, and pin it, even if it was spilled meanwhile.
 
     Raises
     ------
     ObjectNotFound
-        If it is gone, or another one is there.
+        If it was removed, or the slot contains another object.
     """
     catalog = open_catalog(directory, Wanted(), trust=False, create=False)
     try:

@@ -1,4 +1,4 @@
-"""What is known of an object, and of a store, without using any of it."""
+"""Descriptions of objects and statistics of a store; nothing is pinned or marked as used."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class ObjectInfo(NamedTuple):
     name : str
         Its name.
     nbytes, allocated : int
-        Its size, and the bytes that its blocks take.
+        Size in bytes, and its size on the file system in whole blocks.
     generation : int
-        A number that no other object of the store ever had; a replaced or renamed object has another.
+        Unique number within the store; changes when the object is replaced or renamed.
     path : str
-        The file that it is, for other tools.
+        Path of its file, for other tools.
     age, idle : float
-        Seconds since it was published, and since it was used last.
+        Seconds since it was published, and since it was last attached.
     pins : int
-        How many processes have it attached.
+        Number of processes that have it attached.
     expires_in : float or None
-        Seconds until it expires; None where it does not.
+        Seconds until it expires; None if it never does.
     owner : int or None
-        The process that owns it; None where none does, it has ended, or this process may not write to the store.
+        Process id of its owner; None if there is none, it has ended, or this process cannot write to the store.
     orphaned : bool
         Whether its owner has ended.
     protected, spilled : bool
-        Whether it is never evicted, and whether it lies in the spill directory.
+        Whether it is exempt from eviction, and whether it is in the spill directory.
     description : Description
-        What it is: kind, schema, rows; type, shape.
+        Kind, schema and number of rows, or type and shape.
     """
 
     name: str
@@ -90,15 +90,15 @@ class Found(NamedTuple):
     nbytes : int
         Size in bytes.
     allocated : int
-        Bytes that it takes, as blocks of the file system.
+        Size on the file system in whole blocks, in bytes.
     generation : int
-        Number that no other object of the store ever has.
+        Unique number within the store.
     age, idle : float
         Seconds since it was published, and since it was last attached.
     pins : int
         Number of processes that have it attached.
     protected, spilled : bool
-        Whether it is never evicted, and whether it is in the spill directory.
+        Whether it is exempt from eviction, and whether it is in the spill directory.
     """
 
     name: str
@@ -118,28 +118,29 @@ class Stats(NamedTuple):
     Attributes
     ----------
     objects : int
-        How many objects, those that have expired and were not collected among them.
+        Number of objects, including expired objects that have not been collected yet.
     nbytes : int
-        Bytes that they take, as blocks of the file system.
+        Size of all objects on the file system in whole blocks, in bytes.
     removed : int
-        Bytes of removed and replaced objects that somebody has attached still.
+        Bytes of removed and replaced objects that are still attached.
     drafts : int
-        Bytes reserved for objects that are being written.
+        Bytes reserved for objects being written.
     spilled : int
         Bytes in the spill directory.
     pinned : int
-        How many of ``nbytes`` somebody has attached.
+        Bytes of attached objects, included in ``nbytes``.
     pins : dict of int to int
-        How many objects each process has attached.
+        Number of attached objects by process id.
     capacity : int or None
-        The capacity of the store, which ``nbytes``, ``removed`` and ``drafts`` count towards.
+        Maximum of ``nbytes + removed + drafts``; None if unlimited.
     catalog : int
-        Bytes of the control file.
+        Size of the control file in bytes.
     total, free : int
-        Bytes of the file system, and how many of them are free.
+        Total and free bytes of the file system.
     puts, hits, misses, evictions, spills, expired : int
-        How often that happened since the store was created. A process adds its hits and misses when it next changes
-        the store, every second or so while it gets objects, and when it closes it; one that may only read never does.
+        Event counts since the store was created. A process adds its hits and misses when it next changes the store,
+        about once a second while it gets objects, and when it closes the store; a process with read-only access never
+        adds them.
     """
 
     objects: int
@@ -162,21 +163,21 @@ class Stats(NamedTuple):
 
 
 def _pins(catalog: Catalog) -> list[tuple[int, int, int]]:
-    """Who has what attached: processes, this one too, their first slots, and how many slots.
+    """Return the pinned ranges of slots as (process, first slot, length), including those of this process.
 
-    The process is 0 or negative where it belongs to another pid namespace.
+    The process id is 0 or negative for a process in another pid namespace.
     """
     found = holders(catalog.pins_fd, 0, catalog.memory.slots)
     return found + [(os.getpid(), slot, 1) for slot in catalog.pins.own()]
 
 
 def _pin_counts(catalog: Catalog) -> Counter[int]:
-    """How many processes have each slot attached."""
+    """Return the number of processes that have each slot attached."""
     return Counter(slot for _, first, length in _pins(catalog) for slot in range(first, first + length))
 
 
 def found_objects(catalog: Catalog, prefix: str) -> Iterator[Found]:
-    """All objects whose names begin with a prefix."""
+    """Iterate over the objects whose names start with a prefix."""
     fields = ("size", "allocated", "published", "flags", "used")
     pins = _pin_counts(catalog)
     for part in catalog.snapshot("name", *fields, expired=False):
@@ -190,7 +191,7 @@ def found_objects(catalog: Catalog, prefix: str) -> Iterator[Found]:
 
 
 def object_info(catalog: Catalog, entry: Entry, description: Description) -> ObjectInfo:
-    """What is known of an object that was found."""
+    """Return the description of an entry."""
     owner = catalog.owner_of(entry.owner) if entry.owner else None
     directory = catalog.spill_path if entry.spilled else catalog.directory.path
     return ObjectInfo(
@@ -222,11 +223,11 @@ _STATE = {
     "spills": p.SPILLS,
     "expired": p.EXPIRED,
 }
-"""The numbers of a store that the catalog keeps, and where."""
+"""Indices in the state of the catalog."""
 
 
 def statistics(catalog: Catalog, space: Space) -> Stats:
-    """How much a store holds, and how much room there is; nothing is pinned, locked or scanned for that."""
+    """Return usage and free space without pinning, locking or scanning objects."""
     state = catalog.state()
     status = os.fstatvfs(catalog.directory.fd)
     pins: Counter[int] = Counter()

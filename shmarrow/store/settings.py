@@ -1,4 +1,4 @@
-"""The settings of a store, which belong to it whoever opens it: checked, and kept in the header of its control file."""
+"""The settings of a store: validation, and storage in the header of the control file."""
 
 import errno
 import operator
@@ -25,15 +25,15 @@ class Settings(NamedTuple):
     Attributes
     ----------
     capacity : int or None
-        The most bytes that its objects may take.
+        Maximum total size of all objects in bytes; None if unlimited.
     mode : int
-        Permission bits: 0600 for its owner alone, 0640 for a group that reads, 0660 for one that writes.
+        Permission bits: 0600 is private, 0640 lets the group read, 0660 lets it write.
     eviction : str
         ``"lru"`` or ``"none"``.
     durable : bool
-        Whether every change is on the disk before the call returns.
+        Whether every change is written to disk before the call returns.
     spill : str or None
-        The directory that objects move to when there is no room.
+        Directory to which objects are moved when space runs out; None if they are not.
     """
 
     capacity: int | None
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The settings that a caller names; None for whatever the store has. Checked by :func:`wanted`."""
+    """The settings given by a caller, checked by :func:`wanted`; None for those not given."""
 
     capacity: int | None = None
     mode: int | None = None
@@ -59,7 +59,7 @@ class Wanted(NamedTuple):
 def wanted(
     capacity: object = None, mode: object = None, eviction: object = None, durable: object = None, spill: object = None
 ) -> Wanted:
-    """Check settings one by one; InvalidArgument or InvalidType if one cannot be a setting."""
+    """Check each setting; raise InvalidArgument or InvalidType if one is invalid."""
     if eviction is not None and not (isinstance(eviction, str) and eviction in EVICTIONS):
         raise InvalidArgument(f"eviction must be 'lru' or 'none', found {shown(eviction)}")
     if durable is not None and not isinstance(durable, bool):
@@ -74,7 +74,7 @@ def wanted(
 
 
 def default_eviction(capacity: int | None) -> str:
-    """What a store does where no eviction is named."""
+    """Return the eviction policy of a store for which none was given."""
     return "none" if capacity is None else "lru"
 
 
@@ -124,12 +124,12 @@ def _spill(value: Any) -> str:
 
 
 def check_spill(spill: str, store: str) -> None:
-    """Refuse a spill directory that cannot be made, or that is in the store at a path, or in shared memory like it.
+    """Check that a spill directory can be created, and is neither in the store nor in shared memory like the store.
 
     Raises
     ------
     InvalidArgument, StorageError
-        If it is; or there is another file in its path; or this user may not write there.
+        If it is; if a parent of it is not a directory; or if this user lacks write permission.
     """
     if spill.startswith(SHM_DIRECTORY + "/") and store.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(f"spill must be a directory on a disk, found {spill!r}, in shared memory like the store")
@@ -147,18 +147,18 @@ def check_spill(spill: str, store: str) -> None:
 
 @cache
 def this_boot() -> bytes:
-    """The id of this boot of the host, 16 bytes."""
+    """Return the boot id of the host, 16 bytes."""
     found = boot_id()
     with suppress(ValueError):
         if len(found) == 36:  # a UUID
             return bytes.fromhex(found.replace("-", ""))
     from hashlib import blake2b
 
-    return blake2b(found.encode(), digest_size=16).digest()  # the name of a host without boot ids
+    return blake2b(found.encode(), digest_size=16).digest()  # the host has no boot ids, so this is its name
 
 
 def destroyed(name: str) -> StorageError:
-    """The error for a store that was, or is being, removed."""
+    """Return the error for a store that was, or is being, destroyed."""
     return StorageError(
         errno.ESTALE,
         f"the store {name!r} was destroyed; open it again; if the error persists, the process that destroyed it was "
@@ -170,7 +170,7 @@ def destroyed(name: str) -> StorageError:
 
 
 def pack_header(settings: Settings, store_id: bytes | None = None, modulus: int | None = None) -> bytes:
-    """The header of a new control file."""
+    """Return the header of a new control file."""
     path = (settings.spill or "").encode()
     header = bytearray(p.JOURNALS[0])
     p.FIXED.pack_into(
@@ -184,7 +184,7 @@ def pack_header(settings: Settings, store_id: bytes | None = None, modulus: int 
 
 
 def _prime() -> int:
-    """A random prime, so that nobody can choose names whose hashes are equal."""
+    """Return a random prime, so that names with colliding hashes cannot be chosen on purpose."""
     while True:
         number = 1 << 60 | int.from_bytes(os.urandom(8), "little") >> 4 | 1
         if all(pow(base, number - 1, number) == 1 for base in (2, 3, 5, 7, 11, 13)):
@@ -192,12 +192,12 @@ def _prime() -> int:
 
 
 def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
-    """The settings, the store id and the modulus of the hash that a header holds.
+    """Return the settings, the store id and the modulus of the hash from a header.
 
     Raises
     ------
     InvalidData
-        If it is none of a store, of another version, or damaged.
+        If it is not the header of a store, of another version, or damaged.
     """
     magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, length = (
         p.FIXED.unpack_from(header)
@@ -227,7 +227,7 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
 
 
 def check_settings(settings: Settings, want: Wanted, where: str) -> None:
-    """InvalidArgument for settings other than those of the store."""
+    """Raise InvalidArgument if a given setting differs from the store's."""
     for field, have, asked in zip(Settings._fields, settings, want, strict=True):
         if asked is not None and asked != have:
             raise InvalidArgument(

@@ -1,12 +1,12 @@
-"""The space of a store: its capacity, what is evicted or spilled where there is no room, and what is collected.
+"""The space of a store: capacity, eviction, spilling and collection.
 
 Rules kept here:
 
-* the catalog counts: bytes of objects, of drafts, and of removed objects that somebody has attached still, each as
-  blocks of the file system;
-* the commit lock is never held for a scan. What may be evicted is found from a snapshot, which needs no lock, in the
-  order of use; each is looked at again under the lock before it goes;
-* nothing is evicted for an object that would not fit even then.
+* the catalog counts the bytes of objects, of drafts, and of removed objects that are still attached, each in blocks of
+  the file system;
+* the commit lock is never held during a scan. Candidates for eviction come from a snapshot, which needs no lock, in
+  order of use; each is checked again under the lock before it is evicted;
+* nothing is evicted for an object that would still not fit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shmarrow.store.spill import copy_file
 from shmarrow.store.transaction import Transaction
 
 BATCH = 64
-"""Objects that are removed in one hold of the commit lock, which takes some 30 µs for each."""
+"""Objects removed per hold of the commit lock, at about 30 µs each."""
 _CANDIDATES = 4096
 _SWEPT = 16
 _PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
@@ -43,7 +43,7 @@ _COUNTS = (p.EVENTS, p.BYTES, p.REMOVED_BYTES, p.DRAFT_BYTES)
 
 
 def round_up(nbytes: int) -> int:
-    """The bytes that the blocks of a file take."""
+    """Round up to whole blocks of the file system."""
     return -(-nbytes // _BLOCK) * _BLOCK
 
 
@@ -53,9 +53,9 @@ class Collected(NamedTuple):
     Attributes
     ----------
     objects : list of str
-        Names of objects that expired, or whose owner is gone.
+        Names of removed objects that had expired or whose owner has ended.
     drafts : int
-        Objects that killed processes were writing.
+        Number of drafts that killed processes left behind.
     """
 
     objects: list[str]
@@ -63,7 +63,7 @@ class Collected(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An object that may be evicted, as a snapshot found it; the fields are those of a slot."""
+    """A candidate for eviction from a snapshot; the fields are those of a slot."""
 
     slot: int
     generation: int
@@ -72,13 +72,13 @@ class Candidate(NamedTuple):
 
 
 class Space:
-    """Room for new objects in one store."""
+    """Space for new objects in one store."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def has_room(self, nbytes: int) -> bool:
-        """Whether the capacity allows so many more bytes."""
+        """Whether the capacity allows ``nbytes`` more."""
         return nbytes <= 0 or self._short(nbytes) <= 0
 
     def _short(self, nbytes: int) -> int:
@@ -89,7 +89,7 @@ class Space:
     # --- evicting ---
 
     def evict_here(self, nbytes: int, name: bytes) -> bool:
-        """Make room under the lock that is held, from what is known to be evictable; False if that is too little."""
+        """Evict known candidates under the lock, which the caller holds; False if that does not free enough."""
         settings = self._catalog.settings
         if self.has_room(nbytes):
             return True
@@ -100,13 +100,13 @@ class Space:
         return self.has_room(nbytes)
 
     def freed_with(self, entry: Entry) -> int:
-        """The bytes that are free when an object is removed now: none where somebody holds it."""
+        """Return the bytes that removing an object now would free: 0 if it is attached."""
         catalog = self._catalog
         held = entry.spilled or not catalog.pins.exclude(entry.slot) or catalog.pins.inherited(entry.slot)
         return 0 if held else entry.allocated
 
     def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> list[Entry]:
-        """Up to :data:`BATCH` candidates of ``short`` bytes that nobody can attach now; none if that is too much."""
+        """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes in all; none if there are too few."""
         chosen: list[Entry] = []
         while short > 0 and len(chosen) < BATCH:
             if not victims:
@@ -118,7 +118,7 @@ class Space:
         return chosen
 
     def _still(self, candidate: Candidate) -> Entry | None:
-        """The object of a candidate, if it has not been used since, nor replaced."""
+        """Return the entry of a candidate if it was neither used nor replaced since the snapshot."""
         found = self._catalog.entry(candidate.slot)
         if found is None or found.generation != candidate.generation or found.flags & p.SPILLED or self._stays(found):
             return None
@@ -130,9 +130,9 @@ class Space:
         transaction.commit()
 
     def remove_all(self, slots: list[int], generations: list[int], collected: bool = False) -> list[str]:
-        """Remove objects, a batch in one hold of the lock; the names of those that were still there.
+        """Remove objects, one batch per hold of the lock, and return the names of those that still existed.
 
-        What is ``collected`` must have expired, or have an owner, who is gone; and nobody has it attached.
+        With ``collected``, remove only unattached objects that have expired or whose owner has ended.
         """
         catalog = self._catalog
         gone = []
@@ -149,7 +149,7 @@ class Space:
         return gone
 
     def make_room(self, nbytes: int, name: str) -> None:
-        """Evict or spill until the capacity allows so many more bytes, or raise StoreFull; the lock is not held."""
+        """Evict or spill until the capacity allows ``nbytes`` more, or raise StoreFull; called without the lock."""
         catalog = self._catalog
         capacity = catalog.settings.capacity
         if capacity is not None and nbytes > capacity:
@@ -160,7 +160,7 @@ class Space:
             self._reclaim()
             try:
                 self.release(self._short(nbytes), name, nbytes)
-            except StoreFull:  # what others are about to put or to evict may be evicted, or have gone, in a moment
+            except StoreFull:  # changes by other processes may make more evictable in a moment
                 now = [catalog.state()[field] for field in _COUNTS]
                 if now == before or time.monotonic() > deadline:
                     raise
@@ -170,15 +170,15 @@ class Space:
                 raise self.full(name, nbytes, "other processes fill the space as fast as it is freed")
 
     def release(self, short: int, name: str = "", needed: int = 0, anything: bool = False) -> list[str]:
-        """Evict or spill objects of ``short`` bytes or more, those used longest ago; their names.
+        """Evict or spill at least ``short`` bytes of objects, least recently used first, and return their names.
 
-        They are for the object ``name`` of ``needed`` bytes, which is not evicted itself. ``anything`` is evicted in a
-        store, too, that evicts nothing by itself. StoreFull is raised, and nothing removed, if less than that may go.
+        The space is for the object ``name`` of ``needed`` bytes, which is not evicted itself. ``anything`` evicts even
+        if the store's policy is not to. If not enough can be evicted, StoreFull is raised and nothing is removed.
         """
         catalog = self._catalog
         spills = catalog.settings.spill is not None
         coded = name.encode()
-        # What is left of the last candidates still goes first, as nothing else has been used less recently since.
+        # The remaining candidates of the last call are still the least recently used.
         victims = deque[Candidate]() if anything and not catalog.evicts else catalog.victims
         gone: list[str] = []
         rounds = 0
@@ -198,23 +198,23 @@ class Space:
                 chosen = self._choose(victims, 1 if spills else short, coded)
                 for entry in chosen if not spills else ():
                     self._remove(entry)
-            if spills:  # one after the other, as the lock is not held while one is copied
+            if spills:  # one by one, as the lock is not held during a copy
                 chosen = [entry for entry in chosen if self._spill(entry)]
                 if not chosen:
                     time.sleep(_PAUSE)
             gone += [entry.name.decode() for entry in chosen]
             short -= sum([entry.allocated for entry in chosen])
             rounds = 0 if chosen else rounds + 1
-            if rounds > _ROUNDS:  # slots that are damaged look as if they might go, and never do
+            if rounds > _ROUNDS:  # damaged slots look evictable, but never are
                 if gone:
                     break
                 raise self.full(name, needed or short, "what may be evicted is in use, or damaged", anything)
         return gone
 
     def candidates(self, short: int, anything: bool = False) -> list[Candidate]:
-        """What may be evicted, what has expired first, then in the order of use; takes no lock.
+        """Return candidates for eviction, expired ones first, then in order of use; takes no lock.
 
-        No more than have ``short`` bytes, but some thousands of them.
+        Returns at least 4096 if there are that many, and enough for ``short`` bytes if possible.
         """
         pinned = self.pinned_slots(inherited=self._catalog.settings.spill is not None)
         lru = anything or self._catalog.evicts
@@ -239,13 +239,13 @@ class Space:
         return [Candidate(*row) for row in zip(*(column[chosen].tolist() for column in columns), strict=True)]
 
     def _over(self, part: dict[str, Any]) -> Any:
-        """Which objects of a snapshot have expired, or have an owner that is gone."""
+        """Return a mask of the objects of a snapshot that have expired or whose owner has ended."""
         owners = part["owner"]
         dead = [each for each in np.unique(owners).tolist() if each and self._catalog.owner_of(each) is None]
         return ((part["expires"] != 0) & (part["expires"] <= clock())) | np.isin(owners, dead)
 
     def pinned_slots(self, inherited: bool = False) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        """The slots that any process has attached; or inherited, too, from one that had."""
+        """Return the slots that any process has attached; with ``inherited`` also those inherited through a fork."""
         catalog, slots = self._catalog, self._catalog.settled().slots
         found = catalog.pins.own(inherited)
         for start in (0, p.INHERITED_LOCKS) if inherited else (0,):
@@ -254,16 +254,16 @@ class Space:
         return np.unique(np.array(found, np.uint64))
 
     def pinned_bytes(self) -> int:
-        """Bytes of the objects that somebody has attached."""
+        """Return the bytes of all attached objects."""
         entries = [self._catalog.entry(slot) for slot in self.pinned_slots().tolist()]
         return sum([entry.allocated for entry in entries if entry is not None and not entry.spilled])
 
     # --- the file system ---
 
     def check_memory(self, nbytes: int, name: str) -> None:
-        """Evict until the file system and the memory of this process's control groups have room, or raise StoreFull.
+        """Evict until the file system and this process's control groups have enough memory, or raise StoreFull.
 
-        Where nothing is evicted, what has expired or whose owner is gone is removed all the same.
+        Expired and orphaned objects are removed even if the policy is not to evict.
         """
         for _ in range(_TRIES):
             short = nbytes - self.free() if nbytes > 0 else 0
@@ -273,21 +273,21 @@ class Space:
         raise self.full(name, nbytes, "not enough space is free")
 
     def free(self) -> int:
-        """Bytes that can be written here."""
+        """Return the number of bytes that can be written here."""
         free = self._catalog.directory.free()
         return min(free, memory_left()) if self._catalog.volatile else free
 
     def reserve(self, nbytes: int) -> list[str]:
-        """Evict until so many bytes can be written; the names of what went."""
+        """Evict until ``nbytes`` can be written, and return the names of the evicted objects."""
         short = max(self._short(nbytes) if nbytes > 0 else 0, nbytes - self.free())
         return self.release(short, needed=nbytes) if short > 0 else []
 
     def make_free(self, nbytes: int, name: str) -> None:
-        """Evict because the file system has no room."""
+        """Evict objects because the file system is full."""
         self.release(max(nbytes - self.free(), 1), name, nbytes)
 
     def full(self, name: str, nbytes: int, reason: str, evicting: bool = False) -> StoreFull:
-        """The error where there is no room, with the numbers."""
+        """Return the error for a full store, with its usage."""
         catalog = self._catalog
         state, capacity, free = catalog.state(), catalog.settings.capacity, self.free()
         have = f"capacity {capacity}, " if capacity is not None else ""
@@ -314,9 +314,9 @@ class Space:
     # --- spilling ---
 
     def _spill(self, entry: Entry) -> bool:
-        """Move an object to the spill directory; one that cannot be found or read any more is removed.
+        """Move an object to the spill directory; remove it if its file is missing or unreadable.
 
-        False if it was attached or changed meanwhile, or somebody else is about to move it.
+        False if it was attached or changed meanwhile, or another process is moving it.
         """
         catalog = self._catalog
         lock = p.SPILL_LOCKS + entry.slot
@@ -352,9 +352,9 @@ class Space:
             catalog.exclusive.release(lock)
 
     def _name(self, copy: int, directory: Directory, slot: int, transaction: Transaction) -> int:
-        """Give a copy its name; whoever has the lock next removes it unless this is committed."""
+        """Link a copy under a new number; the next holder of the lock removes it unless this is committed."""
         catalog = self._catalog
-        while True:  # a number that is taken is of a file that somebody left
+        while True:  # a number that is taken belongs to a leftover file
             transaction.state[p.FILE] += 1
             file = transaction.state[p.FILE]
             catalog.begin_adding(slot, file)
@@ -367,7 +367,7 @@ class Space:
         return file
 
     def _copy(self, entry: Entry, directory: Directory) -> int:
-        """A copy of an object in the spill directory, without a name; -1 if the object is to be removed instead."""
+        """Copy an object to an unnamed file in the spill directory; -1 if the object must be removed instead."""
         catalog = self._catalog
         try:
             source = catalog.directory.open(file_name(entry.file), os.O_RDONLY)
@@ -389,17 +389,17 @@ class Space:
             os.close(source)
 
     def _is_over(self, entry: Entry) -> bool:
-        """Whether an object has expired, or has an owner that is gone."""
+        """Whether an object has expired, or its owner has ended."""
         return entry.expired or (entry.owner != 0 and self._catalog.owner_of(entry.owner) is None)
 
     def _stays(self, entry: Entry) -> bool:
-        """Whether an object is never evicted: a protected one, until it expires or its owner is gone."""
+        """Whether an object is protected, and neither expired nor orphaned."""
         return bool(entry.flags & p.PROTECTED) and not self._is_over(entry)
 
     # --- collecting ---
 
     def _reclaim(self) -> int:
-        """Free removed objects that nobody has attached any more, and drafts whose writers ended; how many drafts."""
+        """Free removed objects that are no longer attached, and drafts of ended writers; return how many drafts."""
         catalog = self._catalog
         catalog.swept = 0
         done = not catalog.state()[p.REMOVED]
@@ -408,7 +408,7 @@ class Space:
                 transaction = Transaction(catalog)
                 before = transaction.state.copy()
                 done = transaction.sweep(_SWEPT)
-                if transaction.state != before:  # who waits for a change waits for one
+                if transaction.state != before:  # a commit wakes waiting processes, so only if anything changed
                     transaction.commit()
         state, memory = catalog.state(), catalog.memory
         if not state[p.DRAFT_BYTES]:
@@ -431,7 +431,7 @@ class Space:
         return True
 
     def collect(self) -> Collected:
-        """Remove what has expired, whose owner is gone, and what killed processes left."""
+        """Remove expired and orphaned objects, and leftovers of killed processes."""
         self._catalog.check_writable()
         drafts = self._reclaim()
         gone: list[str] = []

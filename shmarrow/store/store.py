@@ -1,12 +1,12 @@
-"""The store: named objects that any process of the host can have, without a server.
+"""The public class Store: named objects shared between the processes of a host.
 
 Rules kept here:
 
-* every promise is the kernel's: files that outlive their names, locks that die with their process, one mapped file that
-  all agree on. No message between processes is needed for any of them;
-* a name leads to a whole object or to none; an object that is replaced, removed, evicted or spilled stays whole for
-  those who have it;
-* an operation by name costs the same however many objects there are.
+* every guarantee comes from the kernel: unlinked files stay readable while mapped, locks are released when their
+  process ends, and all processes map the same control file. Processes never exchange messages;
+* a name refers to a complete object or to none; readers of an object that is replaced, removed, evicted or spilled
+  keep it;
+* the cost of an operation by name does not depend on the number of objects.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _SHOWN = 50
-"""Objects that the listing of a store in a notebook shows."""
+"""Maximum number of objects in the notebook display of a store."""
 _PIECE = 1 << 24
 _FLUSH = 1.0
-"""Seconds after which a process that only reads adds what it counted to the counters of the store."""
+"""Seconds between updates of the store's counters by a process that only reads."""
 _UNCHANGED: Any = ...
 
 
 def _operation(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatenate[Store, P], R]:
-    """A call that needs the store open; what it uses stays open until it returns, also if another thread closes it."""
+    """Check that the store is open, and keep its resources until the call returns, even if another thread closes it."""
 
     def call(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
         self._running.append(None)
@@ -169,7 +169,7 @@ class Store:
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable, spill)
         self._catalog = open_catalog(where, want, self._trust, as_bool(create, "create", True))
-        self._listeners: list[Listeners] = []  # the first one counts, whichever thread made it
+        self._listeners: list[Listeners] = []  # the first one is used, whichever thread appended it
         self._held.append(None)
         self._closed = False
 
@@ -465,7 +465,7 @@ class Store:
     def _options(
         self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any
     ) -> tuple[bool, tuple[int, int], int, bool, int | None]:
-        """The fields of :class:`~shmarrow.store.publish.PutOptions`."""
+        """Check the fields of :class:`~shmarrow.store.publish.PutOptions`."""
         overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
         if if_generation is not None:
             if_generation = as_count(if_generation, "if_generation")
@@ -636,7 +636,7 @@ class Store:
         timeout : float, optional
             Seconds to wait; None waits forever.
         any : bool
-            Return as soon as one of them is there.
+            Return as soon as one of them exists.
 
         Returns
         -------
@@ -745,7 +745,7 @@ class Store:
 
     @_operation
     def watch(self, prefix: str = "") -> Watch:
-        """Watch what any process publishes and deletes from now on; see :class:`Watch`."""
+        """Return an iterator over all objects published and deleted from now on; see :class:`Watch`."""
         from shmarrow.store.watch import Watch
 
         return Watch(self._catalog, as_prefix(prefix))
@@ -849,7 +849,7 @@ class Store:
 
     @contextmanager
     def _changing(self, name: bytes) -> Iterator[tuple[Entry, Transaction]]:
-        """Hold the lock during a block that changes an object, then commit."""
+        """Hold the commit lock during the block, then commit."""
         catalog = self._catalog
         with catalog.locked():
             catalog.check_exists()
@@ -932,7 +932,7 @@ class Store:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Release the catalog when the last running call has returned, once."""
+        """Release the catalog, once, after the last running call has returned."""
         with suppress(IndexError):
             self._held.pop()
             for listeners in self._listeners:
@@ -947,7 +947,7 @@ class Store:
         Raises
         ------
         StorageError
-            If the directory has other files: these and the directory stay, but the store and its objects are removed.
+            If the directory contains other files; these and the directory remain, the store is removed.
         """
         try:
             self._catalog.destroy()

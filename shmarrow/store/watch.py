@@ -1,12 +1,12 @@
-"""What happens in a store, as it happens: a ring of events in the catalog, and inotify to wait for the next one.
+"""Change notification: a ring of events in the catalog, and inotify to wait for the next one.
 
-Whoever commits writes to the file ``pins`` afterwards, which wakes all who listen to it. Rules kept here:
+After each commit the writer writes to the file ``pins``, which wakes all listeners. Rules kept here:
 
-* the ring has the last 256 events in their order, so a listener that wakes late misses none; one that is further behind
-  compares what is there with what it told;
-* whoever waits begins to listen first and looks second, and looks again every now and then, so no event is lost;
-* closing an inotify descriptor takes the kernel milliseconds, so listeners are used again; none is closed while a
-  thread waits for it. A forked child has its own.
+* the ring contains the last 256 events in order, so a listener that wakes late misses none; one that is further behind
+  compares the existing objects with those it has reported;
+* a waiting thread starts to listen before its first check and checks again periodically, so no event is lost;
+* closing an inotify descriptor takes milliseconds, so listeners are reused; none is closed while a thread waits on it.
+  A forked child has its own.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from shmarrow.store.arguments import as_timeout
 from shmarrow.store.catalog import Catalog
 
 RECHECK = 0.1
-"""Seconds after which a listener looks for itself."""
+"""Seconds after which a listener checks without having been woken."""
 POLL = 0.005
-"""Seconds between two looks where the system does not say what happens."""
+"""Seconds between two checks if inotify is not available."""
 _EVENTS = p.HEADER["events"][0] >> 3
 
 
 class Listeners:
-    """The listeners of a store that are not in use."""
+    """A pool of idle listeners of a store."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -41,7 +41,7 @@ class Listeners:
         self._idle: list[Listener] = []
 
     def take(self) -> Listener | None:
-        """A listener; None where the system has none to give."""
+        """Return a listener; None if the system has no inotify instance left."""
         with suppress(IndexError):
             while True:
                 found = self._idle.pop()
@@ -52,14 +52,14 @@ class Listeners:
         return listen(self.catalog.pins_fd)
 
     def give_back(self, listener: Listener | None) -> None:
-        """It is not needed any more now."""
+        """Return a listener to the pool."""
         if listener is not None:
             self._idle.append(listener)
         if self._closed:
             self.close()
 
     def close(self) -> None:
-        """Close those that are not in use, and the others when they are given back."""
+        """Close the idle listeners now, and the others when they are given back."""
         self._closed = True
         with suppress(IndexError):
             while True:
@@ -67,7 +67,7 @@ class Listeners:
 
 
 class Waiting:
-    """Waits for commits, for one ``with`` block; listens from its start on."""
+    """A context manager that waits for commits; listens from the start of the ``with`` block."""
 
     def __init__(self, listeners: Listeners, timeout: float | None) -> None:
         self._listeners = listeners
@@ -79,7 +79,7 @@ class Waiting:
         return self
 
     def wait(self, longest: float = RECHECK) -> bool:
-        """Wait until something happened, or it is time to look; False if the time is over."""
+        """Wait for a commit, at most ``longest`` seconds; False if the timeout has expired."""
         self._listeners.catalog.check_exists()
         return _wait(self._listener, self._end, longest)
 
@@ -88,7 +88,7 @@ class Waiting:
 
 
 def _wait(listener: Listener | None, end: float | None, longest: float = RECHECK) -> bool:
-    """Wait for a commit, or until it is time to look; False if the time is over."""
+    """Wait for a commit, at most ``longest`` seconds; False if ``end`` has passed."""
     left = longest if end is None else min(longest, end - time.monotonic())
     if left <= 0:
         return False
@@ -102,12 +102,12 @@ class Event(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``"published"`` or ``"deleted"``. An object that is replaced is published again; one that is renamed is deleted
-        under its old name and published under its new one. One that expires is deleted when it is collected.
+        ``"published"`` or ``"deleted"``. Replacing an object publishes it again; renaming deletes the old name and
+        publishes the new one. An expired object is deleted when it is collected.
     name : str
-        The name of the object.
+        Name of the object.
     generation : int
-        The generation of the object; 0 where that is not known.
+        Generation of the object; 0 if unknown.
     """
 
     kind: str
@@ -119,16 +119,16 @@ _KINDS = {p.PUBLISHED: "published", p.DELETED: "deleted"}
 
 
 class Watch:
-    """An iterator over the changes to a store, which waits for the next one; made by :meth:`Store.watch`.
+    """A blocking iterator over the changes to a store; returned by :meth:`Store.watch`.
 
-    ``async for`` works, too. It goes on when the Store is closed. Threads may share it: each event is told to one of
-    them. A forked child has its own copy from where its parent was.
+    ``async for`` works, too. It keeps working when the Store is closed. Thread safety: threads may share it; each event
+    is delivered to one of them. A forked child continues independently from the position of its parent.
 
     Attributes
     ----------
     names : list of str
-        The objects that were there when it began. Every change after that is told once, so both together say what is
-        there.
+        The objects that existed when it started. Every later change is delivered once, so applying the events to
+        ``names`` gives the current names.
     """
 
     _closed = True
@@ -145,7 +145,7 @@ class Watch:
         self._closed = False
 
     def _begin(self) -> None:
-        """Listen, in this process."""
+        """Start to listen in this process."""
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._using = 0
@@ -153,7 +153,7 @@ class Watch:
 
     @contextmanager
     def _used(self) -> Iterator[Listener | None]:
-        """Its listener, which stays open meanwhile."""
+        """Return the listener, and keep it open during the block."""
         if self._pid != os.getpid():
             self._begin()
         with self._mutex:
@@ -167,7 +167,7 @@ class Watch:
                 self._end()
 
     def _end(self) -> None:
-        """Give everything back, when it is closed and the last thread has noticed."""
+        """Release everything when it is closed and the last thread has left."""
         if self._closed and not self._using:
             if self._listener is not None:
                 self._listener.close()
@@ -178,7 +178,7 @@ class Watch:
             raise Closed(f"the watch of {self._catalog.directory.name!r} is closed; make a new one")
 
     def _now(self) -> dict[str, int]:
-        """The generations of all objects, by name."""
+        """Return the generations of all objects by name."""
         found: dict[str, int] = {}
         for part in self._catalog.snapshot("name", expired=False):
             found.update(zip(part["name"], part["generation"].tolist(), strict=True))
@@ -187,12 +187,12 @@ class Watch:
         return found
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there may be an event, for select and event loops; then call ``get(0)``.
+        """Return a file descriptor for select and event loops; when it is readable, call ``get(0)``.
 
         Raises
         ------
         Closed
-            After :meth:`close`, or where the system has no inotify to give.
+            After :meth:`close`, or if the system has no inotify instance left.
         """
         with self._used() as listener:
             if listener is None:
@@ -205,11 +205,11 @@ class Watch:
         Raises
         ------
         Closed
-            After :meth:`close`, also where another thread calls it meanwhile.
+            After :meth:`close`, also if another thread calls it during the wait.
         StorageError
             If the store was destroyed, after the last event.
         InvalidArgument
-            If the timeout is no number of seconds.
+            If the timeout is not a valid number of seconds.
         """
         seconds = as_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
@@ -220,7 +220,7 @@ class Watch:
                     return found
 
     def _next(self, listener: Listener | None) -> Event | None:
-        """The next event, if there is one."""
+        """Return the next event, if any."""
         with self._mutex:
             self._check_open()
             if not self._pending:
@@ -230,7 +230,7 @@ class Watch:
             return self._pending.popleft() if self._pending else None
 
     def _look(self) -> None:
-        """Note what has happened since the last time."""
+        """Append the events since the last call."""
         memory = self._catalog.memory
         latest = memory.words[_EVENTS]
         if self._last == latest:
@@ -240,7 +240,7 @@ class Watch:
             at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
             raw = bytes(memory.bytes[at : at + p.EVENT_SIZE])
             found, generation, kind, length = p.EVENT_STRUCT.unpack_from(raw)
-            if found != number or memory.words[at >> 3] != number:  # overwritten: this one is too far behind
+            if found != number or memory.words[at >> 3] != number:  # overwritten: this watch is too far behind
                 self._last = memory.words[_EVENTS]
                 self._compare()
                 return
@@ -252,7 +252,7 @@ class Watch:
     def _tell(self, kind: int, name: str, generation: int) -> None:
         known = self._known.get(name, 0)
         if generation < known or (kind == p.PUBLISHED and generation == known):
-            return  # this happened before the names were listed
+            return  # it precedes the listing of the names
         if kind == p.PUBLISHED:
             self._known[name] = generation
         elif self._known.pop(name, None) is None:
@@ -260,7 +260,7 @@ class Watch:
         self._pending.append(Event(_KINDS[kind], name, generation))
 
     def _compare(self) -> None:
-        """Note what is different from what was told."""
+        """Append the differences between the existing objects and those reported."""
         now = self._now()
         for name in self._known.keys() - now.keys():
             self._pending.append(Event("deleted", name, self._known.pop(name)))
@@ -270,7 +270,7 @@ class Watch:
         self._known = now
 
     def close(self) -> None:
-        """Listen no more; what waits for an event in another thread ends with Closed."""
+        """Stop listening; threads waiting for an event get :class:`Closed`."""
         if self._pid != os.getpid():
             self._begin()
         with self._mutex:

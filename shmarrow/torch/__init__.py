@@ -1,8 +1,8 @@
-"""Data sets for ``torch.utils.data.DataLoader`` over mapped files, stores and tables, shared by all of its workers.
+"""Datasets for ``torch.utils.data.DataLoader`` over mapped files, stores and tables, shared by all workers.
 
 :class:`BatchDataset` is map-style, for samplers; :class:`IterableBatchDataset` yields whole batches, in order or
-shuffled, and divides them between ranks and workers. Both travel to worker processes as handles: whatever the size of
-the data, and whatever the start method, they are in memory once.
+shuffled, divided among ranks and workers. Both are pickled to worker processes as handles, so the data are in memory
+once, for any size and start method.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data sets: map-style over rows, and iterable over batches."""
+"""Datasets for torch: map-style over rows, and iterable over batches."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ Transform = Callable[[Batch], Any]
 
 
 class BatchDataset(Dataset[Any]):  # type: ignore[misc]
-    """A map-style data set over the rows of mapped files, stores or tables.
+    """A map-style dataset over the rows of mapped files, stores or tables.
 
-    A column of numbers, truth values, fixed-size lists of numbers or tensors of one shape becomes tensors; all others
-    become Python values. Nulls are NaN in columns of floats, and an error in other columns of tensors.
+    Columns of numbers, booleans, fixed-size lists of numbers or fixed-shape tensors become tensors; all others become
+    Python values. Nulls become NaN in columns of floats, and raise an error in other columns of tensors.
 
     Parameters
     ----------
     source : path, Store, Table, RecordBatch, reader, data frame, Handle, SharedFrame of Spark's, or list of them
-        Where the rows are. A path may be a pattern such as ``"data/*.arrow"``, whose files are taken in the order of
-        their names; ``shm:`` names are paths, too. All parts have the same columns. Each file stays mapped, with one
-        descriptor. Tables and data frames may be of any library; the stream of a reader is read to its end.
+        The rows. A path may be a glob pattern such as ``"data/*.arrow"``, whose files are sorted by name, or a ``shm:``
+        name. All parts must have the same columns. Each file stays mapped, with one file descriptor. Tables and data
+        frames may be of any library; a reader is read to the end.
     columns : sequence of str or int, optional
-        The columns, by name or position; all by default. Other columns are never read.
+        Columns by name or position; by default all. Other columns are never read.
     transform : callable, optional
-        What is called with each batch, a dict, or with each row where rows are taken one by one; its result is what
-        the data set gives. With workers, it runs in them.
+        Called with each batch, a dict, or each row if rows are selected one by one; returns the value to yield. Runs in
+        the workers, if any.
     names : str or sequence of str, optional
-        Of a store, which objects: a pattern such as ``"train-*"``, or names; all by default.
+        Objects of a store: a pattern such as ``"train-*"``, or names; by default all.
     rank, world_size : int, optional
-        Which of how many processes this is; by default the only one, also where ``torch.distributed`` is initialized,
-        so that its DistributedSampler can be used instead. The data set then has one share of the rows, without a copy:
-        neighbouring rows, ``ceil(rows / world_size)`` of them for each rank, as ranks that train together need equal
-        numbers. Where the rows do not divide evenly, a row at the border of two shares may be in both; none is left
-        out. Of a shared frame, only the partitions that have rows of this share are attached to.
+        Rank of this process and number of processes; by default 0 and 1, even if ``torch.distributed`` is initialized,
+        so that its DistributedSampler can be used instead. The dataset then contains one contiguous share of the rows,
+        zero-copy: ``ceil(rows / world_size)`` for each rank, as ranks that train together need equal numbers. If the
+        rows do not divide evenly, neighbouring shares may overlap by one row; none is left out. Of a shared frame, only
+        the partitions with rows of this share are attached.
 
     Raises
     ------
     InvalidType
-        If the source is none of these, or its parts have different columns.
+        If the source has another type, or its parts have different columns.
     InvalidArgument
-        If the source is empty, or two columns have one name; if the rank is not below the world size, or only one of
-        them is given.
+        If the source is empty, or two columns have the same name; if the rank is not less than the world size, or only
+        one of them is given.
     ObjectNotFound
-        If there is nothing of a name or pattern, or partitions of a frame were released.
+        If a name does not exist, a pattern has no matches, or partitions of a frame were released.
     MissingExtra
         On import, if torch is not installed.
 
     Notes
     -----
-    With :func:`collate`, a DataLoader gathers all rows of a batch at once::
+    With :func:`collate`, a DataLoader gathers all rows of a batch in one operation::
 
         DataLoader(BatchDataset("train.arrow"), batch_size=256, shuffle=True, num_workers=4, collate_fn=collate)
 
-    Without it, torch's own collation works as well, on rows that it puts together again one by one. Tensors are copies
-    where rows are gathered, and copy-on-write views where they are a slice.
+    torch's default collation works as well, but stacks the rows one by one. Gathered rows are copies; slices are
+    copy-on-write views.
 
-    Thread safety: immutable; any number of threads may use one. Where it lies in named memory it is pickled for worker
-    processes as a handle.
+    Thread safety: immutable; any number of threads may use it. Data in named memory are pickled to worker processes as
+    a handle.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         Raises
         ------
         IndexOutOfRange
-            If there are fewer rows.
+            If a row is out of range.
         InvalidType
-            If the index is neither.
+            If the index is none of these.
         """
         if isinstance(index, slice):
             rows = range(len(self))[index]
@@ -139,7 +139,7 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
 
 
 class Rows(Sequence[Any]):
-    """Rows that were gathered together, one by one for a collation that wants them so; what ``__getitems__`` gives."""
+    """The result of ``__getitems__``: gathered rows, also accessible one by one for other collate functions."""
 
     def __init__(self, batch: Batch, length: int, transform: Transform | None) -> None:
         self._gathered = batch
@@ -148,7 +148,7 @@ class Rows(Sequence[Any]):
 
     @property
     def batch(self) -> Any:
-        """All rows, as the data set gives them for a sequence of numbers."""
+        """All rows as one batch, transformed."""
         return self._gathered if self._transform is None else self._transform(self._gathered)
 
     def __len__(self) -> int:
@@ -174,37 +174,38 @@ def collate(rows: Any) -> Any:
 
 
 class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
-    """An iterable data set over the batches of mapped files, stores or tables, divided among ranks and workers.
+    """An iterable dataset over the batches of mapped files, stores or tables, divided among ranks and workers.
 
-    An epoch is one sequence of batches, which depends on the seed and the epoch alone. The ranks take its batches in
-    turn, and the workers of a rank take those of the rank in turn: each row is seen once in an epoch over all ranks and
-    workers, and a DataLoader gives the same batches in the same order for any number of workers.
+    An epoch is one sequence of batches, determined by the seed and the epoch. Its batches are assigned to the ranks
+    round-robin, and those of a rank to its workers round-robin: each row occurs once per epoch over all ranks and
+    workers, and a DataLoader yields the same batches in the same order for any number of workers.
 
     Parameters
     ----------
     source, columns, transform, names
         As for :class:`BatchDataset`.
     batch_size : int
-        Rows of a batch. The DataLoader gets ``batch_size=None``.
+        Rows per batch. Pass ``batch_size=None`` to the DataLoader.
     shuffle : bool
-        Whether the order is random, and another one in each epoch.
+        Shuffle the rows, differently in each epoch.
     seed : int
-        What the order depends on, together with the epoch.
+        Determines the order, together with the epoch.
     block_rows : int
-        For shuffling: neighbouring rows that stay close together; blocks of so many rows are put in random order.
+        For shuffling: number of consecutive rows per block; the blocks are put in random order.
     mixed_blocks : int
-        For shuffling: the rows of so many blocks are mixed. With ``block_rows=1`` the order is that of a full shuffle.
+        For shuffling: number of blocks whose rows are mixed. ``block_rows=1`` is a full shuffle.
     drop_last : bool
-        True leaves out the last batch if it is not full, and those that not every rank would get, so that all ranks
-        have the same number of full batches. With False each row is seen, and ranks may differ by one batch.
+        Drop the last batch if it is not full, and batches that not every rank would get, so that all ranks have the
+        same number of full batches. Otherwise no row is dropped, and ranks may differ by one batch.
     rank, world_size : int, optional
-        Which of how many processes this is; those of ``torch.distributed`` where that is initialized when the data set
-        is made, else the only one.
+        Rank of this process and number of processes; by default those of ``torch.distributed`` if it is initialized
+        when the dataset is created, otherwise 0 and 1.
 
     Raises
     ------
     InvalidArgument
-        If a number is out of range, or only one of rank and world size is given; else as :class:`BatchDataset`.
+        If a number is out of range, or only one of rank and world size is given. Other errors as for
+        :class:`BatchDataset`.
 
     Examples
     --------
@@ -246,7 +247,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
             drop_last=bool(drop_last),
         )
         self.rank, self.world_size = _ranks(rank, world_size)
-        # Shared, as workers that persist have their copy of the data set since the first epoch.
+        # Shared memory, as persistent workers keep their copy of the dataset from the first epoch.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     @property
@@ -257,14 +258,14 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the shuffling.
 
-        Call it on all ranks before each epoch, with an increasing number.
+        Call it on all ranks before each epoch, with increasing numbers.
 
-        Workers that persist between epochs see it, too.
+        Also takes effect in persistent workers.
         """
         self._epoch.fill_(checked_count(epoch, "epoch", 0))
 
     def __len__(self) -> int:
-        """The batches of this rank."""
+        """Return the number of batches of this rank."""
         return len(range(self.rank, self.plan.num_batches(self.world_size), self.world_size))
 
     def __iter__(self) -> Iterator[Any]:

@@ -1,11 +1,11 @@
-"""Which rows make which batch of an epoch: a pure function of the seed and the epoch.
+"""The assignment of rows to the batches of an epoch: a pure function of the seed and the epoch.
 
 Rules kept here:
 
-* an epoch is one sequence of batches, the same for all ranks and workers; each takes every n-th of them. So each row is
+* an epoch is one sequence of batches, the same for all ranks and workers; each gets every n-th of them. So each row is
   in one batch of one worker of one rank, and the batches of a rank do not depend on its number of workers;
-* shuffling moves blocks of neighbouring rows, then mixes the rows of some blocks: random enough for training, while
-  what is read at a time stays close together.
+* shuffling permutes blocks of consecutive rows, then mixes the rows of groups of blocks: random enough for training,
+  while rows that are read together stay close in memory.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """How rows are made into batches.
+    """Parameters of the division of rows into batches.
 
     Attributes
     ----------
     num_rows : int
-        All rows.
+        Number of rows.
     batch_size : int
-        Rows of a batch.
+        Rows per batch.
     shuffle : bool
         Whether the order is random.
     block_rows : int
-        Rows of a block.
+        Rows per block.
     mixed_blocks : int
-        Blocks whose rows are mixed.
+        Number of blocks whose rows are mixed.
     seed : int
-        What the order depends on, together with the epoch.
+        Determines the order, together with the epoch.
     drop_last : bool
-        Whether batches that are not full are left out, and those that not every rank would get.
+        Whether batches that are not full, or that not every rank would get, are dropped.
     """
 
     num_rows: int
@@ -50,18 +50,18 @@ class Plan(NamedTuple):
     drop_last: bool
 
     def num_batches(self, world_size: int = 1) -> int:
-        """The batches of all ranks."""
+        """Return the number of batches of all ranks."""
         if not self.drop_last:
             return -(-self.num_rows // self.batch_size)
         return self.num_rows // self.batch_size // world_size * world_size
 
     def epoch(self, epoch: int) -> Epoch:
-        """The order of the rows in one epoch."""
+        """Return the order of the rows in one epoch."""
         return Epoch(self, epoch)
 
 
 class Epoch:
-    """The batches of one epoch; for one thread, which asks for batches with rising numbers."""
+    """The batches of one epoch; not thread-safe, and fastest if batches are requested in increasing order."""
 
     def __init__(self, plan: Plan, epoch: int) -> None:
         self._plan = plan
@@ -79,7 +79,7 @@ class Epoch:
         return np.random.default_rng([self._plan.seed, self._epoch, part])
 
     def batch(self, number: int) -> Rows | range:
-        """The rows of a batch: a range where they are neighbours."""
+        """Return the rows of a batch; a range if they are consecutive."""
         plan = self._plan
         start = number * plan.batch_size
         stop = min(start + plan.batch_size, plan.num_rows)
@@ -94,7 +94,7 @@ class Epoch:
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _mixed(self, group: int) -> Rows:
-        """The rows of some blocks in random order; the last ones are kept, as the next batch wants them again."""
+        """Return the rows of a group of blocks in random order; the last group is cached for the next batch."""
         if group != self._group:
             plan = self._plan
             blocks = self._blocks[group * plan.mixed_blocks : (group + 1) * plan.mixed_blocks]

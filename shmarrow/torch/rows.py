@@ -1,7 +1,6 @@
-"""Rows of files, stores and tables as tensors.
+"""Conversion of rows of files, stores and tables to tensors.
 
-A column of numbers is a tensor in every batch, and any other column a list in every batch: its type decides, not its
-values.
+The type of a column, not its values, decides whether it is a tensor or a list in every batch.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Column = int | str
 
 
 def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[Column] | None) -> Table:
-    """All rows of a source, see :class:`shmarrow.torch.BatchDataset`."""
+    """Return all rows of a source, see :class:`shmarrow.torch.BatchDataset`."""
     if names is not None and not isinstance(source, Store):
         raise InvalidArgument(f"names select objects of a store, but the source is a {full_name(source)}")
     tables = list(_tables(source, names))
@@ -66,8 +65,8 @@ def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[C
 def share_of(
     source: Any, names: str | Iterable[str] | None, columns: Iterable[Column] | None, rank: int, world_size: int
 ) -> Table:
-    """The neighbouring rows of a source that one of several ranks has; as many for each, which overlap if need be."""
-    by_rows = world_size > 1 and hasattr(type(source), "read_rows")  # a frame of Spark's reads no more than it has to
+    """Return the contiguous share of one rank; all shares have equal size and overlap if needed."""
+    by_rows = world_size > 1 and hasattr(type(source), "read_rows")  # a shared frame attaches only those needed
     whole = None if by_rows else table_of(source, names, columns)
     num_rows = source.num_rows if whole is None else whole.num_rows
     count = -(-num_rows // world_size)
@@ -135,7 +134,7 @@ def _read(path: str) -> Table:
 
 
 def tensor_columns(table: Table) -> list[bool]:
-    """For each column whether its values are a tensor."""
+    """Return for each column whether it becomes a tensor."""
     names = table.column_names
     if len(set(names)) < len(names):
         raise InvalidArgument("batches are dicts, and two columns have the same name; choose with columns=")
@@ -151,7 +150,7 @@ def _is_tensor(type: DataType) -> bool:
 
 
 def tensors_of(table: Table, tensors: Sequence[bool], rows: Any) -> dict[str, Any]:
-    """Some rows as a dict of a tensor or a list for each column.
+    """Return some rows as a dict of one tensor or list per column.
 
     Parameters
     ----------
@@ -160,7 +159,7 @@ def tensors_of(table: Table, tensors: Sequence[bool], rows: Any) -> dict[str, An
     tensors : sequence of bool
         See :func:`tensor_columns`.
     rows : range or int64 ndarray
-        Neighbouring rows of one batch are not copied; others are gathered.
+        A range within one batch is not copied; other rows are gathered.
     """
     gathered = not isinstance(rows, range)
     part = table.take(rows) if gathered else table.slice(rows.start, len(rows))
@@ -180,7 +179,7 @@ def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
                 "first, or leave it out with columns="
             )
         return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
-    # What was gathered or combined is new memory, which nobody else sees: no need for another copy to write to.
+    # Gathered or combined values are private memory already, so writing needs no other copy.
     if (gathered or column.num_chunks != 1) and values.type.layout != "bool":
         return values.to_torch(writable=False)
     try:
@@ -188,17 +187,17 @@ def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
     except StorageError as error:
         if error.errno != errno.ENOMEM:
             raise
-        # Somebody keeps tens of thousands of batches, each a mapping; more of them are copies, as shuffled ones are.
+        # The caller keeps tens of thousands of batches, each a mapping; further batches are copies.
         return values.to_torch(writable=False).clone()
 
 
 def row_of(batch: Mapping[str, Any], row: int) -> dict[str, Any]:
-    """One row of a batch: tensors without the first dimension, and values of lists."""
+    """Return one row of a batch: tensors without the first dimension, and elements of lists."""
     return {name: values[row] for name, values in batch.items()}
 
 
 def checked_count(value: Any, what: str, least: int) -> int:
-    """An integer argument."""
+    """Check an integer argument."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidType(f"{what} must be an int, found {shown(value)}")
     if value < least:

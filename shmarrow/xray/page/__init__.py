@@ -6,20 +6,24 @@ nothing else to run. It holds positions, names, types and metadata, but no value
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from base64 import b64encode
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 from shmarrow import segment
-from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
-from shmarrow.segment.location import Location
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, printable, shown, storage_error
+from shmarrow.segment.location import Location, resolve
 from shmarrow.xray.overviews import Overview, overview
-from shmarrow.xray.page.data import encode
+from shmarrow.xray.page.data import encode, label
 
 _SCRIPTS = ("data.js", "nodes.js", "regions.js", "draw.js", "view.js", "panels.js", "fields.js", "main.js")
+_HEAD, _START, _TITLE = 4096, b"<!doctype html>", " – bytes of an Arrow object</title>".encode()
+"""A page begins with the one, and has the other within its first bytes."""
 
 
 def render(target: Any, *, batches: int | slice | None = None) -> str:
@@ -57,7 +61,7 @@ def render(target: Any, *, batches: int | slice | None = None) -> str:
     )
     made = {
         "POLICY": policy,
-        "TITLE": escape(printable(os.path.basename(found.name) or found.name)[:120]),
+        "TITLE": escape(printable(label(found))[:120]),
         "STYLE": style,
         "DATA": data,
         "SCRIPT": script,
@@ -66,7 +70,7 @@ def render(target: Any, *, batches: int | slice | None = None) -> str:
     return "".join([made[piece] if number % 2 else piece for number, piece in enumerate(pieces)])
 
 
-def write(target: Any, out: Location, *, batches: int | slice | None = None) -> int:
+def write(target: Any, out: Location, *, batches: int | slice | None = None, overwrite: bool = False) -> int:
     """Write the page to a file.
 
     Parameters
@@ -74,9 +78,11 @@ def write(target: Any, out: Location, *, batches: int | slice | None = None) -> 
     target : Overview or anything that :func:`shmarrow.xray.overview` takes
         What to draw.
     out : path
-        The HTML file. An existing file is replaced once the page is complete.
+        The HTML file. An older page of that name is replaced once the new one is complete.
     batches : int or slice, optional
         As for :func:`render`.
+    overwrite : bool
+        Also replace a file that is not such a page, but never the target itself.
 
     Returns
     -------
@@ -85,14 +91,48 @@ def write(target: Any, out: Location, *, batches: int | slice | None = None) -> 
 
     Raises
     ------
+    InvalidArgument
+        If ``out`` is the target, or in shared memory.
+    ObjectExists
+        If ``out`` is a file, but no page, and ``overwrite`` is False.
     StorageError
         If the file cannot be written.
     """
-    data = render(target, batches=batches).encode("utf-8")
+    found = target if isinstance(target, Overview) else overview(target)
+    _check_out(found, out, overwrite)
+    data = render(found, batches=batches).encode("utf-8")
     with segment.create(out, mode=None, overwrite=True) as writer:
         writer.write([data])
         writer.publish()
     return len(data)
+
+
+def _check_out(found: Overview, out: Location, overwrite: bool) -> None:
+    """Refuse to replace what is drawn, by any of its names, and what is not a page of ours."""
+    name, path = resolve(out)
+    if name.startswith(segment.SHM_SCHEME):
+        raise InvalidArgument(f"the page is written to a file, found {name!r}; give a path")
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise storage_error(error, "write", name) from None
+    identity = found.source.identity
+    if identity is not None and (status.st_dev, status.st_ino) == identity[:2]:
+        raise InvalidArgument(f"{name!r} is the object that is drawn; write the page to another file")
+    if overwrite or not stat.S_ISREG(status.st_mode):
+        return
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise storage_error(error, "read", name) from None
+    if not head.startswith(_START) or _TITLE not in head:
+        raise ObjectExists(
+            errno.EEXIST, f"cannot create {name!r}: a file of this name exists, and is not a page of shmarrow; "
+            "unlink it first, or pass overwrite=True"
+        )  # fmt: skip
 
 
 def _selected(batches: int | slice | None, found: Overview) -> range | None:

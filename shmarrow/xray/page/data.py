@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -128,6 +129,13 @@ def _references(region: Region) -> list[int]:
     return made if region.kind in ("table", "vector", "block") else []
 
 
+def label(found: Overview) -> str:
+    """What the page calls the object: a file without its directories, which concern nobody who gets the page."""
+    shared = found.name.startswith("shm:")
+    is_path = not shared and (found.source.location is not None or os.path.isabs(found.name))
+    return (os.path.basename(found.name) if is_path else "") or found.name
+
+
 class _Span(NamedTuple):
     """Consecutive batches with the same list of buffers: absolute offset and length of each."""
 
@@ -169,7 +177,7 @@ class _Page:
         """A header as JSON behind its length, and the arrays that it lists."""
         found = self._found
         header: dict[str, Any] = {
-            "name": _clean(found.name, 200), "kind": found.kind, "size": found.size,
+            "name": _clean(label(found), 200), "kind": found.kind, "size": found.size,
             "version": found.version, "endianness": found.endianness, "compression": found.compression,
             "batches": len(found.blocks), "dictionaries": len(found.dictionaries), "footer": found.footer,
             "kinds": _KINDS, "names": {str(kind): name for kind, name in NAMES.items()},
@@ -436,10 +444,14 @@ class _Page:
         }
 
     def _put_findings(self) -> dict[str, Any]:
-        found = self._findings
+        found, name, short = self._findings, self._found.name, label(self._found)
         rows = [
-            [each.start, each.end, each.severity, _clean(each.message, 400), _clean(each.remedy, 300)] for each in found
-        ]
+            [
+                each.start, each.end, each.severity,
+                _clean(each.message.replace(name, short), 400), _clean(each.remedy.replace(name, short), 300),
+            ]
+            for each in found
+        ]  # fmt: skip
         return {"findings": rows[:_FINDINGS], "more_findings": len(rows) > _FINDINGS}
 
     def _put_raw(self) -> list[int]:
