@@ -91,7 +91,7 @@ def test_structured_with_nulls_and_strings() -> None:
     assert np.isnan(structs["a"][1])
     for names in (["a", "a"], ["a", ""]):
         batch = sa.record_batch([[1], [2]], names=names)
-        with pytest.raises(sa.InvalidArgument, match="distinct name"):
+        with pytest.raises(sa.InvalidArgument, match="distinct, non-empty names"):
             batch.to_structured_array()
 
 

@@ -226,7 +226,7 @@ def test_a_fraction_of_a_microsecond_is_refused(name: str) -> None:
     array = sa.array([count, count + 1], type)
     assert array.slice(0, 1).to_pylist() == [array[0]]
     for read in (array.to_pylist, lambda: array[1], lambda: list(array), lambda: sa.table({"a": array}).to_pylist()):
-        with pytest.raises(sa.InvalidData, match=rf"slot 1 holds {shown}.*the microsecond; (to_numpy|values)"):
+        with pytest.raises(sa.InvalidData, match=rf"slot 1 holds {shown}.*the microsecond; (to_numpy|.values)"):
             read()
     assert shown in str(array)
     assert shown in repr(array)
@@ -331,7 +331,7 @@ def test_copies_of_ndarrays_are_made_when_asked_for() -> None:
     assert np.shares_memory(np.asarray(array, dtype="i8", copy=False), array.values)
     assert not np.shares_memory(np.array(array, copy=True), array.values)
     assert not np.shares_memory(np.array(array, dtype="i8", copy=True), array.values)
-    with pytest.raises(sa.CopyRequired, match="int64 have no int8 form"):
+    with pytest.raises(sa.CopyRequired, match="converting int64 to int8 needs a copy"):
         np.asarray(array, dtype="i1", copy=False)
     matrix = np.asarray(sa.array([[1, 2], [3, 4]], sa.list_("int64", 2)), dtype="f4")
     assert (matrix.dtype.str, np.asarray(matrix).tolist()) == ("<f4", [[1.0, 2.0], [3.0, 4.0]])
