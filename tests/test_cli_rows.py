@@ -34,6 +34,7 @@ TABLE = pa.table(
         "struct": [{"a": i, "b": [str(i)]} for i in range(ROWS)],
     }
 ).replace_schema_metadata({"made": "by a test"})
+EMPTY = pa.record_batch([pa.array([], field.type) for field in TABLE.schema], schema=TABLE.schema)
 FORMS = [(new, codec) for new in ("file", "stream") for codec in (None, "lz4", "zstd")]
 
 
@@ -515,3 +516,13 @@ def test_closed_standard_output_is_one_error(tmp_path: Path) -> None:
     found = json.loads(ran.stderr)
     assert (ran.returncode, found["status"], found["error"]) == (1, 1, "StorageError")
     assert found["message"].startswith("cannot write to 'standard output': it is closed")
+
+
+def test_rows_of_many_batches_of_a_stream(tmp_path: Path, run: Run) -> None:
+    """They are counted without decoding each batch; the last one has fewer rows, and one has none."""
+    path = tmp_path / "many"
+    rows = [7] * 1100 + [0, 3]
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, TABLE.schema) as writer:
+        for count in rows:
+            writer.write_batch(TABLE.slice(0, count).combine_chunks().to_batches()[0] if count else EMPTY)
+    assert run.json("count", path) == {"target": str(path), "rows": sum(rows), "batches": len(rows)}

@@ -19,6 +19,8 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import shmarrow as sa
 from shmarrow.buffer import Bytes
 from shmarrow.cli.report import WrongUsage, byte_size
@@ -358,4 +360,11 @@ def row_counts(reader: Any) -> list[tuple[int, int]]:
             from shmarrow.xray import Overview
 
             return [(1, rows) for rows in Overview(reader._source, DEFAULT_LIMITS).rows().tolist()]
+    elif count > _MANY:  # a stream, which has been indexed to count its batches
+        from shmarrow.xray.batches import BatchTable
+
+        source = reader._source
+        blocks = np.array([(at, body - at, end - body) for at, body, end, _ in reader._opened().places], np.int64)
+        table = BatchTable(source.data, blocks, source.name, DEFAULT_LIMITS, source.location, source.identity)
+        return [(1, rows) for rows in table.rows(0, count).tolist()]
     return [(1, reader.get_batch(i).num_rows) for i in range(count)]
