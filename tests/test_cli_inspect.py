@@ -237,7 +237,7 @@ def test_objects_of_a_store(shm_name: str, run: Run) -> None:
         assert (stored["owner"], stored["generation"], stored["path"]) == (os.getpid(), info.generation, info.path)
         held = store.get("a/b")
         assert run.json("inspect", f"{shm_name}/a/b")["stored"]["pins"] == 1
-        assert "attached by 1 process" in run("inspect", f"{shm_name}/a/b")
+        assert "1 (processes that have it attached)" in run("inspect", f"{shm_name}/a/b")
         assert run.json("validate", f"{shm_name}/a/b", "--full")["valid"]
         del held
         store.destroy()
@@ -357,3 +357,35 @@ def test_a_file_that_was_cut(tmp_path: Path, run: Run) -> None:
     facts = run.json("inspect", tmp_path / "x")
     assert (facts["batches"], facts["rows"]) == (2, 600)
     assert facts["findings"]["error"] >= 1
+
+
+def test_a_truncated_message_is_one_finding(tmp_path: Path, run: Run) -> None:
+    """Of three batches of 800,000 bytes each, the third one is cut at its half."""
+    table = pa.table({"x": np.zeros(300_000), "y": np.zeros(300_000)})
+    path = write(table, tmp_path / "x", "stream", None, 100_000)
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(data[:-900_000])
+    found = run.json("validate", path, "--full", status=1)
+    assert [each["severity"] for each in found["findings"]] == ["error"]
+    assert found["findings"][0]["message"].startswith("truncated message: its body needs 1600000 bytes, only 7")
+    opened = found["findings"][0]["remedy"].partition("`for batch in ")[2].partition("`")[0]
+    rows: list[int] = []
+    with pytest.raises(sa.InvalidData):
+        rows.extend(batch.num_rows for batch in eval(opened, {"shmarrow": sa, "PATH": path}))
+    assert rows == [100_000] * 2
+    assert run.json("inspect", path)["truncated"]
+    assert "200000 in 2 batches before the end, which is missing" in run("inspect", path)
+    Path(path).write_bytes(data[:1000])
+    assert "unknown: the end is missing" in run("inspect", path)
+    Path(path).write_bytes(data)
+    assert not run.json("inspect", path)["truncated"]
+
+
+def test_long_metadata_are_cut_in_text(tmp_path: Path, run: Run) -> None:
+    long = {"k": "v" * 100_000}
+    path = write(pa.table({"x": [1]}).replace_schema_metadata(long), tmp_path / "x")
+    for words in (("inspect", path), ("schema", path, "--metadata")):
+        said = run(*words)
+        assert f"{'v' * 200}… (100000 characters)" in said
+        assert "v" * 201 not in said
+        assert run.json(*words)["metadata"] == long

@@ -299,7 +299,7 @@ def stream_of(*nodes_and_buffers: Any, body: bytes) -> bytes:
 VALUES = np.arange(8).tobytes()
 FINDINGS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "truncated file": (lambda: TWO[:-3], "error", "the file is truncated, or its writer was not closed"),
-    "cut in a body": (lambda: TWO[: BLOCKS[1][0] + 300], "error", "no message: a body of 128 bytes"),
+    "cut in a body": (lambda: TWO[: BLOCKS[1][0] + 300], "error", "truncated message: its body needs 128 bytes"),
     "padding that is not zero": (
         lambda: changed(TWO, 6, b"xy"), "warning", "file: 2 bytes that nothing refers to and that are not zero"
     ),
@@ -310,7 +310,7 @@ FINDINGS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "another length of the body": (
         lambda: in_footer(1, (*BLOCKS[1][:2], BLOCKS[1][2] - 64)),
         "error",
-        "its metadata say 128 bytes of body, and it has 64"
+        "the metadata declares a body of 128 bytes, but 64 are present"
     ),
     "junk between messages": (
         lambda: in_footer(1, (BLOCKS[1][0] + 64, BLOCKS[1][1], 0)), "warning", "bytes that nothing refers to"

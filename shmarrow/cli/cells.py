@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import shmarrow as sa
+from shmarrow.cli.report import clipped
 from shmarrow.errors import counted, printable
 
 NULL = "\\N"
@@ -101,8 +102,8 @@ def as_text(value: Any, most: int | None = None) -> str:
     if isinstance(found, bool):
         return "true" if found else "false"
     text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-    if most is not None and len(text) > most:
-        text = f"{text[:most]}… ({counted(len(text), 'character')})"
+    if most is not None:
+        text = clipped(text, most)
     if "\\" in text:
         text = text.replace("\\", "\\\\")
     return printable(text)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import shmarrow as sa
 from shmarrow.cli import schemas
 from shmarrow.cli.measure import ALIGNED, Measured, measure, row_total
-from shmarrow.cli.report import print_fields, print_json, reporting, show_table, size_text
+from shmarrow.cli.report import clipped, print_fields, print_json, reporting, show_table, size_text
 from shmarrow.cli.targets import Target, add_target, open_bytes, refuse_others, stored
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
@@ -35,9 +35,9 @@ _DICTIONARIES = 1 << 12
 """Dictionary batches that are read."""
 _STORED = ("generation", "path", "age", "idle", "pins", "expires_in", "owner", "orphaned", "protected", "spilled")
 ALIGNMENTS = (
-    ("64", ALIGNED, "zero-copy for all consumers"),
-    ("8", 8, "zero-copy for all consumers but JAX"),
-    ("element", 1, "zero-copy for all consumers but JAX"),
+    ("64", ALIGNED, "no consumer has to copy for alignment"),
+    ("8", 8, "only JAX has to copy for alignment"),
+    ("element", 1, "only JAX has to copy for alignment"),
     ("less", 0, "copied by JAX, polars and other users of arrow-rs"),
 )
 """Classes of buffers: their name in JSON, the least alignment in bytes, and which consumers copy them."""
@@ -100,6 +100,7 @@ def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
         "batches": len(found.blocks),
         "rows": rows,
         "rows_exact": rows_exact,
+        "truncated": found._cut is not None or (found.kind == "file" and found.footer is None),
         "sampled_batches": None if measured.exact else measured.read,
         "unreadable_batches": measured.broken,
         "metadata": schemas.text_pairs({} if found.schema is None else found.schema.metadata),
@@ -247,15 +248,14 @@ def _print(found: dict[str, Any]) -> None:
         print()
         schemas.print_tensors(found["tensors"])
         return
-    about = "" if found["rows_exact"] else "about "
     fields |= {
         "format": f"metadata version {found['version']}, {found['endianness']}-endian",
-        "rows": f"{about}{found['rows']} in {_batches(found['batches'])}",
+        "rows": _rows(found),
         "compression": _compression(found),
         "estimated": ""
         if found["sampled_batches"] is None
         else f"columns, from {found['sampled_batches']} of {found['batches']} batches; --exact reads all",
-        "metadata": "\n".join([f"{key}: {value}" for key, value in found["metadata"].items()]),
+        "metadata": "\n".join([f"{clipped(key)}: {clipped(value)}" for key, value in found["metadata"].items()]),
         "unreadable": _batches(found["unreadable_batches"]) if found["unreadable_batches"] else "",
         "problems": _problems(found),
         **_stored_fields(found["stored"]),
@@ -288,6 +288,15 @@ def _print(found: dict[str, Any]) -> None:
         _print_alignment(found)
 
 
+def _rows(found: dict[str, Any]) -> str:
+    """How many rows there are; of what is truncated, those of the batches that are whole."""
+    about = "" if found["rows_exact"] else "about "
+    text = f"{about}{found['rows']} in {_batches(found['batches'])}"
+    if not found["truncated"]:
+        return text
+    return f"{text} before the end, which is missing" if found["batches"] else "unknown: the end is missing"
+
+
 def _deltas(each: dict[str, Any]) -> str:
     return f" ({counted(each['deltas'], 'delta')})" if each["deltas"] else ""
 
@@ -309,7 +318,7 @@ def _compression(found: dict[str, Any]) -> str:
 
 
 def _problems(found: dict[str, Any]) -> str:
-    parts = [counted(number, severity) for severity, number in found["findings"].items() if number]
+    parts = [f"{severity}s" for severity, number in found["findings"].items() if number]
     return f"{', '.join(parts)}; `shmarrow validate` lists them" if parts else ""
 
 
@@ -325,7 +334,7 @@ def _stored_fields(info: dict[str, Any] | None) -> dict[str, str]:
         "file": printable(info["path"]),
         "generation": str(info["generation"]),
         "age": f"{time_text(info['age'])}, last used {time_text(info['idle'])} ago",
-        "pins": f"attached by {info['pins']} {'process' if info['pins'] == 1 else 'processes'}",
+        "pins": f"{info['pins']} (processes that have it attached)",
         "owner": owner,
         "state": ", ".join(states),
         "expires": "" if info["expires_in"] is None else f"in {time_text(info['expires_in'])}",

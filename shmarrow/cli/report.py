@@ -16,6 +16,8 @@ INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGIN
 _IN_A_SHELL = (
     ("delete that object first, or pass overwrite=True", "remove that object with shmarrow rm, or pass --overwrite"),
     ("unlink it first, or pass overwrite=True", "remove it first, or pass --overwrite"),
+    ("; pass one of the files in it; shmarrow.Store opens a store", ""),
+    ("; pass a file in it; shmarrow.Store opens a store", ""),
     ("pass trust=USER, or trust=True to trust anyone", "pass --trust to accept it"),
 )
 """Advice in messages for programs, and the same for a shell."""
@@ -71,6 +73,11 @@ def reporting(run: Run) -> Run:
             return exit_status(error)
 
     return call
+
+
+def clipped(text: str, most: int = 200) -> str:
+    """The first characters of a longer text, and its length."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
 
 def byte_size(text: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import shmarrow as sa
-from shmarrow.cli.report import print_json, print_table
+from shmarrow.cli.report import clipped, print_json, print_table
 from shmarrow.cli.targets import Target
 
 
@@ -21,7 +21,7 @@ def show(arguments: argparse.Namespace, schema: Any) -> int:
     print_table(headers, [row[: len(headers)] for row in tree(schema, sys.stdout.isatty())], left=range(4))
     if arguments.metadata:
         for key, value in text_pairs(schema.metadata).items():
-            print_table(("key", "value"), [("schema metadata", f"{key}={value}")], left=(0, 1))
+            print_table(("key", "value"), [("schema metadata", f"{clipped(key)}={clipped(value)}")], left=(0, 1))
     return 0
 
 
@@ -53,7 +53,7 @@ def tree(schema: Any, indent: bool = True) -> Iterator[list[str]]:
 
 def _rows(fields: Iterable[Any], before: str, indent: bool) -> Iterator[list[str]]:
     for field in fields:
-        pairs = ", ".join([f"{key}={value}" for key, value in text_pairs(field.metadata).items()])
+        pairs = ", ".join([f"{clipped(key)}={clipped(value)}" for key, value in text_pairs(field.metadata).items()])
         yield [before + field.name, str(field.type), "nullable" if field.nullable else "not null", pairs]
         yield from _rows(_children(field.type), f"{before}  " if indent else f"{before}{field.name}.", indent)
 

@@ -1,11 +1,11 @@
-"""Spark: one copy of the data on each host, for all of its Python workers and every other process.
+"""Spark integration: one copy of the data per host, shared by all Python workers and other processes.
 
-:func:`share` runs inside Spark, with ``mapInArrow``: each partition becomes one object of a store, and only a line
-about it, its :class:`Handle`, travels back. :meth:`SharedFrame.map` takes handles into another job, whose workers
-attach to the very same memory. :func:`broadcast` gives a value of the driver to all workers, and :func:`once` one that
-the first worker of a host computes.
+:func:`share` runs inside Spark, with ``mapInArrow``: each partition becomes one object of a store, and only its
+:class:`Handle` is returned to the driver. :meth:`SharedFrame.map` sends the handles to another job, whose workers
+attach to the same memory. :func:`broadcast` shares a value of the driver with all workers, and :func:`once` a value
+computed by the first worker of each host.
 
-Nothing here runs a server, and nothing here imports Spark before it is used.
+There is no server, and Spark is imported only on use.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MODULES = {
     "session": ("check_java", "local_session"),
     "sharing": ("share",),
 }
-"""Where the names above are; a worker imports only the modules that it needs. No module has the name of a function."""
+"""The modules of these names; a worker imports only those it needs. No module has the name of a function."""
 
 
 def __getattr__(name: str) -> Any:

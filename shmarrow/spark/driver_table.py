@@ -1,9 +1,9 @@
-"""A table of the driver as a shared frame: put once, used in place by the workers of every later job.
+"""Sharing a table of the driver: stored once, used in place by the workers of all later jobs.
 
 Rules kept here:
 
-* the rows are split into objects as those of a DataFrame are, so all that frames can do is the same;
-* where workers may be on other hosts, Spark carries all objects there together, as it does broadcasts.
+* the rows are split into objects like those of a DataFrame, so all operations of frames work;
+* if workers may run on other hosts, Spark distributes all objects together, like broadcasts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from shmarrow.types import Schema
 
 SMALLEST = 1 << 20
-"""Bytes that a partition has at least, unless it is told how many there are."""
+"""Minimum size of a partition in bytes, unless the number of partitions is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class CarriedHandle(Handle):
     Attributes
     ----------
     carrier : Carrier or None
-        Leads to that file, if there is one.
+        Carrier of that file, if any.
     """
 
     carrier: Any
@@ -65,9 +65,9 @@ class CarriedHandle(Handle):
 
 
 class DriverFrame(SharedFrame):
-    """The frame of a driver's table in the process that shared it; unpickled elsewhere as a plain frame.
+    """A frame of a driver's table in the process that shared it; unpickled elsewhere as a plain frame.
 
-    It keeps the store from evicting the objects.
+    It pins the objects, so that the store does not evict them.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ def _rows(table: Any) -> Table:
     if isinstance(table, Table):
         return table
     if full_name(table) == "pandas.DataFrame":
-        # As in Spark: an index without a name is no column.
+        # As in Spark, an index without a name is dropped.
         named = any(name is not None for name in table.index.names)
         return from_frame(Table, table, preserve_index=None if named else False)
     return as_table(table)
@@ -116,36 +116,36 @@ def share_table(
     Parameters
     ----------
     spark : SparkSession
-        A classic session, or one of Spark Connect.
+        A session, classic or Spark Connect.
     table : object
-        A table, record batch or reader of this package or of pyarrow, a data frame of pandas or polars, or anything
-        with an Arrow stream. The index of a pandas DataFrame is kept as columns if it has a name, as in Spark. The rows
-        are copied once, into the store.
+        A table, record batch or reader of this package or pyarrow, a data frame of pandas or polars, or any object with
+        an Arrow stream. The index of a pandas DataFrame is kept as columns if it has a name, as in Spark. The rows are
+        copied once, into the store.
     store : str, PathLike or Store, optional
-        Where the objects lie on the driver's host; by default in the user's store for Spark, in shared memory.
+        The store for the objects on the driver's host; by default the user's store for Spark, in shared memory.
     partitions : int, optional
-        How many partitions the rows are split into, which differ by one row at most; not more than there are rows. By
-        default as many as Spark runs tasks at once, or as there are MiB of rows if these are fewer.
+        Number of partitions, at most the number of rows; their sizes differ by at most one row. By default Spark's
+        default parallelism, or one per MiB if that is less.
 
     Returns
     -------
     SharedFrame
-        As of :func:`share`. Where workers may run on other hosts than the driver, Spark carries the rows there, once
-        for each executor. The objects stay until it is released or this process ends.
+        As for :func:`share`. If workers may run on other hosts than the driver, Spark distributes the rows once to each
+        executor. The objects exist until it is released or this process ends.
 
     Warns
     -----
     UserWarning
-        If workers may run on other hosts, and Spark encrypts what it writes: each of them then has a copy of its own.
+        If workers may run on other hosts and Spark encrypts its files: then each of them gets a private copy.
 
     Raises
     ------
     InvalidType
-        If ``spark`` is no session, or ``table`` no table, or a DataFrame of Spark, which :func:`share` takes.
+        If ``spark`` is not a session, or ``table`` not a table, or a Spark DataFrame, which :func:`share` accepts.
     InvalidArgument
         If ``partitions`` is less than 1.
     StoreFull
-        If there is no room in the store; nothing is left in it then.
+        If there is not enough space in the store; then nothing is left in it.
     """
     session = as_session(spark)
     count = None if partitions is None else as_int(partitions, "partitions")

@@ -1,4 +1,4 @@
-"""A shared frame: the handles of the partitions of one DataFrame or table, and what is done with them."""
+"""Shared frames: the handles of the partitions of a DataFrame or table, and the operations on them."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 class SharedFrame:
-    """A shared DataFrame: the handles of its partitions; made by :func:`share`.
+    """A shared DataFrame: the handles of its partitions; returned by :func:`share`.
 
-    As a context manager it releases at the end, in the process that entered it. It can be pickled, and attached to
-    wherever its handles can.
+    As a context manager it releases its objects on exit, in the process that entered it. It can be pickled, and
+    attached wherever its handles can.
 
     Attributes
     ----------
     home : Home
         The driver's store, and the owner of the objects there.
     name : str
-        What the names of all its objects begin with.
+        Prefix of the names of all its objects.
     schema : Schema
         The schema of all partitions.
     handles : tuple of Handle
-        One for each partition that has rows, in the order of the partitions.
+        Handles of the partitions that have rows, in order.
     spark_schema : str or None
-        The schema of the DataFrame that was shared, as Spark's JSON; None if a function made the rows.
+        Schema of the shared DataFrame in Spark's JSON format; None if a function produced the rows.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class SharedFrame:
         return self.handles[at].attach()
 
     def read_all(self) -> Table:
-        """Return all partitions as one table over the shared memory; copies nothing.
+        """Return all partitions as one table over the shared memory, zero-copy.
 
         Raises
         ------
         ObjectNotFound
-            If partitions were released, or went with the process that owned them; the error lists them.
+            If partitions were released, or removed when their owner ended; the error lists them.
         StorageError
-            If partitions lie on other hosts, or this process may not read them; the error lists them.
+            If partitions are on other hosts, or this process may not read them; the error lists them.
         """
         return self.read_rows(0, self.num_rows)
 
@@ -95,7 +95,7 @@ class SharedFrame:
         Raises
         ------
         IndexOutOfRange
-            If there are no such rows.
+            If rows are out of range.
         StorageError
             As for :meth:`read_all`.
         """
@@ -121,37 +121,37 @@ class SharedFrame:
         Parameters
         ----------
         spark : SparkSession
-            A session, classic or of Spark Connect, whose workers run on the hosts that have the objects.
+            A session, classic or Spark Connect, whose workers run on the hosts of the objects.
         function : callable
-            Takes a :class:`Table` over the shared memory. Gives a batch or a table of shmarrow, pyarrow, polars or
-            pandas, a dict of columns, an iterable of these, such as a generator, or None for no rows.
+            Called with a :class:`Table` over the shared memory. Returns a batch or a table of shmarrow, pyarrow, polars
+            or pandas, a dict of columns, an iterable of these, such as a generator, or None for no rows.
         schema : str or StructType
-            Names and Spark types of the columns that it gives, as ``"city string, trips long"``. Columns are matched by
-            name, and cast to these types where no value changes.
+            Names and Spark types of the returned columns, such as ``"city string, trips long"``. Columns are matched by
+            name and cast to these types; casts that would change a value raise an error.
 
         Returns
         -------
         DataFrame
-            What the function gave for all partitions, in their order; as always with Spark, computed when it is asked
-            for. Columns that have Spark's types already are copied once, when the worker sends them to Spark.
+            The results for all partitions, in order, evaluated lazily. Columns that already have Spark's types are
+            copied once, when the worker sends them to Spark.
 
         Raises
         ------
         InvalidArgument
             If Spark cannot parse the schema.
         InvalidType
-            If an argument is of another type, or Spark takes no column of one of these types from Python.
+            If an argument has another type, or Spark does not accept columns of one of these types from Python.
 
         Notes
         -----
-        Errors of tasks come as Spark's, when the DataFrame is computed; the text of ours is in them: if the function
-        gives something else, lacks a column, gives one too many, or a value that does not fit, or if the partition
-        cannot be attached to.
+        Errors in tasks are raised as Spark's when the DataFrame is computed, and include our message: if the function
+        returns something else, a missing or additional column, or a value that does not fit, or if the partition cannot
+        be attached.
 
-        On a cluster, a classic session is told which host holds which partition. It waits for a free core there as long
-        as the settings ``spark.locality.wait.node`` and ``spark.locality.wait`` say, 3 seconds by default, then runs
-        the task on another host, where it fails; let it wait for longer than other tasks take. Spark Connect has no
-        way to choose hosts: share to a directory that all hosts have, or use one host.
+        On a cluster, a classic session gets the preferred host of each partition. It waits for a free core there for
+        ``spark.locality.wait.node``, which defaults to ``spark.locality.wait`` (3 seconds), then runs the task on
+        another host, where it fails; set it longer than other tasks take. Spark Connect cannot choose hosts: share to a
+        directory that is visible on all hosts, or use one host.
         """
         from shmarrow.spark.mapping import map_frame
 
@@ -160,15 +160,15 @@ class SharedFrame:
     def map_batches(
         self, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: str | StructType
     ) -> DataFrame:
-        """As :meth:`map`, for a function that takes the batches of a partition one by one.
+        """Run a function like :meth:`map`, on an iterator over the batches of each partition.
 
         Parameters
         ----------
         spark : SparkSession
             As for :meth:`map`.
         function : callable
-            Takes an iterator of :class:`RecordBatch` over the shared memory; gives what :meth:`map` takes, usually an
-            iterator of batches.
+            Called with an iterator of :class:`RecordBatch` over the shared memory; returns the same as for :meth:`map`,
+            usually an iterator of batches.
         schema : str or StructType
             As for :meth:`map`.
         """
@@ -179,13 +179,13 @@ class SharedFrame:
     def to_df(self, spark: SparkSession) -> DataFrame:
         """Return the rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
 
-        Rows travel from workers to Spark whenever the DataFrame is computed. Where a frame has no schema of Spark's,
-        its columns get the types that ``for_consumer("spark")`` chooses.
+        Workers send the rows to Spark whenever the DataFrame is computed. If the frame has no Spark schema, its columns
+        get the types that ``for_consumer("spark")`` chooses.
 
         Raises
         ------
         InvalidType
-            If Spark takes no column of a type from Python: CalendarInterval, and year-month intervals within others.
+            If Spark does not accept a type from Python: CalendarInterval, and nested year-month intervals.
         Unsupported
             If Spark has no type for a column.
         """
@@ -201,14 +201,14 @@ class SharedFrame:
         rank: int | None = None,
         world_size: int | None = None,
     ) -> BatchDataset:
-        """The rows as a map-style data set for a DataLoader; see :class:`shmarrow.torch.BatchDataset`.
+        """Return the rows as a map-style dataset for a DataLoader; see :class:`shmarrow.torch.BatchDataset`.
 
-        With ``rank`` and ``world_size`` it has one share of the rows, of as many as any other.
+        With ``rank`` and ``world_size`` it contains one share of the rows; all shares have equal size.
 
         Raises
         ------
         StorageError
-            If partitions that have these rows cannot be attached to; the error lists them.
+            If partitions with these rows cannot be attached; the error lists them.
         MissingExtra
             If torch is not installed.
         """
@@ -219,8 +219,8 @@ class SharedFrame:
     def release(self) -> None:
         """Delete all objects; processes that have them attached keep them. Releasing twice is allowed.
 
-        Nothing else in its stores is touched. What lies on other hosts is removed by a job of the active classic
-        session, which is given 10 seconds; otherwise it goes with the executors that wrote it.
+        Nothing else in its stores is touched. Objects on other hosts are deleted by a job of the active classic
+        session, within 10 seconds; otherwise they are removed when the executors that wrote them end.
         """
         here = {handle.home.driver_store() for handle in self.handles} | {self.home.driver_store()}
         for store in here - {None}:
@@ -242,7 +242,7 @@ class SharedFrame:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._entered == os.getpid():  # a forked child that leaves the block releases nothing of its parent's
+        if self._entered == os.getpid():  # a forked child that leaves the block must not release its parent's objects
             self.release()
 
     def __repr__(self) -> str:
@@ -250,7 +250,7 @@ class SharedFrame:
 
 
 def _attached(handles: Sequence[Handle]) -> list[Table]:
-    """The tables of some partitions, or one error for all that cannot be had."""
+    """Attach to some partitions, or raise one error for all that fail."""
     found, lost = [], []
     for handle in handles:
         try:

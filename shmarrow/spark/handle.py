@@ -1,4 +1,4 @@
-"""Handles: where a partition lies, small enough to travel anywhere, and clear about where it cannot be reached."""
+"""Handles: picklable references to shared partitions."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from shmarrow.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """One shared partition: what it is called, what is in it, and who put it where.
+    """A reference to one shared partition.
 
     Attributes
     ----------
     store : str
-        The location of the store that it is in.
+        Location of its store.
     store_id : str
-        The id of that store.
+        Id of the store.
     user : int
-        The user whose store it is.
+        User id of the store's owner.
     name : str
-        The name of the object.
+        Name of the object.
     num_rows : int
-        Rows in all batches.
+        Number of rows.
     num_record_batches : int
-        Batches.
+        Number of record batches.
     size : int
-        Bytes of the object.
+        Size of the object in bytes.
     partition : int
         Number of the partition, from 0.
     attempt : int
-        Spark's number of the task's attempt, unique in its application; 0 if no task wrote it.
+        Spark's task attempt id, unique in the application; 0 if no task wrote it.
     pid : int
-        The process that wrote it.
+        Id of the process that wrote it.
     host : str
-        Name of the host that it was written on.
+        Name of the host on which it was written.
     address : str
-        The host as Spark's scheduler names it; empty where that is not known.
+        Name of the host in Spark's scheduler; empty if unknown.
     """
 
     store: str
@@ -61,24 +61,23 @@ class Handle:
 
     @property
     def is_here(self) -> bool:
-        """Whether this process sees the store that it is in."""
+        """Whether its store is visible in this process."""
         return self.home.driver_store() is not None
 
     @property
     def home(self) -> Home:
-        """The store that it is in."""
+        """Its store."""
         return Home(self.store, self.store_id, 0, self.user)
 
     def attach(self) -> Table:
-        """The partition, over the memory that it lies in; nothing is copied.
+        """Attach to the partition and return it as a table, zero-copy.
 
         Raises
         ------
         StorageError
-            If it lies on another host, or this process may not read it, or the address space of this process is limited
-            and has no room for it.
+            If it is on another host, this process may not read it, or its address space is limited and too small.
         ObjectNotFound
-            If it was released, or its store was.
+            If it was released.
         """
         store = self.home.driver_store()
         if store is None:
@@ -108,7 +107,7 @@ class Handle:
 
 
 def is_frame(name: object) -> bool:
-    """Whether this is what a frame can be called."""
+    """Whether this is a valid name of a frame."""
     return isinstance(name, str) and re.fullmatch("frame-[0-9a-f]{16}", name) is not None
 
 
@@ -120,4 +119,4 @@ def delete_frame(store: Store, name: str) -> None:
 
 
 MANIFEST = ", ".join(f"{field.name} {'string' if field.type == 'str' else 'long'}" for field in fields(Handle))
-"""The fields of a handle as columns of a Spark row."""
+"""The fields of a handle as a Spark schema."""

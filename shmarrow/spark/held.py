@@ -1,10 +1,10 @@
-"""Values that a process has attached, so that a later task or call has them in microseconds.
+"""Cache of attached values, so that later tasks and calls get them in microseconds.
 
 Rules kept here:
 
-* a value is handed out only while its object is still there: whoever holds one says how to find out;
-* when another value comes, those whose objects are gone are dropped, so that their memory is given back;
-* there are no locks: threads that attach to the same object at once map it twice, and one of the two is kept.
+* a value is returned only while its object exists; the caller of :func:`hold` provides the check;
+* adding a value drops those whose objects are gone, so that their memory is freed;
+* there are no locks: threads that attach to the same object at once map it twice, and one mapping is kept.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _VALUES: dict[Hashable, tuple[Any, Callable[[], bool]]] = {}
 
 
 def held(key: Hashable) -> Any:
-    """The value of a key, or ``MISSING``."""
+    """Return the value of a key, or ``MISSING``."""
     found = _VALUES.get(key)
     return found[0] if found is not None and _is_there(found) else MISSING
 
 
 def hold(key: Hashable, value: Any, is_there: Callable[[], bool]) -> Any:
-    """Keep a value for as long as ``is_there`` says that its object exists; the value that is kept."""
+    """Cache a value for as long as ``is_there`` returns True, and return the cached value."""
     for other, found in list(_VALUES.items()):
         if not _is_there(found):
             drop(other)
@@ -33,7 +33,7 @@ def hold(key: Hashable, value: Any, is_there: Callable[[], bool]) -> Any:
 
 
 def drop(key: Hashable) -> None:
-    """Forget a value; whoever has it keeps it."""
+    """Drop a value from the cache; existing references stay valid."""
     _VALUES.pop(key, None)
 
 

@@ -1,13 +1,13 @@
-"""Where the objects of a Spark application live, and to whom they belong.
+"""The store of a Spark application, and the owner of its objects.
 
 Rules kept here:
 
-* what an application puts belongs to its driver, by the driver's lock in the store: when the driver has ended, in
-  whatever way, anybody who collects removes it, and nobody does before;
-* whether a process sees the driver's store is decided by the store's id: names of hosts and of boots say nothing about
-  containers, which may have a /dev/shm of their own;
-* where the driver's store is not visible, objects belong to whoever lives as long as the executor: the daemon of
-  :mod:`shmarrow.spark.daemon`, or else Spark's local directory, which Spark removes.
+* the objects of an application are owned by its driver, through the driver's lock in the store: they are collected
+  once the driver has ended, for whatever reason, and not before;
+* whether the driver's store is visible is decided by the store's id: host names and boot ids do not identify
+  containers, which may have a private /dev/shm;
+* if the driver's store is not visible, the lifetime of objects is that of the executor: they are owned by the daemon of
+  :mod:`shmarrow.spark.daemon`, or are in Spark's local directory, which Spark removes.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from shmarrow.store import Store
 from shmarrow.store.directory import locate
 
 OWNER = "SHMARROW_SPARK_OWNER"
-"""The environment variable in which a daemon tells its workers where they put objects that it owns."""
+"""The environment variable that names the store and owner for the objects of a daemon's workers."""
 LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
-"""The environment variable in which Spark tells its workers where they may put files."""
+"""The environment variable with Spark's directories for local files."""
 
 _MOST = 64
-"""Stores that a process keeps open for the next use."""
+"""Maximum number of stores that a process keeps open for reuse."""
 _stores: dict[tuple[str, str, int], Store] = {}
 """Open stores, by location, id and owner."""
 _mutex = _thread.allocate_lock()
 
 
 class Home(NamedTuple):
-    """A store, and the process that owns what is put there; small, and carried by any pickle.
+    """A store and the owner of objects put there; small and picklable.
 
     Attributes
     ----------
     where : str
-        The store's location: ``shm:NAME`` or an absolute path.
+        Location of the store: ``shm:NAME`` or an absolute path.
     id : str
-        The store's id.
+        Id of the store.
     owner : int
-        The owner's number in that store, 0 if objects belong to nobody.
+        Owner number in that store; 0 if objects have no owner.
     user : int
-        The user whose store it is.
+        User id of the store's owner.
     """
 
     where: str
@@ -56,7 +56,7 @@ class Home(NamedTuple):
     user: int
 
     def driver_store(self) -> Store | None:
-        """The store, if this process sees it; None if it is on another host, or this user may not use it."""
+        """Return the store; None if it is on another host, or this user may not use it."""
         with _mutex:
             store = _stores.get(self[:3])
             if store is None:
@@ -76,12 +76,12 @@ class Home(NamedTuple):
         return None
 
     def store(self) -> Store:
-        """The store that this process puts objects into: the driver's; where that is not visible, one of this host.
+        """Return the store for objects of this process: the driver's, or if that is not visible, one of this host.
 
         Raises
         ------
         StorageError
-            If the driver's store is not visible, and this process is no Python worker of Spark's.
+            If the driver's store is not visible, and this process is not a Python worker of Spark.
         """
         store = self.driver_store()
         if store is None and OWNER in os.environ:
@@ -89,7 +89,7 @@ class Home(NamedTuple):
         return self.local_store() if store is None else store
 
     def local_store(self) -> Store:
-        """In a Python worker: a store in Spark's local directory, for objects that belong to nobody.
+        """In a Python worker, return a store in Spark's local directory, for objects without an owner.
 
         Raises
         ------
@@ -100,17 +100,17 @@ class Home(NamedTuple):
 
 
 def home(store: Location | Store | None = None) -> Home:
-    """The store that this process owns objects in, by default its user's for Spark; what dead owners left is removed.
+    """Open the store in which this process owns objects, and collect the objects of owners that have ended.
 
     Parameters
     ----------
     store : str, PathLike or Store, optional
-        The store; one that is not there is made.
+        The store, created if missing; by default the user's store for Spark.
 
     Raises
     ------
     StorageError
-        If the directory of the store cannot be made, or is not to be trusted.
+        If the directory of the store cannot be created, or is not trusted.
     """
     with _mutex:
         opened = store if isinstance(store, Store) else _opened(store)
@@ -135,17 +135,17 @@ def _opened(where: Location | None) -> Store:
 
 
 def default_location() -> str:
-    """The store of all Spark applications of this user."""
+    """Return the location of the default store of this user's Spark applications."""
     return f"shm:shmarrow-spark-{os.geteuid()}"
 
 
 def local_store(why: str) -> Store:
-    """In a Python worker: a store in Spark's local directory, which Spark removes with the executor.
+    """In a Python worker, return a store in Spark's local directory, which Spark removes with the executor.
 
     Parameters
     ----------
     why : str
-        Why it is needed, for the error.
+        Why it is needed, for the error message.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def local_store(why: str) -> Store:
 
 
 def _keep(key: tuple[str, str, int], store: Store) -> None:
-    """Keep a store open; those that were destroyed are closed, and the oldest where there are too many."""
+    """Keep a store open; drop destroyed stores, and the oldest if there are too many."""
     for other, found in list(_stores.items()):
         if len(_stores) >= _MOST or not _exists(found):
             del _stores[other]
@@ -183,7 +183,7 @@ def _exists(store: Store) -> bool:
 
 
 def of_daemon(text: str) -> Home:
-    """What a daemon told its workers; the inverse of :func:`for_workers`."""
+    """Parse the value of :data:`OWNER`; the inverse of :func:`for_workers`."""
     try:
         where, identity, owner, user = text.split("\n")
         return Home(where, identity, int(owner), int(user))
@@ -195,7 +195,7 @@ def of_daemon(text: str) -> Home:
 
 
 def for_workers(found: Home) -> str:
-    """A home as the value of the environment variable :data:`OWNER`."""
+    """Format a home as the value of :data:`OWNER`."""
     return "\n".join(map(str, found))
 
 

@@ -1,12 +1,12 @@
-"""Host broadcast: a value that the Python workers of a host have once, together.
+"""Host broadcast: one copy of a value per host, shared by its Python workers.
 
 Rules kept here:
 
-* the value lies in the driver's store, once; workers attach to it there. Where they cannot, Spark carries it to each
-  executor, as a file that all its workers map (:mod:`shmarrow.spark.carriers`);
-* what travels with a function is small: where the value is, and how it gets there;
-* a process keeps what it has attached, also between tasks, and hands it out only while it is not destroyed;
-* what only the driver needs is imported there only: a worker's first access is mostly imports.
+* the value is stored once, in the driver's store, and workers attach to it. If they cannot, Spark distributes it to
+  each executor, as a file that all its workers map (:mod:`shmarrow.spark.carriers`);
+* functions are pickled with references to the value, not with the value;
+* a process caches attached values, also between tasks, and returns them only until they are destroyed;
+* modules that only the driver needs are imported only there: a worker's first access is mostly imports.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 
 class HostBroadcast:
-    """A value held once per host, shared by all processes; made by :func:`broadcast`.
+    """A value stored once per host and shared by all processes; returned by :func:`broadcast`.
 
-    Use it in any function that Spark runs in Python: it travels with the function, in less than 1 KiB. As a context
-    manager it is destroyed at the end.
+    Use it in any function that Spark runs in Python: it is pickled with the function, in less than 1 KiB. As a context
+    manager it is destroyed on exit.
 
     Attributes
     ----------
     name : str
-        The name of its object.
+        Name of its object.
     size : int
-        Bytes of the object.
+        Size of the object in bytes.
 
     Notes
     -----
     Thread safety: any thread may use it. A forked child may use its parent's, which only the parent can destroy.
 
-    Any pickle carries it to other processes on the driver's host; to other hosts only that of Spark's functions does.
-    When the session is stopped, functions of the next one carry it there again.
+    It can be unpickled in any process on the driver's host, but on other hosts only as part of a Spark function. When
+    the session is stopped, functions of the next session distribute it again.
     """
 
     def __init__(self, name: str, size: int, carriers: tuple[Carrier, ...], destroyed: bool = False) -> None:
@@ -63,14 +63,14 @@ class HostBroadcast:
     def value(self) -> Any:
         """The value, as a read-only view of the host's copy.
 
-        The first access of a process maps it, and later ones give the same object, in a few microseconds.
+        The first access in a process maps it; later accesses return the same object within microseconds.
 
         Raises
         ------
         ObjectNotFound
             If it was destroyed, or the driver that made it has ended.
         StorageError
-            If nothing carries it to this process, or there is no room for mapping it: then the error names
+            If it is not available in this process, or its address space is too small; then the error names
             ``spark.executor.pyspark.memory``.
         """
         found = held(self.name)
@@ -90,13 +90,13 @@ class HostBroadcast:
     def unpersist(self, blocking: bool = False) -> None:
         """Delete the executors' copies; Spark sends the value again when a function uses it.
 
-        The object in the driver's store stays, as do copies that came by Spark Connect. Functions that were given to
-        Spark before, such as those of a DataFrame, fail on other hosts once it was carried again.
+        The object in the driver's store remains, as do copies distributed by Spark Connect. Functions passed to Spark
+        earlier, such as those of a DataFrame, fail on other hosts once it has been distributed again.
 
         Parameters
         ----------
         blocking : bool
-            Return only when they are removed.
+            Wait until they are removed.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class HostBroadcast:
         Parameters
         ----------
         blocking : bool
-            Return only when the copies of executors are removed.
+            Wait until the executors' copies are removed.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class HostBroadcast:
         return HostBroadcast, (self.name, self.size, self._travelling(), self._destroyed)
 
     def _travelling(self) -> tuple[Carrier, ...]:
-        """The ways to the object, for a function that Spark is about to send."""
+        """Return the carriers of the object, for a function about to be sent by Spark."""
         driver = self._driver
         if driver is not None:
             self._carriers = () if self._destroyed else (driver.origin, *driver.cargo.carriers())
@@ -157,7 +157,7 @@ class HostBroadcast:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._driver is None or self._driver.cargo.is_mine:  # a child that was forked in the block destroys nothing
+        if self._driver is None or self._driver.cargo.is_mine:  # a child forked in the block must not destroy it
             self.destroy()
 
     def __repr__(self) -> str:
@@ -166,16 +166,16 @@ class HostBroadcast:
 
 
 class _Driver(NamedTuple):
-    """What the process that made a broadcast has of it.
+    """The driver's part of a broadcast.
 
     Attributes
     ----------
     origin : InStore
-        The object.
+        The object in the store.
     pin : Pin
-        Keeps it where it is.
+        Keeps it from being evicted.
     cargo : Cargo
-        Has Spark carry it to other hosts, if there may be any.
+        Distributes it to other hosts, if any.
     """
 
     origin: Carrier
@@ -191,36 +191,35 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     spark : SparkSession
         A classic session, or one of Spark Connect.
     value : object
-        What :meth:`shmarrow.Store.put` takes: arrays, batches, tables and tensors, of this package and others;
-        ndarrays; mappings of names to tensors; bytes, str, int, float and bool. It comes as
-        :meth:`shmarrow.Store.get` gives it: a data frame as a Table. And state dicts of torch: they come as dicts of
-        tensors over the shared memory, to be used with ``load_state_dict(state, assign=True)``. The value is copied
-        once, into the store.
+        Any value accepted by :meth:`shmarrow.Store.put`: arrays, batches, tables and tensors, of this package and
+        others; ndarrays; mappings of names to tensors; bytes, str, int, float and bool. Workers get it as returned by
+        :meth:`shmarrow.Store.get`: a data frame as a Table. Also state dicts of torch, which become dicts of tensors
+        over the shared memory, for ``load_state_dict(state, assign=True)``. The value is copied once, into the store.
     store : str, PathLike or Store, optional
-        Where its object lies on the driver's host; by default in the user's store for Spark, in shared memory. A path
-        is a store on a disk, whose pages the kernel can drop.
+        The store for its object on the driver's host; by default the user's store for Spark, in shared memory. A path
+        is a store on disk, whose pages the kernel can drop from memory.
 
     Returns
     -------
     HostBroadcast
-        ``.value`` is the value, in the driver and in workers. It is there until it is destroyed, or the driver ends.
+        ``.value`` is the value, in the driver and in workers. It exists until it is destroyed or the driver ends.
 
     Warns
     -----
     UserWarning
-        If workers may run on other hosts, and Spark encrypts what it writes: each of them then has a copy of its own.
+        If workers may run on other hosts and Spark encrypts its files: then each of them gets a private copy.
 
     Raises
     ------
     InvalidType
-        If ``spark`` is no session, or a store cannot keep such a value, such as a DataFrame of Spark.
+        If ``spark`` is not a session, or a store cannot store the value, such as a Spark DataFrame.
     StoreFull
-        If there is no room in the store.
+        If there is not enough space in the store.
 
     Notes
     -----
-    Tensors of torch that lie in shared memory must not be written to: torch has no read-only tensors, and the process
-    would be killed. ``clone`` them, or copy them to a GPU, before training.
+    torch tensors in shared memory must not be written to: torch has no read-only tensors, and the write would kill the
+    process. ``clone`` them, or copy them to a GPU, before training.
     """
     from shmarrow.spark.cargo import Cargo, check_collected
     from shmarrow.spark.carriers import InStore

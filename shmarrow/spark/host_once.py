@@ -1,9 +1,9 @@
-"""Once per host: a value that the first process that needs it computes, for all others on its host.
+"""Once per host: a value computed by the first process that uses it, and shared by all others on its host.
 
 Rules kept here:
 
-* the store decides who computes (:meth:`Store.get_or_put`): nothing here knows of other processes;
-* what is computed for an application has a name that no other application, and no later one, ever has.
+* the store decides which process computes the value (:meth:`Store.get_or_put`);
+* the name of a value is unique to its application, including later ones.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class Once:
-    """A value computed once per host; made by :func:`once`.
+    """A value computed once per host; returned by :func:`once`.
 
-    Use it in any function that Spark runs in Python: it travels with the function, and its own function with it.
+    Use it in any function that Spark runs in Python: it is pickled with the function, including its own function.
 
     Attributes
     ----------
     name : str
-        Its name.
+        Name of the value.
 
     Notes
     -----
@@ -53,15 +53,15 @@ class Once:
     def value(self) -> Any:
         """The value, as a view of the host's copy; computed on first use on the host.
 
-        Of all processes and threads that ask at once, one calls the function, and the others wait for it. If it fails,
-        its caller gets the error, and the next one who waits calls the function.
+        Of concurrent processes and threads, one calls the function, and the others wait for it. If it fails, its caller
+        gets the error, and the next waiting one calls the function.
 
         Raises
         ------
         InvalidType
-            If the function gives what a store does not keep.
+            If a store cannot store the value.
         StoreFull
-            If there is no room for what it gives.
+            If there is not enough space for the value.
         StorageError
             If there is no store for it on this host.
         """
@@ -71,7 +71,7 @@ class Once:
         return self._open(store, name, key) if found is MISSING else found
 
     def _place(self) -> tuple[Store, str]:
-        """Where the value lies on this host."""
+        """Return the store and name of the value on this host."""
         if self._home is not None:
             return self._home.store(), f"once/{self._home.id[:16]}-{self._home.owner}/{self.name}"
         if not _in_worker():
@@ -105,8 +105,8 @@ class Once:
     def destroy(self) -> None:
         """Delete the value on this host; it is computed again on the next use. Processes that have it mapped keep it.
 
-        On other hosts it stays until the application ends. A process that is computing it meanwhile, or waits for that,
-        is not disturbed: the value is there again when it is done.
+        On other hosts it remains until the application ends. A process that is computing it, or waiting for it, is not
+        affected: the value exists again afterwards.
         """
         store, name = self._place()
         drop((store.id, name))
@@ -128,14 +128,14 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
     Parameters
     ----------
     name : str
-        Its name, which belongs to the application: another ``once`` of this name has the same value, whatever its
-        function. Up to 200 bytes in UTF-8.
+        Name, unique in the application: another ``once`` of this name has the same value, whatever its function. Up to
+        200 bytes in UTF-8.
     function : callable
-        Gives the value; called without arguments, in a worker or the driver. What it gives is what :func:`broadcast`
-        takes, and comes as :attr:`HostBroadcast.value` does.
+        Returns the value; called without arguments, in a worker or the driver. The value must be one accepted by
+        :func:`broadcast`, and is returned like :attr:`HostBroadcast.value`.
     store : str, PathLike or Store, optional
-        Where values lie on the driver's host, as for :func:`broadcast`. On other hosts they lie in the shared memory of
-        :mod:`shmarrow.spark.daemon` if Spark runs it, else in Spark's local directory.
+        The store for values on the driver's host, as for :func:`broadcast`. Other hosts use the shared memory of
+        :mod:`shmarrow.spark.daemon` if Spark runs it, otherwise Spark's local directory.
 
     Returns
     -------
@@ -145,13 +145,13 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
     Raises
     ------
     InvalidType
-        If ``function`` cannot be called, or ``name`` is no string.
+        If ``function`` is not callable, or ``name`` is not a string.
     InvalidArgument
-        If ``name`` is empty or too long, or a worker gives a ``store``.
+        If ``name`` is empty or too long, or ``store`` is given in a worker.
 
     Notes
     -----
-    Called in a worker, values belong to its executor: all workers of the executor share them.
+    If ``once`` is called in a worker, the value belongs to its executor: all workers of the executor share it.
     """
     if not isinstance(name, str):
         from shmarrow.spark.jobs import is_session

@@ -1,10 +1,10 @@
-"""A Spark session on this machine alone, for notebooks, tests and the demo.
+"""A local Spark session for notebooks, tests and the demo.
 
 Rules kept here:
 
-* Spark listens on the loopback interface only, and shows no web page;
-* its Python workers run the Python that asks for them;
-* what Spark needs and does not find is one error that says what to install.
+* Spark listens on the loopback interface only, without its web UI;
+* its Python workers run the same Python interpreter as the caller;
+* missing requirements of Spark raise one error that says what to install.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> 
     Parameters
     ----------
     workers : int
-        How many tasks, each with its Python worker, run at the same time.
+        Number of tasks, each with its Python worker, that run concurrently.
     config : mapping, optional
-        Further settings of Spark, by their names; they win over those that are made here.
+        Additional Spark settings by name; they override the defaults set here.
 
     Raises
     ------
     MissingExtra
-        If pyspark is not installed, or there is no Java that it runs on.
+        If pyspark is not installed, or there is no suitable Java.
     InvalidArgument, InvalidType
         If ``workers`` is not a positive int, or ``config`` is not a mapping.
     """

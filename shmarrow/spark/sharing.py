@@ -1,12 +1,12 @@
-"""Sharing a DataFrame: each partition becomes one object of a store, and its handle travels back.
+"""Sharing a DataFrame: each partition becomes one object of a store, and its handle is returned to the driver.
 
 Rules kept here:
 
-* an attempt of a task publishes under a name that no other attempt has, so retried and speculative tasks never meet.
-  Spark returns the row of one attempt for each partition; what the others published is removed when the job is done;
-* the frame's marker is in the store for as long as its job runs, and nothing is published there without it. An attempt
-  that does not find it any more ends, also one of a job that failed or was cancelled;
-* a worker holds one batch of ``target_bytes``, not a partition.
+* each task attempt publishes under a unique name, so retried and speculative tasks never conflict. Spark returns the
+  row of one attempt per partition; objects of other attempts are removed when the job ends;
+* the frame's marker is in the store while its job runs, and nothing is published there without it. An attempt that does
+  not find it ends, also after its job has failed or was cancelled;
+* a worker keeps one batch of ``target_bytes`` in memory, not a partition.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 TARGET_BYTES = 4 << 20
 OVERHEAD = 1536
-"""Bytes of memory that a batch of pyarrow's takes beside its values, about."""
+"""Approximate memory overhead of a pyarrow batch in bytes."""
 SPARK_TYPE = b"shmarrow:spark_type"
-"""The key in the metadata of a field that keeps a type of Spark's that the Arrow type does not tell."""
+"""The key in a field's metadata for a Spark type that the Arrow type does not determine."""
 
 
 def share(
@@ -69,48 +69,47 @@ def share(
     target_bytes: int = TARGET_BYTES,
     on_disk: bool = False,
 ) -> SharedFrame:
-    """Put the partitions of a DataFrame into shared memory, from the Python workers that have them.
+    """Put the partitions of a DataFrame into shared memory, in parallel in Spark's Python workers.
 
     Parameters
     ----------
     source : DataFrame or SparkSession, optional
-        What to share: each of its partitions that has rows becomes one object. Or a session, by default the active
-        one, where ``function`` makes the rows.
+        The DataFrame to share: each partition with rows becomes one object. Or a session, by default the active one,
+        if ``function`` produces the rows.
     store : str, PathLike or Store, optional
-        Where to put the objects: ``shm:NAME``, or a directory; by default the store of this user's Spark applications,
+        The store for the objects: ``shm:NAME``, or a directory; by default the store of this user's Spark applications,
         ``shm:shmarrow-spark-UID``.
     function : callable, optional
-        With a DataFrame: applied to the batches of a partition before they are shared, as with ``mapInArrow``; it takes
-        an iterator of ``pyarrow.RecordBatch`` and gives another. With a session: takes the number of a partition and
-        gives its batches. What it gives never passes through Spark, so it may have types that Spark lacks,
-        dictionaries among them.
+        With a DataFrame: called with an iterator over the batches of a partition (``pyarrow.RecordBatch``), and returns
+        an iterator over the batches to share, as for ``mapInArrow``. With a session: called with the number of a
+        partition, and returns its batches. The result does not pass through Spark, so it may have types that Spark
+        lacks, such as dictionaries.
     partitions : int, optional
-        With a session: how many partitions there are; by default as many as Spark runs tasks at once.
+        With a session: number of partitions; by default Spark's default parallelism.
     target_bytes : int
-        Batches of a partition are put together as long as they have no more bytes than this. A worker holds about
-        twice as much.
+        Batches of a partition are combined up to this size in bytes. A worker needs about twice as much memory.
     on_disk : bool
-        Whether a partition for which the store has no room goes into a file in Spark's local directory on the worker's
-        host, which Spark removes with the executor; otherwise that is an error.
+        Write a partition that does not fit into the store to a file in Spark's local directory on the worker's host,
+        which Spark removes with the executor; by default that is an error.
 
     Returns
     -------
     SharedFrame
-        The handles. The objects stay until it is released or this process ends, whatever becomes of Spark.
+        The handles. The objects exist until it is released or this process ends, also after Spark has stopped.
 
     Raises
     ------
     InvalidType
-        If ``function`` gives other columns in one batch or partition than in another, or there is nothing to share.
+        If ``function`` returns different columns in different batches or partitions, or there is nothing to share.
     StoreFull
-        If a worker found no room, on the disk either if that is allowed; nothing of the frame is left then.
+        If there was not enough space, nor on disk if that is allowed; then nothing of the frame is left.
     PySparkException
-        If the job failed for another reason; nothing of the frame is left then either.
+        If the job failed for another reason; then nothing of the frame is left either.
 
     Notes
     -----
-    Columns may have any names. Year-month intervals, which pyarrow has no type for, become int32, and the metadata of
-    their fields keep what they were.
+    Columns may have any names. Year-month intervals, for which pyarrow has no type, become int32, with the original
+    type in the metadata of their fields.
     """
     target_bytes = as_int(target_bytes, "target_bytes")
     if target_bytes < 1:
@@ -122,7 +121,7 @@ def share(
     name = f"frame-{os.urandom(8).hex()}"
     task = Task(found, name, columns, function, target_bytes, bool(on_disk))
     mine = found.store()
-    mine.put(name, b"", protect=True)  # also from eviction: the job is over when it is gone
+    mine.put(name, b"", protect=True)  # never evicted, as the job ends without it
     kept: list[Handle] = []
     try:
         with worker_errors(), cancelled_with(df.sparkSession, name):
@@ -140,7 +139,7 @@ def share(
 
 
 def _end_job(store: Store, name: str, kept: Sequence[Handle]) -> None:
-    """Take the marker away, then what attempts published on this host that Spark did not take."""
+    """Delete the marker, then objects on this host from attempts whose rows Spark did not return."""
     with suppress(ObjectNotFound):
         store.delete(name)
     names = {handle.name for handle in kept}
@@ -161,9 +160,9 @@ class Columns:
     Attributes
     ----------
     names : tuple of str
-        Their names; Spark has others, as it cannot pass all names to workers.
+        The original names; Spark gets others, as it cannot pass all names to workers.
     types : tuple of str or None
-        Of those that Spark was asked to cast, their own types.
+        The original types of columns that Spark casts.
     """
 
     names: tuple[str, ...]
@@ -189,7 +188,7 @@ def _restored(field: pa.Field, name: str, type: str | None) -> pa.Field:
 def _source(
     source: DataFrame | SparkSession | None, function: Function | None, partitions: int | None
 ) -> tuple[DataFrame, Columns | None, str | None]:
-    """The DataFrame that workers get, the columns to restore, and Spark's schema of what is shared, if it has one."""
+    """Return the DataFrame for the workers, the columns to restore, and the Spark schema of the shared rows, if any."""
     if source is None or is_session(source):
         if function is None:
             raise InvalidType(
@@ -236,7 +235,7 @@ def _is_months(type: Any) -> bool:
 
 
 def _check_type(column: str, type: Any, nested: bool = False) -> None:
-    """Refuse what Spark cannot hand to Python's workers as Arrow."""
+    """Reject types that Spark cannot send to Python workers as Arrow."""
     if nested and _is_months(type):
         raise InvalidType(
             f"column {column!r} has the type {type.simpleString()} within another one, which pyarrow cannot take; "
@@ -270,7 +269,7 @@ def parallelism(spark: SparkSession) -> int:
 
 @dataclass(frozen=True)
 class Task:
-    """The worker's side of sharing: puts a partition and yields one row that describes it."""
+    """The worker's side of sharing: stores a partition and yields one row that describes it."""
 
     home: Home
     frame: str
@@ -316,7 +315,7 @@ class Task:
         yield pa.RecordBatch.from_arrays([pa.array([value]) for value in values], [*_NAMES, "schema"])
 
     def given(self, batches: Batches, partition: int) -> Iterable[pa.RecordBatch]:
-        """The batches to share."""
+        """Return the batches to share."""
         if self.columns is None:
             assert self.function is not None
             return pyarrow_batches(self.function(partition))
@@ -324,7 +323,7 @@ class Task:
         return restored if self.function is None else pyarrow_batches(self.function(restored))
 
     def _write(self, name: str, first: pa.RecordBatch, rest: Batches) -> tuple[Store, int, int]:
-        """Put the object; the store that it is in now, its rows and batches."""
+        """Store the object, and return its store and its numbers of rows and batches."""
         rows = count = 0
         sink = self._sink(name)
         try:
@@ -346,7 +345,7 @@ class Task:
         return SpillingSink(name, self.home.store(), other, self.frame if seen else None)
 
     def _check_wanted(self) -> None:
-        """Give up when the job has ended, as far as this process can see that."""
+        """Raise ObjectNotFound if the job has ended, as far as this process can tell."""
         home = self.home.driver_store()
         if home is not None and self.frame not in home:
             raise ObjectNotFound(errno.ENOENT, f"cannot share {self.frame!r}: its job has already ended")
@@ -394,7 +393,7 @@ def _shown(schema: pa.Schema) -> str:
 
 
 def _combined(held: Sequence[pa.RecordBatch], last: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """One batch, or as few as the offsets of its types reach."""
+    """Combine batches into one, or as few as their offset types allow."""
     if len(held) == 1 and not last:
         return list(held)
     if not held[0].num_columns:
@@ -413,7 +412,7 @@ def _has_dictionary(type: DataType) -> bool:
 
 
 def _one_schema(found: Mapping[bytes, int]) -> Schema | None:
-    """The schema of all partitions, of which those that have each are given; None if there are none."""
+    """Return the common schema of all partitions, given a partition for each schema found; None if there are none."""
     if not found:
         return None
     (first, *others), (one, *rest) = map(_read_schema, found), found.values()
@@ -431,7 +430,7 @@ def _read_schema(raw: bytes) -> Schema:
 
 
 def _schema_without_rows(df: DataFrame, task: Task) -> Schema:
-    """The schema of a frame without rows, as a worker would have had it from its first batch."""
+    """Return the schema of a frame without rows, as a worker would get it with its first batch."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if task.columns is None:
@@ -441,7 +440,7 @@ def _schema_without_rows(df: DataFrame, task: Task) -> Schema:
     zone = settings.get("spark.sql.session.timeZone")
     large = settings.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
     fields = [
-        # Spark gives these to workers, and has no Arrow type for them on the way back.
+        # Spark sends these to workers, but has no Arrow type for the way back.
         pa.field(field.name, pa.month_day_nano_interval(), field.nullable)
         if field.dataType.typeName() == "interval"
         else to_arrow_schema(type(df.schema)([field]), timezone=zone, prefers_large_types=large).field(0)

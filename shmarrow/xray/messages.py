@@ -73,7 +73,7 @@ def scan(data: Bytes, start: int, stop: int, limits: Limits, most: int | None = 
             if body < 0:
                 raise InvalidData(f"a body of {body} bytes")
             if body > stop - at - length:
-                text = f"a body of {body} bytes, where {stop - at - length} are left"
+                text = f"truncated message: its body needs {body} bytes, only {stop - at - length} remain"
                 return Messages(_rows(found), at, 0, text, (at, length, body, kind))
         except ShmarrowError as error:
             return Messages(_rows(found), at, 0, str(error).removeprefix(": ") or type(error).__name__)

@@ -103,6 +103,8 @@ class Overview:
         self._identity = source.identity
         self.source = source
         self._version = 4
+        self._cut: int | None = None
+        """Where the message starts whose body ends before its metadata say."""
         findings: list[Finding] = []
         if data[: len(MAGIC)].tobytes() == MAGIC:
             self.kind = "file"
@@ -124,7 +126,10 @@ class Overview:
         except ShmarrowError as error:
             where = self.footer or (max(size - 10, 0), size)
             message = str(error).removeprefix(f"{self.name}: ")
-            remedy = "write the file again; the messages before the cut can be read as a stream from byte 8 on"
+            remedy = (
+                f"write the file again; `for batch in shmarrow.ipc.open_stream(open(PATH, 'rb').read()[{HEAD}:])` "
+                "gives the batches before the cut, then an error"
+            )
             findings.append(Finding(*where, "error", message, remedy))
         end = size if self.footer is None else self.footer[0]
         first = HEAD + (zeros(self.data, HEAD, min(end, HEAD + _FIRST)) & ~7)  # arrow-rs pads the magic to 64 bytes
@@ -171,8 +176,14 @@ class Overview:
         rows = self.messages = found.rows
         self.blocks, self.dictionaries = rows[rows[:, 3] == BATCH, :3], rows[rows[:, 3] == DICTIONARY, :3]
         if found.problem:
-            remedy = "read the messages before it as a stream, and write the object again"
-            findings.append(Finding(found.end, self.size, "error", f"no message: {found.problem}", remedy))
+            self._cut = found.end if found.cut else None
+            opened = "PATH" if start == 0 else f"open(PATH, 'rb').read()[{start}:]"
+            remedy = (
+                f"write the object again; `for batch in shmarrow.ipc.open_stream({opened})` gives the batches "
+                "before it, then an error"
+            )
+            what = found.problem if found.cut else f"no message: {found.problem}"
+            findings.append(Finding(found.end, self.size, "error", what, remedy))
 
     def _read_schema(self, findings: list[Finding]) -> None:
         """The schema in the first message, where there is no footer."""

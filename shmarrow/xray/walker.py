@@ -342,11 +342,13 @@ class _Walk:
             yield padding(data, flat + size, body, label, MESSAGE, self._report)
         if body == end:
             return
-        made = Body(data, body, end, label, self._report)
+        cut = start == self._overview._cut  # which the overview has reported; all that is beyond follows from it
+        report = _ignore if cut else self._report
+        made = Body(data, body, end, label, report)
         try:
-            regions = self._body(part, made, flat, size, label)
+            regions = self._body(part, made, flat, size, label, report)
         except ShmarrowError as error:
-            self._report(Finding(body, end, "error", _named(label, error), _WRITE_AGAIN))
+            report(Finding(body, end, "error", _named(label, error), _WRITE_AGAIN))
             regions = made.other()
         yield from regions
 
@@ -362,14 +364,14 @@ class _Walk:
         yield Region(start, start + 4, "prefix", "continuation marker", label, MESSAGE, CONTINUATION.hex())
         yield Region(start + 4, start + 8, "prefix", "size of the metadata", label, MESSAGE, size)
 
-    def _body(self, part: Part, made: Body, flat: int, size: int, label: str) -> Iterator[Region]:
+    def _body(self, part: Part, made: Body, flat: int, size: int, label: str, report: Report) -> Iterator[Region]:
         """The regions of a message's body."""
         found = self._overview
         body = part.start + part.metadata
         message = parse_metadata(self._data[flat : flat + size], label, found.limits)
         if message.body_length != part.body:
-            text = f"{label}: its metadata say {message.body_length} bytes of body, and it has {part.body}"
-            self._report(Finding(body, body + part.body, "error", text, _WRITE_AGAIN))
+            text = f"{label}: the metadata declares a body of {message.body_length} bytes, but {part.body} are present"
+            report(Finding(body, body + part.body, "error", text, _WRITE_AGAIN))
         if message.kind in ("Tensor", "SparseTensor"):
             return made.tensor(message)
         if message.kind == "Schema":
