@@ -34,7 +34,9 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the demo reads /proc/PID/smaps"),
 ]
 
-COMMAND = [sys.executable, "-c", "import sys; from shmarrow.cli import main; sys.exit(main(['demo']))"]
+CODE = "import sys; from shmarrow.cli import demo, main; demo.RUNS = 1; sys.exit(main(['demo']))"
+COMMAND = [sys.executable, "-c", CODE]
+"""The demo, which opens its objects in one fresh process of each kind, not in several for the medians."""
 SECONDS = 200
 
 

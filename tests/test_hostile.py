@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -280,12 +281,10 @@ def _bomb(name: str) -> tuple[bytes, bool]:
     return BOMBS[name][1](), False
 
 
-@pytest.mark.parametrize("outcome", ["valid", "invalid", "refused"])
-def test_small_inputs_that_mean_much(outcome: str) -> None:
-    names = [name for name, (expected, _) in BOMBS.items() if expected == outcome]
-    counts, findings = hostile.run(_bomb, names)
+def test_small_inputs_that_mean_much() -> None:
+    counts, findings = hostile.run(_bomb, BOMBS)
     assert not findings
-    assert counts == {outcome: len(names)}
+    assert counts == Counter(outcome for outcome, _ in BOMBS.values())
 
 
 def test_limits_hold_before_memory_is_taken() -> None:

@@ -99,7 +99,9 @@ def test_functions_over_tables_and_batches(spark: Any, home: str) -> None:
 
 def test_mistakes_of_functions_fail_the_job(spark: Any, home: str) -> None:
     with sas.share(spark.range(3), home) as frame:
-        with pytest.raises(Exception, match=r"InvalidType: the function gave .*: it lacks 'n'; does not expect 'id'"):
+        with pytest.raises(
+            Exception, match=r"InvalidType: the function returned .*: it lacks 'n'; does not expect 'id'"
+        ):
             frame.map(spark, lambda table: table, "n long").collect()
         with pytest.raises(Exception, match=r"InvalidType: expected from the function: .*; found int"):
             frame.map_batches(spark, lambda batches: len(list(batches)), "n long").collect()

@@ -107,7 +107,7 @@ def test_what_is_no_table(found: Any, message: str) -> None:
 def test_columns_are_matched_by_name(make: Any) -> None:
     assert fitted(make({"word": ["a"], "n": [1]}), N, WORD).to_pydict() == {"n": [1], "word": ["a"]}
     for given, message in [
-        ({"n": [1]}, "gave the columns 'n'; the schema has 'n', 'word': it lacks 'word'$"),
+        ({"n": [1]}, "returned the columns 'n'; the schema has 'n', 'word': it lacks 'word'$"),
         ({"n": [1], "word": ["a"], "x": [1], "y": [1]}, "it does not expect 'x', 'y'$"),
         ({"N": [1], "word": ["a"]}, "it lacks 'n'; does not expect 'N'$"),
     ]:

@@ -44,7 +44,7 @@ def run(*words: object, status: int = 0, stdin: bytes = b"") -> str:
     ran = forked_command(*words, stdin=stdin)
     out, err = ran.stdout.decode(), ran.stderr.decode()
     assert ran.returncode == status, err
-    assert (err == "") == (status == 0), err
+    assert (re.sub("created the store .*\n", "", err) == "") == (status == 0), err
     assert "Traceback" not in err
     assert (out + err).replace("\n", "").replace("\t", "").isprintable()
     return out if status == 0 else err
@@ -144,7 +144,7 @@ def test_put_from_a_pipe(shm_name: str, tmp_path: Path) -> None:
         os.close(writing)
         process = StartedCommand("put", shm_name, "-", "--name", name, stdin=reading)
         os.close(reading)
-        assert process.wait() == (0, "")
+        assert process.wait() == (0, f"created the store {shm_name!r}\n" if name == "file" else "")
         with sa.Store(shm_name) as store:
             assert bytes(store.attach(name).data) == content
             assert store.get(name).to_pydict() == BATCH
@@ -482,3 +482,47 @@ def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
         assert re.search(rf"store +user +objects +size +room +puts/s.*attached|{re.escape(shm_name)}", shown)
         assert f"1 by {process}" in shown
         assert "Traceback" not in shown
+
+
+def test_store_and_name_as_one_argument(where: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "a.arrow")
+    with sa.ipc.new_file(path, sa.schema({"id": "int64"})) as writer:
+        writer.write(sa.record_batch({"id": [1, 2, 3]}))
+    assert forked_command("put", where, path).stderr.decode() == f"created the store {where!r}\n"
+    assert forked_command("put", f"{where}/b/c", path).stderr.decode() == ""
+    assert run("wait", f"{where}/a", f"{where}/b/c") == "a\nb/c\n"
+    copy = str(tmp_path / "copy")
+    assert run("get", f"{where}/b/c", copy) == f"{copy}\n"
+    assert Path(copy).read_bytes() == Path(path).read_bytes()
+    assert error("info", f"{where}/d", status=3)["hints"] == []
+    assert "with one STORE for all" in run("rm", f"{where}/a", "b/c", status=2)
+    assert "found" in run("put", f"{where}/b", path, "--name", "c", status=2)
+    assert run("rm", f"{where}/a", f"{where}/b/c") == ""
+    with sa.Store(where) as store:
+        assert store.names() == []
+
+
+def test_loose_objects_in_shared_memory(shm_name: str) -> None:
+    with sa.ipc.new_file(shm_name, sa.schema({"id": "int64"})) as writer:
+        writer.write(sa.record_batch({"id": [1]}))
+    bare = shm_name.removeprefix("shm:")
+    assert error("inspect", bare, status=3)["hints"] == [f"did you mean {shm_name!r}?"]
+    assert run("rm", shm_name) == ""
+    assert error("rm", shm_name, status=3)["error"] == "ObjectNotFound"
+    Path("/dev/shm", bare).write_bytes(b"another program's")
+    assert "expected Arrow data, found text" in run("rm", shm_name, status=1)
+    Path("/dev/shm", bare).unlink()
+
+
+def test_hints_for_what_is_no_arrow_data(tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("a\n1\n")
+    hint = f"found text, such as CSV; `shmarrow convert {path} OUT.arrow` makes it an Arrow file"
+    for words in (["head", path], ["xray", path], ["put", tmp_path / "store", path]):
+        assert hint in run(*words, status=1)
+    url = "https://example.org/a.arrow"
+    for words in (["head", url], ["put", tmp_path / "store", url]):
+        assert run(*words, status=3).endswith(f"`curl -sL {url} | shmarrow inspect -` reads it\n")
+    assert not (tmp_path / "store").exists()
+    missing = f"shm:no-store-{os.getpid()}-of-this-name"
+    assert error("stats", missing, status=3)["hints"] == ["`shmarrow ls` lists the stores in shared memory"]

@@ -10,11 +10,15 @@ from shmarrow.errors import MissingExtra
 SHELLS = ("bash", "zsh", "tcsh")
 _HOW = """\
 to install it:
-  bash  shmarrow completion bash > ~/.local/share/bash-completion/completions/shmarrow
-  zsh   shmarrow completion zsh > ~/.zfunc/_shmarrow   (a directory of fpath)
+  bash  mkdir -p ~/.local/share/bash-completion/completions
+        shmarrow completion bash > ~/.local/share/bash-completion/completions/shmarrow
+  zsh   mkdir -p ~/.zfunc                              (a directory of fpath)
+        shmarrow completion zsh > ~/.zfunc/_shmarrow
   tcsh  shmarrow completion tcsh > ~/.shmarrow.csh, and source it in ~/.tcshrc"""
-_PATHS = ("target", "left", "right", "file", "source", "store", "stores")
+_PATHS = ("target", "left", "right", "file", "source")
 """Arguments that are completed with the names of files and directories."""
+_STORES = ("store", "stores")
+"""Arguments that are completed with the names of directories."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,3 +53,5 @@ def _complete_paths(parser: argparse.ArgumentParser) -> None:
                 _complete_paths(sub)
         elif action.dest in _PATHS and not action.option_strings:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.dest in _STORES:
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

@@ -28,9 +28,11 @@ _MOST_NAMES = 10_000
 # --- one store --------------------------------------------------------------------------------------------------
 
 
-def add_store(parser: argparse.ArgumentParser, store: str | None = None) -> None:
+def add_store(
+    parser: argparse.ArgumentParser, store: str | None = None, help: str = "the store: shm:NAME or a directory"
+) -> None:
     """Add the arguments that all store commands have."""
-    parser.add_argument("store", metavar="STORE", nargs=store, help="the store: shm:NAME or a directory")
+    parser.add_argument("store", metavar="STORE", nargs=store, help=help)
     parser.add_argument("--json", action="store_true", help="print results and errors as JSON")
     parser.add_argument("--trust", action="store_true", help="accept a store that other users own or may write to")
     parser.set_defaults(wrong_usage=parser.error)
@@ -55,6 +57,8 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
         store = sa.Store(where, trust=arguments.trust, create=False)
     except sa.ObjectNotFound as error:
         _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared_stores())
+        if not getattr(error, "__notes__", None):
+            error.add_note("`shmarrow ls` lists the stores in shared memory")
         raise
     with store:
         try:
@@ -63,6 +67,20 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
             if isinstance(name := getattr(arguments, "name", None), str) and name not in store:
                 guess_object(error, name, store)
             raise
+
+
+def split_name(word: str) -> tuple[str, str] | None:
+    """The store and the name in ``STORE/NAME``; None for a file, and where no part of the path is a store."""
+    shared = word.startswith(SHM_SCHEME)
+    if shared:
+        where, _, name = word.partition("/")
+        return (where, name) if where != SHM_SCHEME and name else None
+    if word == "-" or os.path.isfile(word) or os.path.isfile(f"{word}/{CONTROL}"):
+        return None
+    at = word.rfind("/")
+    while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
+        at = word.rfind("/", 0, at)
+    return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None
 
 
 def guess_object(error: sa.ObjectNotFound, name: str, store: sa.Store) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.cli.host import add_store, guess_object, look, opened, reason, seconds, shared_stores
+from shmarrow.cli.host import add_store, guess_object, look, opened, reason, seconds, shared_stores, split_name
 from shmarrow.cli.progress import bar
 from shmarrow.cli.report import (
     WrongUsage,
@@ -37,6 +37,7 @@ from shmarrow.cli.report import (
     size_text,
     time_text,
 )
+from shmarrow.cli.targets import kind_of, refuse_others, refuse_url
 from shmarrow.codecs.describe import describe
 from shmarrow.errors import printable
 from shmarrow.store import ObjectInfo
@@ -141,6 +142,30 @@ def _list_stores(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _split(arguments: argparse.Namespace, *places: str) -> None:
+    """Accept ``STORE/NAME`` for ``STORE NAME``: the words after it move by one place."""
+    found = split_name(arguments.store)
+    if found is None:
+        return
+    words = [getattr(arguments, place) for place in places]
+    if words[-1] is not None:
+        arguments.wrong_usage(f"expected STORE NAME or STORE/NAME, found {arguments.store!r} and {words[0]!r}")
+    arguments.store = found[0]
+    for place, word in zip(places, [found[1], *words], strict=False):
+        setattr(arguments, place, word)
+
+
+def _split_names(arguments: argparse.Namespace) -> None:
+    """Accept several ``STORE/NAME`` of one store."""
+    if split_name(arguments.store) is None:
+        return
+    found = [split_name(word) for word in (arguments.store, *arguments.names)]
+    stores = {each[0] for each in found if each}
+    if None in found or len(stores) > 1:
+        arguments.wrong_usage("expected STORE NAME... or STORE/NAME..., with one STORE for all")
+    arguments.store, arguments.names = stores.pop(), [each[1] for each in found if each]
+
+
 # --- info -------------------------------------------------------------------------------------------------------
 
 
@@ -153,15 +178,11 @@ def info_arguments(parser: argparse.ArgumentParser) -> None:
 @reporting
 def info(arguments: argparse.Namespace) -> int:
     """Describe an object."""
+    _split(arguments, "name")
     if arguments.name is None:
-        from shmarrow.cli.targets import stored
-
-        with stored(arguments.store, arguments.trust) as found_store:
-            if found_store is None:
-                raise WrongUsage(
-                    f"expected STORE NAME or STORE/NAME, found {arguments.store!r}; `shmarrow inspect` describes files"
-                )
-            arguments.store, arguments.name = found_store[0].name, found_store[1]
+        raise WrongUsage(
+            f"expected STORE NAME or STORE/NAME, found {arguments.store!r}; `shmarrow inspect` describes files"
+        )
     with opened(arguments) as store:
         found = store.info(arguments.name)
     if arguments.json:
@@ -221,11 +242,13 @@ def _as_json(found: ObjectInfo) -> dict[str, Any]:
 
 def put_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``put``."""
-    add_store(parser)
+    add_store(parser, help="the store: shm:NAME or a directory; created if missing. STORE/NAME names the object, too")
     parser.add_argument(
         "file", metavar="FILE", help="an Arrow file, stream or tensor: a path, shm:NAME, or - for standard input"
     )
-    parser.add_argument("--name", help="name of the object; default: FILE without directory and suffix")
+    parser.add_argument(
+        "--name", help="name of the object; default: that in STORE/NAME, or FILE without directory and suffix"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an object of the same name")
     parser.add_argument("--expire-after", type=seconds, metavar="SECONDS", help="delete the object after this time")
 
@@ -233,6 +256,7 @@ def put_arguments(parser: argparse.ArgumentParser) -> None:
 @reporting
 def put(arguments: argparse.Namespace) -> int:
     """Add a file to a store, byte for byte; creates a missing store."""
+    _split(arguments, "name")
     if arguments.file == "-" and arguments.name is None:
         arguments.wrong_usage("standard input has no file name: pass --name NAME")
     name = Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem if arguments.name is None else arguments.name
@@ -241,10 +265,13 @@ def put(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         source = _source(arguments.file, stack)
         try:
-            with segment.attach(source) as found:
+            with _attached(source) as found:
                 total = found.size
-                describe(found)  # before a store is made for it
-            store = stack.enter_context(sa.Store(arguments.store, trust=arguments.trust))
+                refuse_others(
+                    "standard input" if arguments.file == "-" else arguments.file, found.data
+                )  # before a store is made for it
+                describe(found)
+            store = stack.enter_context(_made(arguments))
             progress = stack.enter_context(bar(f"put {printable(name)}", total, "bytes"))
             store.put_file(
                 name,
@@ -264,6 +291,25 @@ def put(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _attached(source: str) -> segment.Segment:
+    try:
+        return segment.attach(source)
+    except sa.StorageError:
+        refuse_url(source)
+        raise
+
+
+def _made(arguments: argparse.Namespace) -> sa.Store:
+    """The store of ``put``, which may be a new one."""
+    try:
+        return sa.Store(arguments.store, trust=arguments.trust, create=False)
+    except sa.ObjectNotFound:
+        store = sa.Store(arguments.store, trust=arguments.trust)
+        if not arguments.json:
+            print(f"created the store {printable(arguments.store)!r}", file=sys.stderr)
+        return store
+
+
 def _source(file: str, stack: ExitStack) -> str:
     """The path of the source; a pipe goes through a temporary file, as the size must be known in advance."""
     if file != "-":
@@ -280,7 +326,7 @@ def _source(file: str, stack: ExitStack) -> str:
 def get_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``get``."""
     add_store(parser)
-    parser.add_argument("name", metavar="NAME", help="the object")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the object; STORE/NAME is one argument")
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -294,6 +340,9 @@ def get_arguments(parser: argparse.ArgumentParser) -> None:
 @reporting
 def get(arguments: argparse.Namespace) -> int:
     """Copy an object to a file, byte for byte; the file appears complete or not at all."""
+    _split(arguments, "name", "file")
+    if arguments.name is None:
+        arguments.wrong_usage("the following arguments are required: NAME")
     with (
         opened(arguments) as store,
         store.attach(arguments.name, timeout=arguments.timeout) as found,
@@ -320,8 +369,6 @@ def get(arguments: argparse.Namespace) -> int:
 
 def _file_name(name: str, found: segment.Segment) -> str:
     """A file in the working directory, with the suffix of the object's format."""
-    from shmarrow.cli.targets import kind_of
-
     name = re.sub("[/:]", "_", name)
     suffix = _SUFFIXES[kind_of(found.data, found.name)]
     return name if name.endswith(suffix) else name + suffix
@@ -346,7 +393,7 @@ def _pieces(data: Any, progress: Callable[[int], None]) -> Iterable[Any]:
 def rm_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``rm``."""
     add_store(parser)
-    parser.add_argument("names", metavar="NAME", nargs="*", help="objects to delete")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="objects to delete; STORE/NAME is one argument")
     parser.add_argument("--prefix", help="delete all objects whose names start with PREFIX")
     parser.add_argument("--all", action="store_true", help="delete all objects")
 
@@ -354,6 +401,9 @@ def rm_arguments(parser: argparse.ArgumentParser) -> None:
 @reporting
 def rm(arguments: argparse.Namespace) -> int:
     """Delete objects; processes that have them attached keep them."""
+    _split_names(arguments)
+    if not (arguments.names or arguments.prefix is not None or arguments.all) and _is_loose(arguments.store):
+        return _remove_loose(arguments)
     if bool(arguments.names) + (arguments.prefix is not None) + arguments.all != 1:
         arguments.wrong_usage("expected names of objects, --prefix or --all, and only one of them")
     removed, status = [], 0
@@ -374,10 +424,27 @@ def rm(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _is_loose(word: str) -> bool:
+    """Whether a word names Arrow data in shared memory that is in no store; errors if it is something else."""
+    path = f"{segment.SHM_DIRECTORY}/{word.removeprefix(segment.SHM_SCHEME)}"
+    if not word.startswith(segment.SHM_SCHEME) or os.path.isdir(path):
+        return False
+    with segment.attach(word) as found:
+        kind_of(found.data, word)
+    return True
+
+
+def _remove_loose(arguments: argparse.Namespace) -> int:
+    segment.unlink(arguments.store)
+    if arguments.json:
+        print_json({"removed": [arguments.store]})
+    return 0
+
+
 def wait_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wait``."""
     add_store(parser)
-    parser.add_argument("names", metavar="NAME", nargs="+", help="objects to wait for")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="objects to wait for; STORE/NAME is one argument")
     parser.add_argument("--any", action="store_true", help="return as soon as one of them exists")
     parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="give up after this time; default: never")
 
@@ -385,6 +452,9 @@ def wait_arguments(parser: argparse.ArgumentParser) -> None:
 @reporting
 def wait(arguments: argparse.Namespace) -> int:
     """Wait until objects exist."""
+    _split_names(arguments)
+    if not arguments.names:
+        arguments.wrong_usage("the following arguments are required: NAME")
     with opened(arguments) as store:
         found = store.wait(arguments.names, timeout=arguments.timeout, any=arguments.any)
     return print_names(arguments, "present", found)

@@ -10,10 +10,13 @@ Rules kept here:
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import shmarrow as sa
@@ -30,6 +33,11 @@ MORE_MEMORY = "if you trust the data and have the memory, --max-decompressed SIZ
 _CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a Feather file of version 1", "a NumPy array",
               "a NumPy archive", "a safetensors file")  # fmt: skip
 """Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
+_WITHOUT_PYARROW = ("a NumPy", "a safetensors")
+_TEXTS = {
+    ".csv": "text, such as CSV", ".tsv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"
+}  # fmt: skip
+"""What text of one column, which has no separators to recognize it by, is called by its suffix."""
 _DECOMPRESSED = 1 << 30
 _MANY = 1000
 """More batches than this have their rows counted together, instead of one by one."""
@@ -108,6 +116,8 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[tuple[str, Any]]:
         else:
             source = _located(open_target, word, trust)
         stack.callback(source.close)
+        if source.data is not None:
+            refuse_others(source.name, source.data)
         yield source.name, source
 
 
@@ -149,10 +159,11 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
 
 
 def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) -> Any:
-    """The source of a path or a name; errors about a store tell how to name its objects."""
+    """The source of a path or a name; errors tell how to name objects of a store, and what reads a URL."""
     try:
         return open_target(word, trust)
     except (sa.StorageError, sa.InvalidArgument) as error:
+        refuse_url(word)
         from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
         from shmarrow.store.protocol import CONTROL
 
@@ -160,26 +171,36 @@ def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) ->
         if os.path.isfile(f"{path}/{CONTROL}"):
             where = word.rstrip("/")
             error.add_note(f"{where} is a store: `shmarrow ls {where}` lists its objects, {where}/NAME is one of them")
+        elif path == word and word[:1] not in "./~" and os.path.exists(f"{SHM_DIRECTORY}/{word.partition('/')[0]}"):
+            error.add_note(f"did you mean {SHM_SCHEME + word!r}?")
         raise
+
+
+def refuse_url(word: str) -> None:
+    """Refuse a URL; the error says what downloads it."""
+    from shmarrow.interchange.files.ends import download
+
+    command = download(word)
+    if command:
+        raise sa.ObjectNotFound(
+            errno.ENOENT, f"{word!r} is a URL, not a path: `{command} | shmarrow inspect -` reads it"
+        )
 
 
 @contextmanager
 def stored(word: str, trust: bool = False) -> Iterator[tuple[sa.Store, str] | None]:
     """The store of a target ``STORE/NAME``, and the object's name; None where the target is in no store."""
-    shared = word.startswith("shm:")
-    if "/" not in word or word == "-" or (not shared and os.path.isfile(word)):
+    if "/" not in word or os.path.isfile(word):
         yield None
         return
-    from shmarrow.store.protocol import CONTROL
+    from shmarrow.cli.host import split_name
 
-    at = word.find("/") if shared else word.rfind("/")
-    while not shared and at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
-        at = word.rfind("/", 0, at)
-    if at <= 0:
+    found = split_name(word)
+    if found is None:
         yield None
         return
-    with sa.Store(word[:at], trust=trust, create=False) as store:
-        yield store, word[at + 1 :]
+    with sa.Store(found[0], trust=trust, create=False) as store:
+        yield store, found[1]
 
 
 def _is_pipe(word: str) -> bool:
@@ -232,8 +253,14 @@ def _refuse(name: str, head: bytes) -> None:
     what = recognized(head)
     if not what or head[:4] == b"\xff\xff\xff\xff":
         return
+    suffix = os.path.splitext(name)[1].lower()
+    if what == "text" and suffix in _TEXTS:
+        what = _TEXTS[suffix]
     if what.startswith(_CONVERTED):
-        what = f"{what.partition(';')[0]}; `shmarrow convert {name} OUT.arrow` makes it an Arrow file"
+        what = what.partition(";")[0]
+        source = "-" if name == "standard input" else shlex.quote(name)
+        missing = "" if what.startswith(_WITHOUT_PYARROW) or find_spec("pyarrow") else " (needs shmarrow[arrow])"
+        what += f"; `shmarrow convert {source} OUT.arrow` makes it an Arrow file{missing}"
     raise sa.InvalidData(f"{name}: expected Arrow data, found {what}")
 
 
@@ -299,16 +326,7 @@ class _Selected:
 
     def __init__(self, reader: Any, names: Sequence[str]) -> None:
         self._reader = reader
-        try:
-            self._indices = [reader.schema.index_of(name) for name in names]
-        except sa.FieldNotFound as error:
-            from difflib import get_close_matches
-
-            known = reader.schema.names
-            missing = next((name for name in names if name not in known), "")
-            for found in get_close_matches(missing, known, n=1, cutoff=0.6):
-                error.add_note(f"did you mean {found!r}?")
-            raise
+        self._indices = [reader.schema.index_of(name) for name in names]
         self.schema = sa.schema([reader.schema.field(i) for i in self._indices])
 
     @property

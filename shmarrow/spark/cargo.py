@@ -1,11 +1,11 @@
-"""What Spark carries to other hosts for the driver: objects of its store, together, and by which ways.
+"""Distribution of the driver's objects to other hosts by Spark.
 
 Rules kept here:
 
-* a carrier is made from the objects as they are mapped: there is no second copy in Python's memory;
-* what was carried is carried again when the session was stopped and there is another one, and after ``unpersist``; the
-  old copies are removed then, so there is one at most;
-* only the process that had it carried has it removed: a forked child leaves it alone.
+* carriers are made directly from the mapped objects: there is no second copy in Python's memory;
+* objects are distributed again for a new session after the old one was stopped, and after ``unpersist``; the old copies
+  are removed, so there is at most one;
+* only the process that distributed them removes them; a forked child never does.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 _TOKEN = 16
-"""Bytes of what tells a file of Spark's from all others."""
+"""Size in bytes of the random token that identifies a file of Spark."""
 _SMALLEST = 1 << 16
-"""Bytes from which on pickle writes a buffer from where it is, apart from what is before it."""
+"""Size in bytes from which pickle writes a buffer separately, without copying it."""
 _MARK = 64
-"""Bytes at both ends of an object that are compared with what Spark's file has."""
+"""Bytes at both ends of an object that are compared with Spark's file."""
 
 
 class Cargo:
-    """Objects of the driver's store, which Spark carries where its workers may run on other hosts.
+    """Objects of the driver's store, distributed by Spark if workers may run on other hosts.
 
-    Thread safety: any thread may use it. In a forked child it only says how its parent had them carried.
+    Thread safety: any thread may use it. In a forked child it only returns its parent's carriers.
 
     Parameters
     ----------
     session : SparkSession
-        The session of whose workers they are for.
+        The session whose workers need them.
     home : Home
         The driver's store.
     names : sequence of str
@@ -74,7 +74,7 @@ class Cargo:
         return self._pid == os.getpid()
 
     def carriers(self) -> list[Carrier]:
-        """The ways to the objects, in their order, which are made here if need be; none where all see the store."""
+        """Return the carriers of the objects, in order, distributing them if needed; none if all workers see them."""
         if not self.is_mine:
             return self._carried
         with self._lock:
@@ -98,15 +98,15 @@ class Cargo:
                 each.destroy(False)
 
     def unpersist(self, blocking: bool) -> None:
-        """Remove the copies of executors; functions that are pickled from now on have new ones made."""
+        """Remove the executors' copies; functions pickled from now on distribute new ones."""
         with self._lock:
-            for each in self._carried[:1]:  # all lie in one
+            for each in self._carried[:1]:  # they share one file
                 each.unpersist(blocking)
-            # A worker that starts later could look for the removed file, so the next use has Spark carry a new one.
+            # A worker started later could look for the removed file, so the next use distributes a new one.
             self._is_current = self._is_current and is_connect(self._session)
 
     def destroy(self, blocking: bool) -> None:
-        """Remove all copies; nothing is carried again. Safe to call again."""
+        """Remove all copies for good. Calling it twice is allowed."""
         with self._lock:
             self._ended = True
             carried, self._carried = self._carried, []
@@ -115,7 +115,7 @@ class Cargo:
 
 
 class Carried:
-    """One object of a cargo, as a carrier that is pickled as the one that leads to it then."""
+    """A carrier of one object of a cargo; pickled as the carrier that is current at that time."""
 
     def __init__(self, cargo: Cargo, index: int) -> None:
         self.cargo = cargo
@@ -128,7 +128,7 @@ class Carried:
         self.cargo.unpersist(blocking)
 
     def destroy(self, blocking: bool) -> None:
-        """Remove it with all of its cargo."""
+        """Remove all objects of its cargo."""
         self.cargo.destroy(blocking)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -141,7 +141,7 @@ def _alone(carrier: Carrier | None) -> Carrier | None:
 
 
 def check_collected(value: object) -> None:
-    """Refuse a DataFrame of Spark, which has an Arrow stream too, but would come from the workers to the driver."""
+    """Reject a Spark DataFrame, which has an Arrow stream, too, but would be collected to the driver."""
     if any(each.__name__ == "DataFrame" and each.__module__.startswith("pyspark.") for each in type(value).__mro__):
         raise InvalidType(
             "this is a DataFrame of Spark: share(df) keeps its rows on the workers; pass df.toArrow() to collect it "
@@ -150,13 +150,13 @@ def check_collected(value: object) -> None:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether a session has ended, with all that Spark carried for it."""
+    """Whether a session has been stopped, which removes all that Spark distributed for it."""
     ended = session.is_stopped if is_connect(session) else session.sparkContext._jsc is None  # type: ignore[attr-defined]
     return bool(ended)
 
 
 def successor(session: SparkSession) -> SparkSession | None:
-    """The session of the same kind that came after one that was stopped, if there is one."""
+    """Return the session of the same kind that followed a stopped one, if any."""
     if is_connect(session):
         return type(session).getActiveSession()
     from pyspark import SparkContext
@@ -166,7 +166,7 @@ def successor(session: SparkSession) -> SparkSession | None:
 
 
 def carry(spark: SparkSession, store: Store, names: Sequence[str]) -> list[Carrier]:
-    """Have Spark carry objects of a store to its executors; the ways to them, in their order."""
+    """Distribute objects of a store to Spark's executors, and return their carriers, in order."""
     segments = [store.attach(name) for name in names]
     if is_connect(spark):
         return [*in_artifacts(spark, dict(zip([name.replace("/", "-") for name in names], segments, strict=True)))]
@@ -174,7 +174,7 @@ def carry(spark: SparkSession, store: Store, names: Sequence[str]) -> list[Carri
 
 
 def in_broadcast(context: Any, segments: Sequence[Segment]) -> list[InBroadcast]:
-    """Have Spark carry objects to its executors, as the contents of one broadcast.
+    """Distribute objects to Spark's executors in one broadcast.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def in_broadcast(context: Any, segments: Sequence[Segment]) -> list[InBroadcast]
             "spark.io.encryption.enabled: Spark's files cannot be mapped, so each Python worker that does not see the "
             f"driver's store has a copy of its own, of {size:,} bytes",
             UserWarning,
-            stacklevel=7,  # who called broadcast() or share_table()
+            stacklevel=7,  # the caller of broadcast() or share_table()
         )
         before = bytes(BEFORE - _TOKEN) + token
         pieces = [(before, segment.data.data, bytes(-segment.size % ALIGNMENT)) for segment in segments]
@@ -217,21 +217,19 @@ def in_broadcast(context: Any, segments: Sequence[Segment]) -> list[InBroadcast]
 
 
 class Parcel:
-    """Objects that pickle writes as they are, each at a multiple of 64 bytes from the start of the file.
-
-    A token is before each of them.
+    """Objects pickled without copying, each aligned to 64 bytes in the file and preceded by a token.
 
     Attributes
     ----------
     offsets : list of int
-        Where they are in the file.
+        Offsets of the objects in the file.
     """
 
     def __init__(self, objects: Sequence[Bytes], token: bytes) -> None:
         self._objects = objects
         self._token = token
         self._written = [_at_least(each, _SMALLEST) for each in objects]
-        # 64 to 127 bytes of padding all take the same number of bytes before them.
+        # Paddings of 64 to 127 bytes have headers of equal size in the pickle.
         self._paddings = [ALIGNMENT] * len(objects)
         moved = 0
         for i, offset in enumerate(_offsets_of(self)):
@@ -240,7 +238,7 @@ class Parcel:
         self.offsets = _offsets_of(self)
 
     def check(self, path: str) -> None:
-        """See that a file of the pickle has the objects where they are expected."""
+        """Check that the file of the pickle contains the objects at their offsets."""
         with open(path, "rb") as file:
             for offset, data in zip(self.offsets, self._objects, strict=True):
                 marked = self._token in os.pread(file.fileno(), BEFORE, offset - BEFORE)
@@ -260,7 +258,7 @@ class Parcel:
 
 
 def _nothing(*pieces: bytes) -> None:
-    """The result of unpickling a parcel, which nobody does: the file is mapped."""
+    """Unpickle a parcel to None; never used, as the file is mapped instead."""
 
 
 def _at_least(data: Bytes, size: int) -> Bytes:
@@ -268,7 +266,7 @@ def _at_least(data: Bytes, size: int) -> Bytes:
 
 
 class _Ruler:
-    """A file that only knows how long it is, and where its large pieces begin."""
+    """A file that records only its size and the offsets of large pieces."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -290,7 +288,7 @@ def _offsets_of(parcel: Parcel) -> list[int]:
 
 
 def in_artifacts(spark: Any, objects: Mapping[str, Segment]) -> list[InArtifacts]:
-    """Have a Spark Connect server carry objects to its executors, as files of the session with these names."""
+    """Distribute objects to the executors of a Spark Connect server, as session artifacts with these names."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="shmarrow-") as directory:
@@ -304,13 +302,13 @@ def in_artifacts(spark: Any, objects: Mapping[str, Segment]) -> list[InArtifacts
 def runs_here(spark: SparkSession, home: Home) -> bool:
     """Whether all Python workers of a session see the driver's store, because they run on its host.
 
-    A Spark Connect session whose server runs tasks by itself is asked by a job of one task.
+    For a Spark Connect session whose server runs in local mode, a job of one task finds out.
     """
     if not is_connect(spark):
         return _is_local(spark.sparkContext.master)
     try:
         master = spark.conf.get("spark.master")
-    except Exception:  # some servers do not tell
+    except Exception:  # some servers do not expose it
         return False
     if not _is_local(master):
         return False

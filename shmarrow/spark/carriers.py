@@ -1,4 +1,4 @@
-"""How an object of the driver gets to a process: the ways, each of which ends in a mapped file.
+"""Carriers: the ways in which an object of the driver reaches a process, each through a mapped file.
 
 =============  =======================================  ====================================================
 carrier        where                                    what is mapped
@@ -10,11 +10,11 @@ carrier        where                                    what is mapped
 
 Rules kept here:
 
-* Spark carries the bytes; a carrier only knows where they are;
-* a carrier that does not lead anywhere in this process says so (:class:`NotHere`), and the next one is tried. An object
-  that is gone from a store that is visible is gone, whatever copies of it there may be;
-* nothing is unpickled of what Spark carries, except where Spark has it encrypted;
-* the numbers of Spark's broadcasts begin again with each session, so a token in the file says whose it is.
+* Spark transfers the bytes; a carrier only locates them;
+* a carrier that does not work in this process raises :class:`NotHere`, and the next one is tried. An object that was
+  removed from a visible store is gone, whatever copies of it remain;
+* nothing that Spark transfers is unpickled, unless Spark encrypts it;
+* the numbers of Spark's broadcasts start again with each session, so a token in the file identifies it.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from shmarrow.segment.mappings import map_file
 from shmarrow.spark.home import Home
 
 BEFORE = 64
-"""An object in a broadcast of Spark's has its token within so many bytes before it."""
+"""Maximum distance in bytes from an object in a Spark broadcast back to its token."""
 
 
 class NotHere(Exception):
-    """A carrier leads nowhere in this process; says why."""
+    """A carrier does not work in this process; the message says why."""
 
 
 class Found(NamedTuple):
-    """What a carrier leads to.
+    """The object located by a carrier.
 
     Attributes
     ----------
     segment : Segment
         The bytes of the object.
     is_there : callable
-        Says whether the object is still there, within microseconds.
+        Returns whether the object still exists, within microseconds.
     """
 
     segment: Segment
@@ -60,28 +60,28 @@ class Found(NamedTuple):
 
 
 class Carrier(Protocol):
-    """A way to an object; picklable."""
+    """A picklable way to reach an object."""
 
     def open(self) -> Found:
-        """The object; NotHere if this way leads nowhere in this process."""
+        """Map the object; NotHere if that is not possible in this process."""
         ...
 
     def unpersist(self, blocking: bool) -> None:
-        """On the driver: remove the copies on the executors; they come again when they are needed."""
+        """On the driver: remove the executors' copies; they are distributed again when needed."""
         ...
 
     def destroy(self, blocking: bool) -> None:
-        """On the driver: remove everything that was made for this carrier."""
+        """On the driver: remove everything created for this carrier."""
         ...
 
 
 def open_first(what: str, carriers: Iterable[Carrier]) -> Found:
-    """The object by the first carrier that leads to it.
+    """Open an object through the first carrier that works.
 
     Raises
     ------
     StorageError
-        If none does; it says what was tried. If there is no room to map it.
+        If none works, with their reasons; or if the address space is too small to map it.
     """
     reasons = []
     for carrier in carriers:
@@ -95,7 +95,7 @@ def open_first(what: str, carriers: Iterable[Carrier]) -> Found:
 
 @contextmanager
 def mapping(what: str, size: int | None = None) -> Iterator[None]:
-    """Name Spark's setting where the block cannot map an object for the limit of a Python worker's addresses."""
+    """Raise an error that names Spark's setting if the address space limit of a worker prevents a mapping."""
     try:
         yield
     except (OSError, MemoryError) as error:
@@ -147,7 +147,7 @@ class InStore(NamedTuple):
             ) from None
 
     def unpersist(self, blocking: bool) -> None:
-        """There is only the one object."""
+        """Do nothing: the object itself is the only copy."""
 
     def destroy(self, blocking: bool) -> None:
         """Remove the object; processes that have it attached keep it."""
@@ -161,11 +161,11 @@ class InStore(NamedTuple):
 
 
 _MAPPED: WeakValueDictionary[tuple[int, int], Bytes] = WeakValueDictionary()
-"""By device and inode, the files that are mapped: all objects in one take its room among the addresses once."""
+"""The mapped files by device and inode: all objects in a file share one mapping."""
 
 
 def _open_file(path: str, offset: int, size: int, token: bytes = b"") -> Found:
-    """A part of a file as an object; NotHere if there is no such file, or the token is not before that part."""
+    """Map a range of a file as an object; NotHere if the file is missing, or the token does not precede the range."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -202,13 +202,13 @@ def _is_same(path: str, identity: tuple[int, int]) -> bool:
 
 _STOPPED = "the session that carried it was stopped"
 _IN_MEMORY = os.stat_result([0o600, *[0] * 9], {"st_ctime_ns": 0})
-"""The status of a copy in memory: writable, so that no cache takes two copies for the same file."""
+"""The status of a copy in memory: writable, so that no cache takes two copies for one file."""
 
 
 class InBroadcast:
-    """A range of the file that each executor has of one of Spark's broadcasts.
+    """A range of the file of a Spark broadcast on each executor.
 
-    Pickled while Spark pickles a function, it has Spark send the broadcast to the executors that run it.
+    If it is pickled as part of a Spark function, Spark sends the broadcast to the executors that run the function.
     """
 
     def __init__(self, number: int, offset: int, size: int, token: bytes, path: str | None = None) -> None:
@@ -237,7 +237,7 @@ class InBroadcast:
         found = _open_file(self.path, self.offset, self.size, self.token)
         if broadcast is None:
             return found
-        # Spark does not send it again to a worker that has it, also if its file was removed by unpersist.
+        # Spark does not send it again to a worker that has it, even if unpersist removed its file.
         return Found(found.segment, partial(_is_loaded, self.number, broadcast))
 
     def unpersist(self, blocking: bool) -> None:
@@ -245,15 +245,15 @@ class InBroadcast:
             self.broadcast.unpersist(blocking)
 
     def destroy(self, blocking: bool) -> None:
-        """Remove the broadcast, which other objects may lie in, too; safe to call again."""
+        """Remove the broadcast, which may contain other objects, too; calling it twice is allowed."""
         broadcast = self.broadcast
         if self._is_running and os.path.exists(broadcast._path):
-            broadcast._pickle_registry._registry.discard(broadcast)  # pickled since the last job: none must send it
+            broadcast._pickle_registry._registry.discard(broadcast)  # no later job must send it
             broadcast.destroy(blocking)
 
     @property
     def _is_running(self) -> bool:
-        """Whether this is the driver, and its session runs; when it stops, it removes its broadcasts."""
+        """Whether this is the driver of a running session; stopping a session removes its broadcasts."""
         broadcast = self.broadcast
         return broadcast is not None and broadcast._sc is not None and broadcast._sc._jsc is not None
 
@@ -270,7 +270,7 @@ def _is_loaded(number: int, broadcast: Any) -> bool:
 
 
 def _received(number: int, offset: int, size: int, token: bytes, path: str | None) -> InBroadcast:
-    """In a worker: with what Spark has sent."""
+    """Unpickle in a worker, with the broadcast received from Spark."""
     made = InBroadcast(number, offset, size, token, path)
     module = sys.modules.get("pyspark.core.broadcast")
     broadcast = None if module is None else module._broadcastRegistry.get(number)

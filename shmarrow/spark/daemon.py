@@ -1,16 +1,16 @@
-"""The daemon that Spark's Python workers are forked from, with what they need imported already.
+"""The daemon from which Spark's Python workers are forked, with their imports preloaded.
 
-Spark runs it where ``spark.python.daemon.module`` is ``shmarrow.spark.daemon``; that setting is read when a session
-starts, and classic sessions only have it. It does what ``pyspark.daemon`` does, and before that:
+Spark runs it if ``spark.python.daemon.module`` is ``shmarrow.spark.daemon``; this setting is read when a session
+starts, and exists in classic sessions only. It does what ``pyspark.daemon`` does, and before that:
 
-* imports numpy, shmarrow, pyspark's worker, and pyarrow and pandas if they are installed, so that no worker spends its
-  first second on that. ``SHMARROW_SPARK_IMPORTS`` in its environment (``spark.executorEnv.SHMARROW_SPARK_IMPORTS``)
-  names other modules than pyarrow and pandas, separated by commas: ``pandas,torch``, say; empty, none of them;
-* exempts all that from garbage collection, which would copy the pages that workers share;
-* becomes the owner of what its workers put on a host where the store of the driver is not visible, in the same place
-  of this host: when the executor has ended, it has ended too, and what it owned is collected.
+* imports numpy, shmarrow, pyspark's worker, and pyarrow and pandas if installed, which saves each worker a second.
+  ``SHMARROW_SPARK_IMPORTS`` in its environment (``spark.executorEnv.SHMARROW_SPARK_IMPORTS``) replaces pyarrow and
+  pandas by a comma-separated list of modules, such as ``pandas,torch``, or none if empty;
+* exempts the imported objects from garbage collection, which would copy the pages that workers share;
+* owns the objects of its workers on a host where the driver's store is not visible, in this user's store on this host:
+  it ends with the executor, and its objects are then collected.
 
-Workers are forked while other threads sleep: those of the libraries in numpy and pyarrow, which expect to be forked.
+Workers are forked while threads of numpy's and pyarrow's libraries are idle; these libraries support that.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from contextlib import redirect_stdout
 from importlib import import_module
 
 IMPORTS = "SHMARROW_SPARK_IMPORTS"
-"""The environment variable with the modules that are imported in place of :data:`PACKAGES`."""
+"""The environment variable with the modules to import instead of :data:`PACKAGES`."""
 
 PACKAGES = ("pyarrow.compute", "pandas")
-"""What most functions of users need."""
+"""Modules that most user functions need."""
 
 OURS = (
     "shmarrow.build", "shmarrow.chunked", "shmarrow.codecs.encode", "shmarrow.interchange.pyarrow",
@@ -34,11 +34,11 @@ OURS = (
     "shmarrow.store.info", "shmarrow.store.publish", "shmarrow.store.snapshot", "shmarrow.store.watch",
     "shmarrow.tables",
 )  # fmt: skip
-"""What is imported late for workers' functions, and takes the others with it."""
+"""Modules of this package that workers would import lazily."""
 
 
 def prepare(worker: str = "pyspark.worker") -> None:
-    """Import what workers need; what users named and cannot be imported is said on stderr."""
+    """Import the modules that workers need; report failed imports on stderr."""
     import numpy  # noqa: F401
 
     from shmarrow import layout
@@ -54,12 +54,12 @@ def prepare(worker: str = "pyspark.worker") -> None:
         except ModuleNotFoundError as error:
             if named is not None:
                 _say(f"cannot import {module!r}, which {IMPORTS} names: {error}")
-        except Exception as error:  # workers that need it say so; the others do without
+        except Exception as error:  # workers that need it will raise the error themselves
             _say(f"importing {module!r} failed: {type(error).__name__}: {error}")
 
 
 def own() -> None:
-    """Let workers put what this process is to own, where the user's store for Spark can be opened or made."""
+    """Set up the store in which this process owns its workers' objects, if it can be opened or created."""
     from shmarrow.errors import ShmarrowError
     from shmarrow.spark.home import OWNER, for_workers, home
 
@@ -71,12 +71,12 @@ def own() -> None:
 
 
 def main() -> None:
-    """Prepare, and do what ``pyspark.daemon`` does.
+    """Prepare, then run ``pyspark.daemon``.
 
     Raises
     ------
     SystemExit
-        If pyspark is not installed, or a person started it.
+        If pyspark is not installed, or it was started from a terminal.
     """
     try:
         from pyspark.daemon import manager

@@ -1,4 +1,4 @@
-"""Spark jobs: what they run on, and the errors of their workers as the errors that they are."""
+"""Spark jobs: their sessions, and the translation of errors from workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ERRNOS = {ObjectNotFound: errno.ENOENT, ObjectExists: errno.EEXIST, StoreFull: 
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Errors of ours that made a job fail, raised again as what they were in the worker."""
+    """Re-raise an error of this package that made a job fail in a worker."""
     try:
         yield
     except ShmarrowError:
@@ -45,10 +45,10 @@ def worker_errors() -> Iterator[None]:
 
 @contextmanager
 def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Jobs that are cancelled when the block ends by an interrupt, which Spark itself would let run on."""
+    """Cancel the jobs of the block on an interrupt; Spark would let them continue."""
     if is_connect(spark):
         add, cancel, remove = spark.addTag, spark.interruptTag, spark.removeTag
-    else:  # tags of a session belong to a thread of the JVM, and an interrupt ends the connection to that one
+    else:  # session tags belong to a JVM thread, and an interrupt closes the connection to it
         context: Any = spark.sparkContext
         add, cancel, remove = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
     add(tag)
@@ -66,7 +66,7 @@ def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
 
 
 def raised_in_worker(error: BaseException) -> ShmarrowError | None:
-    """The error of ours that made a job fail; Spark has no more of it than the text of its traceback."""
+    """Reconstruct the error of this package that made a job fail, from the text of its traceback."""
     found = _RAISED.search(str(error))
     kind = getattr(errors, found[1], None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, ShmarrowError)):
@@ -76,19 +76,19 @@ def raised_in_worker(error: BaseException) -> ShmarrowError | None:
 
 
 def is_session(value: object) -> bool:
-    """Whether something is a SparkSession, classic or of Spark Connect, without importing Spark."""
+    """Whether a value is a SparkSession, classic or Spark Connect, without importing Spark."""
     return any(
         each.__name__ == "SparkSession" and each.__module__.startswith("pyspark.") for each in type(value).__mro__
     )
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session talks to a Spark Connect server; such a session has no SparkContext."""
+    """Whether a session is a Spark Connect session, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def as_session(value: Any) -> SparkSession:
-    """A session that runs; InvalidArgument for one that was stopped, InvalidType for anything else."""
+    """Check that a value is a running session; InvalidArgument if it was stopped, InvalidType for other types."""
     if not is_session(value):
         raise InvalidType(f"expected a SparkSession, found {full_name(value)}")
     session: SparkSession = value
@@ -99,7 +99,7 @@ def as_session(value: Any) -> SparkSession:
 
 
 def active_session() -> SparkSession:
-    """The session that is active, classic or of Spark Connect."""
+    """Return the active session, classic or Spark Connect."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -111,12 +111,12 @@ def active_session() -> SparkSession:
 
 
 def executor_host() -> str:
-    """In a Python worker: the host of its executor, as Spark's scheduler names it; empty in local mode.
+    """In a Python worker, return the name of its executor's host in Spark's scheduler; empty in local mode.
 
-    All kinds of clusters start an executor with that name on its command line.
+    All cluster managers pass that name on the command line of the executor.
     """
     pid = os.getppid()
-    for _ in range(4):  # the worker's parent is a daemon, and that one's the executor; there may be wrappers
+    for _ in range(4):  # the worker's parent is the daemon, whose parent is the executor; there may be wrappers
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = file.read().split(b"\0")

@@ -1,11 +1,11 @@
-"""Jobs over shared frames: a function for each partition, or the partitions as they are, as a DataFrame.
+"""Jobs over shared frames: a function per partition, or the rows as a DataFrame.
 
 Rules kept here:
 
 * a task gets the number of a partition from Spark, and its rows from shared memory;
-* on a cluster with a classic session, Spark is told which host holds each partition, and runs the task there as long as
-  it is willing to wait for a free core; elsewhere the task fails with an error that says where the rows are;
-* what is wrong with arguments is found on the driver, before a job runs.
+* on a cluster with a classic session, Spark gets the preferred host of each partition, and waits for a free core there
+  for a limited time; on another host the task fails with an error that names the right one;
+* arguments are checked on the driver, before a job runs.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 10.0
-"""Seconds that a task waits before it fails because another host has its rows."""
+"""Seconds that a task on the wrong host waits before it fails."""
 _PATIENT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker does with the partitions that it is given by number."""
+    """The worker's side of a job: runs the function on partitions given by number."""
 
     handles: tuple[Handle, ...]
     function: Callable[[Table], Any]
@@ -59,9 +59,9 @@ class Task:
 
 
 def _be_patient(handle: Handle) -> None:
-    """Where another host has the rows, wait before the task fails, so that a core becomes free there.
+    """If the rows are on another host, wait before the task fails, so that a core becomes free there.
 
-    Spark tries a failed task again, at once and perhaps here, but only three times.
+    Spark retries a failed task immediately, perhaps on this host again, but only three times.
     """
     from pyspark import TaskContext
 
@@ -74,7 +74,7 @@ def _be_patient(handle: Handle) -> None:
 
 @dataclass(frozen=True)
 class OverBatches:
-    """A function over an iterator of batches, as one over a table."""
+    """Adapter of a function over an iterator of batches to a function over a table."""
 
     function: Callable[[Iterator[Any]], Any]
 
@@ -105,7 +105,7 @@ def _run(handles: Sequence[Handle], spark: SparkSession, task: Task, struct: Str
 
 
 def _numbers(spark: SparkSession, handles: Sequence[Handle]) -> DataFrame:
-    """The numbers of the handles, each a partition of its own, on the host that holds it if Spark can be told."""
+    """Return a DataFrame of the handles' numbers, one per partition, with preferred hosts if possible."""
     count = len(handles)
     if is_connect(spark) or not any(handle.address for handle in handles):
         return spark.range(0, count, 1, count)
@@ -160,7 +160,7 @@ def _itself(table: Table) -> Table:
 
 
 def _struct(schema: Schema, spark_schema: str | None) -> StructType:
-    """The schema of the DataFrame: that of the one that was shared, or what Spark has for the types of Arrow."""
+    """Return the schema of the DataFrame: that of the shared one, or derived from the Arrow types."""
     from pyspark.sql.types import StructType
 
     if spark_schema is not None:
@@ -169,7 +169,7 @@ def _struct(schema: Schema, spark_schema: str | None) -> StructType:
 
 
 def _carried(struct: StructType) -> tuple[StructType, list[str]]:
-    """The schema under which rows come to Spark from Python, and for columns that become another type then, how."""
+    """Return the schema in which rows are sent from Python to Spark, and the casts of columns to their final types."""
     from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
     fields, casts = [], []
@@ -189,7 +189,7 @@ def _carried(struct: StructType) -> tuple[StructType, list[str]]:
 
 
 def release_elsewhere(handles: Sequence[Handle], name: str) -> None:
-    """Remove objects on other hosts, by a job of the active session, as far as it can be had within some seconds."""
+    """Remove objects on other hosts by a job of the active session, within some seconds, if possible."""
     stores = {(handle.store, handle.store_id, handle.address): handle for handle in handles if handle.address}
     if not stores or "pyspark" not in sys.modules:
         return
@@ -200,7 +200,7 @@ def release_elsewhere(handles: Sequence[Handle], name: str) -> None:
         return
 
     def release() -> None:
-        with suppress(Exception):  # the session may be stopped, and with the executors go their files
+        with suppress(Exception):  # the session may be stopped; executors remove their files when they end
             _numbers(spark, list(stores.values())).mapInArrow(Removal(tuple(stores.values()), name), "n int").collect()
 
     thread = threading.Thread(target=release, name="shmarrow-release", daemon=True)
@@ -213,7 +213,7 @@ RELEASE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Removal:
-    """What a worker does to release what is in stores of its host."""
+    """The worker's side of a release: deletes objects from the stores of its host."""
 
     handles: tuple[Handle, ...]
     name: str
@@ -222,7 +222,7 @@ class Removal:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 store = self.handles[number].home.driver_store()
-                if store is None:  # Spark tries it again, and has other hosts to choose from
+                if store is None:  # Spark retries it, perhaps on another host
                     raise StorageError(errno.EREMOTE, f"the store of {self.name!r} is not on this host")
                 delete_frame(store, self.name)
         return iter(())

@@ -1,10 +1,10 @@
-"""What users' functions give: tables and batches of any library, as batches of ours, and as what Spark expects.
+"""Conversion of the results of user functions: tables and batches of any library, to our batches and to Spark's types.
 
 Rules kept here:
 
-* columns are matched by name, and a column that is missing or not expected is an error: nothing is dropped silently;
-* no value changes: what does not fit the type that Spark was told is an error that names the column;
-* functions may give their rows bit by bit; no more than one of their batches is held.
+* columns are matched by name, and a missing or unexpected column is an error: nothing is dropped silently;
+* no value changes: a value that does not fit the declared type is an error that names the column;
+* results may be generators; at most one of their batches is kept in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PIECE_BYTES = 4 << 20
-"""The bytes of a batch that Spark is given at once, about; it takes large ones much more slowly."""
+"""Approximate size in bytes of the batches sent to Spark, which is much slower with large ones."""
 
 EXPECTED = "tables or batches of shmarrow, pyarrow, polars or pandas, dicts of columns, iterables of these, or None"
 
@@ -38,19 +38,19 @@ MakeTable = Callable[[Mapping[Any, Any]], Table]
 
 
 def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBatch]:
-    """The batches that a function gave, one after another as it makes them.
+    """Iterate over the batches of a function's result, lazily.
 
     Parameters
     ----------
     found : object
-        See :data:`EXPECTED`. Data of other libraries are used in place where their types are the same.
+        See :data:`EXPECTED`. Data of other libraries are used in place if their types are the same.
     from_columns : callable, optional
-        Makes a table of a dict of columns.
+        Converts a dict of columns to a table.
 
     Raises
     ------
     InvalidType
-        If it is, or has in it, something else.
+        If it is or contains anything else.
     """
     if found is None:
         return
@@ -64,7 +64,7 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
     elif isinstance(found, Mapping):
         yield from from_columns(found).batches
     elif full_name(found) == "pandas.DataFrame":
-        # As in Spark: an index without a name is no column, and there is none over all partitions.
+        # As in Spark, an index without a name is dropped; there is no index over all partitions.
         index = None if any(name is not None for name in found.index.names) else False
         yield from from_frame(Table, found, preserve_index=index).replace_schema_metadata(None).batches
     elif foreign.has_data(found):
@@ -82,7 +82,7 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
 
 
 def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
-    """The same as batches of pyarrow's; its own pass as they are."""
+    """Iterate over the result as pyarrow batches; pyarrow batches are not converted."""
     pyarrow = partner()
     if isinstance(found, pyarrow.RecordBatch):
         yield found
@@ -95,7 +95,7 @@ def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
 
 
 def _has_no_rows(found: Any) -> bool:
-    """Whether something that can be iterated over is no sequence of tables."""
+    """Whether an iterable cannot be a sequence of tables."""
     return isinstance(found, (str, bytes, bytearray, memoryview)) or full_name(found).partition(".")[0] in _COLUMNS
 
 
@@ -111,15 +111,15 @@ def _unexpected(found: Any) -> InvalidType:
 
 
 class Fitting:
-    """Brings batches to the types that Spark was told; made on the driver, and pickled into tasks.
+    """Casts batches to the types declared to Spark; created on the driver and pickled into tasks.
 
     Parameters
     ----------
     schema : pyarrow.Schema
-        What Spark expects, as ``to_arrow_schema`` gives it.
+        The schema that Spark expects, from ``to_arrow_schema``.
     by_position : bool
-        Whether columns are matched by position, not by name; Spark gets them as ``c0``, ``c1`` and so on, as it cannot
-        tell columns of one name apart.
+        Whether columns are matched by position, not by name; Spark gets them as ``c0``, ``c1`` and so on, as it does
+        not support duplicate names.
 
     Thread safety: none; each task has its own.
     """
@@ -137,18 +137,18 @@ class Fitting:
         return Fitting, (self.schema, self.by_position)
 
     def fit(self, found: Any) -> Iterator[pa.RecordBatch]:
-        """What a function gave, as batches that Spark takes, each of about :data:`PIECE_BYTES` bytes.
+        """Convert a function's result to batches for Spark of about :data:`PIECE_BYTES` bytes.
 
-        Columns that are as Spark wants them are not copied.
+        Columns that already have the expected type are not copied.
 
         Raises
         ------
         InvalidType
-            If a column is missing, or one too many, or its values have no exact cast to its type.
+            If a column is missing or unexpected, or has no exact cast to its type.
         InvalidData
-            If a value does not fit its type, or is null where nulls were excluded.
+            If a value does not fit its type, or is null in a column that is not nullable.
         Unsupported
-            If Spark has nothing for the type of a column.
+            If Spark has no type for a column.
         """
         for batch in batches_of(found, self._from_columns):
             self._prepare(batch.schema)
@@ -158,7 +158,7 @@ class Fitting:
                 yield self._fitted(batch.slice(start, step) if step < rows else batch)
 
     def _from_columns(self, columns: Mapping[Any, Any]) -> Table:
-        """A dict of columns: values without a type become what Spark was told."""
+        """Convert a dict of columns; values without a type get the declared one."""
         self._check_names([name if isinstance(name, str) else shown(name) for name in columns])
         for field in self.wanted:
             values = columns[field.name]
@@ -182,7 +182,7 @@ class Fitting:
         )
 
     def _prepare(self, schema: Schema) -> None:
-        """Find out what becomes of the columns; nothing to be done if they are those of the last batch."""
+        """Determine the casts of the columns, unless the schema is that of the last batch."""
         if schema is self._last or (self._last is not None and schema.equals(self._last)):
             return
         names = schema.names
@@ -196,7 +196,7 @@ class Fitting:
         self._places, self._last = places, schema
 
     def _stages_for(self, type: DataType, target: DataType, where: str) -> Stages:
-        """Through which types values become what Spark wants; ``final`` has a cast to that."""
+        """Return the stages of a cast to Spark's type; ``final`` has an exact cast to it."""
         refused: ShmarrowError | None = None
         _check_zones(type, target, where)
         try:
@@ -231,7 +231,7 @@ class Fitting:
 
 
 def numbered_names(count: int) -> list[str]:
-    """Names for columns that are known by their position."""
+    """Return names for columns that are matched by position."""
     return [f"c{i}" for i in range(count)]
 
 
@@ -240,7 +240,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _check_zones(type: DataType, target: DataType, where: str) -> None:
-    """Refuse what would become instants in UTC, whatever the time zone of the session is."""
+    """Reject timestamps without a time zone for a type with one: Spark would read them as UTC."""
     if _is_timestamp(type) and _is_timestamp(target) and type.tz is None and target.tz is not None:
         raise InvalidType(
             f"{where} has times without a time zone, and becomes instants: localize it, as with "
@@ -273,14 +273,14 @@ def _castable(type: DataType, target: DataType) -> bool:
 
 
 def struct_type(spark: Any, schema: Any) -> Any:
-    """The ``StructType`` of what a caller gave as a schema; no job runs.
+    """Return the ``StructType`` of a schema given by a caller; runs no job.
 
     Raises
     ------
     InvalidArgument
-        If it is text that Spark cannot parse.
+        If it is a string that Spark cannot parse.
     InvalidType
-        If it is neither text nor a StructType, or has no columns.
+        If it is neither a string nor a StructType, or has no columns.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
@@ -303,12 +303,12 @@ def struct_type(spark: Any, schema: Any) -> Any:
 
 
 def expected_by_spark(struct: Any) -> pa.Schema:
-    """What Spark expects of a function that gives columns by name.
+    """Return the Arrow schema that Spark expects from a function, whose columns are matched by name.
 
     Raises
     ------
     InvalidType
-        If Spark takes no such columns from Python.
+        If Spark does not accept such columns from Python, or names are duplicated.
     """
     for name, count in Counter(struct.names).items():
         if count > 1:

@@ -1,6 +1,6 @@
-"""A sink that goes on in another store when its own has no room left.
+"""A sink that continues in another store when the first is full.
 
-What was written so far is copied there once; nothing of it stays in the first store.
+The bytes written so far are moved there; nothing of them remains in the first store.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class SpillingSink(Sink):
-    """A new object in a store; or, when that is full, in another one.
+    """A new object in a store, or in another one if the first is full.
 
     Parameters
     ----------
     name : str
-        The name that the object gets.
+        Name of the object.
     store : Store
-        Where it is put if there is room.
+        The preferred store.
     other : callable, optional
-        Gives the store where it is put otherwise.
+        Returns the store to use if the first is full.
     beside : str, optional
-        The name of an object of ``store``: nothing is published there when that one is gone.
+        Name of an object in ``store`` that must exist for anything to be published there.
 
     Attributes
     ----------
     store : Store
-        Where it is put as things stand.
+        The store in use.
     """
 
     __slots__ = ("_other", "_writer", "store")
@@ -45,7 +45,7 @@ class SpillingSink(Sink):
         self.store = store
         try:
             self._writer = _new(store, name, beside)
-        except StoreFull:  # it has as many objects as it can have
+        except StoreFull:  # no slot is left for another object
             if other is None:
                 raise
             self.store, self._other = other(), None
@@ -74,10 +74,10 @@ class SpillingSink(Sink):
         self._writer.publish()
 
     def abort(self) -> None:
-        """Give up: nothing is published."""
+        """Discard the object; nothing is published."""
         self._writer.discard()
 
 
 def _new(store: Store, name: str, beside: str | None = None) -> SegmentWriter:
-    # Protected, as a frame is whole until it is released.
+    # Protected, as a frame must stay complete until it is released.
     return store._publication(name, False, None, protect=True, beside=beside).writer()

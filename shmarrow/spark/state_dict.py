@@ -1,12 +1,12 @@
-"""State dicts of torch: names and tensors to a bundle, and back over its memory.
+"""State dicts of torch: conversion to a bundle, and back over its memory.
 
 Rules kept here:
 
-* the metadata of the bundle say in JSON what a bundle has no place for: which names are the same tensors as others,
-  which are complex numbers, and torch's own metadata;
-* tensors that are one memory, as tied weights are, are written once, and come back as one tensor;
-* types that Arrow has no name for travel as what they are made of, and come back as themselves;
-* what cannot come back as it was is refused.
+* the metadata of the bundle record in JSON what a bundle cannot represent: names of shared tensors, complex tensors,
+  and torch's own metadata;
+* tensors that share memory, such as tied weights, are written once, and restored as one tensor;
+* types that Arrow lacks are stored by their components, and restored;
+* anything that cannot be restored exactly is rejected.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
     from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors
 
 STATE_DICT = b"shmarrow:state_dict"
-"""The key in the metadata of a bundle that was a state dict."""
+"""The key in the metadata of a bundle made from a state dict."""
 
 
 def as_stored(value: Any) -> Any:
-    """A value as a store keeps it: state dicts as bundles, all others as they are."""
+    """Convert a state dict to a bundle; return all other values unchanged."""
     return to_bundle(value) if is_state_dict(value) else value
 
 
 def as_given(stored: Any) -> Any:
-    """The value that :func:`as_stored` was given, over the memory of what a store has given back."""
+    """Restore the value passed to :func:`as_stored` from an object of a store, zero-copy."""
     if type(stored).__name__ == "Bundle" and STATE_DICT in (stored.metadata or {}):
         return from_bundle(stored)
     return stored
 
 
 def is_state_dict(value: Any) -> bool:
-    """Whether a value is a mapping to tensors of torch; imports nothing."""
+    """Whether a value is a mapping of names to torch tensors; imports nothing."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, Mapping):
         return False
-    known = hasattr(value, "_metadata")  # that of a module without parameters, too
+    known = hasattr(value, "_metadata")  # also that of a module without parameters
     return (bool(value) or known) and all(isinstance(each, torch.Tensor) for each in value.values())
 
 
 def to_bundle(state: Mapping[str, Any]) -> NamedTensors:
-    """The tensors of a state dict, with what a bundle has no place for in its metadata; copies nothing on the CPU.
+    """Convert a state dict to named tensors, with all else in their metadata; zero-copy on the CPU.
 
     Raises
     ------
     InvalidType
-        If a tensor has no elements in memory, or is quantized, or torch's metadata have no form in JSON.
+        If a tensor has no elements in memory, or is quantized, or torch's metadata cannot be represented in JSON.
     """
     import json
 
@@ -96,9 +96,9 @@ def to_bundle(state: Mapping[str, Any]) -> NamedTensors:
 
 
 def from_bundle(bundle: Bundle) -> dict[str, Any]:
-    """The state dict of :func:`to_bundle`, over the memory of the bundle.
+    """Restore the state dict of :func:`to_bundle`, over the memory of the bundle.
 
-    torch knows no memory that is only to be read: writing to such a tensor ends the process.
+    torch has no read-only tensors: writing to one of these kills the process.
     """
     import json
 

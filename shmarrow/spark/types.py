@@ -1,11 +1,11 @@
-"""Spark's types for Arrow's and back: the tables, and schemas in the JSON form that Spark gives its own.
+"""Conversion between Arrow's and Spark's types, the latter in Spark's JSON format.
 
 Rules kept here:
 
-* a type of Arrow first becomes what ``for_consumer("spark")`` makes of it, so the rules stand in one place; the table
-  here names Spark's type for each of the results;
-* the other direction is Spark's own, ``to_arrow_schema``: what it gives is what Spark sends and expects;
-* Spark's types are written as its JSON form, so nothing here needs Spark but where it is asked itself.
+* an Arrow type is first converted by the rules of ``for_consumer("spark")``; the table here names Spark's type for each
+  result;
+* the other direction is Spark's ``to_arrow_schema``: the types that Spark sends and expects;
+* Spark's types are written in their JSON format, so most of this module works without Spark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shmarrow.interchange.for_consumer import Casting
 from shmarrow.types import Field, Schema
 
 SparkType = str | dict[str, Any]
-"""A type of Spark's in its JSON form: a name such as ``"long"``, or a mapping for nested types."""
+"""A Spark type in JSON: a name such as ``"long"``, or a mapping for nested types."""
 
 _LISTS = {"list", "large_list", "fixed_size_list", "list_view", "large_list_view"}
 
@@ -45,19 +45,19 @@ SPARK: dict[str, str | Callable[[Any], str]] = {
     "duration": "interval day to second",
     "month_interval": "integer",
 }
-"""Spark's name for each kind of type that ``for_consumer("spark")`` gives, except nested ones.
+"""Spark's name for each kind of type produced by ``for_consumer("spark")``, except nested ones.
 
 ``month_interval`` is a number of months: Spark's Arrow code has no year-month intervals."""
 
 METADATA = b"SPARK::metadata::json"
-"""The key in a field's metadata under which Spark keeps its own, as JSON."""
+"""The key in a field's metadata for Spark's metadata, as JSON."""
 
 _MARKED = {b"variant": ("value", "metadata"), b"geometry": ("srid", "wkb"), b"geography": ("srid", "wkb")}
-"""Structs that stand for one value of Spark's: the mark in the metadata of their second field, and their fields."""
+"""Structs that represent one Spark value: the mark in the metadata of their second field, and their fields."""
 
 
 def spark_schema(schema: Schema, casting: Casting) -> dict[str, Any]:
-    """The Spark schema of rows of a schema, in the JSON form of ``StructType``.
+    """Return the Spark schema of rows, in the JSON format of ``StructType``.
 
     Parameters
     ----------
@@ -75,10 +75,10 @@ def spark_schema(schema: Schema, casting: Casting) -> dict[str, Any]:
 
 
 def spark_field(field: Field, casting: Casting, where: str = "", within_null: bool = False) -> dict[str, Any]:
-    """A field in the JSON form of ``StructField``.
+    """Return a field in the JSON format of ``StructField``.
 
-    A field of a struct that may be null is nullable, whatever the schema says: where the struct is null, the field
-    holds a null, which pyarrow, and so Spark's ``toArrow``, refuses.
+    A field of a nullable struct is always nullable: where the struct is null, so is the field, which pyarrow, and hence
+    Spark's ``toArrow``, otherwise rejects.
     """
     where = f"{where}, field {shown(field.name)}" if where else f"column {shown(field.name)}"
     return {
@@ -103,7 +103,7 @@ def _metadata(field: Field, where: str) -> dict[str, Any]:
 
 
 def unwrapped(type: Any) -> Any:
-    """The type whose values one of an extension, of a dictionary or of runs has."""
+    """Return the value type of an extension, dictionary or run-end encoded type."""
     while True:
         if isinstance(type, ExtensionType) and type.extension_name != "arrow.bool8":
             type = type.storage_type
@@ -116,7 +116,7 @@ def unwrapped(type: Any) -> Any:
 
 
 def spark_type(type: Any, casting: Casting, where: str, nullable: bool = True) -> SparkType:
-    """What a type becomes in Spark.
+    """Return the Spark type of a type.
 
     Parameters
     ----------
@@ -125,14 +125,14 @@ def spark_type(type: Any, casting: Casting, where: str, nullable: bool = True) -
     casting : Casting
         The rules for Spark, and what may be lost.
     where : str
-        Said in errors.
+        Location for error messages.
     nullable : bool
-        Whether there may be null where the type stands.
+        Whether values of this type may be null.
 
     Raises
     ------
     Unsupported
-        If Spark has nothing for it, or only something that loses values and was not asked for.
+        If Spark has no type for it, or only a lossy one that the caller did not allow.
     """
     type = unwrapped(type)
     kind = kind_of(type)
@@ -161,7 +161,7 @@ def spark_type(type: Any, casting: Casting, where: str, nullable: bool = True) -
 
 
 def mark_of(type: Any) -> bytes:
-    """What Spark has marked a struct as, such as ``b"variant"``; empty for plain structs."""
+    """Return Spark's mark of a struct, such as ``b"variant"``; empty for plain structs."""
     if type.layout != "struct" or len(type.fields) != 2:
         return b""
     names = tuple(field.name for field in type.fields)
@@ -190,7 +190,7 @@ def _marked(type: Any, mark: bytes, where: str) -> SparkType:
 
 
 def same_type(a: SparkType, b: SparkType) -> bool:
-    """Whether types of Spark's are the same, whatever may be null in them."""
+    """Whether two Spark types are equal, ignoring nullability."""
     if isinstance(a, str) or isinstance(b, str):
         return a == b
     if a["type"] != b["type"]:
@@ -203,7 +203,7 @@ def same_type(a: SparkType, b: SparkType) -> bool:
 
 
 def merged_type(a: SparkType, b: SparkType) -> SparkType:
-    """One type for two that are the same, in which all may be null that may be in one of them."""
+    """Merge two equal types; nullable wherever one of them is."""
     if isinstance(a, str) or isinstance(b, str) or a == b:
         return a
     if a["type"] == "struct":
@@ -213,12 +213,12 @@ def merged_type(a: SparkType, b: SparkType) -> SparkType:
 
 
 def merged_field(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """One field for two of the same name and type."""
+    """Merge two fields of the same name and type."""
     return a | {"type": merged_type(a["type"], b["type"]), "nullable": a["nullable"] or b["nullable"]}
 
 
 def shown_type(type: SparkType) -> str:
-    """A type of Spark's as its SQL writes it."""
+    """Format a Spark type as in SQL."""
     if isinstance(type, str):
         return {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}.get(type, type)
     if type["type"] == "struct":
@@ -235,12 +235,12 @@ def shown_type(type: SparkType) -> str:
 
 
 def arrow_schema(schema: Any) -> Any:
-    """The ``pyarrow.Schema`` of what Spark takes from a Python data source for a ``StructType``.
+    """Return the ``pyarrow.Schema`` that Spark expects from a Python data source for a ``StructType``.
 
     Raises
     ------
     InvalidType
-        If Spark has no Arrow type for one of its types, which the error names.
+        If Spark has no Arrow type for one of its types; names the column.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -259,9 +259,9 @@ def arrow_schema(schema: Any) -> Any:
 
 
 def same_layout(a: Any, b: Any) -> bool:
-    """Whether values of one type are values of another as they lie in memory.
+    """Whether two types have the same memory layout.
 
-    What may differ: nullability, metadata, names of the items of lists and maps, and the time zone of moments.
+    Ignores nullability, metadata, names of the items of lists and maps, and time zones.
     """
     if a == b:
         return True
@@ -282,7 +282,7 @@ def _parameters(type: Any) -> dict[str, Any]:
 
 
 def first_stricter(source: Field, target: Field, where: str) -> str:
-    """Where a field says that there are no nulls although another one, of which its values are, may hold some."""
+    """Return the first place where ``target`` is not nullable although ``source`` is; empty if none."""
     if source.nullable and not target.nullable:
         return where
     a, b = unwrapped(source.type), unwrapped(target.type)

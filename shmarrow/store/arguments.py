@@ -1,4 +1,4 @@
-"""The arguments of a store's methods: names, prefixes, sizes and times, checked before anything is looked at."""
+"""Validation of the arguments of a store's methods: names, prefixes, sizes and times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOREVER = 10**9
 
 
 def as_name(name: object) -> bytes:
-    """The name of an object as the catalog has it; InvalidArgument or InvalidType if it cannot be one."""
+    """Encode the name of an object; InvalidArgument or InvalidType if it is invalid."""
     if not isinstance(name, str):
         raise InvalidType(f"the name of an object must be a str, found {shown(name)}")
     coded = utf8(name, "the name of an object")
@@ -30,7 +30,7 @@ def as_name(name: object) -> bytes:
 
 
 def as_names(names: str | Iterable[str]) -> list[str]:
-    """A name, or several, as a list of names that can be ones."""
+    """Return one name or several as a list, all checked."""
     found = [names] if isinstance(names, str) else list(iterated(names, "the names of objects"))
     for name in found:
         as_name(name)
@@ -38,14 +38,14 @@ def as_names(names: str | Iterable[str]) -> list[str]:
 
 
 def as_prefix(prefix: object) -> str:
-    """What names begin with."""
+    """Check a prefix of names."""
     if not isinstance(prefix, str):
         raise InvalidType(f"prefix must be a str, found {shown(prefix)}")
     return prefix if prefix.isascii() else utf8(prefix, "prefix").decode()
 
 
 def as_pairs(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
-    """Names and objects, from a mapping or from pairs."""
+    """Iterate over names and objects from a mapping or from pairs."""
     for pair in items.items() if isinstance(items, Mapping) else iterated(items, "a mapping, or (name, object) pairs"):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise InvalidType(f"expected (name, object) pairs, found {shown(pair)}")
@@ -53,7 +53,7 @@ def as_pairs(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Iterable[t
 
 
 def as_owned(owned: Any) -> bool | int:
-    """Whether objects belong to this process, or the number of another one that they belong to."""
+    """Check ``owned``: whether this process owns objects, or the owner number of another process."""
     if not isinstance(owned, (int, np.integer)) or isinstance(owned, bool):
         return as_bool(owned, "owned", False)
     if not 0 < owned < OWNER_LOCKS:
@@ -62,7 +62,7 @@ def as_owned(owned: Any) -> bool | int:
 
 
 def as_count(value: Any, what: str) -> int:
-    """A number of bytes, or a generation: an int that is not negative."""
+    """Check a non-negative int: a number of bytes, or a generation."""
     found = as_int(value, what)
     if found < 0:
         raise InvalidArgument(f"{what} must not be negative, found {found}")
@@ -70,7 +70,7 @@ def as_count(value: Any, what: str) -> int:
 
 
 def as_timeout(timeout: Any) -> float | None:
-    """Seconds to wait; None for ever."""
+    """Check a timeout in seconds; None waits forever."""
     if timeout is None:
         return None
     if not _is_number(timeout) or not 0 <= timeout <= _FOREVER:
@@ -81,7 +81,7 @@ def as_timeout(timeout: Any) -> float | None:
 
 
 def as_expiry(seconds: Any) -> tuple[int, int]:
-    """When something expires, by the clock of this boot and by that of the wall, in nanoseconds; 0 for never."""
+    """Return the expiry time by the boot clock and the wall clock, in nanoseconds; 0 for never."""
     if seconds is None:
         return 0, 0
     if not _is_number(seconds) or not seconds >= 0:

@@ -1,12 +1,12 @@
-"""The catalog: which objects a store has, and how that changes.
+"""The catalog of a store's objects, and its changes under the commit lock.
 
 Rules kept here:
 
-* the catalog is changed under the commit lock, by commits that are written to a journal first and then applied: whoever
-  gets the lock after a process was killed applies the journal again, and nothing is ever half changed;
-* who has the lock notes the number of a file before it is linked, and before it is unlinked, so that no file is left;
-* a thread that was interrupted may leave the lock behind, and takes it back itself; but what runs in the middle of a
-  change, as a signal handler or a finalizer, may not change anything.
+* the catalog is changed under the commit lock, by commits that are journaled first and then applied: after a process
+  was killed, the next holder of the lock replays the journal, so changes are atomic;
+* the holder of the lock records the number of a file before it is linked or unlinked, so that no file leaks;
+* a thread that was interrupted may leave the lock taken, and recovers it itself; but code that runs in the middle of a
+  change, such as a signal handler or a finalizer, must not change anything.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ _SLOTS, _BUCKETS, _EVENTS = word_of("slots"), word_of("buckets"), word_of("event
 _ADDING, _ADDING_SLOT, _REMOVING = word_of("adding"), word_of("adding_slot"), word_of("removing")
 _SPILL = p.HEADER["spill_path"][0]
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
-"""What following numbers that make no sense ends with, under the lock."""
+"""Errors that invalid numbers in the catalog can cause under the lock."""
 _MOST_NEW_SLOTS = 8192
 _OWNERS_TRIED = 100
 
 
 class Catalog(Mapped):
-    """The control file of one store, as this process has it open; Store objects of one directory share it.
+    """The open control file of one store in this process, shared by all Store objects of its directory.
 
-    A context manager: in its block the process has the commit lock. See :meth:`locked`.
+    As a context manager it holds the commit lock. See :meth:`locked`.
 
     Attributes
     ----------
     pins : Pins
-        What this process has attached.
+        The slots that this process has attached.
     lock : CommitLock
-        Taken through :meth:`locked`.
+        Acquired through :meth:`locked`.
     exclusive : Exclusive
-        The names that this process computes, and the drafts that it writes.
+        Locks on names that this process computes and drafts that it writes.
     closed : bool
-        Whether nobody needed it any more.
+        Whether it has been closed, after its last use.
     owner : int
-        The number of this process as an owner, 0 if it owns nothing.
+        Owner number of this process; 0 if it owns nothing.
     closing : list of int
-        Descriptors of large files that were removed: the last one of a file gives back its memory, which takes a while
-        and is done when the lock is released.
+        Descriptors of large removed files: closing the last one frees the memory, which is slow and is done after the
+        lock is released.
     swept : int
         One more than the removed slot that was looked at last, 0 for none.
     """
@@ -96,7 +96,7 @@ class Catalog(Mapped):
                 raise
 
     def _begin_boot(self) -> None:
-        """Have the catalog rebuilt, as nobody did since the machine was started."""
+        """Rebuild the catalog on first use after a reboot."""
         if not self.writable:
             raise StorageError(
                 errno.EACCES,
@@ -109,21 +109,21 @@ class Catalog(Mapped):
     # --- who needs it ---------------------------------------------------------------------------------------------
 
     def share(self) -> bool:
-        """One more needs it open, until :meth:`release`; False if it is closed already."""
+        """Add a reference, until :meth:`release`; False if it is closed already."""
         with self._gate:
             self._users += not self.closed
             return not self.closed
 
     def release(self) -> None:
-        """One less needs it."""
+        """Drop a reference."""
         with self._gate:
             self._users -= 1
         self.retire()
 
     def retire(self) -> bool:
-        """Close it if it is not needed by stores, watches, drafts, arrays or a change, nor owns objects; whether it is.
+        """Close it unless stores, watches, drafts, arrays, a change or owned objects need it; True if it is closed.
 
-        In a store that was destroyed nobody owns anything.
+        A destroyed store has no owned objects.
 
         A forked child that closed its descriptors closes nothing.
         """
@@ -154,12 +154,12 @@ class Catalog(Mapped):
     # --- the commit lock ------------------------------------------------------------------------------------------
 
     def locked(self) -> Self:
-        """Hold the commit lock; what a killed process left is repaired first."""
+        """Return a context manager for the commit lock; on entry it repairs what a killed process left."""
         self.check_writable()
         return self
 
     def check_writable(self) -> None:
-        """Refuse to change a store that this process may only read."""
+        """Raise StorageError if this process has read-only access."""
         if not self.writable:
             raise StorageError(
                 errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
@@ -183,7 +183,7 @@ class Catalog(Mapped):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self.lock.mine:
-            return  # it was not to be had
+            return  # it was not acquired
         try:
             self.pins.admit()
         finally:
@@ -198,7 +198,7 @@ class Catalog(Mapped):
             raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: {error}") from error
 
     def mended(self) -> bool:
-        """Finish the commit of a writer that was killed; False if somebody has the lock, perhaps stopped."""
+        """Finish the commit of a killed writer; False if another process holds the lock, perhaps suspended."""
         if not self.writable or not self.lock.free():
             return False
         with self:
@@ -215,7 +215,7 @@ class Catalog(Mapped):
             self.of_this_boot = True
         memory = self._whole()
         words = memory.words
-        if replay(memory):  # its writer did not get to wake those who wait
+        if replay(memory):  # its writer did not wake the waiting processes
             self.wake(words[_EVENTS])
         if settings_in(memory.bytes) != self._settings_read:
             self._read_settings()
@@ -228,17 +228,17 @@ class Catalog(Mapped):
         self.end_removing()
 
     def wake(self, events: int) -> None:
-        """Wake those who wait for an event; told how many there were."""
+        """Wake the processes that wait for events; ``events`` is the number of the last one."""
         os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
 
     def begin_adding(self, slot: int, file: int) -> None:
-        """Note that a file is about to be linked, so that it is removed if this process does not get to commit it."""
+        """Record that a file is about to be linked, so that it is removed if this process does not commit it."""
         words = self.memory.words
         words[_ADDING_SLOT] = slot + 1
         words[_ADDING] = file
 
     def end_adding(self) -> None:
-        """The file is committed, or it was removed again."""
+        """Clear the record: the file is committed or removed."""
         self.memory.words[_ADDING] = 0
 
     def end_removing(self) -> None:
@@ -249,7 +249,7 @@ class Catalog(Mapped):
             words[_REMOVING] = 0
 
     def _unlink(self, file: int) -> None:
-        """Remove an object's file, here or in the spill directory; one that cannot be removed keeps nobody waiting."""
+        """Remove an object's file, here or in the spill directory; errors are ignored."""
         with suppress(OSError):
             self.directory.unlink(file_name(file))
         if self.settings.spill is not None:
@@ -257,7 +257,7 @@ class Catalog(Mapped):
                 self.spill_directory().unlink(file_name(file))
 
     def spill_directory(self, make: bool = False) -> Directory:
-        """Where objects are spilled to; it is made only for a caller who named it, and not where it has objects."""
+        """Open the spill directory; with ``make`` create it, unless it should contain objects."""
         if settings_in(self.memory.bytes) != self._settings_read:
             self._read_settings()
         if self._spill is None or self._spill.path != self.spill_path:
@@ -268,11 +268,11 @@ class Catalog(Mapped):
 
     @property
     def spill_path(self) -> str:
-        """The directory that objects of this store are spilled to."""
+        """The directory to which objects of this store are spilled."""
         return os.path.join(self.settings.spill or "", self.store_id.hex())
 
     def grow(self) -> None:
-        """Give the file more slots; called under the lock, when all are in use."""
+        """Extend the file by more slots; called under the lock when all are in use."""
         count = self.memory.slots
         more = min(count, _MOST_NEW_SLOTS)
         end = p.SLOTS + count * p.SLOT_SIZE
@@ -290,9 +290,9 @@ class Catalog(Mapped):
         self.memory = self._map()
 
     def flush_counters(self, pause: float = 0) -> None:
-        """Add what this process counted to what the store has, unless it did so in the last ``pause`` seconds.
+        """Add this process's counters to the store's, unless it did so in the last ``pause`` seconds.
 
-        Counting makes nobody wait: where another one has the lock, it is put off.
+        Never waits: if the lock is taken, it is postponed.
         """
         now = time.monotonic()
         if self.writable and (self.hits or self.misses) and now - self._flushed >= pause and self.inherited:
@@ -314,7 +314,7 @@ class Catalog(Mapped):
         with self.locked():
             memory = self.memory
             count = memory.words[_BUCKETS]
-            memory.words[0] = p.DESTROYED  # from here on nobody finds or changes anything
+            memory.words[0] = p.DESTROYED  # from here on, no process finds or changes anything
             memory.words[_BUCKETS] = 0
             self.wake(memory.words[_EVENTS])
         slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(count, memory.slots), p.SLOTS)
@@ -324,7 +324,7 @@ class Catalog(Mapped):
             with suppress(OSError):
                 spill = self.spill_directory()
                 remove_spill(spill.fd, spill.path)
-        for file in (p.PINS, p.COMMIT, p.CONTROL):  # when the last one goes, somebody else may make a store here
+        for file in (p.PINS, p.COMMIT, p.CONTROL):  # after the last one, another process may create a store here
             directory.unlink(file)
         try:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
@@ -343,7 +343,7 @@ class Catalog(Mapped):
             ) from None
 
     def own_number(self, transaction: Transaction) -> int:
-        """The number of this process as an owner of objects, for as long as it lives, once this is committed."""
+        """Return the owner number of this process, valid until it ends, once this is committed."""
         if self.owner or transaction.owner:
             return self.owner or transaction.owner
         for _ in range(_OWNERS_TRIED):
@@ -355,7 +355,7 @@ class Catalog(Mapped):
         raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: owners after {number} are taken")
 
     def owner_of(self, number: int) -> int | None:
-        """The process with that number, if it lives."""
+        """Return the id of the process with an owner number, if it is alive."""
         if number == self.owner:
             return os.getpid()
         if not self.writable or number >= p.OWNER_LOCKS:  # beyond begin the locks of drafts
@@ -364,13 +364,13 @@ class Catalog(Mapped):
         return None if found is None else found[0]
 
     def reload(self, want: Any = None) -> None:
-        """Read the settings again, and refuse others than them."""
+        """Read the settings again, and check those given by a caller against them."""
         self._read_settings()
         if want is not None:
             check_settings(self.settings, want, self.directory.name)
 
     def configure(self, settings: Settings) -> None:
-        """Write other settings; called under the lock."""
+        """Write new settings; called under the lock."""
         if settings.spill != self.settings.spill:
             if spilled := self.state()[p.SPILLED_BYTES]:
                 raise InvalidArgument(

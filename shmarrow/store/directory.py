@@ -1,4 +1,4 @@
-"""The directory of a store: found, checked and opened once; everything in it is reached through its descriptor.
+"""The directory of a store: located, checked and opened once; its files are opened relative to its descriptor.
 
 Rules kept here:
 

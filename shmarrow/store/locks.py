@@ -1,4 +1,4 @@
-"""Who has what of a store: the commit lock, attached objects, drafts, names that are being computed.
+"""The locks of a store: the commit lock, pins of objects, drafts, and names being computed.
 
 All are record locks, see :mod:`shmarrow.segment.record_locks`. Rules kept here:
 
@@ -32,10 +32,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 2e-5, 1e-3, 1.3
 
 
 class CommitLock:
-    """The lock of whoever changes the catalog, among processes and threads.
+    """The lock for changes to the catalog, among processes and threads.
 
-    Who waits tries again after pauses that stay short, so that those who came first are not starved by those who just
-    had it. ``fd`` is -1 when the store is closed.
+    Waiting is polling with short pauses, so that early waiters are not starved by recent holders. ``fd`` is -1 when the
+    store is closed.
     """
 
     def __init__(self, fd: int, where: str) -> None:
@@ -124,7 +124,7 @@ class CommitLock:
 
 
 class Exclusive:
-    """Bytes that this process has locked, each by one of its threads: drafts, and names that are being computed."""
+    """Bytes locked by threads of this process: drafts, and names being computed."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -171,7 +171,7 @@ class Exclusive:
 
 
 class Pins:
-    """What this process has attached of a store, by slot."""
+    """The pins of this process in a store, by slot."""
 
     def __init__(self, fd: int, where: str) -> None:
         self._fd = fd
@@ -183,7 +183,7 @@ class Pins:
         self._released: deque[tuple[int, bool]] = deque()
 
     def acquire(self, slot: int, pin: Any) -> bool:
-        """Pin a slot, and note that in ``pin.slot``; False if it is being evicted at this moment."""
+        """Pin a slot and set ``pin.slot``; False if it is being evicted."""
         with self._mutex:
             if slot in self._excluded:
                 return False
@@ -229,7 +229,7 @@ class Pins:
                 unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
 
     def exclude(self, slot: int) -> bool:
-        """Keep everybody from pinning a slot until :meth:`admit`; False if somebody has it pinned."""
+        """Prevent a slot from being pinned until :meth:`admit`; False if it is pinned."""
         self._settle()
         with self._mutex:
             if slot in self._held:

@@ -1,4 +1,4 @@
-"""A store's files as a process has them open: its control file, mapped, in which names are looked up without a lock.
+"""The open files of a store in a process: the mapped control file, with lock-free lookup of names.
 
 Names lead to slots by a hash table of chains (linear hashing: bucket ``i`` begins in slot ``i``, and each slot that is
 used for the first time splits one bucket, so the table grows with the file and is never rebuilt). Rules kept here:

@@ -1,4 +1,4 @@
-"""The numbers of the store's format: what lies where in the control file, and which bytes are locked for what.
+"""Constants of the store's format: the layout of the control file, and the byte ranges of locks.
 
 ``docs/protocol.md`` describes the same format in full, and a test keeps the two in agreement. All integers are
 little-endian and unsigned. Offsets count bytes, those of a slot from its start.

@@ -1,4 +1,4 @@
-"""Publishing: from bytes to an object of the store, whole or not at all.
+"""Publishing: writing the bytes of an object and adding it to the store atomically.
 
 An object is written to a file without a name. What is larger than :data:`DRAFT_SIZE` is a draft from the start, in a
 store that keeps a capacity: a slot of the catalog that counts its bytes. The file gets its name, a number, and the

@@ -1,4 +1,4 @@
-"""The catalog after a reboot: rebuilt from the slots that are whole and the files that are there.
+"""Rebuilding the catalog after a reboot from intact slots and existing files.
 
 Nothing of the boot before is alive, so there are no drafts, no pins and no owners, and pages of the control file may be
 older or newer than each other. What counts is a slot with a right checksum whose file is there in its size; chains,

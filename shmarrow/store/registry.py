@@ -1,4 +1,4 @@
-"""The stores that a process has open: one catalog each, as closing a second one would drop the locks of the first."""
+"""The open stores of a process: one catalog each, as closing a second one would release the locks of the first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Slots and journals: the bytes of the control file, read and repaired.
+"""Slots and journals: reading and repairing the bytes of the control file.
 
-Whatever the file says is checked before it is followed: a slot that is not whole is none, and a journal is applied only
-if its checksum is right.
+Everything in the file is validated before it is used: an incomplete slot is ignored, and a journal is applied only if
+its checksum is correct.
 """
 
 import mmap

@@ -1,7 +1,7 @@
-"""Snapshots: all live objects of a catalog at once, as columns, without a lock.
+"""Snapshots: all live objects of a catalog as columns, without a lock.
 
-What is replaced or renamed while the slots are copied might be seen in both places or in none. So names of events that
-happen meanwhile are noted, left out of what was copied, and looked up in the end, all at one moment.
+An object that is replaced or renamed while the slots are copied could be seen twice or not at all. So names in events
+during the copy are removed from it and looked up at the end, all at one moment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Piece = dict[str, Any]
 
 
 def snapshot(mapped: Mapped, fields: tuple[str, ...], expired: bool) -> Iterator[Piece]:
-    """What :meth:`Mapped.snapshot` gives."""
+    """Implement :meth:`Mapped.snapshot`."""
     mapped.check_exists()
     memory = mapped.settled()
     if "name" not in fields:

@@ -1,4 +1,4 @@
-"""The spill directory: where objects are moved to when there is no room, and are found from then on.
+"""The spill directory, to which objects are moved when space runs out.
 
 Its files lie in a directory of the store's own, ``SPILL/STORE-ID``. The control file names the place, but may have been
 copied, or changed by others who write to the store, so the link :data:`MARK` there says whose it is. The copy of an

@@ -1,10 +1,10 @@
-"""Changes to the catalog that are made at once: noted, journaled, applied.
+"""Transactions: atomic changes to the catalog, collected, journaled and applied.
 
 Rules kept here:
 
 * a transaction removes one file at most, and its commit fits a journal;
-* what a commit changes is applied in an order in which no reader takes a slot for two objects: its name before its
-  numbers, the numbers before the chains, the counts last.
+* a commit is applied in an order in which no reader can mix two objects of a slot: its name before its fields, the
+  fields before the chains, the counts last.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PADDING = [bytes(-size % 8) for size in range(8)]
 
 
 class Transaction:
-    """Changes to the catalog that are made at once; used under the lock.
+    """An atomic change to the catalog; used under the lock.
 
-    Methods note what is to change; :meth:`commit` does it.
+    Methods collect changes; :meth:`commit` applies them.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -45,7 +45,7 @@ class Transaction:
         self._pieces: list[tuple[int, bytes]] = []
 
     def put(self, offset: int, data: bytes) -> None:
-        """Other bytes at a place of the header."""
+        """Write bytes at an offset of the header."""
         self._pieces.append((offset, data))
 
     # Chains and lists: an ``at`` is the place of a 32-bit link in the file.
@@ -62,7 +62,7 @@ class Transaction:
         return InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: {reason}")
 
     def _less(self, field: int, nbytes: int) -> None:
-        """Count so many bytes less, and never less than none."""
+        """Subtract bytes from a counter, which never becomes negative."""
         self.state[field] -= min(nbytes, self.state[field])
 
     def _head(self, name_hash: int) -> int:
@@ -86,7 +86,7 @@ class Transaction:
         raise self._damaged(f"slot {slot} is not in its chain")
 
     def take_slot(self) -> int:
-        """A slot that is free; the file grows where there is none."""
+        """Return a free slot; extend the file if there is none."""
         self.sweep(_SWEPT)
         state = self.state
         if free := state[p.FREE]:
@@ -184,7 +184,7 @@ class Transaction:
         return self.state[p.GENERATION]
 
     def insert(self, entry: Entry, replaced: Entry | None, used: int) -> None:
-        """A new object, in the place of another one of its name."""
+        """Insert an object, replacing one of the same name if given."""
         state = self.state
         if replaced is not None:
             self.remove(replaced, told=False)
@@ -196,7 +196,7 @@ class Transaction:
         self._tell(p.PUBLISHED, entry)
 
     def remove(self, entry: Entry, told: bool = True, evicted: bool = False) -> None:
-        """An object goes; its file is unlinked by :meth:`commit`. One per transaction."""
+        """Remove an object, at most one per transaction; :meth:`commit` unlinks its file."""
         state = self.state
         self._unchain(entry.slot, entry.hash)
         state[p.OBJECTS] -= 1
@@ -223,7 +223,7 @@ class Transaction:
             self._tell(p.DELETED, entry)
 
     def rename(self, entry: Entry, name: bytes, replaced: Entry | None) -> Entry:
-        """An object gets another name, and with it another generation."""
+        """Rename an object, which gives it a new generation."""
         if replaced is not None:
             self.remove(replaced, told=False)
         self._unchain(entry.slot, entry.hash)
@@ -264,7 +264,7 @@ class Transaction:
         self._pieces.append((p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE, record))
 
     def commit(self) -> None:
-        """Do it: journal, apply, wake those who wait; then unlink what was removed."""
+        """Write the journal, apply the changes, wake waiting processes, and unlink the removed file."""
         catalog, memory, state = self.catalog, self.memory, self.state
         state[p.HITS] += catalog.hits
         state[p.MISSES] += catalog.misses

@@ -22,6 +22,9 @@ from shmarrow.types.field import Field, FieldsLike, as_fields, is_field, own_fie
 
 __all__ = ["FieldSource", "Schema", "schema"]
 
+_MOST_NAMES = 1000
+"""At most so many names are searched for one that is similar to a missing one."""
+
 
 class FieldSource(Protocol):
     """Lazy source of the fields of a schema that was read from a message."""
@@ -131,7 +134,7 @@ class Schema:
                 raise FieldNotFound(
                     f"the name {key!r} occurs {len(found)} times in the schema, at {found[:8]}; use a position"
                 )
-            raise FieldNotFound(f"no field is named {key!r}; {self._some_names()}")
+            raise self._no_field(key)
         try:
             index = as_index(key)
         except TypeError:
@@ -144,9 +147,18 @@ class Schema:
             raise IndexOutOfRange(f"no field {shown(index)}: the schema has {length}")
         return index + length if index < 0 else index
 
-    def _some_names(self) -> str:
-        names = self.names[:8]
-        return f"the schema has {len(self)} fields: {names}" + (" ..." if len(self) > 8 else "")
+    def _no_field(self, name: str) -> FieldNotFound:
+        """The error for a missing name, with the most similar one as a note."""
+        from difflib import get_close_matches
+
+        names = self.names
+        error = FieldNotFound(
+            f"no field is named {name!r}; the schema has {counted(len(names), 'field')}: {names[:8]}"
+            + (" ..." if len(names) > 8 else "")
+        )
+        for found in get_close_matches(name, names[:_MOST_NAMES], n=1, cutoff=0.6):
+            error.add_note(f"did you mean {found!r}?")
+        return error
 
     def get_all_field_indices(self, name: str) -> list[int]:
         """Return the positions of all fields with this name; InvalidType if it is not a string."""

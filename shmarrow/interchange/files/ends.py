@@ -196,13 +196,20 @@ def _first(file: Any) -> bytes:
     return head
 
 
+def download(name: str) -> str:
+    """The command that writes what a URL refers to to its standard output; empty if a name is no URL."""
+    scheme, separator, _ = name.partition("://")
+    if not separator or name.startswith(segment.SHM_SCHEME) or os.path.exists(name):
+        return ""
+    known = {"http": "curl -sL {}", "https": "curl -sL {}", "s3": "aws s3 cp {} -", "gs": "gsutil cat {}"}
+    return known.get(scheme, "...").format(shlex.quote(name))
+
+
 def _refuse_several(name: str) -> None:
     """Say what to do instead, on the command line, with what is not one file."""
-    scheme, separator, _ = name.partition("://")
-    if separator and not name.startswith(segment.SHM_SCHEME) and not os.path.exists(name):
-        known = {"http": "curl -sL {}", "https": "curl -sL {}", "s3": "aws s3 cp {} -", "gs": "gsutil cat {}"}
-        how = known.get(scheme, "...").format(shlex.quote(name))
-        raise InvalidArgument(f"{name!r} is a URL, and files are read; {how} | shmarrow convert - OUT")
+    command = download(name)
+    if command:
+        raise InvalidArgument(f"{name!r} is a URL, and files are read; {command} | shmarrow convert - OUT")
     if any(char in name for char in "*?[") and not os.path.exists(name):
         raise ObjectNotFound(
             errno.ENOENT, f"no file is named {name!r}, and one file is converted at a time: for f in ...; do shmarrow "
