@@ -506,3 +506,12 @@ def test_completion_without_shtab(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
         run("completion", "bash", status=1)
         == "shmarrow: shmarrow completion needs shtab: pip install 'shmarrow[cli]'\n"
     )
+
+
+def test_closed_standard_output_is_one_error(tmp_path: Path) -> None:
+    """Not a traceback, and not success without output."""
+    command = [sys.executable, "-m", "shmarrow", "count", write(TABLE, tmp_path / "a"), "--json"]
+    ran = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True, check=False)
+    found = json.loads(ran.stderr)
+    assert (ran.returncode, found["status"], found["error"]) == (1, 1, "StorageError")
+    assert found["message"].startswith("cannot write to 'standard output': it is closed")

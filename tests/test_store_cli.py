@@ -350,7 +350,7 @@ def test_errors_in_json(shm_name: str, tmp_path: Path) -> None:
         assert {each.get("error", "") for each in json.loads(run("ls", "-l", shm_name, "--json"))} > {""}
         with open("/dev/full", "w") as full:
             status, err = StartedCommand("ls", shm_name, "--json", stdout=full.fileno()).wait()
-        assert (status, json.loads(err)["error"]) == (1, "StoreFull")
+        assert (status, json.loads(err)["status"], json.loads(err)["error"]) == (5, 5, "StoreFull")
         process = StartedCommand("watch", shm_name, "--json")
         process.out.readline()
         status, err = process.wait(signal.SIGINT)

@@ -5,13 +5,14 @@ Rules kept here:
 * a command's module adds its arguments to a parser and runs it; only the module of the command that is run is imported,
   so that no command waits for the imports of another;
 * results go to standard output; progress and errors to standard error, with ``--json`` each error as one JSON object;
-* the exit status is the command's own, 1 after one of our errors, which is printed as one line without a traceback, 2
-  after wrong usage, 130 after Ctrl-C.
+* the exit status is the command's own; after one of our errors, which is printed as one line without a traceback, that
+  of :func:`shmarrow.cli.report.exit_status`.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -20,13 +21,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 import shmarrow
-from shmarrow.cli.report import INTERRUPTED, USAGE, Interrupted, WrongUsage, print_error
+from shmarrow.cli.report import INTERRUPTED, USAGE, Interrupted, WrongUsage, exit_status, print_error
 from shmarrow.errors import ShmarrowError, printable, storage_error
 
 FILES = "files, streams, tensors and objects of stores"
 STORES = "stores"
 _OPTIONS = ("--help", "--version")
 OTHERS = "others"
+_NO_OUTPUT = "redirect it to /dev/null to discard it"
 
 
 class Command(NamedTuple):
@@ -234,6 +236,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for file in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # print any name in any encoding
             file.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if sys.stdout is None:  # closed, as by `>&-`; the next file that is opened would get its descriptor
+        closed = storage_error(OSError(errno.EBADF, "it is closed"), "write to", "standard output", _NO_OUTPUT)
+        print_error(closed, _as_json(words))
+        return exit_status(closed)
     if not words:
         parser(words).print_help(sys.stderr)
         return USAGE
@@ -251,7 +257,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except ShmarrowError as error:
         print_error(error, _as_json(words))
-        return 1
+        return exit_status(error)
     except KeyboardInterrupt:
         print_error(Interrupted("interrupted"), _as_json(words))
         return INTERRUPTED
@@ -260,6 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print_error(storage_error(error, "write to", "standard output"), _as_json(words))
+        failed = storage_error(error, "write to", "standard output")
+        print_error(failed, _as_json(words))
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return exit_status(failed)

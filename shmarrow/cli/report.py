@@ -16,6 +16,7 @@ INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGIN
 _IN_A_SHELL = (
     ("delete that object first, or pass overwrite=True", "remove that object with shmarrow rm, or pass --overwrite"),
     ("unlink it first, or pass overwrite=True", "remove it first, or pass --overwrite"),
+    ("; open it and pass the file object", "; - stands for standard input or output"),
     ("; pass one of the files in it; shmarrow.Store opens a store", ""),
     ("; pass a file in it; shmarrow.Store opens a store", ""),
     ("pass trust=USER, or trust=True to trust anyone", "pass --trust to accept it"),

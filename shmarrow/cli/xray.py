@@ -30,6 +30,8 @@ _SUMMED = 1000
 """Batches whose buffers an overview adds up."""
 _WHAT = 44
 """Characters of what a region is, on a terminal."""
+_NARROW = 60
+"""Narrower terminals wrap lines, which would otherwise be cut before they say anything."""
 _PLACED = ("table", "vtable", "field", "root")
 """Kinds of regions that are shown with their place in the part."""
 _BODY = ("buffer", "length")
@@ -57,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = _chosen(arguments)
     with open_bytes(arguments.target, arguments.trust) as (_, source):
         found = Overview(source, DEFAULT_LIMITS)
+        _check(found, arguments, chosen)
         if arguments.html is not None:
             _page(found, arguments, chosen)
             return 0
@@ -87,7 +90,7 @@ def _page(found: Overview, arguments: argparse.Namespace, chosen: dict[str, Any]
 
     if arguments.range is not None or arguments.all:
         raise WrongUsage("--html goes with --batch only")
-    if arguments.html.startswith("shm:"):
+    if not arguments.html or arguments.html.startswith("shm:"):
         raise WrongUsage(f"--html expects a path or -, found {arguments.html!r}")
     if arguments.html == "-" and arguments.json:
         raise WrongUsage("--html - prints the page, which --json cannot contain")
@@ -124,15 +127,32 @@ def _chosen(arguments: argparse.Namespace) -> dict[str, Any]:
     return chosen
 
 
+def _check(found: Overview, arguments: argparse.Namespace, chosen: dict[str, Any]) -> None:
+    """Refuse batches and bytes that the object does not have, and ranges of none."""
+    batches, count, size = chosen.get("batches"), len(found.blocks), found.size
+    if isinstance(batches, slice):
+        empty = not range(*batches.indices(count)) and bool(count or batches.start)
+    else:
+        empty = batches is not None and batches >= count
+    if empty:
+        expected = f"batches from 0 to {count - 1}" if count else "none, as the object has no record batches"
+        raise WrongUsage(f"{found.name}: --batch expects {expected}, found {arguments.batch!r}")
+    if "start" in chosen:
+        start, stop = chosen["start"], chosen["stop"]
+        if start >= (size if stop is None else min(stop, size)):
+            raise WrongUsage(f"{found.name}: expected a range within its {size} bytes, found {arguments.range!r}")
+
+
 def _pair(option: str, text: str) -> tuple[Any, Any]:
     """Two numbers, or None where one is left out; False as the second where there is no colon."""
     try:
         first, colon, last = text.partition(":")
-        if not colon:
-            return int(first, 0), False
-        return int(first, 0) if first else None, int(last, 0) if last else None
+        numbers = [int(each, 0) if each or not colon else None for each in ((first, last) if colon else (first,))]
     except ValueError:
         raise WrongUsage(f"{option} expects numbers as in 3 or 0:10, found {text!r}") from None
+    if any(number is not None and number < 0 for number in numbers):
+        raise WrongUsage(f"{option} counts from the start, from 0 on; found {text!r}")
+    return (numbers[0], numbers[1]) if colon else (numbers[0], False)
 
 
 # --- the overview -----------------------------------------------------------------------------------------------
@@ -261,7 +281,7 @@ def _words(region: Region) -> tuple[str, ...]:
 
 def _print_lines(regions: Iterable[Region], size: int) -> None:
     """Aligned lines on a terminal, one for each region, under headings that name the part and the chapter."""
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = max(shutil.get_terminal_size((100, 24)).columns, _NARROW)
     digits = max(len(str(size)), 5)
     heading = ""
     print(f"{'start':>{digits}}  {'end':>{digits}}  {'size':>{digits}}  what, and its value")
