@@ -1,6 +1,6 @@
 """Casts compared with pyarrow's: samples of every type, what differs and why, and the page that says so.
 
-Rules kept here:
+Invariants:
 
 * a cast of one value gives the same value here and in pyarrow, or is refused by both, or :data:`DEVIATIONS` has a line
   for it; lines that nothing needs are mistakes too;

@@ -1,6 +1,6 @@
 """What several suites share: names in shared memory that are cleaned up, Arrow's golden files, Java.
 
-Rules kept here:
+Invariants:
 
 * nothing that a test placed in shared memory outlives it. The process that the run was started with checks that at the
   end, as the tests may run in several processes (pytest-xdist), each with names of its own;

@@ -1,6 +1,6 @@
 """What other libraries do with our data, and the page ``docs/consumers.md``: type by consumer, zero-copy or copied.
 
-``python tests/consumers.py`` writes the page. Rules kept here: every case of the shared table goes to each consumer and
+``python tests/consumers.py`` writes the page. Invariants: every case of the shared table goes to each consumer and
 back; whether memory was copied is found out by addresses; what a consumer does not take, or gives back with other
 values, is listed with the reason, and ``test_doors.py`` holds the lists to be true.
 """

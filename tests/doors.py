@@ -1,6 +1,6 @@
 """Arrays that nobody should trust, through every door to other libraries: a value, our error or theirs, and no crash.
 
-Rules kept here:
+Invariants:
 
 * each consumer does what its users do with a column: it takes it over, shows it, compares, sorts and casts its values;
 * what a consumer raises is its own affair, be it a panic; a process that ends, or hangs, is a finding;

@@ -1,6 +1,6 @@
 """Bytes that nobody should trust, and what must come of them: data, or one of our errors, in little time and memory.
 
-Rules kept here:
+Invariants:
 
 * :func:`exercise` does with an input all that a careless reader would: opens it, reads, checks, prints and converts
   everything. What passes full validation must also convert without error, and be the same after it is written anew;

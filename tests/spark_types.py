@@ -1,6 +1,6 @@
 """The page ``docs/spark-types.md``: Arrow's types in Spark, and Spark's in Arrow.
 
-``python tests/spark_types.py`` writes it. Rules kept here: what Arrow's types become is asked of the data source, what
+``python tests/spark_types.py`` writes it. Invariants: what Arrow's types become is asked of the data source, what
 Spark's become of Spark itself; the tests of the source send the same types through Spark.
 """
 

@@ -1,6 +1,6 @@
 """The page ``docs/support.md``: which types and features are read, by us and by others, as the tests have it.
 
-``python tests/support.py`` writes the page. Rules kept here: every tick and every dash comes from samples that are
+``python tests/support.py`` writes the page. Invariants: every tick and every dash comes from samples that are
 written and read in ``test_peers.py``, and from the lists of what peers do not read, which are held to be true there.
 """
 

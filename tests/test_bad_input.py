@@ -1,6 +1,6 @@
 """Input and places that are bad: each ends in one of our errors, that says where, what was expected and what was found.
 
-Rules kept here: a message is held to its numbers; after a failure to write nothing is left at the place or beside it.
+Invariants: a message is held to its numbers; after a failure to write nothing is left at the place or beside it.
 """
 
 from __future__ import annotations

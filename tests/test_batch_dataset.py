@@ -1,6 +1,6 @@
 """Data sets for torch's DataLoader: each row once, whatever the ranks and workers; the same order for the same seed.
 
-Rules kept here: real DataLoaders with worker processes, by fork, as a new process would import torch first; expected
+Invariants: real DataLoaders with worker processes, by fork, as a new process would import torch first; expected
 rows come from the numbers that were written.
 """
 

@@ -1,6 +1,6 @@
 """From the C data and stream interfaces: what other libraries hand over, and structures that break the rules.
 
-Rules kept here: expected values come from the library that hands over, or are written down; broken structures are laid
+Invariants: expected values come from the library that hands over, or are written down; broken structures are laid
 out by hand.
 """
 

@@ -1,6 +1,6 @@
 """What is released when a reader is closed, as the kernel counts it: descriptors and mappings.
 
-Rules kept here: the reader object is referenced all the time, and no garbage collection helps; what was handed out
+Invariants: the reader object is referenced all the time, and no garbage collection helps; what was handed out
 before keeps the mapping and nothing else does.
 """
 

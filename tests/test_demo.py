@@ -1,6 +1,6 @@
 """The demo, run as a user runs it: what it prints beside the CSV file itself, and what is left when it is stopped.
 
-Rules kept here: the demo is a process of its own; it is stopped with real signals, Ctrl-C as a terminal sends it to the
+Invariants: the demo is a process of its own; it is stopped with real signals, Ctrl-C as a terminal sends it to the
 whole foreground group; afterwards none of its objects, files and processes is there.
 """
 

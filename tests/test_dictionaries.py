@@ -1,6 +1,6 @@
 """Dictionaries in streams and files: shared, growing, replaced, late, nested, anywhere; as we and pyarrow write them.
 
-Rules kept here: what no writer at hand can be made to write is put together from messages, by the footer's own tables.
+Invariants: what no writer at hand can be made to write is put together from messages, by the footer's own tables.
 """
 
 from __future__ import annotations

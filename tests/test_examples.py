@@ -1,6 +1,6 @@
 """The examples, on small data, in the session of the other Spark tests; what they find beside numpy's own.
 
-Rules kept here: examples are loaded as the files that they are; nothing that they share is left over.
+Invariants: examples are loaded as the files that they are; nothing that they share is left over.
 """
 
 from __future__ import annotations

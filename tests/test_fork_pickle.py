@@ -1,6 +1,6 @@
 """Forks, pickles and copies: a copy is opened anew by its name or refused, and a forked child harms nobody.
 
-Rules kept here: real processes, by fork, spawn and forkserver; a child ends in every way that a process can end; the
+Invariants: real processes, by fork, spawn and forkserver; a child ends in every way that a process can end; the
 descriptors of files that nobody here may touch are looked at afterwards, as one that is closed twice takes a stranger's
 file away.
 """

@@ -1,6 +1,6 @@
 """Arrow's golden files: one logical content in several forms, by several implementations, versions and byte orders.
 
-Rules kept here: file and stream of one content are equal; what we write of it, in every form, pyarrow reads as it reads
+Invariants: file and stream of one content are equal; what we write of it, in every form, pyarrow reads as it reads
 the original, and so do we; what full validation says of each is data.
 """
 

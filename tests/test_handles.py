@@ -1,6 +1,6 @@
 """Handles: what lies in named memory goes to other processes by its name, and comes back equal, over the same memory.
 
-Rules kept here: real processes and pools; the memory of what arrives is looked up among the mappings of its process; a
+Invariants: real processes and pools; the memory of what arrives is looked up among the mappings of its process; a
 handle is data from outside, so every number in it is replaced by wrong ones.
 """
 

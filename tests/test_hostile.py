@@ -1,6 +1,6 @@
 """Hostile bytes: mutations of every layout in every form, cuts at every byte, and small inputs that mean very much.
 
-Rules kept here: whatever comes in, nothing but our errors comes out, within 2 seconds and 256 MiB; the numbers of the
+Invariants: whatever comes in, nothing but our errors comes out, within 2 seconds and 256 MiB; the numbers of the
 mutations are fixed, and ``make fuzz`` takes others.
 """
 

@@ -1,6 +1,6 @@
 """``shmarrow integration``, as Arrow's cross-language tests call it.
 
-Rules kept here: the program runs for real, in processes of its own, with files, pipes and exit codes; only the walk
+Invariants: the program runs for real, in processes of its own, with files, pipes and exit codes; only the walk
 through all golden files calls it within this process.
 """
 

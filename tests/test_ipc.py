@@ -1,6 +1,6 @@
 """Streams and files of record batches: every layout, form, source and sink; aligned, and never copied.
 
-Rules kept here: what is expected comes from the table of cases, from the bytes by the specification, from the kernel
+Invariants: what is expected comes from the table of cases, from the bytes by the specification, from the kernel
 (where mappings lie, what stays of an unlinked file), or from pyarrow.
 """
 

@@ -1,6 +1,6 @@
 """The JSON form of Arrow's integration tests: golden documents, the exact form of each type, bad documents.
 
-Rules kept here: what a document looks like is taken from Arrow's golden documents and from the description of the form,
+Invariants: what a document looks like is taken from Arrow's golden documents and from the description of the form,
 written out by hand; whatever is done to a document, reading it gives a table or :class:`shmarrow.InvalidData`. That
 golden documents are equal to the files and streams beside them is held in ``test_golden``.
 """

@@ -1,6 +1,6 @@
 """Others read what we write: every case as stream and file, compressed, and what else the format has.
 
-Rules kept here: peers are real and read the bytes themselves; what they give is compared with the values of the cases.
+Invariants: peers are real and read the bytes themselves; what they give is compared with the values of the cases.
 ``peers/lacks.py`` lists what each does not read, and everything in that list has to fail, so that the list stays true.
 """
 

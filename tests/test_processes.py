@@ -1,6 +1,6 @@
 """Several processes: what one writes another reads, and whoever is killed, nobody sees half an object.
 
-Rules kept here: real processes, by fork and by spawn, and real kills at random moments; the seeds are fixed, what the
+Invariants: real processes, by fork and by spawn, and real kills at random moments; the seeds are fixed, what the
 scheduler makes of them is not.
 """
 

@@ -1,6 +1,6 @@
 """What goes wrong while frames are shared: killed workers and drivers, cancelled and failing jobs, no room.
 
-Rules kept here: processes are really killed; rows are neither lost nor doubled; once the dead are collected nothing is
+Invariants: processes are really killed; rows are neither lost nor doubled; once the dead are collected nothing is
 left of them, and what other applications have in the same store is all there. Executors are killed in
 ``test_spark_cluster.py``.
 """

@@ -1,6 +1,6 @@
 """What users' functions give to ``SharedFrame.map`` and ``share``: without Spark's Java, beside pyarrow's own casts.
 
-Rules kept here: each kind of result is given once as what it is and once in an iterator; errors name the column.
+Invariants: each kind of result is given once as what it is and once in an iterator; errors name the column.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sharing the partitions of DataFrames: what is shared, beside what Spark says that it is.
 
-Rules kept here: expected values are Spark's own or written down; nothing is left in a test's store.
+Invariants: expected values are Spark's own or written down; nothing is left in a test's store.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """States of readers and writers: what fails in the middle of a message, threads, forks and copies.
 
-Rules kept here: a source or a sink fails at call ``k``, for every ``k`` that there is, and then carries on; what comes
+Invariants: a source or a sink fails at call ``k``, for every ``k`` that there is, and then carries on; what comes
 out is right, or the object says that it has failed. Sockets, pipes, processes and limits are real.
 """
 

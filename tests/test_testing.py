@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -65,10 +66,13 @@ def by_pyarrow(path: str) -> Any:
         return opened(source).read_all()
 
 
+PLAIN = ("file-plain", "stream-plain")
+
+
 def test_a_right_reader() -> None:
     count = len(testing.cases(writable=True))
-    assert testing.check_reader(by_pyarrow) == 2 * count
-    assert testing.check_reader(by_pyarrow, forms=["file-zstd"]) == count
+    assert testing.check_reader(by_pyarrow, forms=["file-zstd", "stream-batches"]) == 2 * count
+    assert testing.check_reader(by_pyarrow, cases=testing.cases()[:5]) == 4 * 5
 
 
 def test_a_wrong_reader_is_told_what_is_wrong() -> None:
@@ -82,7 +86,7 @@ def test_a_wrong_reader_is_told_what_is_wrong() -> None:
         return {"x": [0 if value is None else value for value in values]}
 
     with pytest.raises(AssertionError) as raised:
-        testing.check_reader(read, cases=cases)
+        testing.check_reader(read, cases=cases, forms=PLAIN)
     said = str(raised.value).splitlines()
     assert said[0] == "4 problems, 4 cases read correctly:"
     assert said[1:3] == [
@@ -91,11 +95,11 @@ def test_a_wrong_reader_is_told_what_is_wrong() -> None:
     ]
     assert said[3] == f"  file-plain/float64 ({sa.float64()}): NotImplementedError: no floats"
     lacks = {"*/float64": "no floats", "*-nulls": "no nulls"}
-    assert testing.check_reader(read, cases=cases, lacks=lacks) == 4
+    assert testing.check_reader(read, cases=cases, forms=PLAIN, lacks=lacks) == 4
     with pytest.raises(AssertionError, match=r"file-plain/bool is read correctly, but in lacks\['\*/bool'\]"):
-        testing.check_reader(read, cases=cases, lacks={**lacks, "*/bool": "no bools"})
+        testing.check_reader(read, cases=cases, forms=PLAIN, lacks={**lacks, "*/bool": "no bools"})
     with pytest.raises(AssertionError, match=r"lacks\['\*/int9'\] matches no case"):
-        testing.check_reader(read, cases=cases, lacks={**lacks, "*/int9": "no such type"})
+        testing.check_reader(read, cases=cases, forms=PLAIN, lacks={**lacks, "*/int9": "no such type"})
 
 
 @pytest.mark.parametrize(
@@ -109,6 +113,48 @@ def test_a_wrong_reader_is_told_what_is_wrong() -> None:
 def test_what_readers_return(found: Any, problem: str) -> None:
     with pytest.raises(AssertionError, match=problem):
         testing.check_reader(lambda path: found, cases=[testing.case("bool")])
+
+
+def test_readers_of_the_first_batch_only_are_caught() -> None:
+    def read(path: str) -> Any:
+        table = by_pyarrow(path)
+        return pa.Table.from_batches(table.to_batches()[:1], table.schema)
+
+    int8 = testing.case("int8")
+    assert testing.check_reader(read, cases=[int8], forms=PLAIN) == 2
+    with pytest.raises(
+        AssertionError, match=r"2 problems, 2 cases read correctly:\n  file-batches/int8 .*expected 9 val"
+    ):
+        testing.check_reader(read, cases=[int8])
+
+
+def test_readers_that_miss_a_replaced_dictionary_are_caught() -> None:
+    def read(path: str) -> Any:
+        first, *others = by_pyarrow(path)["x"].chunks
+        return {
+            "x": sum((first.dictionary.take(each.indices).to_pylist() for each in others), first.to_pylist()),
+        }
+
+    case = [testing.case("dictionary-int8")]
+    assert testing.check_reader(read, cases=case, forms=[*PLAIN, "file-batches"]) == 3
+    with pytest.raises(AssertionError, match=r"stream-batches/dictionary-int8 .*slot .*: expected"):
+        testing.check_reader(read, cases=case)
+
+
+@pytest.mark.parametrize(("name", "type"), [("int32", pa.int64()), ("string", pa.large_string())])
+def test_other_types_are_caught(name: str, type: Any) -> None:
+    def read(path: str) -> Any:
+        return by_pyarrow(path).cast(pa.schema({"x": type}))
+
+    with pytest.raises(AssertionError, match=f"4 problems, 0 cases .*\n.*: expected the type {name}, found {type}"):
+        testing.check_reader(read, cases=[testing.case(name)])
+    assert testing.check_reader(read, cases=[testing.case(name)], types=False) == 4
+
+
+@pytest.mark.parametrize("nothing", ["cases", "forms"])
+def test_a_check_of_nothing_is_refused(nothing: str) -> None:
+    with pytest.raises(sa.InvalidArgument, match=f"expected at least one {nothing[:-1]}, found none"):
+        testing.check_reader(by_pyarrow, **{nothing: []})
 
 
 def test_forms_that_do_not_exist() -> None:
@@ -164,6 +210,32 @@ def test_the_contract_tells_stores_apart(test: str, keeps: bool) -> None:
     else:
         with pytest.raises((AssertionError, pytest.fail.Exception)):
             check(Forgetful())
+
+
+class InPlace:
+    """A store that writes pickles under their final names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, name: str, value: Any, *, overwrite: bool = False) -> None:
+        with (self.folder / name).open("wb" if overwrite else "xb") as file:
+            pickle.dump(value, file)
+
+    def get(self, name: str) -> Any:
+        return pickle.loads((self.folder / name).read_bytes())
+
+    def names(self, prefix: str = "") -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir() if path.name.startswith(prefix))
+
+    def __contains__(self, name: str) -> bool:
+        return (self.folder / name).exists()
+
+
+@pytest.mark.parametrize("test", ["test_puts_that_fail_leave_the_old_object", "test_readers_see_whole_objects_only"])
+def test_the_contract_wants_atomic_puts(tmp_path: Path, test: str) -> None:
+    with pytest.raises((AssertionError, pickle.UnpicklingError, EOFError)):
+        getattr(testing.StoreContract(), test)(InPlace(tmp_path))
 
 
 @pytest.mark.parametrize(

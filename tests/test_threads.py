@@ -1,6 +1,6 @@
 """Objects that threads share: eight of them use one reader, one store or one schema, and every value is right.
 
-Rules kept here: real threads that switch as often as the interpreter lets them, and values that follow from what was
+Invariants: real threads that switch as often as the interpreter lets them, and values that follow from what was
 written, never from what another thread read. ``SHMARROW_THREADS_SECONDS`` makes every test run that long.
 """
 

@@ -1,6 +1,6 @@
 """Writers of streams and files: large batches, slices, what is published and when, tables, sinks.
 
-Rules kept here: what was written is held to pyarrow, to the footers' own numbers and to what stands in the folder; an
+Invariants: what was written is held to pyarrow, to the footers' own numbers and to what stands in the folder; an
 object that is not whole is seen by nobody.
 """
 

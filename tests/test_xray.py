@@ -1,6 +1,6 @@
 """``shmarrow.xray``: every byte of every kind of object has one region; what deviates is found; hostile bytes end.
 
-Rules kept here: what a region says is compared with the bytes, unpacked by ``struct``, or with where pyarrow finds the
+Invariants: what a region says is compared with the bytes, unpacked by ``struct``, or with where pyarrow finds the
 same buffers; coverage is checked by :func:`covering.covered` alone.
 """
 

@@ -1,6 +1,6 @@
 """``shmarrow xray --html``: the page that draws an object to scale, opened in a real browser.
 
-Rules kept here: where something is drawn, and what the page says of it, is compared with what pyarrow's buffers and
+Invariants: where something is drawn, and what the page says of it, is compared with what pyarrow's buffers and
 offsets in the specification say; no page asks the network for anything, or reports an error.
 """
 

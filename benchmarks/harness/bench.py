@@ -1,6 +1,6 @@
 """Measures rows: sides that take turns in one process.
 
-Rules kept here:
+Invariants:
 
 * Both sides of a row work on the same data in one process and take turns, and who goes first changes from turn to
   turn, so other load on the machine affects both. Sides for information only take their turns after the two that are

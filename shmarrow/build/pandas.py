@@ -1,6 +1,6 @@
 """Zero-copy access to the values of pandas' Series, Index and extension arrays.
 
-Rules kept here:
+Invariants:
 
 * pandas is not imported: its objects are recognized by class name;
 * an object becomes an ndarray, masked if pandas has a mask, or an array; unsupported dtypes raise by name.

@@ -1,6 +1,6 @@
 """The command line, ``shmarrow``: each command is one row of :data:`COMMANDS`.
 
-Rules kept here:
+Invariants:
 
 * a command's module adds its arguments to a parser and runs it; only the module of the command that is run is imported,
   so that no command waits for the imports of another;

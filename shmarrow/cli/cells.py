@@ -1,6 +1,6 @@
 r"""Values of columns as commands print them: JSON values, and text between tabs.
 
-Rules kept here:
+Invariants:
 
 * JSON has numbers, text, booleans and null as they are. Structs are objects, lists arrays, maps
   arrays of pairs. All else is text: times in ISO 8601, decimals with all digits, bytes in hexadecimal, and ``"NaN"``,

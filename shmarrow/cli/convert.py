@@ -1,6 +1,6 @@
 """``shmarrow convert``: from one file format to another, batch by batch.
 
-Rules kept here:
+Invariants:
 
 * the target appears whole or not at all, whatever ends the command; temporary files are named
   ``shmarrow-convert-...``;

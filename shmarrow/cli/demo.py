@@ -4,7 +4,7 @@ Spark's Python workers put the flights that left New York in 2013 into shared me
 Python processes attach to them and compute on them without copying, and all results are compared with Spark's own.
 Then the driver hands them to Spark's workers as a table, and an array as a broadcast, both beside Spark's own way.
 
-Rules kept here:
+Invariants:
 
 * every figure that is printed was measured in this run, and every comparison is one that can fail;
 * whatever ends the demo, Ctrl-C and SIGTERM included, its objects, processes and files are gone afterwards.

@@ -1,6 +1,6 @@
 """``shmarrow diff``: what differs between two targets: schemas, numbers of rows, values.
 
-Rules kept here:
+Invariants:
 
 * rows are compared by position and columns by name; batches, compression and dictionaries do not matter, types do;
 * nulls equal nulls, NaN equals NaN, and 0.0 equals -0.0; there is no tolerance;

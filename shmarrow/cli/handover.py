@@ -1,6 +1,6 @@
 """What the driver hands to Spark's Python workers in the demo, by shmarrow and by Spark: a table, and an array.
 
-Rules kept here:
+Invariants:
 
 * both ways give the same functions the same values in the same session, and each task has a worker of its own;
 * what a worker imports is a part of its first access, so the function that measures that is pickled by value, and

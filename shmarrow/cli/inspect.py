@@ -1,6 +1,6 @@
 """``shmarrow inspect``: what an Arrow object is, what its columns take, and who has it attached.
 
-Rules kept here:
+Invariants:
 
 * what is printed and what ``--json`` prints are the same facts, which :func:`facts` collects;
 * nothing but metadata is read, see ``cli/measure.py``, so that the size of an object does not matter.

@@ -1,6 +1,6 @@
 """What ``shmarrow inspect`` finds out about the columns of a file or a stream: rows, nulls, bytes, alignment.
 
-Rules kept here:
+Invariants:
 
 * everything comes from the metadata of batches, read with :class:`shmarrow.xray.Overview`; of compressed buffers the
   first 8 bytes are read too, which tell the size that they decompress to;

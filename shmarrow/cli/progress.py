@@ -1,6 +1,6 @@
 """Progress of a command: a status line or a bar on standard error; tables of results.
 
-Rules kept here:
+Invariants:
 
 * on a terminal the line is kept up to date and wiped before anything else is printed; elsewhere each step is a line of
   its own, so that a log reads well;

@@ -1,6 +1,6 @@
 """Commands that read rows: ``schema``, ``head``, ``sample``, ``cat`` and ``count``.
 
-Rules kept here:
+Invariants:
 
 * only the batches, columns and rows that are shown are read; a pipe is read as far as needed;
 * on a terminal rows are a table that fits it; elsewhere they are lines of tab-separated cells under a line of names;

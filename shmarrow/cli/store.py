@@ -1,6 +1,6 @@
 """Commands about objects of a store: ``ls``, ``info``, ``put``, ``get``, ``rm`` and ``wait``.
 
-Rules kept here:
+Invariants:
 
 * a STORE is ``shm:NAME`` or a directory; only ``put`` creates one;
 * results are tables for people, or with ``--json`` one JSON value (one per event for ``watch``) with sizes in bytes and

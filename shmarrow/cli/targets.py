@@ -1,6 +1,6 @@
 """The TARGET of the commands that look into Arrow data: a file, a stream, a tensor, an object of a store, a pipe.
 
-Rules kept here:
+Invariants:
 
 * a path or a name is mapped; a pipe is read in order where a command needs no more than its batches, and otherwise goes
   through a temporary file;

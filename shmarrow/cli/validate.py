@@ -1,6 +1,6 @@
 """``shmarrow validate``: everything that is wrong with an Arrow object, each with its offset and what to do about it.
 
-Rules kept here:
+Invariants:
 
 * two independent checks are made: the walk over all bytes (``shmarrow.xray``), and the readers with their own checks;
 * no finding ends them: the next column, message or tensor is looked at wherever it can still be found.

@@ -1,6 +1,6 @@
 """``shmarrow xray``: what every byte of an Arrow object is.
 
-Rules kept here:
+Invariants:
 
 * without options only the footer, or the prefixes of messages, and a few messages are read, whatever the size; the
   options choose what is walked byte by byte;

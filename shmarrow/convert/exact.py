@@ -1,6 +1,6 @@
 """Vectorized integer arithmetic that reports inexact results; the basis of all conversions.
 
-Rules kept here: ranges are checked before multiplying, so that nothing wraps; if the minimum and maximum of an array
+Invariants: ranges are checked before multiplying, so that nothing wraps; if the minimum and maximum of an array
 are in range, its values are not checked one by one.
 """
 

@@ -1,6 +1,6 @@
 """Arrays of extension types: the buffers and children of their storage, with the extension type.
 
-Rules kept here:
+Invariants:
 
 * in memory, an extension array is its storage, so code that walks buffers and children needs no special case; gather,
   join and checks are delegated to a view as the storage array;

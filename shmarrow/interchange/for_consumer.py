@@ -1,6 +1,6 @@
 """Casting columns to types that another tool accepts, by the rules in :mod:`shmarrow.interchange.consumers`.
 
-Rules kept here:
+Invariants:
 
 * a column that the tool accepts stays the same object;
 * the result depends on the type alone: every batch of a file gets the same schema, which is known without data;

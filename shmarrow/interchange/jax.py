@@ -1,6 +1,6 @@
 """Conversion to and from JAX: dense tensors, zero-copy if JAX can use the memory.
 
-Rules kept here:
+Invariants:
 
 * JAX requests a version of DLPack without a read-only flag, and never writes to memory that it did not allocate; so the
   memory is exported as writable;

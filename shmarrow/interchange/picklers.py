@@ -1,6 +1,6 @@
 """Pickling by handle in multiprocessing, joblib and distributed.
 
-Rules kept here:
+Invariants:
 
 * nothing is imported for it, not even this file: reducers are registered when other code imports the module of the
   pickler, see ``interchange/__init__``;

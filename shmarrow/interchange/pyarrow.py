@@ -1,6 +1,6 @@
 """Conversion to and from pyarrow: types, fields, schemas, arrays, record batches and tables, zero-copy.
 
-Rules kept here:
+Invariants:
 
 * data are exchanged through the PyCapsules of the C data interface, as with any other library; see ``c_data``;
 * an extension type is kept if the other side has registered its name, otherwise it becomes its storage type with name

@@ -1,6 +1,6 @@
 """Conversion to and from PyData ``sparse``: COO, and two-dimensional GCXS as CSR and CSC, zero-copy.
 
-Rules kept here:
+Invariants:
 
 * elements that are not stored are zero, so an array with another fill value is rejected;
 * the values of the index are validated before the export;

@@ -1,7 +1,7 @@
 """Reading and writing safetensors files: named dense tensors after a JSON header.
 
 The package ``safetensors`` is not used: it copies each tensor for numpy (128 MiB: 0.6 s and 128 MiB of memory; here
-9 ms and none). Rules kept here:
+9 ms and none). Invariants:
 
 * a file is mapped, and its tensors are views; nothing is copied;
 * the header is validated before the first view is made: sizes, types, and that the tensors fill the file without

@@ -1,6 +1,6 @@
 """Conversion to and from scipy's sparse arrays: n-dimensional COO, CSR and CSC, zero-copy.
 
-Rules kept here:
+Invariants:
 
 * results are ``*_array`` objects, which use int32 and int64 indices in place; other integers are converted;
 * the values of the index are validated before the export;

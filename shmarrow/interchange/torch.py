@@ -1,6 +1,6 @@
 """Conversion to and from torch: dense and sparse tensors, and columns, zero-copy.
 
-Rules kept here:
+Invariants:
 
 * torch has no read-only tensors, so on the CPU it gets private memory: copy-on-write pages of the mapping, or a copy.
   The shared memory itself is exported on request, and is the source of transfers to other devices;

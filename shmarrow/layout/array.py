@@ -1,6 +1,6 @@
 """The base class of all arrays: length, validity, slicing, element access, equality, casts, validation.
 
-Rules kept here:
+Invariants:
 
 * an array is a view of buffers and child arrays, with an offset and a length. Slicing changes the offset and length,
   and copies nothing;

@@ -1,6 +1,6 @@
 """Selection of a union's child for a Python value: the one that round-trips it with the closest type.
 
-Rules kept here:
+Invariants:
 
 * every value has a cost in every child, :data:`REFUSED` if the child would not return an equal value: a timestamp
   never becomes a date, a number never becomes a timestamp, no digit is lost. The child with the lowest cost wins, the

@@ -1,6 +1,6 @@
 """Factorization: which slots hold the same value, for dictionaries, run-end encoding and distinct values.
 
-Rules kept here:
+Invariants:
 
 * values are compared bitwise: 0.0 and -0.0 differ, as do NaNs with different bits. Values of different children of a
   union always differ;

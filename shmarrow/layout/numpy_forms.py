@@ -1,6 +1,6 @@
 """Conversion to numpy's masked and structured arrays.
 
-Rules kept here:
+Invariants:
 
 * the data of a masked array are zero-copy; only its mask, one byte per slot, is created;
 * a structured array interleaves its fields, so it is a copy, filled field by field.

@@ -1,6 +1,6 @@
 """Distribution of the driver's objects to other hosts by Spark.
 
-Rules kept here:
+Invariants:
 
 * carriers are made directly from the mapped objects: there is no second copy in Python's memory;
 * objects are distributed again for a new session after the old one was stopped, and after ``unpersist``; the old copies

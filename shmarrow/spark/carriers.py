@@ -8,7 +8,7 @@ carrier        where                                    what is mapped
 `InArtifacts`  workers of a Spark Connect session       a file among the artifacts, one on each executor
 =============  =======================================  ====================================================
 
-Rules kept here:
+Invariants:
 
 * Spark transfers the bytes; a carrier only locates them;
 * a carrier that does not work in this process raises :class:`NotHere`, and the next one is tried. An object that was

@@ -1,6 +1,6 @@
 """Sharing a table of the driver: stored once, used in place by the workers of all later jobs.
 
-Rules kept here:
+Invariants:
 
 * the rows are split into objects like those of a DataFrame, so all operations of frames work;
 * if workers may run on other hosts, Spark distributes all objects together, like broadcasts.

@@ -1,6 +1,6 @@
 """Cache of attached values, so that later tasks and calls get them in microseconds.
 
-Rules kept here:
+Invariants:
 
 * a value is returned only while its object exists; the caller of :func:`hold` provides the check;
 * adding a value drops those whose objects are gone, so that their memory is freed;

@@ -1,6 +1,6 @@
 """The store of a Spark application, and the owner of its objects.
 
-Rules kept here:
+Invariants:
 
 * the objects of an application are owned by its driver, through the driver's lock in the store: they are collected
   once the driver has ended, for whatever reason, and not before;

@@ -1,6 +1,6 @@
 """Host broadcast: one copy of a value per host, shared by its Python workers.
 
-Rules kept here:
+Invariants:
 
 * the value is stored once, in the driver's store, and workers attach to it. If they cannot, Spark distributes it to
   each executor, as a file that all its workers map (:mod:`shmarrow.spark.carriers`);

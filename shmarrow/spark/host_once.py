@@ -1,6 +1,6 @@
 """Once per host: a value computed by the first process that uses it, and shared by all others on its host.
 
-Rules kept here:
+Invariants:
 
 * the store decides which process computes the value (:meth:`Store.get_or_put`);
 * the name of a value is unique to its application, including later ones.

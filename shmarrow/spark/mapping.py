@@ -1,6 +1,6 @@
 """Jobs over shared frames: a function per partition, or the rows as a DataFrame.
 
-Rules kept here:
+Invariants:
 
 * a task gets the number of a partition from Spark, and its rows from shared memory;
 * on a cluster with a classic session, Spark gets the preferred host of each partition, and waits for a free core there

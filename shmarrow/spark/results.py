@@ -1,6 +1,6 @@
 """Conversion of the results of user functions: tables and batches of any library, to our batches and to Spark's types.
 
-Rules kept here:
+Invariants:
 
 * columns are matched by name, and a missing or unexpected column is an error: nothing is dropped silently;
 * no value changes: a value that does not fit the declared type is an error that names the column;

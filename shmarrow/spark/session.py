@@ -1,6 +1,6 @@
 """A local Spark session for notebooks, tests and the demo.
 
-Rules kept here:
+Invariants:
 
 * Spark listens on the loopback interface only, without its web UI;
 * its Python workers run the same Python interpreter as the caller;

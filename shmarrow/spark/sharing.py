@@ -1,6 +1,6 @@
 """Sharing a DataFrame: each partition becomes one object of a store, and its handle is returned to the driver.
 
-Rules kept here:
+Invariants:
 
 * each task attempt publishes under a unique name, so retried and speculative tasks never conflict. Spark returns the
   row of one attempt per partition; objects of other attempts are removed when the job ends;

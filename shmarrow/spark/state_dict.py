@@ -1,6 +1,6 @@
 """State dicts of torch: conversion to a bundle, and back over its memory.
 
-Rules kept here:
+Invariants:
 
 * the metadata of the bundle record in JSON what a bundle cannot represent: names of shared tensors, complex tensors,
   and torch's own metadata;

@@ -1,6 +1,6 @@
 """Conversion between Arrow's and Spark's types, the latter in Spark's JSON format.
 
-Rules kept here:
+Invariants:
 
 * an Arrow type is first converted by the rules of ``for_consumer("spark")``; the table here names Spark's type for each
   result;

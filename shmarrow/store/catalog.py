@@ -1,6 +1,6 @@
 """The catalog of a store's objects, and its changes under the commit lock.
 
-Rules kept here:
+Invariants:
 
 * the catalog is changed under the commit lock, by commits that are journaled first and then applied: after a process
   was killed, the next holder of the lock replays the journal, so changes are atomic;

@@ -1,6 +1,6 @@
 """The directory of a store: located, checked and opened once; its files are opened relative to its descriptor.
 
-Rules kept here:
+Invariants:
 
 * who owns the directory and who may write to it is checked on the open descriptor, so whatever happens to its path
   later, the store stays in the directory that was checked;

@@ -1,6 +1,6 @@
 """The locks of a store: the commit lock, pins of objects, drafts, and names being computed.
 
-All are record locks, see :mod:`shmarrow.segment.record_locks`. Rules kept here:
+All are record locks, see :mod:`shmarrow.segment.record_locks`. Invariants:
 
 * locks of one process do not exclude its own threads, so what a process holds is also counted in the process, under a
   mutex;

@@ -1,7 +1,7 @@
 """The open files of a store in a process: the mapped control file, with lock-free lookup of names.
 
 Names lead to slots by a hash table of chains (linear hashing: bucket ``i`` begins in slot ``i``, and each slot that is
-used for the first time splits one bucket, so the table grows with the file and is never rebuilt). Rules kept here:
+used for the first time splits one bucket, so the table grows with the file and is never rebuilt). Invariants:
 
 * nobody locks in order to look: a slot that is found has a generation and a checksum, and a name that is not found
   counts only if no commit was going on meanwhile;

@@ -1,6 +1,6 @@
 """The space of a store: capacity, eviction, spilling and collection.
 
-Rules kept here:
+Invariants:
 
 * the catalog counts the bytes of objects, of drafts, and of removed objects that are still attached, each in blocks of
   the file system;

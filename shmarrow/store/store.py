@@ -1,6 +1,6 @@
 """The public class Store: named objects shared between the processes of a host.
 
-Rules kept here:
+Invariants:
 
 * every guarantee comes from the kernel: unlinked files stay readable while mapped, locks are released when their
   process ends, and all processes map the same control file. Processes never exchange messages;

@@ -1,6 +1,6 @@
 """Transactions: atomic changes to the catalog, collected, journaled and applied.
 
-Rules kept here:
+Invariants:
 
 * a transaction removes one file at most, and its commit fits a journal;
 * a commit is applied in an order in which no reader can mix two objects of a slot: its name before its fields, the

@@ -1,6 +1,6 @@
 """Change notification: a ring of events in the catalog, and inotify to wait for the next one.
 
-After each commit the writer writes to the file ``pins``, which wakes all listeners. Rules kept here:
+After each commit the writer writes to the file ``pins``, which wakes all listeners. Invariants:
 
 * the ring contains the last 256 events in order, so a listener that wakes late misses none; one that is further behind
   compares the existing objects with those it has reported;

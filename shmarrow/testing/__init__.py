@@ -4,7 +4,7 @@
 * :mod:`~shmarrow.testing.strategies`: Hypothesis strategies for types, arrays, record batches and tables;
 * :func:`check_reader`: every case as file and stream, read by another implementation, and compared;
 * :class:`StoreContract`: pytest tests for an object that behaves like a :class:`shmarrow.Store`;
-* :func:`check_store`: every invariant of a store's files, for other implementations of its protocol.
+* :func:`check_store`: the invariants of a store's control file, for other implementations of its protocol.
 
 ``pip install 'shmarrow[testing]'`` installs Hypothesis and pytest, which strategies and contracts need.
 """

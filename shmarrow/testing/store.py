@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any, Protocol
 
 import numpy as np
 
 from shmarrow.batch import record_batch
 from shmarrow.errors import MissingExtra
-from shmarrow.tables import Table, table
+from shmarrow.tables import RecordBatchReader, Table, table
 from shmarrow.tensor import Tensor
 from shmarrow.testing.compare import same
 from shmarrow.testing.table import cases
@@ -42,8 +45,34 @@ class StoreLike(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
 
+class _Unwritable:
+    """An object whose pickling fails."""
+
+    def __reduce__(self) -> Any:
+        raise ValueError("this object cannot be serialized")
+
+
+def _fails_after_a_batch() -> RecordBatchReader:
+    """A stream that ends with an error."""
+    batch = record_batch({"x": np.full(50_000, -1)})
+
+    def batches() -> Iterator[Any]:
+        yield batch
+        raise ValueError("this stream fails after its first batch")
+
+    return RecordBatchReader.from_batches(batch.schema, batches())
+
+
+def _column(found: Any) -> Any:
+    """The column ``x`` of a record batch or of a table with one batch, as a numpy array."""
+    column = found["x"]
+    return column.chunk(0).to_numpy() if hasattr(column, "chunk") else column.to_numpy()
+
+
 class StoreContract:
     """pytest tests of a store. Subclass it and define a fixture ``store``: an empty store, new for each test.
+
+    One of the tests calls ``put`` and ``get`` from two threads.
 
     Examples
     --------
@@ -93,8 +122,7 @@ class StoreContract:
         given = np.arange(5)
         store.put("x", record_batch({"x": given}))
         given[:] = -1
-        found = store.get("x")["x"]
-        array = found.chunk(0).to_numpy() if hasattr(found, "chunk") else found.to_numpy()
+        array = _column(store.get("x"))
         assert array.tolist() == [0, 1, 2, 3, 4]
         assert not array.flags.writeable
 
@@ -149,3 +177,54 @@ class StoreContract:
             with pytest.raises(TypeError):
                 store.put("x", value)
         assert store.names() == []
+
+    def test_puts_that_fail_leave_the_old_object(self, store: StoreLike) -> None:
+        """Also if the value turns out to be unwritable when a part of it has been written."""
+        store.put("x", record_batch({"x": [1, 2, 3]}))
+        for make in (lambda: np.array([b"-" * 500_000, _Unwritable()], object), _fails_after_a_batch):
+            for name in ("x", "new"):
+                with pytest.raises(Exception):  # noqa: B017, PT011 - which one is up to the store
+                    store.put(name, make(), overwrite=True)
+            assert store.get("x").to_pydict() == {"x": [1, 2, 3]}
+            assert store.names() == ["x"]
+
+    def test_readers_see_whole_objects_only(self, store: StoreLike) -> None:
+        """While another thread puts and replaces objects: the old one or the new one, never none or a part."""
+        rows, done, seen = 100_000, threading.Event(), [0]
+        store.put("x", record_batch({"x": np.full(rows, 0)}))
+        problems: list[str] = []
+
+        def look(name: str) -> None:
+            array = _column(store.get(name))
+            if len(array) != rows or array.min() != array.max():
+                problems.append(f"{name}: {len(array)} of {rows} rows, from {array.min()} to {array.max()}")
+            seen[0] += 1
+
+        def keep_looking() -> None:
+            fresh = 0
+            while not done.is_set() and not problems:
+                try:
+                    look("x")
+                    if f"new-{fresh}" in store:
+                        look(f"new-{fresh}")
+                        fresh += 1
+                except Exception as error:
+                    problems.append(f"{type(error).__name__}: {error}")
+
+        interval = sys.getswitchinterval()
+        reader = threading.Thread(target=keep_looking)
+        sys.setswitchinterval(1e-4)  # more chances to interrupt a put
+        try:
+            reader.start()
+            end, number = monotonic() + 0.5, 0
+            while number < 3 or (monotonic() < end and number < 200 and not problems):
+                store.put("x", record_batch({"x": np.full(rows, number)}), overwrite=True)
+                if number < 20:
+                    store.put(f"new-{number}", record_batch({"x": np.full(rows, number)}))
+                number += 1
+        finally:
+            done.set()
+            reader.join()
+            sys.setswitchinterval(interval)
+        assert not problems, f"a reader saw an object that was not complete: {problems[0]}"
+        assert seen[0]

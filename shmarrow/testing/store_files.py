@@ -1,4 +1,4 @@
-"""Checking the files of a store: every invariant of its control file and of the objects beside it.
+"""Checking the files of a store: the invariants of its control file, and which files of objects are beside it.
 
 It reads the bytes by the tables of the format (``store/protocol.py``) and shares no code with the catalog, so that it
 also checks stores that other implementations of the protocol wrote.
@@ -19,7 +19,10 @@ _HASH_FACTOR = 0x9E3779B97F4A7C15
 
 
 def check_store(store: str | os.PathLike[str]) -> dict[str, int]:
-    """Check every invariant of a store that no process is changing (docs/protocol.md).
+    """Check the invariants of a store's control file that no process is changing (docs/protocol.md).
+
+    It compares the catalog with the files beside it: which exist, their names and sizes. It does not read the contents
+    of the objects; :meth:`shmarrow.Store.get` and ``validate(full=True)`` do.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The assignment of rows to the batches of an epoch: a pure function of the seed and the epoch.
 
-Rules kept here:
+Invariants:
 
 * an epoch is one sequence of batches, the same for all ranks and workers; each gets every n-th of them. So each row is
   in one batch of one worker of one rank, and the batches of a rank do not depend on its number of workers;

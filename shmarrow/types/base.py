@@ -1,6 +1,6 @@
 """The base class of all types, metadata, and lookup of types by name.
 
-Rules kept in this package:
+Invariants:
 
 * types are immutable values: they compare and hash by class and parameters. A type also equals its name, as in
   pyarrow, but does not hash like it;

@@ -1,7 +1,7 @@
 """Type descriptors: each type's names and parameters in the serialized formats (Schema.fbs, "Data Types").
 
 :data:`TYPES` drives the schema reader and writer, the integration-test JSON, the C data interface's format strings,
-the conversion to pyarrow, tensor elements, and inference from numpy dtypes. Rules kept here:
+the conversion to pyarrow, tensor elements, and inference from numpy dtypes. Invariants:
 
 * a type class claims its descriptors when it is defined, so that a class without a descriptor, an unclaimed descriptor
   and a descriptor claimed twice are errors at import;

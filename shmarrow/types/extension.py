@@ -1,6 +1,6 @@
 """Extension types and their registry ("Extension Types").
 
-Rules kept here:
+Invariants:
 
 * on the wire, an extension type is its storage type and two entries of the field's metadata, ``ARROW:extension:name``
   and ``ARROW:extension:metadata``. If the name is not registered, or the storage type or parameters do not fit the

@@ -1,6 +1,6 @@
 """Every byte of a FlatBuffer: tables, vtables, vectors, strings and padding, by the declarations in ``tables``.
 
-Rules kept here:
+Invariants:
 
 * each table, vector and string is visited once, however often it is referred to; what is shared says so;
 * references are followed with a stack, a bounded number of them and to a bounded depth, so that cyclic or hostile

@@ -1,6 +1,6 @@
 """What peers are given to read: samples, streams and files of the cases and of what else the IPC format has.
 
-Rules kept here:
+Invariants:
 
 * a sample is bytes that shmarrow wrote and the values that they mean, column by column, stated by hand;
 * a sample is called ``form/name``; a form is ``stream`` or ``file``, with a codec after it where bodies are compressed,

@@ -1,6 +1,6 @@
 """What each peer does not read of what we write: data that the tests hold to be true, and that the support page shows.
 
-Rules kept here:
+Invariants:
 
 * a pattern is for ids of samples, ``form/name``, and stands under the reason why, in words that fit after "not";
 * every sample that a pattern matches fails with this peer, and no other does. A pattern that ends in ``/*`` is about a

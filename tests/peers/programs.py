@@ -1,6 +1,6 @@
 """Peers that are programs: each reads all samples in one process, and prints what it found as lines of JSON.
 
-Rules kept here: the programs print values as they are stored, which is written down in ``read.mjs``; what they print is
+Invariants: the programs print values as they are stored, which is written down in ``read.mjs``; what they print is
 made Python values here, by the sample's schema.
 """
 

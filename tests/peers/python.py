@@ -1,6 +1,6 @@
 """Peers that are Python packages: each reads a sample and gives its columns as Python values, and its metadata.
 
-Rules kept here: a peer reads the bytes with its own reader of the format. arro3 and nanoarrow hand what they have read
+Invariants: a peer reads the bytes with its own reader of the format. arro3 and nanoarrow hand what they have read
 to pyarrow over Arrow's C data interface to be printed, because their own Python values cover fewer types than their
 readers do; intervals, which pyarrow does not print, nanoarrow does.
 """

@@ -1,6 +1,6 @@
 """``ArrowArray`` from arrays and record batches ("The ArrowArray structure").
 
-Rules kept here:
+Invariants:
 
 * one walk lays out any array by the rows of the buffer listing; nothing switches over types. The tree lies in numpy
   memory, in which the children of a node are neighbours; nanoarrow copies the structures for each consumer, and never

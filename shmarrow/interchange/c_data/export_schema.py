@@ -1,6 +1,6 @@
 """``ArrowSchema`` from types, fields and schemas ("The ArrowSchema structure").
 
-Rules kept here:
+Invariants:
 
 * the whole tree is laid out in one piece of numpy memory, in which the children of a node are neighbours; nanoarrow
   makes a deep copy of it for each consumer;

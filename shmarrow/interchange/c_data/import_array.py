@@ -1,6 +1,6 @@
 """Arrays and record batches over an ``ArrowArray`` of the C data interface; no buffer is copied.
 
-Rules kept here:
+Invariants:
 
 * a structure is moved out of its capsule into memory of nanoarrow, to which every ndarray over its buffers refers. So
   it is released exactly once, by compiled code, when the last array, slice or ndarray is gone, on whichever thread that

@@ -1,6 +1,6 @@
 """Types, fields and schemas from an ``ArrowSchema`` of the C data interface.
 
-Rules kept here:
+Invariants:
 
 * a structure is moved out of its capsule before it is read, and is released with the last object that refers to it;
 * the fields of a schema are read one by one, when they are asked for: a frame with thousands of columns costs no more

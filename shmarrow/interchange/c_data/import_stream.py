@@ -1,6 +1,6 @@
 """Record batches and chunks from an ``ArrowArrayStream`` of the C stream interface, one at a time.
 
-Rules kept here:
+Invariants:
 
 * the functions of a stream are called without the GIL, as a producer may wait for threads that need it;
 * they write into structures that nanoarrow allocates, whose capsules release them whatever happens;

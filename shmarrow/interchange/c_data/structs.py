@@ -1,6 +1,6 @@
 """The structures of the C data and stream interfaces as numpy dtypes, and the capsules that hold them.
 
-Rules kept here:
+Invariants:
 
 * structures that are handed out are laid out in numpy memory first and then copied by nanoarrow, whose release
   callbacks are compiled code: a callback written in Python would lose a pending exception, and crash after the

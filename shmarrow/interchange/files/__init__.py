@@ -4,7 +4,7 @@ A file holds rows (:class:`~shmarrow.interchange.files.rows.Rows`, a schema and 
 (:class:`~shmarrow.interchange.files.tensors.Tensors`, named ndarrays). Either becomes the other where that loses
 nothing: tensors of one length become columns, and columns of numbers without nulls become tensors.
 
-Rules kept here:
+Invariants:
 
 * rows are read and written batch by batch, so the size of a file does not matter; formats that keep each column in one
   piece go through temporary files;

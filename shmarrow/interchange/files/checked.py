@@ -1,7 +1,7 @@
 """JSON lines, checked before pyarrow parses them: strangers choose how deep they nest, and how many keys they have.
 
 pyarrow's parser recurses for each level of nesting, and fills an array for every key that a block has, as long as the
-block has objects. Rules kept here:
+block has objects. Invariants:
 
 * no text reaches the parser before its nesting is known to be within ``MAX_DEPTH``;
 * objects times keys of a block stay within :data:`CELLS`; the keys are counted in pieces that are so small, or have so

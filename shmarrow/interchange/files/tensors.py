@@ -1,6 +1,6 @@
 """Tensors: npy and npz by numpy, safetensors and bundles; columns of rows as tensors.
 
-Rules kept here:
+Invariants:
 
 * files are mapped, and members of an npz file unpacked into a temporary directory and mapped from there;
 * objects in npy files are refused: reading them could run any code;

@@ -1,6 +1,6 @@
 """Columns as text: cells of CSV, and JSON lines. All of it is done for whole columns, by pyarrow's functions.
 
-Rules kept here:
+Invariants:
 
 * what is written can be read back: numbers with all their digits, floats as such, times as ISO 8601;
 * a column without such text is refused with its name and type: CSV has none for nested types, JSON none for NaN, and

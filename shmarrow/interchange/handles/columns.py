@@ -1,6 +1,6 @@
 """Arrays, batches and tables as places and numbers, and back.
 
-Rules kept here:
+Invariants:
 
 * a batch of a file or stream is the number of that batch, whatever its columns are: its handle has one size for one
   column and for 10,000, and whoever opens it reads what he needs. So do slices, and batches of some of the columns;

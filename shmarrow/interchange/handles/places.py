@@ -1,6 +1,6 @@
 """Places: the mapped objects that memory lies in, found in one process and mapped again in another.
 
-Rules kept here:
+Invariants:
 
 * a place is a name and what identifies the file under it. Whoever maps it checks both, so a handle never leads to
   another object that got the same name, nor to one that another user put there;

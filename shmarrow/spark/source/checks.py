@@ -1,6 +1,6 @@
 """What a job may be added to, or replace: a directory's files, looked into before anything is changed.
 
-Rules kept here:
+Invariants:
 
 * what is not an Arrow file is neither added to nor replaced, so each file that no job of ours has written is opened;
 * a file is opened once: a commit, for which others wait, opens those only that are not as they were when its job began.

@@ -1,6 +1,6 @@
 """What is left in a directory that Spark writes: by commits that were interrupted, by overwrites, by dead drivers.
 
-Rules kept here:
+Invariants:
 
 * all of it happens under the lock of the directory;
 * a job is removed by others when its driver is known to be dead, or after a week in which none of its tasks has ended:

@@ -1,6 +1,6 @@
 """The columns of a file as those that Spark expects: which ones, in which order, and how each becomes what it is to be.
 
-Rules kept here:
+Invariants:
 
 * what becomes of a type depends on the type alone, so errors about types are raised when the query is planned;
 * columns that are what Spark expects as they lie in memory are not touched: pyarrow imports them under Spark's schema;

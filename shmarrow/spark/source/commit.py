@@ -1,6 +1,6 @@
 """Jobs that write a directory: begun, and committed as a whole or given up.
 
-Rules kept here:
+Invariants:
 
 * tasks write in the directory of their job only, and never make it. So an attempt that ends after its job finds no
   place for its file, and leaves nothing;

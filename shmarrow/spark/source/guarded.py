@@ -1,6 +1,6 @@
 """Opening what lies in a directory's ``_shmarrow``, where others may have placed something else.
 
-Rules kept here:
+Invariants:
 
 * no link is followed, nothing that is not what it has to be is read, and opening never waits, as it would for a FIFO;
 * names are looked up in directories that are open, so what is replaced meanwhile leads nowhere else;

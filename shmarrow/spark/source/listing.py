@@ -1,6 +1,6 @@
 """Which files a read means: paths, globs, directories, ``shm:`` names, and the objects of a store.
 
-Rules kept here:
+Invariants:
 
 * what exists under the very name that was given is meant, also where the name has the characters of a glob;
 * in directories, and among what a glob finds, names that begin with ``_`` or ``.`` are skipped, as Spark does;

@@ -1,6 +1,6 @@
 """One file or stream of a read: opened, and known again in another process.
 
-Rules kept here:
+Invariants:
 
 * a task opens what the plan has seen: size, both ends of the bytes and, on the host of the plan, the time of change
   have to be the same, else it is an error. Inodes are not compared: not every file system keeps them;

@@ -1,6 +1,6 @@
 """The plan of a read: the schema of all files together, and the splits that tasks read.
 
-Rules kept here:
+Invariants:
 
 * only metadata is read: footers, and of streams the messages' prefixes; of one batch, the first, also as much as tells
   how large its columns are;

@@ -1,6 +1,6 @@
 """`df.write.format("shmarrow")`: tasks write Arrow files, and one commit makes all of them count.
 
-Rules kept here:
+Invariants:
 
 * what can be refused is refused while Spark plans the write, before a task runs;
 * a file is written batch by batch, and no batch is much larger than the option ``batchBytes``; a file has no name until

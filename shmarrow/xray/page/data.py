@@ -4,7 +4,7 @@ A page holds positions, sizes, names, types and metadata, and no values of colum
 differences from what is expected, stored in as few bytes as they need, byte plane by byte plane. The buffers of a
 thousand batches of a thousand columns take some hundred kilobytes; where batches are alike, a few.
 
-Rules kept here:
+Invariants:
 
 * what does not fit a budget is left out as a whole batch or a whole message, and the page says how to get it;
 * strings come from strangers: they are shortened, and invisible and bidirectional characters are escaped.

@@ -137,7 +137,7 @@ function goToFinding(view, start, end) {
 }
 
 const LEGEND = [
-  ["validity: one bit a slot, 0 is null", { column: 0, role: "validity" }, "columns"],
+  ["validity: one bit per value; 0 is null", { column: 0, role: "validity" }, "columns"],
   ["offsets, sizes", { column: 0, role: "offsets" }, "columns"],
   ["values, data", { column: 0, role: "values" }, "columns"],
   ["padding", { fill: "other", pattern: "hatch" }, ""],

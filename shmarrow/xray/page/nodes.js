@@ -307,6 +307,8 @@ function columnList(data, body, span, row) {
       const g = columns[index],
         column = span.leaves.column[groups[g]],
         field = data.fields.firstOf[column];
+      let own = groups[g + 1] - 1; // the last buffer that is the column's own, not a child's
+      while (own > groups[g] && span.leaves.field[own] !== span.leaves.field[groups[g]]) own--;
       return new Node(
         body,
         index,
@@ -318,7 +320,7 @@ function columnList(data, body, span, row) {
           kind: "column",
           column,
           value: data.fields.type[field],
-          chapter: span.leaves.chapter[groups[g + 1] - 1],
+          chapter: span.leaves.chapter[own],
           makeKids: (node) => bufferList(data, node, span, base, groups[g], groups[g + 1], body),
         },
       );
