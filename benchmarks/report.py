@@ -39,6 +39,19 @@ SCALE = (0.05, 1000.0)
 """Ratios at the left and the right end of a bar."""
 
 
+PARTS: dict[str, type | tuple[type, ...]] = {
+    "machine": dict,
+    "quick": bool,
+    "rounds": int,
+    "seconds": (int, float),
+    "groups": dict,
+    "rows": list,
+    "skipped": list,
+    "failed": list,
+}
+"""The keys of results, with the types of their values."""
+
+
 def page(results: Mapping[str, Any]) -> str:
     """The report, one self-contained page."""
     return "".join(_page(results))
@@ -281,6 +294,31 @@ def picture(results: Mapping[str, Any]) -> str:
     return plots.picture([known[title] for title in GUIDE_PLOTS], note)
 
 
+def load(path: Path) -> dict[str, Any]:
+    """The results in a file; ends the program with one line if it has none."""
+    try:
+        results = json.loads(path.read_text())
+    except OSError as error:
+        sys.exit(f"benchmarks: {path} cannot be read: {error.strerror}; `make bench` writes it")
+    except (ValueError, RecursionError) as error:
+        sys.exit(f"benchmarks: {path} is not JSON: {error}; `make bench` writes it")
+    if not isinstance(results, dict):
+        results = {}
+    for key, kind in PARTS.items():
+        if not isinstance(results.get(key), kind):
+            sys.exit(
+                f"benchmarks: {path} is not a result of benchmarks/run.py: it has no {key!r}; `make bench` writes it"
+            )
+    try:
+        page(results)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        sys.exit(
+            f"benchmarks: {path} is not a result of this benchmarks/run.py: {type(error).__name__}: {error}; "
+            "`make bench` writes it"
+        )
+    return results
+
+
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="what benchmarks/run.py wrote with --json")
@@ -293,12 +331,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--readme", type=Path, metavar="OUT", help="the README's plot, an SVG file; prints its table")
     arguments = parser.parse_args(words)
-    try:
-        results = json.loads(arguments.results.read_text())
-    except OSError as error:
-        sys.exit(f"benchmarks: {arguments.results} cannot be read: {error.strerror}; `make bench` writes it")
-    except ValueError as error:
-        sys.exit(f"benchmarks: {arguments.results} is not JSON: {error}; `make bench` writes it")
+    results = load(arguments.results)
     if arguments.markdown is not None:
         try:
             re.compile(arguments.markdown)

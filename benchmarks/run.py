@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
@@ -31,7 +31,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 
-from harness import against, machine  # noqa: E402
+import report  # noqa: E402
+from harness import against, leftovers, machine  # noqa: E402
 from harness.bench import Options, benchmark  # noqa: E402
 from harness.tables import summary  # noqa: E402
 
@@ -62,7 +63,6 @@ SECONDS = {"spark": 7200}
 
 def one_suite(name: str, options: Options, record: Path) -> None:
     """Run one suite in this process."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         module = importlib.import_module(f"suites.{name}")
     except ModuleNotFoundError as error:
@@ -80,6 +80,7 @@ def child(name: str, options: Options, checkout: Path = ROOT) -> list[dict[str, 
     environment["PYTHONPATH"] = str(checkout)
     with tempfile.NamedTemporaryFile("r", prefix="shmarrow-bench-") as record:
         words = [sys.executable, str(HERE / "run.py"), "--child", name, record.name, json.dumps(asdict(options))]
+        words.append(str(os.getpid()))
         process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL if options.only_ours else None)
         try:
             status: int | str = process.wait(SECONDS.get(name, 1200))
@@ -95,8 +96,13 @@ def child(name: str, options: Options, checkout: Path = ROOT) -> list[dict[str, 
     return found
 
 
-def collected(suites: Mapping[str, tuple[str, ...]], options: Options) -> dict[str, Any]:
-    """Run suites, or parts of them, one after the other, and put together what they recorded."""
+def collected(
+    suites: Mapping[str, tuple[str, ...]], options: Options, keep: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Run suites, or parts of them, one after the other, and put together what they recorded.
+
+    After each suite ``keep`` is called with the results so far.
+    """
     results: dict[str, Any] = {
         "machine": machine.facts(),
         "quick": options.quick,
@@ -129,6 +135,7 @@ def collected(suites: Mapping[str, tuple[str, ...]], options: Options) -> dict[s
                 results["rows"].append(each)
         used = results["groups"][name]["processor_seconds"]
         print(f"\n{name}: {took:.0f} s, of which {used:.0f} s on a processor", flush=True)
+        keep(results)
     return results
 
 
@@ -136,6 +143,16 @@ def _processor_time() -> float:
     """Seconds that all children took on processors: if it is far less than the time that passed, others had them."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file, so that it is never there in part."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -188,33 +205,38 @@ def chosen(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
 
 
 def main(words: Sequence[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if words[:1] == ["--child"]:
+        leftovers.end_with_parent(int(words[4]))
         options = json.loads(words[3])
         one_suite(words[1], Options(**{**options, "parts": tuple(options["parts"])}), Path(words[2]))
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parsed(words)
     if arguments.list:
         for name, title in SUITES.items():
             print(f"{name:12} {title}: {', '.join(importlib.import_module(f'suites.{name}').PARTS)}")
         return 0
     suites = chosen(arguments)
+    leftovers.sweep()
     rounds = arguments.rounds or (2 if arguments.quick else 5)
     options = Options(arguments.quick, arguments.rows, (), rounds, arguments.base is not None)
     if arguments.base is not None:
         return against.compare(suites, options, {"current": ROOT, "base": arguments.base.resolve()}, child)
-    results = collected(suites, options)
     whole = not (arguments.parts or arguments.rows or arguments.quick)
     file = arguments.json or (HERE / "results.json" if whole else None)
-    if file is not None:
-        if arguments.update and file.exists():
-            results = updated(json.loads(file.read_text()), results)
-        file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    old = report.load(file) if file is not None and arguments.update and file.exists() else None
+
+    def merged(results: dict[str, Any]) -> dict[str, Any]:
+        return results if old is None else updated(old, results)
+
+    def keep(results: dict[str, Any]) -> None:
+        if file is not None:
+            write(file, json.dumps(merged(results), indent=1, ensure_ascii=False) + "\n")
+
+    results = merged(collected(suites, options, keep))
     page = arguments.report or (HERE / "report.html" if whole else None)
     if page is not None:
-        from report import page as page_of
-
-        page.write_text(page_of(results))
+        write(page, report.page(results))
     print(summary(results))
     for each in (file, page):
         if each is not None:

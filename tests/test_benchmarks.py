@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import select
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -186,11 +188,57 @@ def test_axes_enclose_their_figures_in_even_steps(figures: Any) -> None:
     [
         (["missing.json"], "missing.json cannot be read: No such file or directory"),
         ([__file__], "is not JSON"),
+        (["[1]"], "is not a result of benchmarks/run.py: it has no 'machine'"),
+        (['{"machine": {}, "rows": 1}'], "is not a result of benchmarks/run.py: it has no 'quick'"),
+        (
+            [
+                '{"machine": {}, "quick": true, "rounds": 1, "seconds": 1, "groups": {}, "rows": [{}],'
+                ' "skipped": [], "failed": []}'
+            ],
+            "is not a result of this benchmarks/run.py: KeyError",
+        ),
     ],
 )
-def test_wrong_files_are_named(report: Any, words: list[str], said: str) -> None:
+def test_wrong_files_are_named(report: Any, words: list[str], said: str, tmp_path: Path) -> None:
+    if words[0][0] in "[{":
+        (tmp_path / "given.json").write_text(words[0])
+        words = [str(tmp_path / "given.json")]
     with pytest.raises(SystemExit, match=said):
         report.main(words)
+
+
+def test_what_ended_processes_left_behind_is_removed(figures: Any, tmp_path: Path) -> None:
+    leftovers = importlib.import_module("harness.leftovers")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    own, others = os.getpid(), ended.pid
+    (tmp_path / f"shmarrow-bench-{others}-scratch" / "folder").mkdir(parents=True)
+    kept = [f"shmarrow-bench-{own}-x", "shmarrow-bench-name", f"other-{others}"]
+    for name in (*kept, f"shmarrow-bench-{others}-1-x", f"sem.shmarrow-bench-{others}"):
+        (tmp_path / name).touch()
+    assert leftovers.sweep(tmp_path) == [
+        f"sem.shmarrow-bench-{others}",
+        f"shmarrow-bench-{others}-1-x",
+        f"shmarrow-bench-{others}-scratch",
+    ]
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is of Linux")
+def test_a_suite_ends_with_the_run_that_started_it() -> None:
+    suite = (
+        "import sys, time; from harness.leftovers import end_with_parent; end_with_parent(int(sys.argv[1]))\n"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    run = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {suite!r}, str(os.getpid())])"
+    process = subprocess.Popen([sys.executable, "-c", run], cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.wait()
+    with process.stdout as output:
+        assert select.select([output], [], [], 10)[0], "the suite holds the pipe open for as long as it runs"
+        assert output.read() == ""
 
 
 def test_an_unknown_part_is_named() -> None:

@@ -283,7 +283,7 @@ def benchmark(group: str, options: Options, record: Path) -> Iterator[Bench]:
     """
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with (
-        tempfile.TemporaryDirectory(prefix="shmarrow-bench-", dir=memory) as scratch,
+        tempfile.TemporaryDirectory(prefix=f"shmarrow-bench-{os.getpid()}-", dir=memory) as scratch,
         record.open("a", buffering=1) as file,
     ):
         print(f"\n## {group}\n\n{line(HEADINGS)}\n{line(['---'] * len(HEADINGS))}", flush=True)
