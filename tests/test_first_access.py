@@ -161,5 +161,5 @@ def test_methods_of_doors_are_found_late() -> None:
     assert json.loads(done.stdout) == [
         [True] * 5,
         ["sparse_to_torch", "sparse_to_scipy", "sparse_to_pydata"],
-        "The ele",
+        "Convert",
     ]

@@ -63,7 +63,7 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("made", ["read", "built"])
 def test_nothing_can_be_set(what: str, made: str) -> None:
     schema = read() if made == "read" else sa.schema(read().fields, metadata={"k": "v"})
-    with pytest.raises((AttributeError, TypeError), match="cannot be"):
+    with pytest.raises((AttributeError, TypeError), match=r"cannot be|is immutable"):
         CHANGES[what](schema)
     check(schema)
     check(read())

@@ -252,7 +252,7 @@ def test_what_has_no_room_in_the_store(spark: Any, home: str) -> None:
         assert store.names() == []
         local = sa.Store(handle.store)
         assert Path(local.path).parent.name.startswith("blockmgr-")
-        assert [(name, local.info(name).nbytes) for name in local.names()] == [(handle.name, handle.size)]
+        assert [(name, local.info(name).nbytes) for name in local.names("frame-")] == [(handle.name, handle.size)]
         table = frame.read_all()
         table.validate(full=True)
         assert np.array_equal(table["id"].to_numpy(zero_copy_only=False), np.arange(250_000))

@@ -433,6 +433,8 @@ class Space:
     def collect(self) -> Collected:
         """Remove expired and orphaned objects, and leftovers of killed processes."""
         self._catalog.check_writable()
+        with self._catalog.locked():
+            pass  # completes the change of a process that was killed in the middle of it
         drafts = self._reclaim()
         gone: list[str] = []
         for part in self._catalog.snapshot("expires", "owner"):
