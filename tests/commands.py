@@ -97,6 +97,7 @@ def become_command(arguments: Sequence[str], descriptors: Sequence[int] = ()) ->
             open(number, "rw"[number > 0], encoding="utf-8", closefd=False)  # noqa: SIM115
             for number in range(3)
         )
+        sys.__stdout__ = sys.stdout  # type: ignore[misc]  # shutil asks it for the size of the terminal
         status = main(arguments)
     except SystemExit as error:
         status = error.code
