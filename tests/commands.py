@@ -71,6 +71,7 @@ def on_a_terminal(*words: str, interrupt_at: str = "", columns: int = 160) -> st
     child, master = pty.fork()
     if child == 0:
         ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+        os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have it
         become_command(words)
     text = b""
     deadline = time.monotonic() + 60
@@ -97,7 +98,6 @@ def become_command(arguments: Sequence[str], descriptors: Sequence[int] = ()) ->
             open(number, "rw"[number > 0], encoding="utf-8", closefd=False)  # noqa: SIM115
             for number in range(3)
         )
-        sys.__stdout__ = sys.stdout  # type: ignore[misc]  # shutil asks it for the size of the terminal
         status = main(arguments)
     except SystemExit as error:
         status = error.code
