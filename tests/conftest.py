@@ -249,9 +249,14 @@ def by_value(request: pytest.FixtureRequest) -> Iterator[None]:
 def spark(by_value: None, spark_session: Any) -> Any:
     """A classic Spark session on this machine: two tasks at a time, each of which may fail once.
 
-    Spark looks for data sources of Python in the active session of the Java thread that serves the calling thread, and
-    py4j starts another Java thread where it has lost a connection.
+    Each test has a connection to Java of its own: one that was stopped by its time limit has left an answer unread, and
+    perhaps a job that runs. Spark looks for data sources of Python in the active session of the Java thread that serves
+    the connection.
     """
+    from spark_lab import reconnect
+
+    reconnect(spark_session)
+    spark_session.sparkContext.cancelAllJobs()
     spark_session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark_session._jsparkSession)
     return spark_session
 

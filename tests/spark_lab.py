@@ -98,6 +98,21 @@ def local_spark(folder: Path) -> Iterator[Any]:
         session.stop()
 
 
+def reconnect(spark: Any) -> None:
+    """Let this thread's next call to Java open a connection."""
+    client = spark.sparkContext._gateway._gateway_client
+    connection = client.get_thread_connection()
+    if connection is not None:
+        connection.close()
+
+
+def close_connections(spark: Any) -> None:
+    """Let Java close the connections of all threads, with the command that py4j sends it after an interrupt."""
+    client = spark.sparkContext._gateway._gateway_client
+    connection = client._create_new_connection()
+    connection.shutdown_socket(0, connection.socket.getpeername()[1])
+
+
 @contextmanager
 def settings(spark: Any, values: Mapping[str, str]) -> Iterator[None]:
     """Other settings of a session, while the block runs."""

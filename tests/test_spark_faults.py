@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,7 +25,7 @@ import pytest
 import spark_kills
 import spark_lab
 from lab import small_tmpfs
-from spark_lab import BATCH_ROWS, wait_until
+from spark_lab import BATCH_ROWS, close_connections, wait_until
 from store_check import check, leftovers
 
 import shmarrow as sa
@@ -218,17 +219,25 @@ def test_a_job_that_is_cancelled(
 
 
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
-@pytest.mark.parametrize("kind", ["spark", "connect"])
+@pytest.mark.parametrize(("kind", "closing"), [("spark", False), ("spark", True), ("connect", False)])
 def test_a_job_that_is_interrupted(
-    kind: str, request: pytest.FixtureRequest, home: str, other: None, tmp_path: Path
+    kind: str, closing: bool, request: pytest.FixtureRequest, home: str, other: None, tmp_path: Path
 ) -> None:
-    """By Ctrl-C, without the handler of a classic session, which cancels all jobs."""
+    """By Ctrl-C, without the handler of a classic session, which cancels all jobs.
+
+    After an interrupt Java closes all connections, once for each thread of Python that has one: ``closing`` does the
+    same for a while, as the moments at which it happens are Java's.
+    """
     session, held, others = request.getfixturevalue(kind), Held(tmp_path), sa.Store(home).names()
 
     def interrupt() -> None:
         with suppress(AssertionError):
             wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
         os.kill(os.getpid(), signal.SIGINT)
+        end = time.monotonic() + (0.3 if closing else 0)
+        while time.monotonic() < end:
+            with suppress(Exception):
+                close_connections(session)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)

@@ -257,7 +257,7 @@ def test_what_has_no_room_in_the_store(spark: Any, home: str) -> None:
         table.validate(full=True)
         assert np.array_equal(table["id"].to_numpy(zero_copy_only=False), np.arange(250_000))
         assert frame.map(spark, lambda each: {"n": [len(each)]}, "n long").collect() == [(250_000,)]
-    assert local.names() == []
+    assert local.names("frame-") == []
 
 
 def test_parallelism_is_known_without_a_job(spark: Any, connect: Any) -> None:

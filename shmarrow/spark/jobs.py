@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import errors
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 _RAISED = re.compile(r"^shmarrow\.errors\.(\w+): (.*)", re.MULTILINE)
 _ERRNOS = {ObjectNotFound: errno.ENOENT, ObjectExists: errno.EEXIST, StoreFull: errno.ENOSPC, StorageError: errno.EIO}
+
+ATTEMPTS = 5
+"""Calls to the JVM after an interrupt. Each of the few threads that are told to close its connections does so once."""
 
 
 @contextmanager
@@ -51,18 +57,45 @@ def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
     else:  # session tags belong to a JVM thread, and an interrupt closes the connection to it
         context: Any = spark.sparkContext
         add, cancel, remove = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
+    outer = sys.exception()
     add(tag)
     try:
         yield
-    except Exception:
-        raise
-    except BaseException:
-        with suppress(Exception):
-            cancel(tag)
-        raise
+    except BaseException as error:
+        interrupt = _interrupt_in(error, outer)
+        if interrupt is None:
+            raise
+        _persist(partial(cancel, tag))
+        if interrupt is error:
+            raise
+        raise interrupt from None
     finally:
         with suppress(Exception):  # the session may be gone
             remove(tag)
+
+
+def _interrupt_in(error: BaseException | None, outer: BaseException | None) -> BaseException | None:
+    """Return the interrupt that an error is or that it hides; ``outer`` was being handled before.
+
+    After Ctrl-C, Spark's own cleanup in the driver may fail, as :func:`_persist` explains, and that error replaces the
+    interrupt.
+    """
+    while isinstance(error, Exception) and error is not outer:
+        error = error.__context__
+    return None if error is outer else error
+
+
+def _persist(call: Callable[[], object]) -> None:
+    """Make a call to the JVM after an interrupt, several times if necessary.
+
+    After an interrupt, py4j has the JVM close all connections, the new ones too. The JVM does so when its threads next
+    read, so a call fails if that happens while it runs.
+    """
+    for attempt in range(ATTEMPTS):
+        with suppress(Exception):
+            call()
+            return
+        time.sleep(0.05 * attempt)
 
 
 def raised_in_worker(error: BaseException) -> ShmarrowError | None:
