@@ -33,7 +33,7 @@ import shmarrow as sa
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.message.decode import read_message
 
-SECONDS = 2.0
+SECONDS = 6.0
 """Of the processor's time, so that nothing depends on what else the machine does."""
 MEMORY = 256 << 20
 
