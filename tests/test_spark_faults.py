@@ -30,6 +30,7 @@ from store_check import check, leftovers
 
 import shmarrow as sa
 from shmarrow import spark as sas
+from shmarrow.spark import cargo
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -218,6 +219,13 @@ def test_a_job_that_is_cancelled(
     check(home)
 
 
+def keep_closing(session: Any) -> None:
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        with suppress(Exception):
+            close_connections(session)
+
+
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
 @pytest.mark.parametrize(("kind", "closing"), [("spark", False), ("spark", True), ("connect", False)])
 def test_a_job_that_is_interrupted(
@@ -234,10 +242,8 @@ def test_a_job_that_is_interrupted(
         with suppress(AssertionError):
             wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
         os.kill(os.getpid(), signal.SIGINT)
-        end = time.monotonic() + (0.3 if closing else 0)
-        while time.monotonic() < end:
-            with suppress(Exception):
-                close_connections(session)
+        if closing:
+            keep_closing(session)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
@@ -254,6 +260,37 @@ def test_a_job_that_is_interrupted(
     assert not (tmp_path / "go").exists()
     wait_until(lambda: len(leftovers(home)) == len(others), "the tasks that were cancelled end")
     check(home)
+
+
+def test_blocks_that_an_interrupt_leaves(
+    spark: Any, home: str, other: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they hold is removed, from a store that is gone as well, and the interrupt is what they raise."""
+    monkeypatch.setattr(cargo, "runs_here", lambda session, home: False)  # so Spark carries it, as to other hosts
+    others, gone = sa.Store(home).names(), sa.Store(tmp_path / "gone")
+    rows = sa.table({"x": np.arange(100)})
+    made, table = sas.broadcast(spark, np.arange(100), home), sas.share_table(spark, rows, home, partitions=2)
+    lost, unseen = sas.share(spark.range(10), gone), sas.broadcast(spark, np.arange(100), gone)
+    sent = [each._driver.cargo.carriers()[0].broadcast for each in (made, unseen)]  # type: ignore[union-attr]
+    sent.append(table.handles[0].carrier.cargo.carriers()[0].broadcast)  # type: ignore[attr-defined]
+    assert all(os.path.exists(each._path) for each in sent)
+    gone.destroy()
+    thread = threading.Thread(target=keep_closing, args=(spark,))
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), lost, unseen, table, made:
+            raise KeyboardInterrupt
+    finally:
+        thread.join()
+    assert sa.Store(home).names() == others
+    assert [os.path.exists(each._path) for each in sent] == [False] * 3
+    for each in sent:
+        with pytest.raises(Exception, match="after it was destroyed"):
+            each._jbroadcast.destroy(False)
+    made.destroy()
+    # Java has forgotten which session was active.
+    with sas.share(None, home, function=lambda partition: iter([{"x": [partition]}]), partitions=2) as frame:
+        assert frame.read_all()["x"].to_pylist() == [0, 1]
 
 
 def test_a_job_that_fails(spark: Any, home: str, other: None, tmp_path: Path) -> None:

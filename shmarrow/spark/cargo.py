@@ -87,8 +87,8 @@ class Cargo:
             session = successor(self._session)
             if session is None:
                 return
+            self._is_needed = not runs_here(session, self._home)  # first, as it may fail
             self._session, self._carried, self._is_current = session, [], False
-            self._is_needed = not runs_here(session, self._home)
         if self._is_needed and not self._is_current:
             store = self._home.driver_store()
             assert store is not None
@@ -106,12 +106,12 @@ class Cargo:
             self._is_current = self._is_current and is_connect(self._session)
 
     def destroy(self, blocking: bool) -> None:
-        """Remove all copies for good. Calling it twice is allowed."""
+        """Remove all copies for good. Calling it twice is allowed, and completes a call that was interrupted."""
         with self._lock:
             self._ended = True
-            carried, self._carried = self._carried, []
-            for each in carried:
+            for each in self._carried:
                 each.destroy(blocking)
+            self._carried = []
 
 
 class Carried:

@@ -34,7 +34,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.mappings import map_file
-from shmarrow.spark.home import Home
+from shmarrow.spark.home import Home, removing
 
 BEFORE = 64
 """Maximum distance in bytes from an object in a Spark broadcast back to its token."""
@@ -153,7 +153,7 @@ class InStore(NamedTuple):
         """Remove the object; processes that have it attached keep it."""
         store = self.home.driver_store()
         if store is not None:
-            with suppress(ObjectNotFound):
+            with removing():
                 store.delete(self.name)
 
 
@@ -249,7 +249,11 @@ class InBroadcast:
         broadcast = self.broadcast
         if self._is_running and os.path.exists(broadcast._path):
             broadcast._pickle_registry._registry.discard(broadcast)  # no later job must send it
-            broadcast.destroy(blocking)
+            from shmarrow.spark.jobs import persist
+
+            persist(partial(broadcast.destroy, blocking))
+            with suppress(FileNotFoundError):  # Spark keeps the file if its call fails
+                os.unlink(broadcast._path)
 
     @property
     def _is_running(self) -> bool:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
-from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from shmarrow.errors import InvalidData, ObjectNotFound, StorageError
 from shmarrow.segment.host import host_name
-from shmarrow.spark.home import Home
+from shmarrow.spark.home import Home, removing
 from shmarrow.store import Store
 from shmarrow.tables import Table
 
@@ -113,8 +112,9 @@ def is_frame(name: object) -> bool:
 
 def delete_frame(store: Store, name: str) -> None:
     """Remove all objects of a frame from a store, and nothing else."""
-    store.delete(prefix=f"{name}/")
-    with suppress(ObjectNotFound):
+    with removing():
+        store.delete(prefix=f"{name}/")
+    with removing():
         store.delete(name)  # the marker, if its job has not ended
 
 

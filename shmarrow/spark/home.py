@@ -15,10 +15,11 @@ from __future__ import annotations
 import _thread
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from shmarrow.errors import InvalidArgument, ShmarrowError, StorageError
+from shmarrow.errors import InvalidArgument, ObjectNotFound, ShmarrowError, StorageError
 from shmarrow.segment import Location
 from shmarrow.store import Store
 from shmarrow.store.directory import locate
@@ -132,6 +133,18 @@ def _opened(where: Location | None) -> Store:
         with suppress(OSError):
             whose = f" (its directory belongs to user {os.stat(locate(default_location())[1]).st_uid})"
         raise type(error)(error.errno, f"{error.strerror}{whose}; the argument store= chooses another store") from None
+
+
+@contextmanager
+def removing() -> Iterator[None]:
+    """Remove objects that others may have removed already, perhaps together with their store."""
+    try:
+        yield
+    except ObjectNotFound:
+        pass
+    except StorageError as error:
+        if error.errno != errno.ESTALE:
+            raise
 
 
 def default_location() -> str:

@@ -123,11 +123,11 @@ class HostBroadcast:
         if self._destroyed:
             return
         driver = self._on_driver("destroy")
-        self._destroyed = True
-        drop(self.name)
         driver.pin.release()
-        driver.cargo.destroy(blocking)
         driver.origin.destroy(blocking)
+        drop(self.name)
+        driver.cargo.destroy(blocking)
+        self._destroyed = True  # last, so that the next call completes one that was interrupted
 
     def _on_driver(self, what: str) -> _Driver:
         if self._destroyed:
@@ -231,9 +231,10 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     lies = home(store)
     opened = lies.driver_store()
     assert opened is not None
-    name = opened.put(f"broadcast-{os.urandom(8).hex()}", as_stored(value))
+    name = f"broadcast-{os.urandom(8).hex()}"
     origin = InStore(lies, name)
     try:
+        opened.put(name, as_stored(value))
         pin = opened.pin(name)  # or the store could evict it
         made = HostBroadcast(name, opened.attach(name).size, (origin,))
         made._driver = _Driver(origin, pin, Cargo(session, lies, [name]))

@@ -20,7 +20,7 @@ from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StorageError, shown
 from shmarrow.spark.carriers import mapping
 from shmarrow.spark.held import MISSING, drop, held, hold
-from shmarrow.spark.home import OWNER, Home, home, local_store, of_daemon
+from shmarrow.spark.home import OWNER, Home, home, local_store, of_daemon, removing
 from shmarrow.spark.state_dict import as_given, as_stored
 from shmarrow.store import Store
 from shmarrow.store.attach import StoredSegment, live
@@ -110,7 +110,7 @@ class Once:
         """
         store, name = self._place()
         drop((store.id, name))
-        with suppress(ObjectNotFound):
+        with removing():
             store.delete(name)
 
     def __repr__(self) -> str:

@@ -65,7 +65,7 @@ def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
         interrupt = _interrupt_in(error, outer)
         if interrupt is None:
             raise
-        _persist(partial(cancel, tag))
+        persist(partial(cancel, tag))
         if interrupt is error:
             raise
         raise interrupt from None
@@ -77,24 +77,27 @@ def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
 def _interrupt_in(error: BaseException | None, outer: BaseException | None) -> BaseException | None:
     """Return the interrupt that an error is or that it hides; ``outer`` was being handled before.
 
-    After Ctrl-C, Spark's own cleanup in the driver may fail, as :func:`_persist` explains, and that error replaces the
+    After Ctrl-C, Spark's own cleanup in the driver may fail, as :func:`persist` explains, and that error replaces the
     interrupt.
     """
-    while isinstance(error, Exception) and error is not outer:
+    while isinstance(error, (Exception, GeneratorExit)) and error is not outer:
         error = error.__context__
     return None if error is outer else error
 
 
-def _persist(call: Callable[[], object]) -> None:
-    """Make a call to the JVM after an interrupt, several times if necessary.
+def persist(call: Callable[[], object]) -> None:
+    """Make a call to the JVM that cleans up, perhaps after an interrupt: several times if necessary; raises no error.
 
     After an interrupt, py4j has the JVM close all connections, the new ones too. The JVM does so when its threads next
-    read, so a call fails if that happens while it runs.
+    read, so a call fails if that happens while it runs. A call that fails in Java itself is not repeated.
     """
     for attempt in range(ATTEMPTS):
-        with suppress(Exception):
+        try:
             call()
             return
+        except Exception as error:
+            if hasattr(error, "java_exception") or hasattr(error, "_origin"):  # Java's, from py4j or converted by Spark
+                return
         time.sleep(0.05 * attempt)
 
 
@@ -132,15 +135,19 @@ def as_session(value: Any) -> SparkSession:
 
 
 def active_session() -> SparkSession:
-    """Return the active session, classic or Spark Connect."""
+    """Return the active session, or else the first one of this process; classic or Spark Connect.
+
+    No session is active in a new thread, nor after an interrupt: it belongs to a JVM thread, as session tags do.
+    """
     try:
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingExtra(f"Spark is needed here: pip install 'shmarrow[spark]' ({error})") from None
-    found = SparkSession.getActiveSession()
-    if found is None:
-        raise InvalidType("no Spark session is active; pass one")
-    return found
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        raise InvalidType("no Spark session is active; pass one") from None
 
 
 def executor_host() -> str:

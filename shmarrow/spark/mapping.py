@@ -16,15 +16,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import InvalidType, StorageError, full_name
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.spark import types as spark_types
 from shmarrow.spark.handle import Handle, delete_frame
-from shmarrow.spark.jobs import as_session, executor_host, is_connect
+from shmarrow.spark.jobs import active_session, as_session, executor_host, is_connect, persist
 from shmarrow.spark.results import Fitting, expected_by_spark, numbered_names, struct_type
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -193,17 +193,17 @@ def release_elsewhere(handles: Sequence[Handle], name: str) -> None:
     stores = {(handle.store, handle.store_id, handle.address): handle for handle in handles if handle.address}
     if not stores or "pyspark" not in sys.modules:
         return
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.getActiveSession()
-    if spark is None or is_connect(spark):
-        return
 
     def release() -> None:
-        with suppress(Exception):  # the session may be stopped; executors remove their files when they end
-            _numbers(spark, list(stores.values())).mapInArrow(Removal(tuple(stores.values()), name), "n int").collect()
+        try:
+            spark = active_session()
+        except InvalidType:  # executors remove their files when they end
+            return
+        if not is_connect(spark):
+            removal = Removal(tuple(stores.values()), name)
+            _numbers(spark, removal.handles).mapInArrow(removal, "n int").collect()
 
-    thread = threading.Thread(target=release, name="shmarrow-release", daemon=True)
+    thread = threading.Thread(target=partial(persist, release), name="shmarrow-release", daemon=True)
     thread.start()
     thread.join(RELEASE_SECONDS)
 

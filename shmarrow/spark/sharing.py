@@ -16,7 +16,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from shmarrow.segment import Location
 from shmarrow.segment.host import host_name
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import MANIFEST, Handle
-from shmarrow.spark.home import Home, home
+from shmarrow.spark.home import Home, home, removing
 from shmarrow.spark.jobs import (
     active_session,
     as_session,
@@ -121,9 +120,9 @@ def share(
     name = f"frame-{os.urandom(8).hex()}"
     task = Task(found, name, columns, function, target_bytes, bool(on_disk))
     mine = found.store()
-    mine.put(name, b"", protect=True)  # never evicted, as the job ends without it
     kept: list[Handle] = []
     try:
+        mine.put(name, b"", protect=True)  # never evicted, as the job ends without it
         with worker_errors(), cancelled_with(df.sparkSession, name):
             rows = df.mapInArrow(task, f"{MANIFEST}, schema binary").collect()
         schema = _one_schema({bytes(row["schema"]): row["partition"] for row in rows})
@@ -140,14 +139,16 @@ def share(
 
 def _end_job(store: Store, name: str, kept: Sequence[Handle]) -> None:
     """Delete the marker, then objects on this host from attempts whose rows Spark did not return."""
-    with suppress(ObjectNotFound):
+    with removing():
         store.delete(name)
     names = {handle.name for handle in kept}
-    for found in {store, *[handle.home.driver_store() for handle in kept]}:
-        for each in found.names(f"{name}/") if found is not None else ():
-            if each not in names:
-                with suppress(ObjectNotFound):
-                    found.delete(each)  # type: ignore[union-attr]
+    for found in {store, *[handle.home.driver_store() for handle in kept]} - {None}:
+        assert found is not None
+        with removing():
+            for each in found.names(f"{name}/"):
+                if each not in names:
+                    with removing():
+                        found.delete(each)
 
 
 # --- what to share ----------------------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ def _source(
                 "there is nothing to share: pass a DataFrame alone, as share(df), or a session and function=..., which "
                 "makes the rows"
             )
-        session: Any = active_session() if source is None else as_session(source)
+        session: Any = as_session(active_session() if source is None else source)
         count = as_int(partitions, "partitions") if partitions is not None else parallelism(session)
         if count < 1:
             raise InvalidArgument(f"partitions must be at least 1, found {count}")
