@@ -213,6 +213,15 @@ def renamed(batches: Iterator[Any]) -> Iterator[Any]:
         yield batch.rename_columns([f"c{batch['id'][0].as_py()}"])
 
 
+def renamed_whole(batches: Iterator[Any]) -> Iterator[Any]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        yield batch.rename_columns([f"c{context.partitionId()}"])
+
+
 def test_batches_that_disagree(spark: Any, home: str) -> None:
     with pytest.raises(sa.InvalidType, match=r"2 different schemas.*with partition 0, partition 1 has .*'c1'"):
         sas.share(spark.range(0, 2, 1, 2), home, function=renamed)
@@ -258,6 +267,9 @@ def test_what_has_no_room_in_the_store(spark: Any, home: str) -> None:
         assert np.array_equal(table["id"].to_numpy(zero_copy_only=False), np.arange(250_000))
         assert frame.map(spark, lambda each: {"n": [len(each)]}, "n long").collect() == [(250_000,)]
     assert local.names("frame-") == []
+    with pytest.raises(sa.InvalidType, match="2 different schemas"):
+        sas.share(spark.range(0, 500_000, 1, 2), store, function=renamed_whole, on_disk=True)
+    assert (store.names(), local.names("frame-")) == ([], [])
 
 
 def test_parallelism_is_known_without_a_job(spark: Any, connect: Any) -> None:

@@ -120,21 +120,21 @@ def share(
     name = f"frame-{os.urandom(8).hex()}"
     task = Task(found, name, columns, function, target_bytes, bool(on_disk))
     mine = found.store()
-    kept: list[Handle] = []
+    handles: list[Handle] = []
     try:
         mine.put(name, b"", protect=True)  # never evicted, as the job ends without it
         with worker_errors(), cancelled_with(df.sparkSession, name):
             rows = df.mapInArrow(task, f"{MANIFEST}, schema binary").collect()
+        handles = [Handle(*[row[field.name] for field in fields(Handle)]) for row in rows]
+        _end_job(mine, name, handles)
         schema = _one_schema({bytes(row["schema"]): row["partition"] for row in rows})
         if schema is None:
             schema = _schema_without_rows(df, task)
-        kept = [Handle(*[row[field.name] for field in fields(Handle)]) for row in rows]
-        return SharedFrame(found, name, schema, kept, spark_schema)
+        return SharedFrame(found, name, schema, handles, spark_schema)
     except BaseException:
-        kept = []
+        _end_job(mine, name, [])
+        SharedFrame(found, name, Schema([]), handles).release()  # what is in other stores
         raise
-    finally:
-        _end_job(mine, name, kept)
 
 
 def _end_job(store: Store, name: str, kept: Sequence[Handle]) -> None:
