@@ -219,7 +219,7 @@ class SharedFrame:
     def release(self) -> None:
         """Delete all objects; processes that have them attached keep them. Releasing twice is allowed.
 
-        Nothing else in its stores is touched. Objects on other hosts are deleted by a job of the active classic
+        Nothing else in its stores is touched. Objects on other hosts are deleted by a job of the running classic
         session, within 10 seconds; otherwise they are removed when the executors that wrote them end.
         """
         here = {handle.home.driver_store() for handle in self.handles} | {self.home.driver_store()}

@@ -189,7 +189,7 @@ def _carried(struct: StructType) -> tuple[StructType, list[str]]:
 
 
 def release_elsewhere(handles: Sequence[Handle], name: str) -> None:
-    """Remove objects on other hosts by a job of the active session, within some seconds, if possible."""
+    """Remove objects on other hosts by a job of the running session, within some seconds, if possible."""
     stores = {(handle.store, handle.store_id, handle.address): handle for handle in handles if handle.address}
     if not stores or "pyspark" not in sys.modules:
         return
