@@ -10,15 +10,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.xray.model import KINDS, Finding, Region
+from shmarrow.xray.model import Finding, Region
 
 if TYPE_CHECKING:
     from shmarrow.xray.glance import summary
     from shmarrow.xray.leaves import Leaf, Node
     from shmarrow.xray.overviews import Overview, overview
+    from shmarrow.xray.sentences import KINDS
     from shmarrow.xray.walker import findings, walk
 
 _HOMES = {
+    "KINDS": "sentences",
     "Leaf": "leaves",
     "Node": "leaves",
     "Overview": "overviews",
@@ -27,7 +29,7 @@ _HOMES = {
     "summary": "glance",
     "walk": "walker",
 }
-"""The module of each name that is imported when it is first asked for."""
+"""The module of each name that is imported on first use."""
 
 __all__ = ["KINDS", "Finding", "Leaf", "Node", "Overview", "Region", "findings", "overview", "summary", "walk"]
 

@@ -1,31 +1,8 @@
-"""What the walk yields: regions and findings, and the kinds of regions."""
+"""What the walk yields: regions and findings."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-
-KINDS: dict[str, str] = {
-    "magic": "the magic string at both ends of a file",
-    "message": "a whole message, in a summary",
-    "footer": "the whole footer, in a summary",
-    "prefix": "the continuation marker and metadata size in front of a message",
-    "root": "the offset of a FlatBuffer's root table",
-    "table": "a FlatBuffers table",
-    "vtable": "a FlatBuffers vtable: where each field of a table is",
-    "field": "one field of a FlatBuffers table",
-    "vector": "a FlatBuffers vector",
-    "string": "a FlatBuffers string",
-    "block": "the footer's pointers to messages",
-    "length": "the uncompressed length in front of a compressed buffer",
-    "buffer": "a buffer of a column or a tensor",
-    "padding": "bytes that align what follows",
-    "end": "the end-of-stream marker",
-    "size": "the size of the footer",
-    "gap": "bytes that nothing refers to",
-    "overlap": "bytes that another region explains, too",
-    "unknown": "bytes that cannot be explained",
-}
-"""The kinds of regions and what each is."""
 
 SEVERITIES = ("error", "warning", "note")
 
@@ -38,7 +15,7 @@ class Region(NamedTuple):
     start, end : int
         Byte offsets in the object; ``end`` is exclusive.
     kind : str
-        One of :data:`KINDS`.
+        One of :data:`shmarrow.xray.KINDS`.
     what : str
         A description for people, such as ``"validity of column 'x'"``.
     path : str

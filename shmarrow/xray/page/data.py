@@ -25,8 +25,9 @@ import numpy as np
 from shmarrow.errors import ShmarrowError, printable
 from shmarrow.xray.leaves import Leaf, type_name
 from shmarrow.xray.messages import BATCH
-from shmarrow.xray.model import KINDS, Finding, Region
+from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.overviews import Overview
+from shmarrow.xray.sentences import KINDS, PARTS
 from shmarrow.xray.walker import NAMES, parts_of, walk
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class _Page:
             "name": _clean(label(found), 200), "kind": found.kind, "size": found.size,
             "version": found.version, "endianness": found.endianness, "compression": found.compression,
             "batches": len(found.blocks), "dictionaries": len(found.dictionaries), "footer": found.footer,
-            "kinds": _KINDS, "names": {str(kind): name for kind, name in NAMES.items()},
+            "kinds": _KINDS, "sentences": KINDS | PARTS, "names": {str(kind): name for kind, name in NAMES.items()},
             "asked": None if self._asked is None else [self._asked.start, self._asked.stop],
         }  # fmt: skip
         spans = self._spans()

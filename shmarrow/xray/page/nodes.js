@@ -171,7 +171,7 @@ function unlisted(data, start, end) {
       end,
       footer ? "footer" : "not included in this page",
       { fill: footer ? "footer" : "other" },
-      { kind: footer ? "footer" : "unknown", note: `shmarrow xray FILE --range ${start}:${end} explains them` },
+      { kind: footer ? "footer" : "left out", note: `shmarrow xray FILE --range ${start}:${end} explains them` },
     );
 }
 

@@ -158,6 +158,22 @@ function tipOf(view, node) {
   return [make("b", { text: nameOf(node) }), ...lines.filter(Boolean).map((text) => make("div", { text }))];
 }
 
+// The sentence on what a part is: of its most specific name that has one.
+function sentenceOf(data, node) {
+  const context = [node.chapter.slice(node.chapter.indexOf(", ") + 2), node.parent ? node.parent.kind : "", data.kind],
+    part = node.region < 0 ? "" : node.label.replace(/[: ]+(\d|\(shared).*$/, ""),
+    names = [part, `${roleIn(node)} ${node.kind}`, node.kind];
+  const tried = names.flatMap((name) => [...context.map((each) => `${name}, ${each}`), name]);
+  const found = tried.find((name) => Object.hasOwn(data.sentences, name));
+  return found ? data.sentences[found] : "";
+}
+
+// The role of a buffer, such as "offsets", without the number that data buffers and levels of an index have.
+function roleIn(node) {
+  const name = node.path === undefined ? node.label : node.path.slice(node.path.lastIndexOf(" / ") + 3);
+  return name.replace(/( of level)? \d+$/, "");
+}
+
 function showSelected(view) {
   const node = view.selected,
     box = byId("selected");
@@ -175,7 +191,6 @@ function showSelected(view) {
     ["kind", node.kind],
     ["in", where(node)],
     ["value", node.value],
-    ["chapter", node.chapter],
     ["more", node.kids.n ? "" : node.note],
   ];
   const list = make(
@@ -188,6 +203,12 @@ function showSelected(view) {
   const dump = node.kids.n ? "" : hexOf(view.data, node);
   box.replaceChildren(
     make("b", {}, make("bdi", { text: nameOf(node) })),
+    make(
+      "p",
+      { class: "meaning" },
+      sentenceOf(view.data, node),
+      node.chapter && make("span", { class: "muted", text: ` Specification: ${node.chapter}.` }),
+    ),
     list,
     dump && make("pre", { class: "hex", text: dump, "aria-label": "The first bytes, in hexadecimal and as text" }),
   );
