@@ -257,6 +257,7 @@ def test_each_kind_of_part_has_a_sentence() -> None:
     wanted |= {f"table {name}" for name in TABLES if not name.startswith("Sparse") or name == "SparseTensor"}
     sentences = xray.KINDS | PARTS
     assert wanted <= set(sentences)
+    assert "compressed buffer" in sentences
     assert all(re.fullmatch(r"[A-Z].{20,220}\.", text) for text in sentences.values())
     # A context is the name of a chapter, or of what is around the part.
     contexts = {name.partition(", ")[2] for name in PARTS} - {"", "footer", "bundle"}

@@ -24,7 +24,7 @@ KINDS: dict[str, str] = {
     "block": "Pointers to messages: for each, its offset in the file, the length of its metadata and the length of its "
     "body.",
     "length": "The uncompressed length of the buffer that follows, in 8 bytes; -1 means that it is not compressed.",
-    "buffer": "A contiguous run of bytes with data of a column or tensor, which readers use in place.",
+    "buffer": "A contiguous run of bytes with data of a column or tensor, which readers use in place unless it is compressed.",
     "padding": "Unused bytes, zero by convention, that align the next part, usually to 8 or 64 bytes, so that it can "
     "be read in place.",
     "end": "The end-of-stream marker: a message prefix with a metadata length of 0. No messages follow.",
@@ -78,6 +78,8 @@ PARTS: dict[str, str] = {
     "data buffer": "The bytes of all values, one after another without separators. The offsets buffer locates them.",
     "data buffer, Variadic buffers": "The bytes of values that are longer than 12 bytes. Views point to them; a column "
     "of views can have any number of such buffers.",
+    "compressed buffer": "Batches of this object are compressed: a buffer starts with its uncompressed length in 8 "
+    "bytes (-1: not compressed) and has to be decompressed first.",
     # buffers of tensors
     "elements buffer": "The elements of the tensor. Its shape and strides locate each of them.",
     "elements buffer, Sparse Tensor": "The non-zero elements of the tensor, in the order of its index.",

@@ -158,14 +158,15 @@ function tipOf(view, node) {
   return [make("b", { text: nameOf(node) }), ...lines.filter(Boolean).map((text) => make("div", { text }))];
 }
 
-// The sentence on what a part is: of its most specific name that has one.
+// The sentence on what a part is: that of the most specific name. Buffers drawn from spans include their length prefix.
 function sentenceOf(data, node) {
   const context = [node.chapter.slice(node.chapter.indexOf(", ") + 2), node.parent ? node.parent.kind : "", data.kind],
     part = node.region < 0 ? "" : node.label.replace(/[: ]+(\d|\(shared).*$/, ""),
     names = [part, `${roleIn(node)} ${node.kind}`, node.kind];
   const tried = names.flatMap((name) => [...context.map((each) => `${name}, ${each}`), name]);
   const found = tried.find((name) => Object.hasOwn(data.sentences, name));
-  return found ? data.sentences[found] : "";
+  const packed = node.kind === "buffer" && node.region < 0 && data.compression;
+  return [found, packed ? "compressed buffer" : ""].map((name) => data.sentences[name]).join(" ").trim();
 }
 
 // The role of a buffer, such as "offsets", without the number that data buffers and levels of an index have.
