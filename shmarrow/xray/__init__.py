@@ -1,8 +1,8 @@
-"""Every byte of an Arrow object explained: what it is, where the specification defines it, and what it says.
+"""Every byte of an Arrow object explained: its meaning, the chapter that defines it, and its decoded value.
 
-:func:`overview` tells kind, schema and where the batches are, fast whatever the size. :func:`walk` yields a
-:class:`Region` for every byte, :func:`summary` one for every message, and :func:`findings` what deviates from the
-specification.
+:func:`overview` finds the kind, the schema and the offsets of the batches, fast for objects of any size. :func:`walk`
+yields a :class:`Region` for every byte, :func:`summary` one for every message, and :func:`findings` the deviations from
+the specification.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the walk yields: regions and findings."""
+"""Regions and findings, which the walk yields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SEVERITIES = ("error", "warning", "note")
 
 
 class Region(NamedTuple):
-    """A run of bytes and what it is.
+    """A run of bytes and its meaning.
 
     Attributes
     ----------
@@ -17,13 +17,13 @@ class Region(NamedTuple):
     kind : str
         One of :data:`shmarrow.xray.KINDS`.
     what : str
-        A description for people, such as ``"validity of column 'x'"``.
+        A human-readable description, such as ``"validity of column 'x'"``.
     path : str
-        Where it is in the structure, such as ``"record batch 3 / x / values"``.
+        Position in the structure, such as ``"record batch 3 / x / values"``.
     chapter : str
         Chapter of the specification that defines it, such as ``"Columnar.rst, IPC File Format"``.
     value : object
-        What the bytes say, as JSON allows; None for buffers.
+        Decoded value, JSON-serializable; None for buffers.
     """
 
     start: int
@@ -36,17 +36,17 @@ class Region(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something in the bytes that deviates from the specification, or that a reader should know.
+    """A deviation from the specification, or something unusual.
 
     Attributes
     ----------
     start, end : int
         Byte offsets in the object; ``end`` is exclusive.
     severity : str
-        ``"error"``: readers refuse these bytes, or read wrong values. ``"warning"``: they break a rule that readers can
-        live with. ``"note"``: allowed, but unusual.
+        ``"error"``: readers fail or return wrong values. ``"warning"``: a violation that readers tolerate.
+        ``"note"``: allowed, but unusual.
     message : str
-        What was expected, and what was found.
+        What was expected and what was found.
     remedy : str
         What to do about it.
     """

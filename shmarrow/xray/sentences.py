@@ -24,7 +24,7 @@ KINDS: dict[str, str] = {
     "block": "Pointers to messages: for each, its offset in the file, the length of its metadata and the length of its "
     "body.",
     "length": "The uncompressed length of the buffer that follows, in 8 bytes; -1 means that it is not compressed.",
-    "buffer": "A contiguous run of bytes with data of a column or tensor, which readers use in place unless it is compressed.",
+    "buffer": "A contiguous run of bytes with data of a column or tensor, used in place unless it is compressed.",
     "padding": "Unused bytes, zero by convention, that align the next part, usually to 8 or 64 bytes, so that it can "
     "be read in place.",
     "end": "The end-of-stream marker: a message prefix with a metadata length of 0. No messages follow.",

@@ -76,7 +76,7 @@ function showFacts(data) {
   );
 }
 
-// What a page leaves out, and how to get it.
+// Tell what the page leaves out, and the command that draws it.
 function showNotice(data) {
   const [first, stop] = data.reached,
     notice = byId("notice");
@@ -137,7 +137,7 @@ function firstFromEnd(kids, kind) {
   return null;
 }
 
-// --- a part in words -----------------------------------------------------------------------------------------------
+// --- the selected part -----------------------------------------------------------------------------------------------
 
 function where(node) {
   const path = pathOf(node)
@@ -217,7 +217,7 @@ function showSelected(view) {
     `${nameOf(node)}, bytes ${count(node.start)} to ${count(node.end)}, ${bytes(node.size)}`;
 }
 
-// The bytes of a region of metadata, sixteen in a line.
+// A hex dump of a region of metadata, 8 bytes per line.
 function hexOf(data, node) {
   const { raw } = data,
     i = firstWhere(0, raw.start.length, (k) => raw.start[k] + raw.size[k] > node.start);
@@ -274,7 +274,7 @@ const COLUMNS = [
 ];
 const sorting = { by: 1, down: false, page: 0 };
 
-// The parts of the view. Of a message, the columns stand beside the metadata.
+// The parts in view. For a message: the metadata, then the columns of the body.
 function rowsOf(node) {
   const { kids } = node,
     body = kids.n === 2 && kids.get(1).kind === "body" ? kids.get(1).kids : NOTHING;
