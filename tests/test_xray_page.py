@@ -495,6 +495,23 @@ def test_the_selected_part_is_explained(tab: Tab, table_file: Path) -> None:
     assert padding.endswith("Specification: Columnar.rst, IPC File Format.")
 
 
+def test_compression_and_names_of_columns_in_sentences(tab: Tab) -> None:
+    """A column named like a part is still explained as a column."""
+    sink = pa.BufferOutputStream()
+    table = pa.table({name: pa.array(range(999)) for name in ("schema", "table Schema", "__proto__", "magic")})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    tab.open(sink.getvalue().to_pybytes())
+    tab.page.click("#jumps >> text=First batch")
+    assert tab.press("ArrowDown", "ArrowRight", "ArrowDown") == "column schema"
+    for name in ("table Schema", "__proto__", "magic"):
+        assert tab.press("ArrowRight") == f"column {name}"
+        assert tab.text("#selected .meaning").startswith("The buffers of one column in this batch")
+    assert tab.press("ArrowDown") == "values of magic"
+    assert "are compressed: a buffer starts with its uncompressed length" in tab.text("#selected .meaning")
+
+
 UNEXPLAINED = """readData(byId('data').textContent).then((data) => {
     const found = new Set(), visit = (node) => {
         if (node.parent && !sentenceOf(data, node)) found.add(node.kind);
