@@ -72,7 +72,7 @@ def _imported(kind: str, value: Any, *capsules: Any) -> Any:
     pa = partner()
     try:
         return getattr(pa, kind)._import_from_c_capsule(*capsules)
-    except (pa.ArrowException, KeyError) as error:  # a key that is missing: types without a class in Python
+    except (pa.ArrowException, KeyError) as error:  # KeyError: types without a Python class
         raise Unsupported(f"pyarrow has no type for {shown(value)}: {error}") from None
 
 
