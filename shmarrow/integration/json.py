@@ -278,9 +278,8 @@ class _Columns:
         length = _count(value, where)
         has_type_ids = bool(layout.buffers) and layout.buffers[0].role == "type_ids"
         valid = None
-        if layout.has_validity or (
-            has_type_ids and _KEYS["validity"] in value
-        ):  # unions had validity before format 1.0
+        # Unions had validity before format 1.0.
+        if layout.has_validity or (has_type_ids and _KEYS["validity"] in value):
             valid = _read_validity(value, length, where)
         slots = _Slots(value, type, length, valid, where)
         buffers: dict[Any, Bytes | None] = {}

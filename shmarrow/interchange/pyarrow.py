@@ -134,7 +134,7 @@ def array_of(value: Any) -> Array:
     try:
         found = pa.array(value)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidType(f"{full_name(value)} does not give an Arrow array: {error}") from None
+        raise InvalidType(f"{full_name(value)} did not return an Arrow array: {error}") from None
     made: Array = doors.read_array(found)
     return made
 

@@ -88,7 +88,7 @@ def _capsules(obj: Any) -> tuple[Any, Any]:
     found = ask(obj, ARRAY)
     if not isinstance(found, tuple) or len(found) != 2:
         text = f"expected two capsules from __arrow_c_array__(), found {full_name(found)}"
-        raise InvalidType(f"{full_name(obj)} does not give an Arrow array: {text}")
+        raise InvalidType(f"{full_name(obj)} did not return an Arrow array: {text}")
     return found
 
 

@@ -240,12 +240,12 @@ def array_tree(array: Array) -> Tree:
 
 
 def batch_tree(batch: RecordBatch) -> Tree:
-    """The tree of a record batch: a struct of its columns, each of which is checked first.
+    """Validate the columns of a record batch, and build its tree as a struct.
 
     Raises
     ------
     InvalidData
-        If a column has another type or length than the batch says, or would lead foreign code out of its memory.
+        If a column's type or length differs from the batch's, or its data could make consumers read out of bounds.
     """
     numbers = _numbers(batch)
     if numbers is not None:

@@ -126,7 +126,7 @@ def _metadata(metadata: Metadata | None, where: str) -> bytes:
     for part in [part for pair in metadata.items() for part in pair]:
         if len(part) > _LONGEST:
             raise ExportRefused(
-                f"the metadata of {where} hold a string of {len(part)} bytes; the C data interface takes {_LONGEST}"
+                f"the metadata of {where} has a string of {len(part)} bytes; the C data interface allows {_LONGEST}"
             )
         parts += [pack("=i", len(part)), part]
     return b"".join(parts)

@@ -55,7 +55,7 @@ class CStream:
         try:
             self._address = pointer(capsule, "arrow_array_stream")
         except InvalidType as error:
-            raise InvalidType(f"{what} does not give an Arrow array: {error}") from None
+            raise InvalidType(f"{what} did not return an Arrow array: {error}") from None
         get_schema, get_next, last_error, release, _ = self._members()
         if not release:
             raise InvalidData(
