@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported
+from shmarrow.errors import (
+    FieldNotFound,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    MissingExtra,
+    ShmarrowError,
+    Unsupported,
+)
 from shmarrow.interchange.files.checked import CheckedLines
 from shmarrow.interchange.files.ends import Input, Options, Output
 from shmarrow.interchange.files.rows import BATCH, Rows, cut, joined, recut
@@ -155,6 +163,8 @@ def read_jsonl(source: Input, options: Options) -> Rows:
     pa = _pa()
     import pyarrow.json as json
 
+    if not hasattr(json, "open_json"):
+        raise MissingExtra(f"JSON lines need pyarrow 20 or newer, found {pa.__version__}: pip install 'pyarrow>=20'")
     reader, done, total = _text(source)
     explicit = pa.schema([(name, type.to_pyarrow()) for name, type in options.types.items()])
     how = json.ParseOptions(explicit_schema=explicit if options.types else None, newlines_in_values=False)
