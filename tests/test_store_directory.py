@@ -64,7 +64,7 @@ def test_files_beside_the_store_are_left_alone(tmp_path: Path) -> None:
         assert store.stats().nbytes == 0
         store.put("last", 1)
         with pytest.raises(
-            sa.StorageError, match=r"its objects are removed; its directory .* stays, as it has other files"
+            sa.StorageError, match=r"its objects are removed; its directory .* remains, because it contains other files"
         ):
             store.destroy()
     assert sorted(contents(where)) == [".", "00000000000000ff", "folder", "letter.txt"]
@@ -82,7 +82,10 @@ def test_stores_of_the_first_design_are_named(tmp_path: Path, shm_name: str) -> 
     old.mkdir()
     with sa.ipc.new_file(old / "object", sa.schema([("x", sa.int64())])) as writer:
         writer.write(sa.record_batch({"x": [1]}))
-    with pytest.raises(sa.StorageError, match=r"such as 'object'; a store has .* put_file puts Arrow files"):
+    with pytest.raises(
+        sa.StorageError,
+        match=r"such as 'object'; a store needs .* add Arrow files such as this one to it with put_file",
+    ):
         sa.Store(old)
     path = f"/dev/shm/{shm_name[4:]}.object"
     shutil.copy(old / "object", path)
