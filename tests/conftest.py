@@ -50,11 +50,15 @@ settings.load_profile("fixed")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
+def has_pyarrow(major: int) -> bool:
+    """Whether the installed pyarrow has at least this major version."""
+    return int(importlib.metadata.version("pyarrow").partition(".")[0]) >= major
+
+
 def needs_pyarrow(major: int) -> None:
     """Skip the test if the installed pyarrow, which it compares with, is older than what it compares."""
-    found = importlib.metadata.version("pyarrow")
-    if int(found.partition(".")[0]) < major:
-        pytest.skip(f"compares with pyarrow {major} or newer, found {found}")
+    if not has_pyarrow(major):
+        pytest.skip(f"compares with pyarrow {major} or newer, found {importlib.metadata.version('pyarrow')}")
 
 
 def shm_entries() -> set[str]:

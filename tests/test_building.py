@@ -367,7 +367,7 @@ def test_arrow_interfaces(method: str) -> None:
     peer = pa.array([1, None, 3], pa.int16())
     check(sa.array(type("Given", (Capsule,), {method: give})(peer)), [1, None, 3], sa.int16())
     broken = type("Broken", (), {method: lambda self, *arguments, **options: 5})
-    with pytest.raises(sa.InvalidType, match="Broken does not give an Arrow array"):
+    with pytest.raises(sa.InvalidType, match="Broken did not return an Arrow array"):
         sa.array(broken())
 
 

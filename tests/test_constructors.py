@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import needs_pyarrow
 from test_selection import PEERS
 
 import shmarrow as sa
@@ -234,7 +235,7 @@ def parts(array: pa.Array) -> tuple[list[Any], list[Any]]:
         width = 1 if pa.types.is_struct(type) else 3 if type.mode == "dense" else 2
         whole = sa.Array.from_pyarrow(array)
         return array.buffers()[:width], list(whole.children)
-    if pa.types.is_nested(type):
+    if pa.types.is_nested(type) or pa.types.is_run_end_encoded(type):  # not nested before pyarrow 24
         whole = sa.Array.from_pyarrow(array)
         return array.buffers()[: len(whole._buffers) or 1], list(whole.children)
     return array.buffers(), []
@@ -242,6 +243,8 @@ def parts(array: pa.Array) -> tuple[list[Any], list[Any]]:
 
 @pytest.mark.parametrize("name", [name for name in PEERS if name != "dictionary"])
 def test_from_buffers_is_the_array_again(name: str) -> None:
+    if name == "sparse_union":
+        needs_pyarrow(25)  # older ones show other values of slices
     peer = PEERS[name]
     ours = sa.Array.from_pyarrow(peer)
     buffers, children = parts(peer)

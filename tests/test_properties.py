@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+from conftest import has_pyarrow
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -311,7 +312,10 @@ def _counts_alike(type: Any) -> bool:
     what encodings and unions refer to.
     """
     kinds = (DictionaryType, RunEndEncodedType, StructType, UnionType, sa.ExtensionType)
-    return has_peer(type) and not any(isinstance(each, kinds) for each in own.parts(type))
+    if any(isinstance(each, kinds) for each in own.parts(type)):
+        return False
+    views = any(each.layout.endswith("_view") for each in own.parts(type))
+    return has_peer(type) and (not views or has_pyarrow(24))
 
 
 @examples(40)
@@ -324,8 +328,9 @@ def test_a_slice_has_no_more_bytes_than_the_whole(column: Any, data: st.DataObje
     assert 0 <= piece.nbytes <= made.nbytes
     assert piece.get_total_buffer_size() == made.get_total_buffer_size()
     if _counts_alike(type) and len(piece):  # no slots have no offset there
-        assert piece.nbytes == piece.to_pyarrow().nbytes
-        assert piece.get_total_buffer_size() == piece.to_pyarrow().get_total_buffer_size()
+        theirs = made.to_pyarrow().slice(start, len(piece))
+        assert piece.nbytes == theirs.nbytes
+        assert piece.get_total_buffer_size() == theirs.get_total_buffer_size()
 
 
 # --- chunks and tables -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import needs_pyarrow
 from every import every
 
 import shmarrow as sa
@@ -29,6 +31,8 @@ NO_PYLIST = {
     "struct-duplicate-names": "to_pylist refuses structs with duplicate names",
     "time64-ns": "to_pylist gives datetime.time, which has no nanoseconds",
 }
+if importlib.util.find_spec("pandas") is None:
+    NO_PYLIST |= dict.fromkeys(("timestamp-ns", "duration-ns"), "to_pylist gives datetime objects without pandas")
 """Cases that pyarrow takes and validates, but does not give as Python values."""
 
 NOT_BUILT = ("union", "ree", "spec-run", "spec-dense", "spec-sparse", "dictionary", "odd-")
@@ -82,6 +86,8 @@ def check_peer(case: Case, theirs: Any, ours: Any, values: list[Any]) -> None:
     assert theirs.null_count == ours.null_count
     assert not values or same_memory(theirs, ours)
     assert ours.to_pylist() == values
+    if "sparse" in case.name or case.name == "struct-union":
+        needs_pyarrow(25)  # older ones show other values of slices
     if not of(case, NO_PYLIST):
         assert theirs.to_pylist() == values
 
@@ -115,6 +121,8 @@ BUILT = [case for case in KNOWN if not of(case, NOT_BUILT) and case.physical is 
 @every(BUILT)
 def test_what_pyarrow_builds(case: Case) -> None:
     """pyarrow's own array of the same values is ours, and nested in a sliced struct too."""
+    if "float16" in case.name:
+        needs_pyarrow(21)  # older ones take numpy's floats only
     theirs = pa.array(case.values, case.type.to_pyarrow())
     ours = sa.Array.from_pyarrow(theirs)
     check_peer(case, theirs, ours, case.values)

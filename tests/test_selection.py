@@ -160,6 +160,7 @@ def test_indexing_by_anything_else_names_take_and_filter(key: Any) -> None:
 @every_layout
 @pytest.mark.parametrize(("start", "length"), SLICES)
 def test_is_null_as_pyarrow_says(name: str, start: int, length: int) -> None:
+    needs_pyarrow({"run_end_encoded": 26, "sparse_union": 25}.get(name, 0))  # older ones are wrong
     ours, theirs = pair(name, start, length)
     missing = theirs.is_null().to_pylist()
     if "union" in name:  # pyarrow's looks at no child of a union
@@ -212,6 +213,7 @@ FILLS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", FILLS)
 def test_fill_null(name: str) -> None:
+    needs_pyarrow(25 if name == "sparse_union" else 0)
     ours, theirs = pair(name, 1, 7)
     fill = FILLS[name]
     values = theirs.to_pylist()

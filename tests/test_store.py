@@ -644,7 +644,7 @@ def test_a_store_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     for trust in (False, True):
-        with pytest.raises(sa.StorageError, match="found a symbolic link; pass the directory"):
+        with pytest.raises(sa.StorageError, match="found a symbolic link; pass its target"):
             sa.Store(tmp_path / "link", trust=trust)
     (tmp_path / "file").touch()
     with pytest.raises(sa.StorageError, match="expected a directory, found another file"):

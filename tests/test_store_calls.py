@@ -196,11 +196,11 @@ def test_an_object_that_is_no_file_is_damaged(tmp_path: Path) -> None:
         path = Path(store.info("x").path)
         path.unlink()
         os.mkfifo(path)
-        with pytest.raises(sa.InvalidData, match=r"'x' .* is damaged: .* found something else than a file; delete it"):
+        with pytest.raises(sa.InvalidData, match=r"'x' .* is damaged: .* found not a regular file; delete it"):
             store.get("x")
         path.unlink()
         path.mkdir()
-        with pytest.raises(sa.InvalidData, match="found something else than a file"):
+        with pytest.raises(sa.InvalidData, match="found not a regular file"):
             store.get("x")
 
 

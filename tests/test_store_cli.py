@@ -461,6 +461,7 @@ def test_gets_of_a_process_that_only_reads_are_counted(shm_name: str) -> None:
 
 def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
     """A table with headings, a bar while something large is copied, and a table that lives until Ctrl-C."""
+    pytest.importorskip("rich")
     with sa.Store(shm_name) as store:
         store.put("large", np.ones(1 << 23))
         shown = on_a_terminal("ls", shm_name)

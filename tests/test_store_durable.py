@@ -76,7 +76,7 @@ for name in store.names():
     try:
         info, value = store.info(name), store.get(name)
     except sa.InvalidData as error:
-        assert "its sum is wrong. It is removed" in str(error), error
+        assert "its checksum is wrong. It is removed" in str(error), error
         assert name not in store
         result[name] = None
         continue

@@ -85,7 +85,7 @@ def test_two_that_are_refused_at_once_are_told_so_soon(shm_name: str) -> None:
                 time.sleep(0.001)
             for number in range(3):
                 began = time.monotonic()
-                with pytest.raises(sa.StoreFull, match=rf"no room for {BLOCKS} bytes .* {BLOCKS} more than there are"):
+                with pytest.raises(sa.StoreFull, match=rf"no room for {BLOCKS} bytes .* {BLOCKS} more than are avail"):
                     store.put(f"{os.getpid()}-{number}", block())
                 report.say(time.monotonic() - began)
 
@@ -232,7 +232,7 @@ def test_reserve(where: str) -> None:
         assert store.reserve(BLOCKS) == []
         held = store.get("a")
         assert store.reserve(room(2)) == ["b"]
-        more = rf"^no room for {4 * BLOCKS} bytes in .*: that is {2 * BLOCKS} more than there are, and only {BLOCKS} "
+        more = rf"^no room for {4 * BLOCKS} bytes in .*: {2 * BLOCKS} more than are available, and only {BLOCKS} "
         with pytest.raises(sa.StoreFull, match=more):
             store.reserve(room(4))
         with pytest.raises(
@@ -559,7 +559,7 @@ def test_a_process_puts_for_another(where: str) -> None:
         ended(child)
         for value in (block(), np.zeros(1 << 21, np.uint8)):
             with pytest.raises(
-                sa.StorageError, match=f"the process that was to own it, number {number} among"
+                sa.StorageError, match=f"the process that was to own it, owner number {number}, has"
             ) as caught:
                 for_child.put("late", value)
             assert caught.value.errno == errno.ESRCH

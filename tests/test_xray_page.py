@@ -25,8 +25,13 @@ import shmarrow as sa
 from shmarrow import xray
 from shmarrow.cli import main
 from shmarrow.errors import InvalidArgument, InvalidType, StorageError
+from shmarrow.ipc.flatbuffers.tables import TABLES
+from shmarrow.layout.listing import LISTING
 from shmarrow.xray import page as pages
+from shmarrow.xray.leaves import CHAPTERS
 from shmarrow.xray.page.data import pack
+from shmarrow.xray.sentences import PARTS
+from shmarrow.xray.walker import NAMES
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
@@ -245,6 +250,23 @@ def test_a_page_on_standard_output_does_not_tell_the_directory(
     assert b"of-somebody" not in page
 
 
+def test_each_kind_of_part_has_a_sentence() -> None:
+    roles = {spec.role for layout in LISTING.values() for spec in layout.buffers}
+    wanted = {*xray.KINDS, *NAMES.values(), "metadata", "metadata, footer", "body", "column", "left out"}
+    wanted |= {f"{role} buffer" for role in {*roles, "indices", "data", "elements", "indptr"}}
+    wanted |= {f"table {name}" for name in TABLES if not name.startswith("Sparse") or name == "SparseTensor"}
+    sentences = xray.KINDS | PARTS
+    assert wanted <= set(sentences)
+    assert "compressed buffer" in sentences
+    assert all(re.fullmatch(r"[A-Z].{20,220}\.", text) for text in sentences.values())
+    # A context is the name of a chapter, or of what is around the part.
+    contexts = {name.partition(", ")[2] for name in PARTS} - {"", "footer", "bundle"}
+    assert contexts <= {*CHAPTERS.values(), "Variadic buffers", "Sparse Tensor"}
+    offsets = {CHAPTERS[name] for name, layout in LISTING.items() if any(b.role == "offsets" for b in layout.buffers)}
+    own = {chapter for chapter in offsets if f"offsets buffer, {chapter}" in PARTS}
+    assert offsets - own == {"Variable-size Binary Layout"}  # that of "offsets buffer"
+
+
 # --- in a browser -----------------------------------------------------------------------------------------------
 
 
@@ -445,6 +467,61 @@ def objects(folder: Path) -> Iterator[tuple[str, Any]]:
     yield "file", whole[: block[0] + 8] + b"\xff" * 60 + whole[block[0] + 68 :]
 
 
+def test_the_selected_part_is_explained(tab: Tab, table_file: Path) -> None:
+    tab.open(table_file)
+
+    def explained(offset: int, row: int) -> str:
+        tab.page.mouse.click(*tab.at(offset, row))
+        return tab.text("#selected .meaning")
+
+    block = xray.overview(table_file).blocks[0].tolist()
+    message = explained(block[0] + sum(block[1:]) // 2, 0)
+    assert message.startswith("A message with some of the rows: the metadata lists the position and length of each")
+    assert message.endswith("Specification: Columnar.rst, Encapsulated message format.")
+    tab.page.click("#jumps >> text=First batch")
+    body = block[0] + block[1]
+    validity = explained(body + 30, 3)  # 500 bits
+    assert validity.startswith("The validity bitmap: one bit per value")
+    assert validity.endswith("Specification: Columnar.rst, Validity bitmaps.")
+    regions = {region.what.partition(":")[0]: region for region in xray.walk(table_file, batches=0)}
+    lists, strings = (regions[f"offsets of column '{name}'"] for name in ("list", "name"))
+    assert "list starts in the child column" in explained(lists.start + 900, 3)
+    assert "value starts in the data buffer, in bytes" in explained(strings.start + 900, 3)
+    assert tab.press("Home", "ArrowUp", "ArrowUp", "ArrowUp", "ArrowLeft") == "dictionary batch 0"
+    assert tab.text("#selected .meaning").startswith("A message with the distinct values of dictionary-encoded columns")
+    assert tab.press("ArrowLeft", "ArrowLeft") == "padding, 2 bytes"
+    padding = tab.text("#selected .meaning")
+    assert padding.startswith("Unused bytes, zero by convention, that align the next part")
+    assert padding.endswith("Specification: Columnar.rst, IPC File Format.")
+
+
+def test_compression_and_names_of_columns_in_sentences(tab: Tab) -> None:
+    """A column named like a part is still explained as a column."""
+    sink = pa.BufferOutputStream()
+    table = pa.table({name: pa.array(range(999)) for name in ("schema", "table Schema", "__proto__", "magic")})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    tab.open(sink.getvalue().to_pybytes())
+    tab.page.click("#jumps >> text=First batch")
+    assert tab.press("ArrowDown", "ArrowRight", "ArrowDown") == "column schema"
+    for name in ("table Schema", "__proto__", "magic"):
+        assert tab.press("ArrowRight") == f"column {name}"
+        assert tab.text("#selected .meaning").startswith("The buffers of one column in this batch")
+    assert tab.press("ArrowDown") == "values of magic"
+    assert "are compressed: a buffer starts with its uncompressed length" in tab.text("#selected .meaning")
+
+
+UNEXPLAINED = """readData(byId('data').textContent).then((data) => {
+    const found = new Set(), visit = (node) => {
+        if (node.parent && !sentenceOf(data, node)) found.add(node.kind);
+        for (let i = 0; i < Math.min(node.kids.n, 50); i++) visit(node.kids.get(i));
+    };
+    visit(rootOf(data));
+    return [...found];
+})"""
+
+
 def test_all_kinds_of_objects(tab: Tab, tmp_path: Path) -> None:
     for kind, target in objects(tmp_path):
         tab.open(target)
@@ -453,6 +530,7 @@ def test_all_kinds_of_objects(tab: Tab, tmp_path: Path) -> None:
         rows = tab.rows()
         assert numbers(rows[0][1])[0] == 0
         assert numbers(rows[-1][2])[0] == found.size
+        assert tab.page.evaluate(UNEXPLAINED) == []
         tab.press("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "Enter", "Escape", "End")
         errors = [each for each in found.findings if each.severity == "error"]
         assert bool(errors) <= tab.page.locator("#findings-card").is_visible()

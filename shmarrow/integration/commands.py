@@ -2,12 +2,12 @@
 
 Invariants:
 
-* ``validate`` compares a JSON document with an Arrow file: schema, metadata, the cut into batches, every value. NaN is
-  equal to NaN, as both were read from one text. The exit status says whether they are equal, and standard output
-  what differs, each with its path, its row and both values;
-* the two commands on streams work on standard input and output where no names are given, as in pipelines;
-* what is written replaces what has the name, as the tests run again and again; pipes and devices, such as
-  ``/dev/stdout``, are written into and read from.
+* ``validate`` compares a JSON document with an Arrow file: schema, metadata, batch boundaries, every value. NaN equals
+  NaN. The exit status is 0 if they are equal; differences go to standard output, each with its path, row and both
+  values;
+* the two stream commands default to standard input and output, as in pipelines;
+* outputs overwrite existing files, as the tests run repeatedly; pipes and devices, such as ``/dev/stdout``, are read
+  and written in place.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _add_ends(command: argparse.ArgumentParser, source: str, sink: str) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one of the commands; returns the exit status."""
+    """Run the parsed command; returns the exit status."""
     action: Callable[[argparse.Namespace], int] = arguments.action
     return action(arguments)
 
@@ -129,7 +129,7 @@ def _copy(arguments: argparse.Namespace, open_source: Callable[..., Any], new_si
 
 @contextmanager
 def _source(name: str) -> Iterator[Any]:
-    """What a reader takes: the name, or the opened pipe or device of that name."""
+    """Return the name for a reader, or the opened pipe or device of that name."""
     if name == "-":
         yield sys.stdin.buffer
     elif _is_special(name):
@@ -141,14 +141,14 @@ def _source(name: str) -> Iterator[Any]:
 
 @contextmanager
 def _sink(name: str) -> Iterator[Any]:
-    """What a writer takes: the name, or the opened pipe or device of that name."""
+    """Return the name for a writer, or the opened pipe or device of that name."""
     if name == "-":
         yield sys.stdout.buffer
     elif _is_special(name):
         with _open(name, "wb") as file:
             yield file
     else:
-        # A writer replaces what has the name, which must not be the link /dev/stdout itself.
+        # A writer replaces the named file, which must not be a link such as /dev/stdout.
         yield os.path.realpath(name) if os.path.islink(name) else name
 
 
@@ -171,7 +171,7 @@ def _open(name: str, mode: str) -> Any:
 
 
 def differences(json: shmarrow.Table, arrow: shmarrow.Table) -> Iterator[str]:
-    """What differs between two tables, a line each; of a column within a batch the first value."""
+    """Yield a line per difference between two tables; per column and batch only the first differing value."""
     if len(json.schema) != len(arrow.schema):
         yield _line("the schema", "fields", len(json.schema), len(arrow.schema))
         return
@@ -205,7 +205,7 @@ def _shown(value: Any) -> str:
 
 
 def _field_differences(mine: Field, theirs: Field, path: str, named: bool = True) -> Iterator[str]:
-    """What differs between two fields and their children; names within lists and maps mean nothing."""
+    """Yield the differences between two fields and their children; field names within lists and maps are ignored."""
     if named and mine.name != theirs.name:
         yield _line(path, "name", mine.name, theirs.name)
     if mine.nullable != theirs.nullable:
@@ -225,7 +225,7 @@ def _children(type: Any) -> tuple[Field, ...]:
 
 
 def _parameters(type: Any) -> list[Any]:
-    """What tells two types apart, their child fields aside but for their number."""
+    """Return what identifies a type, except its child fields, of which only the number counts."""
     if isinstance(type, ExtensionType):
         return [type.__class__, type.serialize(), *_parameters(type.storage_type)]
     if not type.fields:
@@ -234,7 +234,7 @@ def _parameters(type: Any) -> list[Any]:
 
 
 def _column_difference(mine: Any, theirs: Any, path: str) -> str | None:
-    """The first value that differs between two arrays of one type and length, or None."""
+    """Return the first difference between two arrays of the same type and length, or None."""
     for start in range(0, len(mine), _ROWS):
         left, right = mine.slice(start, _ROWS), theirs.slice(start, _ROWS)
         if left.equals(right):
@@ -249,7 +249,7 @@ def _column_difference(mine: Any, theirs: Any, path: str) -> str | None:
 
 
 def _value_difference(mine: Any, theirs: Any, path: str) -> tuple[str, Any, Any] | None:
-    """The innermost values that differ, and their path; None where there are none."""
+    """Return the innermost differing values and their path, or None."""
     if mine.__class__ is theirs.__class__:
         if isinstance(mine, dict) and list(mine) == list(theirs):
             return _first([(f"{path}.{key}", mine[key], theirs[key]) for key in mine])

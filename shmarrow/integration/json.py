@@ -1,14 +1,13 @@
-"""The JSON form of Arrow's integration tests, to tables and back ("Integration Testing").
+"""Tables from and to the JSON format of Arrow's integration tests ("Integration Testing").
 
-A document holds a schema, the dictionaries and the record batches, each column with its buffers as arrays of JSON
-values.
+A document holds a schema, dictionaries and record batches; the buffers of each column are arrays of JSON values.
 Invariants:
 
-* one walk by the buffer listing reads and one writes;
-* what is wrong ends in an :class:`InvalidData` that names its place as a path, such as
-  ``batches[0].columns[2].children[0].DATA[7]``, with what was expected and what was found;
-* slots that are null may hold anything in JSON, and hold zeros in what is read and written; only those of fixed-size
-  binary keep their bytes.
+* one traversal driven by the buffer listing reads, another writes;
+* errors raise :class:`InvalidData` with a path, such as ``batches[0].columns[2].children[0].DATA[7]``, and the expected
+  and found values;
+* null slots may hold any value in JSON, and are zero in tables read and documents written; only fixed-size binary
+  preserves their bytes.
 """
 
 from __future__ import annotations
@@ -53,19 +52,19 @@ _PART = 1 << 20
 
 
 def read_json(source: Any, *, limits: Limits = DEFAULT_LIMITS) -> Table:
-    """Read a document in the JSON form of Arrow's integration tests.
+    """Read a document in the JSON format of Arrow's integration tests.
 
     Parameters
     ----------
     source : path, ``shm:NAME``, file object or bytes-like
         The document, plain or compressed with gzip.
     limits : Limits, optional
-        Bounds on what is accepted.
+        Limits on the size and depth of the document.
 
     Returns
     -------
     Table
-        The schema, and a batch for each one of the document.
+        A table with the schema and batches of the document.
 
     Raises
     ------
@@ -93,16 +92,16 @@ def write_json(
     mode: int | None = None,
     durable: bool = False,
 ) -> None:
-    """Write a table in the JSON form of Arrow's integration tests.
+    """Write a table in the JSON format of Arrow's integration tests.
 
-    Dictionaries that differ between batches are unified, as the format has one per id.
+    Dictionaries that differ between batches are unified, as the format allows one per id.
 
     Parameters
     ----------
     sink : path, ``shm:NAME`` or file object
         The destination; compressed if the name ends in ``.gz``.
     data : Table or RecordBatch
-        What to write.
+        The data to write.
     overwrite, mode, durable
         As for :func:`shmarrow.ipc.new_file`.
 
@@ -138,7 +137,7 @@ def _parse(data: Bytes, name: str, limits: Limits) -> Any:
         return json.loads(text)
     except RecursionError:
         raise LimitExceeded(f"{name}: its arrays and objects nest deeper than Python's recursion limit") from None
-    except ValueError as error:  # JSON's own errors, text that is no UTF-8, numbers of too many digits
+    except ValueError as error:  # syntax errors, invalid UTF-8, numbers with too many digits
         raise InvalidData(f"{name}: not a JSON document: {error}") from None
 
 
@@ -153,9 +152,9 @@ def _inflated(data: bytes, name: str, limits: Limits) -> bytes:
             try:
                 part = inflate.decompress(data, _PART)
             except zlib.error as error:
-                raise InvalidData(f"{name}: its gzip compression is broken: {error}") from None
+                raise InvalidData(f"{name}: its gzip data is corrupt: {error}") from None
             if not part and not inflate.eof:
-                raise InvalidData(f"{name}: its gzip compression ends after {size} bytes, before its end mark")
+                raise InvalidData(f"{name}: its gzip data is truncated after {size} decompressed bytes")
             data = inflate.unconsumed_tail or inflate.unused_data
             parts.append(part)
             size += len(part)
@@ -186,7 +185,7 @@ def _read_table(document: Any, limits: Limits) -> Table:
 
 
 def _pieces(table: Table) -> Iterator[bytes]:
-    """The document in pieces, a batch each."""
+    """Yield the document in pieces, one per batch."""
     import json
 
     def text(value: Any) -> bytes:
@@ -197,7 +196,7 @@ def _pieces(table: Table) -> Iterator[bytes]:
     yield b'{"schema": ' + text(write_schema(table.schema))
     dictionaries = dictionaries_of(batches[0]) if batches else []
     if dictionaries:
-        # The inner ones come before those that use them.
+        # Nested dictionaries come before those that use them.
         numbered = list(enumerate(dictionaries))[::-1]
         items = [{"id": id, "data": _write_batch([f"DICT{id}"], [values], len(values))} for id, values in numbered]
         yield b', "dictionaries": ' + text(items)
@@ -208,7 +207,7 @@ def _pieces(table: Table) -> Iterator[bytes]:
 
 
 def _with_one_dictionary_each(table: Table) -> list[list[Any]]:
-    """The columns of each batch, such that every dictionary-encoded field has one dictionary in all of them."""
+    """Return the columns of each batch, with dictionaries unified across batches."""
     result: list[list[Any]] = [[] for _ in table.batches]
     for i in range(table.num_columns):
         chunks = [batch.column(i) for batch in table.batches]
@@ -233,7 +232,7 @@ _KEYS = {
     "type_ids": "TYPE_ID",
     "views": "VIEWS",
 }
-"""The members that hold the buffers, by their roles in the buffer listing."""
+"""The member names of buffers, by role in the buffer listing."""
 
 _VARIADIC = "VARIADIC_DATA_BUFFERS"
 _NO_VIEW = {"SIZE": 0, "INLINED": ""}
@@ -243,7 +242,7 @@ _OUTSIDE = struct.Struct("<i4sii")
 
 
 class _Columns:
-    """Makes arrays of column objects; holds the document's dictionaries, each made when a column first needs it."""
+    """Builds arrays from column objects, and the document's dictionaries on first use."""
 
     def __init__(self, document: Any) -> None:
         self._made: dict[tuple[int, DataType], Any] = {}
@@ -253,11 +252,12 @@ class _Columns:
             where = f"dictionaries[{i}]"
             id = member(item, "id", int, where)
             if id in self._dictionaries:
-                raise InvalidData(f"{where}.id: dictionary {id} stands in {self._dictionaries[id][1]} already")
+                first = self._dictionaries[id][1]
+                raise InvalidData(f"{where}.id: dictionary {id} is already defined in {first}")
             self._dictionaries[id] = (member(item, "data", dict, where), f"{where}.data")
 
     def read_batch(self, value: Any, wires: Sequence[FieldLayout], where: str) -> tuple[int, list[Any]]:
-        """The number of rows and the columns of a batch object."""
+        """Return the number of rows and the columns of a batch object."""
         count = _count(value, where)
         items = _items(value, "columns", len(wires), where)
         columns = [self._named(item, wire, f"{where}.columns[{i}]") for i, (item, wire) in _pairs(items, wires)]
@@ -278,7 +278,8 @@ class _Columns:
         length = _count(value, where)
         has_type_ids = bool(layout.buffers) and layout.buffers[0].role == "type_ids"
         valid = None
-        if layout.has_validity or (has_type_ids and _KEYS["validity"] in value):  # unions had one before format 1.0
+        # Unions had validity before format 1.0.
+        if layout.has_validity or (has_type_ids and _KEYS["validity"] in value):
             valid = _read_validity(value, length, where)
         slots = _Slots(value, type, length, valid, where)
         buffers: dict[Any, Bytes | None] = {}
@@ -341,7 +342,7 @@ def _count(value: Any, where: str) -> int:
 
 
 def _items(value: Any, key: str, length: int, where: str) -> list[Any]:
-    """An array of a certain length."""
+    """Return an array member, checking its length."""
     items: list[Any] = member(value, key, list, where)
     if len(items) != length:
         raise InvalidData(f"{where}.{key}: expected {length} items, found {len(items)}")
@@ -349,7 +350,7 @@ def _items(value: Any, key: str, length: int, where: str) -> list[Any]:
 
 
 def _read_validity(value: Any, length: int, where: str) -> Mask | None:
-    """True for slots that are valid; None where all are."""
+    """Return a mask of the valid slots; None if all are valid."""
     where, items = f"{where}.VALIDITY", _items(value, _KEYS["validity"], length, where)
     check_kinds(items, (int, bool), "0 or 1", where)
     if not set(items) <= {0, 1}:
@@ -360,7 +361,7 @@ def _read_validity(value: Any, length: int, where: str) -> Mask | None:
 
 
 class _Slots(NamedTuple):
-    """What buffers are read from: a column object, its type and number of slots, which are valid, and its path."""
+    """The source of buffers: a column object, its type, length, validity mask and path."""
 
     value: Any
     type: Any
@@ -369,7 +370,7 @@ class _Slots(NamedTuple):
     where: str
 
     def items(self, key: str, filler: Any) -> list[Any]:
-        """An item for each slot, the filler in place of those that are null; None fills nothing."""
+        """Return an item per slot, with ``filler`` for null slots unless it is None."""
         items = _items(self.value, key, self.length, self.where)
         if self.valid is None or filler is None:
             return items
@@ -386,7 +387,7 @@ def _validity_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
 def _integer_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
     key = _KEYS[spec.role]
     items = member(slots.value, key, list, slots.where)
-    if items or slots.length:  # some writers leave out the one offset that no slots have
+    if items or slots.length:  # some writers omit the single offset of an empty array
         items = _items(slots.value, key, slots.length + spec.extra, slots.where)
     return {spec.role: frozen(read_integers(items, np.dtype(f"<i{spec.bits >> 3}"), f"{slots.where}.{key}"))}
 
@@ -398,7 +399,7 @@ def _value_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
 
 
 def _data_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
-    """The bytes of all values, and offsets that go with them: null slots take no bytes here, whatever OFFSET says."""
+    """Return the data and new offsets, in which null slots take no bytes; OFFSET is only checked."""
     type, where = slots.type, f"{slots.where}.DATA"
     data, lengths = read_text(type.text, slots.items(_KEYS[spec.role], ""), where)
     offsets = read_integers(slots.value[_KEYS["offsets"]], type.offset_dtype, f"{slots.where}.OFFSET")
@@ -408,7 +409,7 @@ def _data_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
     if wrong.any():
         i = int(wrong.argmax())
         between = int(offsets[i + 1]) - int(offsets[i])
-        raise InvalidData(f"{where}[{i}]: OFFSET says that it has {between} bytes, found {int(lengths[i])}")
+        raise InvalidData(f"{where}[{i}]: expected {between} bytes, as in OFFSET, found {int(lengths[i])}")
     return {"offsets": frozen(offsets_of(lengths, type)), spec.role: as_bytes(data)}
 
 
@@ -490,7 +491,7 @@ def _write_values(spec: BufferSpec, array: Any) -> dict[str, Any]:
 
 
 def _write_data(spec: BufferSpec, array: Any) -> dict[str, Any]:
-    """The values, and offsets in which null slots take no bytes."""
+    """Return the values, and offsets in which null slots take no bytes."""
     type = array.type
     texts = ["" if value is None else value if type.text else upper_hex(value) for value in array.to_pylist()]
     lengths = np.diff(array.offsets).astype(np.int64)[: len(array)] * array._valid()

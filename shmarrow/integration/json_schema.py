@@ -1,10 +1,10 @@
-"""Schemas in the JSON form of Arrow's integration tests ("Integration Testing").
+"""Schemas in the JSON format of Arrow's integration tests ("Integration Testing").
 
 Invariants:
 
 * a type's name and parameters come from its descriptor, in both directions;
-* every member is asked for by name and kind; what is missing or of another kind ends in an :class:`InvalidData` that
-  names its place as a path, such as ``schema.fields[2].type.bitWidth``.
+* every member is read by name and JSON kind; a missing one, or one of another kind, raises :class:`InvalidData` with
+  its path, such as ``schema.fields[2].type.bitWidth``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KINDS = {int: "an integer", str: "a string", bool: "true or false", list: "an a
 
 
 def shown(value: Any) -> str:
-    """A JSON value for an error message, short however large it is."""
+    """Format a JSON value for an error message, shortened if large."""
     if isinstance(value, (dict, list)):
         return f"{_KINDS[value.__class__]} of {len(value)}"
     text = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else f"{value.bit_length()} bits"
@@ -33,12 +33,12 @@ def shown(value: Any) -> str:
 
 
 def member(value: Any, key: str, kind: type, where: str, default: Any = REQUIRED) -> Any:
-    """A member of an object.
+    """Return a member of a JSON object.
 
     Parameters
     ----------
     value : object
-        What should be an object.
+        The expected object.
     key : str
         The name of the member.
     kind : type
@@ -46,12 +46,12 @@ def member(value: Any, key: str, kind: type, where: str, default: Any = REQUIRED
     where : str
         The path of the object.
     default : object, optional
-        What stands for a member that is missing or null; without it, both are errors.
+        Returned for a missing or null member; without it, both are errors.
 
     Raises
     ------
     InvalidData
-        If there is no such member, or it is of another kind.
+        If the member is missing, or of another kind.
     """
     if value.__class__ is not dict:
         raise InvalidData(f"{where}: expected an object, found {shown(value)}")
@@ -69,7 +69,7 @@ def member(value: Any, key: str, kind: type, where: str, default: Any = REQUIRED
 
 
 _OLDER = {f"decimal{bits}": {"name": "decimal", "bitWidth": bits} for bits in (32, 64, 256)}
-"""What Arrow C++ writes for decimals, which have no width of their own there."""
+"""The names that Arrow C++ writes for decimals, without a bit width."""
 
 _NAMES = {descriptor.json_name: descriptor for descriptor in TYPES}
 _CLASSES: dict[Any, type] = {"i4": int, "bool": bool, "string": str, "[i4]": list}
@@ -77,7 +77,7 @@ _CLASSES: dict[Any, type] = {"i4": int, "bool": bool, "string": str, "[i4]": lis
 
 
 def read_type(value: Any, children: tuple[Field, ...], where: str) -> DataType:
-    """A type from its JSON object and the fields of its children."""
+    """Read a type from its JSON object and its child fields."""
     name = member(value, "name", str, where)
     if name in _OLDER:
         value = value | _OLDER[name]
@@ -97,7 +97,7 @@ def _read_parameter(parameter: Parameter, value: Any, where: str) -> Any:
     key, kind = parameter.json or parameter.slot, parameter.kind
     found = member(value, key, _CLASSES.get(kind, str), where, parameter.optional)
     if isinstance(kind, Enumeration):
-        label = found.upper()  # modes of unions are specified as Sparse and Dense, and written SPARSE and DENSE
+        label = found.upper()  # union modes are specified as Sparse and Dense, but written SPARSE and DENSE
         if label not in kind.labels:
             raise InvalidData(f"{where}.{key}: expected one of {', '.join(kind.labels)}, found {shown(found)}")
         return kind.labels[label]
@@ -107,7 +107,7 @@ def _read_parameter(parameter: Parameter, value: Any, where: str) -> Any:
 
 
 def write_type(type: DataType) -> dict[str, Any]:
-    """The JSON object of a type."""
+    """Return the JSON object of a type."""
     descriptor = type.descriptor
     if descriptor.json_name not in _NAMES:
         raise Unsupported(f"the JSON form of Arrow's integration tests has no type {type}")
@@ -125,7 +125,7 @@ def write_type(type: DataType) -> dict[str, Any]:
 
 
 def read_field(value: Any, where: str, limits: Limits, depth: int = 0) -> FieldLayout:
-    """A field and its children from its JSON object."""
+    """Read a field and its children from its JSON object."""
     if depth >= limits.depth:
         raise LimitExceeded(f"{where}: types nest deeper than Limits.depth = {limits.depth}")
     name = _encodable(member(value, "name", str, where), f"{where}.name")
@@ -150,13 +150,13 @@ def read_field(value: Any, where: str, limits: Limits, depth: int = 0) -> FieldL
             raise InvalidData(f"{at}.indexType: {error}") from None
     logical, metadata = extension_type(storage, metadata)
     if values is not None and logical is not storage and isinstance(logical, types.DictionaryType):
-        storage = logical  # it is the values that are of an extension type
+        storage = logical  # the dictionary values have the extension type
         values = values._replace(field=Field(name, logical.value_type))
     return FieldLayout(Field(name, logical, nullable, metadata), storage, dictionary_id, children, values)
 
 
 def write_field(field: Field, ids: DictionaryIds) -> dict[str, Any]:
-    """The JSON object of a field; dictionaries get their ids in the order in which fields are walked."""
+    """Return the JSON object of a field; dictionary ids are assigned in traversal order."""
     stored = storage_field(field)
     type = stored.type
     result: dict[str, Any] = {"name": stored.name, "nullable": stored.nullable}
@@ -175,14 +175,14 @@ def write_field(field: Field, ids: DictionaryIds) -> dict[str, Any]:
 
 
 def read_schema(value: Any, where: str, limits: Limits) -> tuple[Schema, list[FieldLayout]]:
-    """A schema, and how its columns lie in JSON."""
+    """Read a schema; also returns the layout of its columns in JSON."""
     items = member(value, "fields", list, where)
     wires = [read_field(item, f"{where}.fields[{i}]", limits) for i, item in enumerate(items)]
     return Schema([wire.field for wire in wires], read_metadata(value, where)), wires
 
 
 def write_schema(schema: Schema) -> dict[str, Any]:
-    """The JSON object of a schema."""
+    """Return the JSON object of a schema."""
     ids = DictionaryIds()
     result: dict[str, Any] = {"fields": [write_field(field, ids) for field in schema]}
     if schema.metadata:
@@ -190,12 +190,12 @@ def write_schema(schema: Schema) -> dict[str, Any]:
     return result
 
 
-# Metadata are bytes and JSON holds text: bytes that are no UTF-8 go as lone surrogates, and come back as bytes.
+# Metadata is bytes, JSON is text: bytes that are not UTF-8 are written as lone surrogates, and restored when read.
 _ERRORS = "surrogateescape"
 
 
 def read_metadata(value: Any, where: str) -> Metadata | None:
-    """The metadata of a field or a schema; of two entries with one key the last."""
+    """Read the metadata of a field or a schema; the last of duplicate keys wins."""
     result = {}
     for i, item in enumerate(member(value, "metadata", list, where, [])):
         at = f"{where}.metadata[{i}]"
@@ -206,7 +206,7 @@ def read_metadata(value: Any, where: str) -> Metadata | None:
 
 
 def write_metadata(metadata: Metadata) -> list[dict[str, str]]:
-    """Metadata as pairs."""
+    """Return metadata as a list of key-value objects."""
     pairs = metadata.items()
     return [{"key": key.decode(errors=_ERRORS), "value": value.decode(errors=_ERRORS)} for key, value in pairs]
 
@@ -215,5 +215,5 @@ def _encodable(text: str, where: str, errors: str = "strict") -> str:
     try:
         text.encode(errors=errors)
     except UnicodeEncodeError as error:
-        raise InvalidData(f"{where}: the text {shown(text)} cannot be encoded as UTF-8: {error.reason}") from None
+        raise InvalidData(f"{where}: the string {shown(text)} cannot be encoded as UTF-8: {error.reason}") from None
     return text

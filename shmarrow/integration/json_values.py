@@ -1,10 +1,10 @@
-"""Values in the JSON form of Arrow's integration tests: integers, floats, decimals, intervals, text and bytes.
+"""Values in the JSON format of Arrow's integration tests: integers, floats, decimals, intervals, text and bytes.
 
 Invariants:
 
-* whole arrays at a time: from a list of JSON values to storage and back;
-* JSON has no exact numbers of 64 bits and none that are not finite, so those are strings; bytes are hexadecimal;
-* a value of another kind, or one that its type cannot hold, ends in an :class:`InvalidData` with its path.
+* whole arrays are converted at a time, between a list of JSON values and storage;
+* JSON numbers are neither exact for 64 bits nor infinite or NaN, so these are strings; bytes are hexadecimal;
+* a value of another kind, or out of range for its type, raises :class:`InvalidData` with its path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _class_of(value: Any) -> Any:
 
 
 def read_integers(items: Sequence[Any], dtype: Any, where: str) -> Values:
-    """Integers from numbers, or from strings, which is how those of 64 bits are written."""
+    """Read integers from numbers or strings, the form of 64-bit integers."""
     check_kinds(items, (int, str), "an integer", where)
     try:
         return np.array(list(map(int, items)), dtype)
@@ -57,7 +57,7 @@ def _fits(item: Any, low: int, high: int) -> bool:
 
 
 def write_integers(values: Values) -> list[Any]:
-    """Integers as numbers, those of 64 bits as strings."""
+    """Write integers as numbers, or as strings for 64 bits."""
     numbers: list[Any] = values.tolist()
     return list(map(str, numbers)) if values.dtype.itemsize == 8 else numbers
 
@@ -67,7 +67,7 @@ _NOT_FINITE |= {"Inf": np.inf, "+Inf": np.inf, "-Inf": -np.inf}
 
 
 def _read_floats(type: Any, items: Sequence[Any], where: str) -> Values:
-    """Floats from numbers; strings hold what JSON has no numbers for."""
+    """Read floats from numbers, or from strings for NaN and infinities."""
     if not set(map(_class_of, items)) <= {float, int}:
         items = [_NOT_FINITE.get(item, item) if item.__class__ is str else item for item in items]
         check_kinds(items, (float, int), "a number, NaN or Infinity", where)
@@ -79,10 +79,10 @@ def _read_floats(type: Any, items: Sequence[Any], where: str) -> Values:
 
 
 def _write_floats(type: Any, values: Values) -> list[Any]:
-    """Floats with as few digits as tell them from all others of their width."""
+    """Write floats with the fewest digits that identify them within their width."""
     if values.dtype.itemsize < 8:
         short = values.astype(np.str_).astype(np.float64)
-        # A reader rounds twice, to 64 bits and then to fewer, which for a few values ends in a neighbour.
+        # A reader rounds twice, to 64 bits and then to the width, which for a few values yields an adjacent float.
         kept = short.astype(values.dtype) == values
         numbers: list[Any] = np.where(kept, short, values.astype(np.float64)).tolist()
     else:
@@ -138,7 +138,7 @@ def _read_fixed(type: Any, items: Sequence[Any], where: str) -> Values:
 
 
 def read_text(text: bool, items: Sequence[Any], where: str) -> tuple[bytes, Values]:
-    """The bytes of values that are text or hexadecimal, one after another, and the length of each."""
+    """Return the concatenated bytes of text or hexadecimal values, and their lengths."""
     if not text:
         return read_hex(items, where)
     check_kinds(items, (str,), "a string", where)
@@ -149,7 +149,7 @@ def read_text(text: bool, items: Sequence[Any], where: str) -> tuple[bytes, Valu
 
 
 def read_hex(items: Sequence[Any], where: str) -> tuple[bytes, Values]:
-    """The bytes of hexadecimal values, one after another, and the length of each."""
+    """Return the concatenated bytes of hexadecimal values, and their lengths."""
     check_kinds(items, (str,), "a string of hexadecimal digits", where)
     digits = np.fromiter(map(len, items), np.int64, len(items))
     try:
@@ -170,22 +170,22 @@ def _is_hex(item: str) -> bool:
 
 
 def upper_hex(data: bytes) -> str:
-    """Bytes as hexadecimal digits."""
+    """Format bytes as uppercase hexadecimal digits."""
     return data.hex().upper()
 
 
 class ValueForm(NamedTuple):
-    """How the values of a kind of type look.
+    """The JSON format of the values of a kind of type.
 
     Attributes
     ----------
     zero : callable
-        What stands for a null slot of a type, whatever JSON holds there; None takes what JSON holds, which bounds
-        the memory of wide slots by the size of the document.
+        Returns the replacement for the JSON value of null slots, by type. None keeps the JSON value, which bounds the
+        memory of wide slots by the size of the document.
     read : callable
-        The storage from a type, JSON values and their path.
+        Returns the storage for a type, JSON values and their path.
     write : callable
-        The JSON values from a type and storage.
+        Returns the JSON values for a type and storage.
     """
 
     zero: Callable[[Any], Any]
@@ -217,7 +217,7 @@ VALUES: dict[str, ValueForm] = {
         lambda type, values: _split_hex(values.tobytes(), type.width, len(values)),
     ),
 }
-"""The forms of values, by their kind in the descriptors of types."""
+"""The formats of values, by their kind in the type descriptors."""
 
 
 def _split_hex(data: bytes, width: int, count: int) -> list[str]:

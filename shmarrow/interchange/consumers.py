@@ -141,7 +141,7 @@ def _nullable_fields(type: Any) -> DataType:
     return types.struct([field.with_nullable(True) for field in type.fields])
 
 
-_REQUIRED_FIELDS = Rule(  # their slots are null where the struct is null, which not all tools accept
+_REQUIRED_FIELDS = Rule(  # their slots are null if the struct is null, which not all tools accept
     "struct", _nullable_fields, "the same with nullable fields",
     lambda t: not all(field.nullable for field in t.fields), "with fields that are not nullable",
 )  # fmt: skip
@@ -344,4 +344,4 @@ LOSSY: dict[str, dict[str, str]] = {
 """The kinds of types whose values may lose something for each consumer, and what they lose."""
 
 KINDS = _FLAT | {"list", "map"} | {kind for rules in RULES.values() for kind in rules}
-"""The kinds of types that there are."""
+"""All kinds of types."""

@@ -108,7 +108,7 @@ class Casting(NamedTuple):
         if len(set(names)) < len(names):
             name = next(name for i, name in enumerate(names) if name in names[:i])
             raise Unsupported(
-                f"{where}{self.consumer.title} wants a different name for each {what}, found {shown(name)} more than "
+                f"{where}{self.consumer.title} requires a unique name for each {what}, found {shown(name)} more than "
                 "once"
             )
 
@@ -191,7 +191,7 @@ def _nothing_lost(name: str, kind: Any) -> InvalidArgument:
     expected = f"expected 'all', or one or more of {', '.join(known)}" if known else "leave lossy out"
     if kind in KINDS:
         return InvalidArgument(
-            f"lossy={shown(kind)}: {CONSUMERS[name].title} takes that without a loss, or not at all; {expected}"
+            f"lossy={shown(kind)}: {CONSUMERS[name].title} accepts it without loss, or not at all; {expected}"
         )
     close = get_close_matches(str(kind)[:40], known, 1)
     hint = f"did you mean {close[0]!r}?" if close else expected

@@ -164,8 +164,8 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
             raise CopyRequired(f"pandas needs a copy: {error}") from None
         if described:
             raise InvalidData(
-                f"cannot make a DataFrame as the schema's metadata {shown(KEY)} say: {text}; "
-                "to_pandas(ignore_metadata=True) leaves them out"
+                f"cannot make a DataFrame from the schema's metadata {shown(KEY)}: {text}; "
+                "to_pandas(ignore_metadata=True) ignores it"
             ) from None
         raise InvalidArgument(f"pyarrow cannot make this a pandas object with the options given: {text}") from None
 

@@ -72,7 +72,7 @@ def _imported(kind: str, value: Any, *capsules: Any) -> Any:
     pa = partner()
     try:
         return getattr(pa, kind)._import_from_c_capsule(*capsules)
-    except (pa.ArrowException, KeyError) as error:  # a key that is missing: types without a class in Python
+    except (pa.ArrowException, KeyError) as error:  # KeyError: types without a Python class
         raise Unsupported(f"pyarrow has no type for {shown(value)}: {error}") from None
 
 
@@ -134,7 +134,7 @@ def array_of(value: Any) -> Array:
     try:
         found = pa.array(value)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidType(f"{full_name(value)} does not give an Arrow array: {error}") from None
+        raise InvalidType(f"{full_name(value)} did not return an Arrow array: {error}") from None
     made: Array = doors.read_array(found)
     return made
 

@@ -36,5 +36,5 @@ def tensor_from_pyarrow(value: Any) -> Tensor | SparseTensor:
     if is_column(value):
         return Tensor.from_array(array(value, from_pandas=False))
     if type(value).__name__ == "SparseCSFTensor":
-        raise InvalidType("pyarrow does not tell which dimension each level of a SparseCSFTensor is; pass to_tensor()")
+        raise InvalidType("pyarrow does not expose the axis order of a SparseCSFTensor; pass to_tensor()")
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")

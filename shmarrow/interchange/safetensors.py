@@ -69,11 +69,11 @@ def read_safetensors(
     for name, _, _, begin, end in sorted(entries, key=lambda entry: entry[3:]):
         if begin != position:
             raise InvalidData(
-                f"{where}: the tensor {name!r} starts at {begin}, expected {position}, where the one before ends"
+                f"{where}: the tensor {name!r} starts at {begin}, expected {position}, the end of the previous one"
             )
         position = end
     if position != len(data) - start:
-        raise InvalidData(f"{where}: the tensors take {position} bytes, but {len(data) - start} are there")
+        raise InvalidData(f"{where}: the tensors take {position} bytes, but the file has {len(data) - start} for them")
     tensors = {}
     for name, element, shape, begin, _ in entries:
         array: Any = np.ndarray(shape, element.dtype, data, start + begin)
@@ -114,7 +114,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _entry(name: str, value: Any, where: str) -> tuple[str, Element, tuple[int, ...], int, int]:
-    """Return a tensor's name, element, shape, and first and last offset from its header entry."""
+    """Return a tensor's name, element, shape, and start and end offsets from its header entry."""
     where = f"{where}: the tensor {name!r}"
     if not isinstance(value, dict):
         raise InvalidData(f"{where}: expected a JSON object, found {type(value).__name__}")
@@ -124,7 +124,7 @@ def _entry(name: str, value: Any, where: str) -> tuple[str, Element, tuple[int, 
     if not isinstance(dtype, str):
         raise InvalidData(f"{where}: has no dtype")
     if dtype not in ELEMENTS:
-        raise Unsupported(f"{where}: elements of {dtype}; {', '.join(ELEMENTS)} are read")
+        raise Unsupported(f"{where}: elements of {dtype} are not supported; expected one of {', '.join(ELEMENTS)}")
     if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2 or len(shape) > 64:
         raise InvalidData(f"{where}: a shape and two offsets are lists of sizes, found {shape!r} and {offsets!r}")
     element = ELEMENTS[dtype]

@@ -56,7 +56,7 @@ def sparse_to_scipy(tensor: SparseTensor) -> Any:
     if isinstance(tensor, SparseMatrix):
         make = scipy.csr_array if tensor.axis == 0 else scipy.csc_array
         indptr, indices = _indices(tensor.indptr, tensor.indices)
-        # Given to the constructor, arrays that are a small part of their mapping would be copied.
+        # The constructor would copy arrays that are a small part of their mapping, so they are assigned.
         compressed = make(tensor.shape, dtype=tensor.dtype)
         compressed.indptr, compressed.indices, compressed.data = indptr, indices, tensor.data
         return compressed

@@ -121,7 +121,7 @@ def array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -
     """
     if array.type.layout == "bool" and not array.null_count:
         if not writable and _is_cpu(device):
-            raise CopyRequired("Arrow has a bit for each bool, and torch a byte: writable=False cannot share them")
+            raise CopyRequired("Arrow stores booleans as bits, torch as bytes: writable=False cannot share them")
         made = partner().from_numpy(array.to_numpy(zero_copy_only=False, writable=True))
         return made if device is None else made.to(device)
     integers = integers_of(array.type)
@@ -244,7 +244,7 @@ def pinned(tensor: Tensor) -> Iterator[Tensor]:
     """
     torch = partner()
     if not torch.cuda.is_available():
-        raise Unsupported("memory is pinned for a GPU, and torch sees no CUDA device here")
+        raise Unsupported("pinning needs a GPU, but torch sees no CUDA device")
     runtime = torch.cuda.cudart()
     address = tensor.storage.__array_interface__["data"][0]
     reach = sum([(size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True)])

@@ -111,7 +111,7 @@ class DictionaryArray(Array):
         indices = self._checked(mask)
         if not has_fixed_width(values):
             known = indices if mask is None else indices[mask]
-            check_repeats(values, np.bincount(known, minlength=len(values)), indices.nbytes)
+            check_repeats(values, np.bincount(known.astype(np.intp, copy=False), minlength=len(values)), indices.nbytes)
         return values._take(indices, mask)
 
     @classmethod

@@ -71,7 +71,7 @@ def link_unnamed(fd: int, path: str) -> None:
 
 
 def _temp_paths(directory: str, target: str) -> Iterator[str]:
-    """Distinct temporary names for a writer of ``target``, in the order to try."""
+    """Yield distinct temporary names for a writer of ``target``, in the order to try."""
     stem = os.path.join(directory, f"{TEMP_PREFIX}{crc32(os.fsencode(target)):08x}-")
     for number in range(_NUMBERED_NAMES):
         yield f"{stem}{number}"
@@ -137,7 +137,7 @@ def populate(mapped: Bytes) -> None:
     """Prefault the pages of a large reserved file on several threads, at half the cost of page faults."""
     if len(mapped) < _POPULATE_FROM or sys.platform != "linux":
         return
-    import ctypes  # whose calls let other threads run meanwhile, as those of mmap do not
+    import ctypes  # its calls release the GIL, unlike those of mmap
     from concurrent.futures import ThreadPoolExecutor
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -149,7 +149,7 @@ def populate(mapped: Bytes) -> None:
         libc.madvise(ctypes.c_void_p(address + start), ctypes.c_size_t(size), _MADV_POPULATE_WRITE)
 
     with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), _POPULATE_THREADS)) as pool:
-        list(pool.map(populate_piece, starts))  # unsupported by old kernels, where pages fault later
+        list(pool.map(populate_piece, starts))  # errors are ignored: on old kernels pages are faulted in later
 
 
 def sync_directory(directory: str) -> None:
@@ -183,7 +183,7 @@ def collect_leftovers(directory: str) -> int:
     """Remove temporary files left in ``directory`` by killed writers, and return their number.
 
     Temporary names are only used for overwriting and on file systems without ``O_TMPFILE``; the next writer of the same
-    name removes them too. Files of live writers, which are locked, are kept, as are other users' files.
+    name also removes them. Files of live writers are locked and kept, as are other users' files.
     """
     try:
         names = [name for name in os.listdir(directory) if name.startswith(TEMP_PREFIX)]

@@ -44,7 +44,7 @@ _LIMITS = {
 
 def in_memory(fd: int) -> bool:
     """Whether an open file is in memory: on tmpfs (as shared memory is) or ramfs."""
-    import ctypes  # takes milliseconds
+    import ctypes  # a slow import
 
     status = (ctypes.c_long * 32)()  # struct statfs starts with the file system's type and has 120 bytes
     libc = ctypes.CDLL(None)
@@ -52,7 +52,7 @@ def in_memory(fd: int) -> bool:
 
 
 class _Allowance(_thread._local):
-    """A thread's remaining bytes before the next check, and the check's deadline."""
+    """A thread's byte budget until the next check, and the time of that check."""
 
     nbytes = 0
     until = 0.0
@@ -89,7 +89,7 @@ def memory_left() -> int:
 
 
 def _left_in(path: str, root: str, limit: str, usage: str, droppable: tuple[str, ...]) -> int:
-    """The memory left in a cgroup and its ancestors."""
+    """Return the memory left in a cgroup and its ancestors."""
     left = _UNLIMITED
     while True:
         folder = root + path.rstrip("/")

@@ -23,7 +23,7 @@ SHM_SCHEME = "shm:"
 SHM_DIRECTORY = "/dev/shm"
 SHM_NAME_MAX = 254
 TEMP_PREFIX = ".shmarrow-"
-_HAS_SHM = os.path.isdir(SHM_DIRECTORY)  # cached, as opening an object takes microseconds
+_HAS_SHM = os.path.isdir(SHM_DIRECTORY)  # cached: the check is slow next to opening an object
 
 
 def is_location(source: object) -> bool:
@@ -129,7 +129,7 @@ def check_trusted_link(path: str, link: os.stat_result) -> None:
 
 
 def not_regular(found: os.stat_result) -> OSError:
-    """The error for something other than a regular file."""
+    """Return the error for something other than a regular file."""
     kind = stat.filemode(found.st_mode)[0]
     kinds = {"d": "directory", "p": "FIFO", "s": "socket", "c": "character device", "b": "block device"}
     code = errno.EISDIR if kind == "d" else errno.EINVAL
@@ -141,14 +141,14 @@ def not_regular(found: os.stat_result) -> OSError:
 
 
 def taken(name: str) -> ObjectExists:
-    """The error for a name that exists."""
+    """Return the error for a name that exists."""
     return ObjectExists(
         errno.EEXIST, f"cannot create {name!r}: the name is taken; unlink it first, or pass overwrite=True"
     )
 
 
 def became_smaller(action: str, name: str, size: int) -> StorageError:
-    """The error for a file truncated while being opened."""
+    """Return the error for a file truncated while being opened."""
     return StorageError(
         errno.EBUSY,
         f"cannot {action} {name!r}: it was truncated from {size} bytes in the meantime; replace files that are "
@@ -157,7 +157,7 @@ def became_smaller(action: str, name: str, size: int) -> StorageError:
 
 
 def not_a_path(name: str) -> str:
-    """The hint for a URL passed as a path."""
+    """Return the hint for a URL passed as a path."""
     scheme, _, rest = name.partition("://")
     if scheme == "file":
         return f"a URL is not a path; pass {'/' + rest.partition('/')[2]!r}"
@@ -165,7 +165,7 @@ def not_a_path(name: str) -> str:
 
 
 def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -> StorageError:
-    """The error for a refused operation, with the numbers that explain it."""
+    """Return the error for a refused operation, with the numbers that explain it."""
     if not hint:
         if error.errno == errno.ENOENT and "://" in name:
             hint = not_a_path(name)

@@ -224,7 +224,7 @@ def mapping_of(memory: Any) -> Mapping | None:
 
 
 def _owner(memory: Any) -> Any:
-    """The `Mapped` at the end of a chain of bases, or None."""
+    """Return the `Mapped` at the end of a chain of bases, or None."""
     while not isinstance(memory, Mapped):
         if isinstance(memory, np.ndarray):
             memory = memory.base
@@ -284,7 +284,7 @@ def copied(array: NDArray) -> NDArray:
 
 
 def private_view(array: NDArray) -> NDArray | None:
-    """Map an array's elements privately, whatever their size; None if the array is not mapped."""
+    """Map an array's elements privately, of any size; None if the array is not mapped."""
     mapping = mapping_of(array)
     if mapping is None:
         return None
@@ -294,7 +294,7 @@ def private_view(array: NDArray) -> NDArray | None:
 
 
 def _extent(array: NDArray) -> tuple[int, int]:
-    """The (start, end) addresses of an array's memory."""
+    """Return the (start, end) addresses of an array's memory."""
     low = high = array.__array_interface__["data"][0]
     if not array.size:
         return low, low
@@ -307,7 +307,7 @@ def _extent(array: NDArray) -> tuple[int, int]:
 
 
 def _placed(array: NDArray, memory: Bytes, address: int) -> NDArray:
-    """A view of ``memory``, a copy of what is at ``address``, with the shape, dtype and strides of ``array``."""
+    """Return a view of ``memory``, a copy of the bytes at ``address``, with shape, dtype and strides of ``array``."""
     if not array.size:
         return np.empty(array.shape, array.dtype)
     offset = array.__array_interface__["data"][0] - address
@@ -315,7 +315,7 @@ def _placed(array: NDArray, memory: Bytes, address: int) -> NDArray:
 
 
 def _bytes_at(array: NDArray, low: int, high: int) -> Bytes:
-    """The bytes that an array's elements span."""
+    """Return the bytes spanned by an array's elements."""
     first = array[tuple([slice(-1, None) if stride < 0 else slice(0, 1) for stride in array.strides])]
     return np.lib.stride_tricks.as_strided(first.reshape(1).view(U1), (high - low,), (1,))
 
@@ -350,7 +350,7 @@ def _most_mappings() -> float:
 def _check_count() -> None:
     """Reject another private mapping if too few would be left."""
     if len(_alive) >= _SHARE * _most_mappings():
-        _most_mappings.cache_clear()  # it may have been raised
+        _most_mappings.cache_clear()  # the limit may have been raised
         if len(_alive) >= _SHARE * _most_mappings():
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 

@@ -14,7 +14,7 @@ import struct
 import time
 
 _FEW, _MANY = 64, 2000
-"""Maximum queries for single locks, before reading the kernel's list and if that is unavailable."""
+"""Maximum queries for single locks: before reading the kernel's list, and if that list is unavailable."""
 _LONG, _LONGEST, _REST = 0.25, 0.5, 10
 """Reading the list: seconds considered slow, seconds before giving up, and the backoff as a multiple of that."""
 _resume = 0.0
@@ -87,7 +87,7 @@ def _asked(fd: int, start: int, end: int, limit: int) -> tuple[list[tuple[int, i
 
 
 def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]] | None:
-    """Shared locks on a range from the kernel's list; None if unavailable.
+    """List shared locks on a range from the kernel's list; None if unavailable.
 
     Reading the list blocks locking in other processes, and any user may hold tens of thousands, so a slow read is
     aborted and not repeated for a while.

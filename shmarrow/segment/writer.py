@@ -70,7 +70,7 @@ class PublishPolicy(Protocol):
         """Publish the complete object; returns the path of its file."""
 
     def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
-        """The error to raise if the file system has no space for ``size`` bytes."""
+        """Return the error to raise if the file system has no space for ``size`` bytes."""
 
     def discard(self, writer: SegmentWriter) -> None:
         """Called once the object is published or discarded."""
@@ -144,9 +144,9 @@ def create(
 
 
 def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_result | None]:
-    """The path of the new file, and the status of an existing one.
+    """Return the path of the new file, and the status of an existing one.
 
-    An early check for a taken name; publishing decides.
+    Names that exist are rejected early; publishing checks again atomically.
     """
     for _ in range(_MOST_LINKS):
         try:
@@ -328,7 +328,7 @@ class SegmentWriter:
             self._reserved = self._room = 0
 
     def _unwritten(self, error: OSError, action: str, size: int) -> StorageError:
-        """The error for a failed write."""
+        """Return the error for a failed write."""
         if self._keeper is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return self._keeper.full(self, size, error)
         return refused(error, action, self.name, self._path)
@@ -419,7 +419,7 @@ class SegmentWriter:
             os.close(self._fd)
 
     def _drop_copy(self) -> None:
-        """Release an inherited copy in a forked child: the file stays, and the lock may be held by a missing thread."""
+        """Release an inherited copy in a forked child: keep the file, and skip the lock, which may stay held."""
         if self.closed:
             return
         self.closed = True

@@ -14,7 +14,7 @@ from shmarrow.store.slots import clock
 from shmarrow.types.base import as_bool, as_int, utf8
 
 _FOREVER = 10**9
-"""The longest timeout, in seconds: some 30 years."""
+"""Maximum timeout in seconds: about 30 years."""
 
 
 def as_name(name: object) -> bytes:
@@ -57,7 +57,7 @@ def as_owned(owned: Any) -> bool | int:
     if not isinstance(owned, (int, np.integer)) or isinstance(owned, bool):
         return as_bool(owned, "owned", False)
     if not 0 < owned < OWNER_LOCKS:
-        raise InvalidArgument(f"owned must be True, False or a number that Store.owner() gave, found {owned}")
+        raise InvalidArgument(f"owned must be True, False or a number returned by Store.owner(), found {owned}")
     return int(owned)
 
 

@@ -158,7 +158,7 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
         try:
             status = os.fstat(fd)
             if status.st_size != entry.size or not stat.S_ISREG(status.st_mode):
-                found = f"{status.st_size}" if stat.S_ISREG(status.st_mode) else "something else than a file"
+                found = f"{status.st_size}" if stat.S_ISREG(status.st_mode) else "not a regular file"
                 raise _damaged(catalog, name, f"expected {entry.size} bytes, found {found}")
             path = f"{directory.path}/{file}"
             data = map_file(fd, entry.size, path, status, pin=pin) if entry.size else EMPTY
@@ -169,7 +169,7 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
             return None
         if not catalog.exists:
             raise destroyed(catalog.directory.name) from None
-        raise _damaged(catalog, name, "its file is gone") from None
+        raise _damaged(catalog, name, "its file is missing") from None
     except OSError as error:
         raise storage_error(error, "attach to", name) from None
     if entry.flags & p.UNCHECKED:
@@ -183,7 +183,7 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
 def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:
     """Verify the checksum of an object from before a reboot, once; remove it if a power failure has left it incomplete.
 
-    A process with read-only access verifies it for itself.
+    A process with read-only access verifies it, but cannot record the result.
     """
     if entry.generation in catalog.checked or not entry.flags & p.SUMMED:
         return
@@ -200,8 +200,8 @@ def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:
     if not right:
         raise InvalidData(
             f"{entry.name.decode()!r} in the store {catalog.directory.name!r} was published shortly before the machine "
-            "went down, and not all of its bytes reached the disk: its sum is wrong. It is removed; put it again. A "
-            "store with durable=True keeps what it has accepted"
+            "went down, and not all of its bytes reached the disk: its checksum is wrong. It is removed; put it again. "
+            "A store created with durable=True loses no objects"
         )
     catalog.checked.add(entry.generation)
 

@@ -2,11 +2,11 @@
 
 Invariants:
 
-* the catalog is changed under the commit lock, by commits that are journaled first and then applied: after a process
-  was killed, the next holder of the lock replays the journal, so changes are atomic;
-* the holder of the lock records the number of a file before it is linked or unlinked, so that no file leaks;
-* a thread that was interrupted may leave the lock taken, and recovers it itself; but code that runs in the middle of a
-  change, such as a signal handler or a finalizer, must not change anything.
+* changes are made under the commit lock, and journaled before they are applied: if the holder is killed, the next one
+  replays the journal, so changes are atomic;
+* the holder of the lock records the number of a file before linking or unlinking it, so that no file leaks;
+* an interrupted thread may leave the lock held, and it is recovered; but code that runs in the middle of a change of
+  its own thread, such as a signal handler or a finalizer, cannot change the catalog.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SLOTS, _BUCKETS, _EVENTS = word_of("slots"), word_of("buckets"), word_of("event
 _ADDING, _ADDING_SLOT, _REMOVING = word_of("adding"), word_of("adding_slot"), word_of("removing")
 _SPILL = p.HEADER["spill_path"][0]
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
-"""Errors that invalid numbers in the catalog can cause under the lock."""
+"""Exceptions that invalid numbers in the catalog can cause under the lock."""
 _MOST_NEW_SLOTS = 8192
 _OWNERS_TRIED = 100
 
@@ -71,7 +71,7 @@ class Catalog(Mapped):
         Descriptors of large removed files: closing the last one frees the memory, which is slow and is done after the
         lock is released.
     swept : int
-        One more than the removed slot that was looked at last, 0 for none.
+        One more than the removed slot that was examined last; 0 for none.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -101,15 +101,15 @@ class Catalog(Mapped):
             raise StorageError(
                 errno.EACCES,
                 f"cannot open the store {self.directory.name!r}: it has not been opened since the machine was started, "
-                "and this process may only read it; open it once in a process that may write",
+                "and this process may only read it; open it once in a process with write permission",
             )
         with self:
             pass
 
-    # --- who needs it ---------------------------------------------------------------------------------------------
+    # --- references -----------------------------------------------------------------------------------------------
 
     def share(self) -> bool:
-        """Add a reference, until :meth:`release`; False if it is closed already."""
+        """Add a reference, dropped by :meth:`release`; False if the catalog is closed."""
         with self._gate:
             self._users += not self.closed
             return not self.closed
@@ -121,11 +121,9 @@ class Catalog(Mapped):
         self.retire()
 
     def retire(self) -> bool:
-        """Close it unless stores, watches, drafts, arrays, a change or owned objects need it; True if it is closed.
+        """Close it unless stores, watches, drafts, arrays, a change or owned objects need it; True if closed.
 
-        A destroyed store has no owned objects.
-
-        A forked child that closed its descriptors closes nothing.
+        A destroyed store has no owned objects. A forked child that closed its descriptors closes nothing.
         """
         with self._gate:
             owns = self.owner and not self.closed and self.exists
@@ -142,7 +140,7 @@ class Catalog(Mapped):
             return self.closed
 
     def after_fork(self) -> None:
-        """Called in a forked child."""
+        """Reset the state of this process; called in a forked child."""
         self._gate = _thread.RLock()
         self.owner = self.hits = self.misses = 0
         self.forked = True
@@ -215,7 +213,7 @@ class Catalog(Mapped):
             self.of_this_boot = True
         memory = self._whole()
         words = memory.words
-        if replay(memory):  # its writer did not wake the waiting processes
+        if replay(memory):  # its writer was killed before it woke the waiting processes
             self.wake(words[_EVENTS])
         if settings_in(memory.bytes) != self._settings_read:
             self._read_settings()
@@ -228,11 +226,11 @@ class Catalog(Mapped):
         self.end_removing()
 
     def wake(self, events: int) -> None:
-        """Wake the processes that wait for events; ``events`` is the number of the last one."""
+        """Wake the processes that wait for events; ``events`` is the number of the last event."""
         os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
 
     def begin_adding(self, slot: int, file: int) -> None:
-        """Record that a file is about to be linked, so that it is removed if this process does not commit it."""
+        """Record a file that is about to be linked, so that it is removed unless this process commits it."""
         words = self.memory.words
         words[_ADDING_SLOT] = slot + 1
         words[_ADDING] = file
@@ -257,11 +255,11 @@ class Catalog(Mapped):
                 self.spill_directory().unlink(file_name(file))
 
     def spill_directory(self, make: bool = False) -> Directory:
-        """Open the spill directory; with ``make`` create it, unless it should contain objects."""
+        """Open the spill directory; with ``make``, create it unless it should contain objects."""
         if settings_in(self.memory.bytes) != self._settings_read:
             self._read_settings()
         if self._spill is None or self._spill.path != self.spill_path:
-            make = make and not self.state()[p.SPILLED_BYTES]  # or it is not mounted
+            make = make and not self.state()[p.SPILLED_BYTES]  # which may not be mounted
             self._spill = open_spill(self.directory, self.settings, self.store_id, make)
             self._fds[self._spill.fd] = self._spill.key
         return self._spill
@@ -272,7 +270,7 @@ class Catalog(Mapped):
         return os.path.join(self.settings.spill or "", self.store_id.hex())
 
     def grow(self) -> None:
-        """Extend the file by more slots; called under the lock when all are in use."""
+        """Add slots to the file; called under the lock when all are in use."""
         count = self.memory.slots
         more = min(count, _MOST_NEW_SLOTS)
         end = p.SLOTS + count * p.SLOT_SIZE
@@ -290,9 +288,9 @@ class Catalog(Mapped):
         self.memory = self._map()
 
     def flush_counters(self, pause: float = 0) -> None:
-        """Add this process's counters to the store's, unless it did so in the last ``pause`` seconds.
+        """Add this process's counters to the store's, at most once every ``pause`` seconds.
 
-        Never waits: if the lock is taken, it is postponed.
+        Never waits: if the lock is held, does nothing.
         """
         now = time.monotonic()
         if self.writable and (self.hits or self.misses) and now - self._flushed >= pause and self.inherited:
@@ -308,7 +306,7 @@ class Catalog(Mapped):
         Raises
         ------
         StorageError
-            If the directory has other files; the store is gone then, and the directory stays.
+            If the directory contains other files; the store is removed, the directory remains.
         """
         directory = self.directory
         with self.locked():
@@ -324,7 +322,7 @@ class Catalog(Mapped):
             with suppress(OSError):
                 spill = self.spill_directory()
                 remove_spill(spill.fd, spill.path)
-        for file in (p.PINS, p.COMMIT, p.CONTROL):  # after the last one, another process may create a store here
+        for file in (p.PINS, p.COMMIT, p.CONTROL):  # CONTROL last: then another process may create a store here
             directory.unlink(file)
         try:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
@@ -333,38 +331,39 @@ class Catalog(Mapped):
             files = set(os.listdir(directory.fd))
             others = sorted(files - {p.PINS, p.COMMIT, p.CONTROL})
             if p.CONTROL in files or (files and not others):
-                return  # somebody else makes a store there by now
+                return  # another process is creating a store there
             if not others:
                 raise storage_error(error, "remove the directory of the store", directory.name) from None
             raise StorageError(
                 error.errno,
-                f"the store {directory.name!r} and its objects are removed; its directory {directory.path!r} stays, as "
-                f"it has other files, such as {others[0]!r}",
+                f"the store {directory.name!r} and its objects are removed; its directory {directory.path!r} remains, "
+                f"because it contains other files, such as {others[0]!r}",
             ) from None
 
     def own_number(self, transaction: Transaction) -> int:
-        """Return the owner number of this process, valid until it ends, once this is committed."""
+        """Return the owner number of this process, constant until it ends; a new one counts once this is committed."""
         if self.owner or transaction.owner:
             return self.owner or transaction.owner
         for _ in range(_OWNERS_TRIED):
             transaction.state[p.OWNER] += 1
             number = transaction.state[p.OWNER]
-            if try_lock(self.commit_fd, p.OWNER_LOCKS + number, True):  # else one whose commit failed has it still
+            # A process whose commit failed still locks the number it tried.
+            if try_lock(self.commit_fd, p.OWNER_LOCKS + number, True):
                 transaction.owner = number
                 return number
-        raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: owners after {number} are taken")
+        raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: owner numbers up to {number} are in use")
 
     def owner_of(self, number: int) -> int | None:
-        """Return the id of the process with an owner number, if it is alive."""
+        """Return the process id of an owner; None if it has ended, or this process has read-only access."""
         if number == self.owner:
             return os.getpid()
-        if not self.writable or number >= p.OWNER_LOCKS:  # beyond begin the locks of drafts
+        if not self.writable or number >= p.OWNER_LOCKS:  # the locks of drafts begin there
             return None
         found = holder(self.commit_fd, p.OWNER_LOCKS + number)
         return None if found is None else found[0]
 
     def reload(self, want: Any = None) -> None:
-        """Read the settings again, and check those given by a caller against them."""
+        """Read the settings again, and check the settings ``want`` of a caller against them."""
         self._read_settings()
         if want is not None:
             check_settings(self.settings, want, self.directory.name)
@@ -374,8 +373,8 @@ class Catalog(Mapped):
         if settings.spill != self.settings.spill:
             if spilled := self.state()[p.SPILLED_BYTES]:
                 raise InvalidArgument(
-                    f"cannot change the spill directory of {self.directory.name!r}: {spilled} bytes of objects are in "
-                    f"{self.settings.spill!r}; delete them first"
+                    f"cannot change the spill directory of {self.directory.name!r}: {self.settings.spill!r} contains "
+                    f"{spilled} bytes of objects; delete them first"
                 )
             if settings.spill is not None:
                 os.close(open_spill(self.directory, settings, self.store_id, make=True).fd)

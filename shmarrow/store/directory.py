@@ -2,11 +2,11 @@
 
 Invariants:
 
-* who owns the directory and who may write to it is checked on the open descriptor, so whatever happens to its path
-  later, the store stays in the directory that was checked;
+* owner and permissions of the directory are checked on the open descriptor, so the store stays in the directory that
+  was checked even if its path is replaced later;
 * a store is a directory with a control file of this format; other directories are refused unless they are empty;
-* a new control file gets its name when it is complete, so of several processes that create a store one does;
-* no path comes from the catalog: objects are files named by a number.
+* a new control file is linked only when complete, so if several processes create a store at once, exactly one succeeds;
+* no path is read from the catalog: object files are named by number.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, check_spill, default_eviction, destroyed, pack_header
 
 Trust: TypeAlias = bool | int | str | Iterable[int | str]
-"""Whose directories and files are accepted: True for anybody's, or users by number or name."""
+"""Users, by number or name, whose directories and files are accepted; True accepts any user's."""
 T = TypeVar("T")
 SHM_NAME_MAX = 200
 _SHARED = SHM_DIRECTORY + "/"
@@ -55,7 +55,7 @@ _CONTROL_SIZE = p.SLOTS + FIRST_SLOTS * p.SLOT_SIZE
 
 
 def as_trust(trust: Trust) -> bool | tuple[int, ...]:
-    """Whom a caller trusts: anybody, nobody else, or users by their numbers."""
+    """Check ``trust``; return a bool, or the ids of the trusted users."""
     if isinstance(trust, bool):
         return trust
     users = [trust] if isinstance(trust, (int, str)) else trust
@@ -82,17 +82,17 @@ class Directory:
     Attributes
     ----------
     name : str
-        Where the store is, as it was given.
+        Location of the store, as given.
     path : str
-        The directory, for messages and for other programs.
+        Path of the directory, for messages and other programs.
     fd : int
-        Its descriptor.
+        Its file descriptor.
     key : tuple of int
         Device and inode.
     trusted : frozenset of int, optional
-        The users whose files are accepted; all where it is None.
+        Ids of the users whose files are accepted; None accepts all.
     owner : tuple of int
-        The user and the group that it belongs to.
+        User id and group id of its owner.
     """
 
     def __init__(self, name: str, path: str, fd: int, trusted: frozenset[int] | None) -> None:
@@ -105,7 +105,7 @@ class Directory:
         self.owner = found.st_uid, found.st_gid
 
     def open(self, file: str, flags: int, bits: int = 0o600) -> int:
-        """Open a file of the directory; a link, a FIFO, or a file of a user who is not trusted, is an error."""
+        """Open a file of the directory; OSError if it is not a regular file, or its owner is not trusted."""
         fd = os.open(file, flags | _OPEN_FILE, bits, dir_fd=self.fd)
         found = os.fstat(fd)
         reason = "" if stat.S_ISREG(found.st_mode) else f"its file {file} is not a regular file"
@@ -117,39 +117,39 @@ class Directory:
         return fd
 
     def give(self, fd: int) -> None:
-        """Give a new file to the owner of the directory, where root made it in another user's."""
+        """Change the owner of a new file to that of the directory, if root creates it in another user's store."""
         if self.owner[0] and not os.geteuid():
             os.fchown(fd, *self.owner)
 
     def unlink(self, file: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file; a missing file is not an error."""
         with suppress(FileNotFoundError):
             os.unlink(file, dir_fd=self.fd)
 
     def has(self, file: str) -> bool:
-        """Whether there is a file of this name."""
+        """Whether a file of this name exists."""
         with suppress(FileNotFoundError):
             os.stat(file, dir_fd=self.fd, follow_symlinks=False)
             return True
         return False
 
     def free(self) -> int:
-        """Bytes that the file system has free for this user."""
+        """Return the free bytes of the file system for this user."""
         status = os.fstatvfs(self.fd)
         return status.f_bavail * status.f_frsize
 
     def sync(self) -> None:
-        """Make the names of files survive a crash of the machine."""
+        """Sync the directory, so that names of files survive a crash of the machine."""
         os.fsync(self.fd)
 
 
 def locate(where: Location) -> tuple[str, str]:
-    """The name of a store as it was given, and the path of its directory.
+    """Return the name of a store, as given, and the path of its directory.
 
     Raises
     ------
     InvalidArgument, InvalidType
-        If no store can be there.
+        If it is not a valid location.
     Unsupported
         On a platform other than Linux.
     """
@@ -174,7 +174,7 @@ def locate(where: Location) -> tuple[str, str]:
 
 
 def retried(open_store: Callable[[], T], create: bool) -> T:
-    """Open a store; where it is destroyed by somebody meanwhile, and is to be created, open the next one."""
+    """Open a store; with ``create``, retry if another process destroys it meanwhile."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -186,14 +186,14 @@ def retried(open_store: Callable[[], T], create: bool) -> T:
 
 
 def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) -> Directory:
-    """Open the directory of a store, checked; make the directory, and the store in it, where they are missing.
+    """Open and check the directory of a store; with ``create``, create directory and store if missing.
 
     Raises
     ------
     ObjectNotFound
-        If there is no store and none is to be created.
+        If the store does not exist and ``create`` is False.
     StorageError
-        If it cannot be made or read, is not to be trusted, or is neither a store nor empty.
+        If the directory cannot be created or read, is not trusted, or is neither a store nor empty.
     """
     name, path = locate(where)
     users = as_trust(trust)
@@ -213,7 +213,7 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
                 made = True
         fd = os.open(path, _OPEN_DIRECTORY)
         directory = Directory(name, path, fd, trusted)
-        check_trust(directory, 0o022)  # of who else may write to it, once it is known whom the store is for
+        check_trust(directory, 0o022)  # the owner only; its mode is checked once the mode of the store is known
         if not directory.has(CONTROL):
             if not create:
                 raise _no_store(name, path)
@@ -231,33 +231,33 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
             raise _no_store(name, path) from None
         if fd < 0 and error.errno in (errno.ENOTDIR, errno.ELOOP):
             link = os.path.islink(path)
-            found = "a symbolic link; pass the directory that it leads to" if link else "another file in its path"
+            found = "a symbolic link; pass its target" if link else "another file in its path"
             error = OSError(errno.ENOTDIR, f"expected a directory, found {found}")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             if made:
-                with suppress(OSError):  # where somebody else has begun to make a store in it, that one goes on
+                with suppress(OSError):  # not empty if another process is creating a store in it
                     os.rmdir(path)
             raise _no_room(error, name, path) from None
         raise storage_error(error, "open the store", name) from None
 
 
 def sync_parents(path: str) -> None:
-    """Make the name of a directory survive a crash of the machine, and those of all that it is in."""
+    """Sync all parents of a directory, so that its path survives a crash of the machine."""
     try:
         while path != "/":
             path = os.path.dirname(path)
             sync_directory(path)
-    except PermissionError:  # who may not open one of them may still have everything synced
+    except PermissionError:  # syncing everything needs no permission
         os.sync()
 
 
 def directory_bits(mode: int) -> int:
-    """Permission bits of the directory: search permission goes with read permission, files belong to its group."""
+    """Return the mode of the directory: search where the store grants read, and setgid if it is shared with a group."""
     return mode | (mode & 0o444) >> 2 | (stat.S_ISGID if mode & 0o060 else 0)
 
 
 def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
-    """StorageError for a directory that more users own or may write to than a store of this mode is for."""
+    """Raise StorageError if the owner is not trusted, or more users may write to it than ``mode`` allows."""
     if directory.trusted is None:
         return
     found = os.fstat(directory.fd)
@@ -278,7 +278,7 @@ def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
 
 
 def _no_room(error: OSError, name: str, path: str) -> StoreFull:
-    """The error where the file system has no room for a new store."""
+    """Return the error for a file system without space for a new store."""
     folder = os.path.dirname(path)
     status = os.statvfs(folder)
     return StoreFull(
@@ -297,7 +297,7 @@ def _no_store(name: str, path: str) -> ObjectNotFound:
 
 
 def first_design(path: str, name: str = "") -> str:
-    """Words for an error, where shared memory has objects that the first design kept for a store of this path."""
+    """Return a hint for an error if shared memory contains objects of the first design for this path, else ''."""
     folder, short = os.path.split(path)
     if folder != SHM_DIRECTORY or "/" in name:
         return ""
@@ -308,8 +308,8 @@ def first_design(path: str, name: str = "") -> str:
     if not found:
         return ""
     return (
-        f"; {found[0]!r} is an object of shmarrow's first design, of which this version reads none: it is an Arrow "
-        "file, which put_file puts into a store"
+        f"; {found[0]!r} is an object of shmarrow's first design, which this version cannot read; it is an Arrow "
+        "file: add it to a store with put_file"
     )
 
 
@@ -317,14 +317,14 @@ def first_design(path: str, name: str = "") -> str:
 
 
 def _create(directory: Directory, want: Wanted) -> None:
-    """Make an empty directory a store, unless somebody else just did."""
+    """Turn an empty directory into a store, unless another process just did."""
     mode = 0o600 if want.mode is None else want.mode
     check_trust(directory, 0o020 | mode)
     if not _is_empty(directory):
         return
     if _begins(os.path.join(os.path.dirname(directory.path), CONTROL), MAGIC):
         raise StorageError(
-            errno.EPERM, f"cannot make {directory.name!r} a store: it is in the directory of another store"
+            errno.EPERM, f"cannot create the store {directory.name!r}: it is in the directory of another store"
         )
     if want.spill is not None:
         check_spill(want.spill, directory.path)
@@ -334,31 +334,31 @@ def _create(directory: Directory, want: Wanted) -> None:
     if missing := directory_bits(mode) & ~bits:
         raise StorageError(
             errno.EPERM,
-            f"cannot make {directory.name!r} a store of mode {mode:04o}: that takes a directory of mode "
-            f"{bits | missing:04o}, found {bits:04o}, and this process may not change it; let its owner do that",
+            f"cannot create the store {directory.name!r} of mode {mode:04o}: its directory needs mode "
+            f"{bits | missing:04o}, found {bits:04o}, which this process may not change; ask its owner to",
         )
     check_trust(directory, mode)
-    if not _is_empty(directory):  # of what others put there while they could
+    if not _is_empty(directory):  # others may have written to it before its mode was set
         return
     eviction = want.eviction or default_eviction(want.capacity)
     settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
     with _new_file(directory, CONTROL, mode, pack_header(settings), _CONTROL_SIZE) as control:
-        # Nothing is linked before all have their blocks: on a full file system nothing is left.
+        # All blocks are allocated before anything is linked, so a full file system leaves nothing behind.
         _new_locks(directory, mode)
         created = control(CONTROL)
     if not created:
-        with suppress(OSError):  # somebody else was faster, perhaps with another mode
+        with suppress(OSError):  # another process was faster, perhaps with another mode
             _set_modes(directory, os.stat(CONTROL, dir_fd=directory.fd).st_mode & 0o777)
     directory.sync()
 
 
 def _writers_only(mode: int) -> int:
-    """Permission bits of what only those may open who may write to the store."""
+    """Return the mode of a file that only writers of the store may open."""
     return 0o600 | (mode & 0o022) * 3
 
 
 def _new_locks(directory: Directory, mode: int) -> None:
-    """Make the files of locks, where they are missing."""
+    """Create the lock files that are missing."""
     with (
         _new_file(directory, PINS, mode, bytes(8), 8) as pins,
         _new_file(directory, COMMIT, _writers_only(mode), b"", 0) as commit,
@@ -368,7 +368,7 @@ def _new_locks(directory: Directory, mode: int) -> None:
 
 
 def _check_complete(directory: Directory) -> None:
-    """Check that the files of locks are there; one who destroyed the store before this one may have removed them."""
+    """Check that the lock files exist; recreate them if the destroyer of an earlier store removed them."""
     missing = [file for file in (PINS, COMMIT) if not directory.has(file)]
     if not missing:
         return
@@ -380,13 +380,13 @@ def _check_complete(directory: Directory) -> None:
         os.close(fd)
     if header[:8] == p.DESTROYED.to_bytes(8, "little"):
         raise destroyed(directory.name)
-    if header[:8] != MAGIC or any(header[_JOURNAL : _JOURNAL + 8]):  # without commits, no locks mattered
+    if header[:8] != MAGIC or any(header[_JOURNAL : _JOURNAL + 8]):  # before the first commit they can be recreated
         raise InvalidData(f"the store {directory.name!r} is damaged: its file {missing[0]} is missing")
     _new_locks(directory, mode)
 
 
 def _set_modes(directory: Directory, mode: int) -> None:
-    """Set the permissions of what the store is going to have, or was given by a creator that was killed."""
+    """Set the modes of the directory and the lock files, which a killed creator may have left."""
     for file, bits in ((".", directory_bits(mode)), (PINS, mode), (COMMIT, _writers_only(mode))):
         with suppress(FileNotFoundError):
             found = os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
@@ -396,7 +396,7 @@ def _set_modes(directory: Directory, mode: int) -> None:
 
 @contextmanager
 def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int) -> Iterator[Callable[[str], bool]]:
-    """Make a file that has its mode and bytes, and what gives it its name: False if there is one by then."""
+    """Create an unnamed file with mode and contents; yield a function that links it, False if the name is taken."""
     temp = ""
     fd = open_unnamed(".", dir_fd=directory.fd)
     if fd is None:
@@ -409,7 +409,7 @@ def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int
         os.pwrite(fd, data, 0)
         os.fchmod(fd, mode)
         if data:
-            os.fsync(fd)  # a control file without its header would be no store for anybody
+            os.fsync(fd)  # a control file without its header would make the store unusable
         yield partial(_linked, directory, temp or f"/proc/self/fd/{fd}")
     finally:
         os.close(fd)
@@ -426,8 +426,8 @@ def _linked(directory: Directory, source: str, file: str) -> bool:
 
 
 def _is_empty(directory: Directory) -> bool:
-    """Whether nothing is there; False if somebody else just made it a store, an error if there is something else."""
-    for file in (PINS, COMMIT):  # which a killed creator leaves, and another user may have put there
+    """Whether the directory is empty; False if another process just created a store there, StorageError otherwise."""
+    for file in (PINS, COMMIT):  # left by a killed creator, or planted by another user, which `open` refuses
         with suppress(FileNotFoundError):
             os.close(directory.open(file, os.O_RDONLY))
     found = sorted([file for file in os.listdir(directory.fd) if not _UNFINISHED.fullmatch(file)])
@@ -435,24 +435,24 @@ def _is_empty(directory: Directory) -> bool:
     if not others or directory.has(CONTROL):
         return not others
     if not set(found) <= set(os.listdir(directory.fd)):
-        raise destroyed(directory.name)  # by somebody, just now
+        raise destroyed(directory.name)  # just now, by another process
     text = f"expected a store or an empty directory, found {counted(len(others), 'other file')}, such as {others[0]!r}"
     if len(found) > len(others) and all(map(p.is_object, others)):
-        text = "its control file is missing, and the objects cannot be found without it; remove the directory"
+        text = "its control file is missing, without which its objects cannot be found; remove the directory"
     elif ".shmarrow" in others:
         text = (
-            f"{text}, of a store of shmarrow's first design; this version reads none: its objects are Arrow files, "
-            "which put_file puts into a new store"
+            f"{text}, a store of shmarrow's first design, which this version cannot read; its objects are Arrow files: "
+            "add them to a new store with put_file"
         )
     else:
-        text += "; a store has a directory of its own"
+        text += "; a store needs its own directory"
         if _begins(f"/proc/self/fd/{directory.fd}/{others[0]}", b"ARROW1"):
-            text += ", into which put_file puts Arrow files such as this one"
-    raise StorageError(errno.ENOTEMPTY, f"cannot make {directory.name!r} a store: {text}")
+            text += "; add Arrow files such as this one to it with put_file"
+    raise StorageError(errno.ENOTEMPTY, f"cannot create the store {directory.name!r}: {text}")
 
 
 def _begins(path: str, start: bytes) -> bool:
-    """Whether there is a file that begins so."""
+    """Whether the file exists and begins with these bytes."""
     try:
         fd = os.open(path, os.O_RDONLY | _OPEN_FILE)
     except OSError:

@@ -1,12 +1,11 @@
 """The locks of a store: the commit lock, pins of objects, drafts, and names being computed.
 
-All are record locks, see :mod:`shmarrow.segment.record_locks`. Invariants:
+All are record locks; see :mod:`shmarrow.segment.record_locks`. Invariants:
 
-* locks of one process do not exclude its own threads, so what a process holds is also counted in the process, under a
-  mutex;
-* a pin may be released anywhere, also by the garbage collector in the middle of an operation on pins, so releasing
-  never waits for a mutex that its own thread may have: who has it does the rest;
-* a signal handler may raise anywhere: what is taken is noted before anything can, or given back.
+* record locks do not exclude threads of the same process, so each process also counts its locks under a mutex;
+* a pin may be released anywhere, even by the garbage collector in the middle of an operation on pins, so releasing
+  never waits for a mutex that its own thread may hold: the release is queued, and the holder completes it;
+* a signal handler may raise anywhere: a lock is recorded before anything can raise, or released.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ class CommitLock:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """A forked child has none of its parent's locks; another thread of the parent may have had the mutex."""
+        """Forget the parent's locks, and its mutex, which another thread may have held; called in a forked child."""
         self._guard = _thread.allocate_lock()
         self._reset()
 
     def _reset(self) -> None:
-        self._mutex = _thread.RLock()  # one that knows its thread; nobody has it twice
+        self._mutex = _thread.RLock()  # an RLock for `_is_owned`; it is never acquired twice
         self._taken = False
         self._frame: FrameType | None = None
 
     @property
     def mine(self) -> bool:
-        """Whether this thread has it: a finalizer or a signal handler may run in the middle of a change."""
+        """Whether this thread holds it: a finalizer or a signal handler may run in the middle of a change."""
         return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     def acquire(self) -> None:
-        """Wait for it, for whoever called the caller; :meth:`release` is to be called also where this raises."""
+        """Acquire it for the caller's caller; :meth:`release` must be called even if this raises."""
         deadline = None
         if not self._mutex.acquire(False):  # five times faster than with a timeout
             deadline = time.monotonic() + PATIENCE
@@ -85,7 +84,7 @@ class CommitLock:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def release(self) -> None:
-        """Give it back; nothing happens where another thread has it."""
+        """Release it; does nothing unless this thread holds it."""
         if self.mine:
             self._taken = False
             try:
@@ -96,7 +95,7 @@ class CommitLock:
                 self._mutex.release()
 
     def recover(self) -> bool:
-        """Take it from a change that was interrupted and left it behind; False if that change still runs."""
+        """Break a lock left by an interrupted change; False if that change is still running."""
         with self._guard:
             left = self._frame is not None and not _runs(self._frame)
             if left:
@@ -104,7 +103,7 @@ class CommitLock:
             return left
 
     def pause(self) -> bool:
-        """Keep the threads of this process from taking it until :meth:`resume`; False if one has it."""
+        """Keep threads of this process from acquiring it until :meth:`resume`; False if one holds it."""
         return not self._taken and self._mutex.acquire(False)
 
     def resume(self) -> None:
@@ -112,7 +111,7 @@ class CommitLock:
         self._mutex.release()
 
     def free(self) -> bool:
-        """Whether nobody has it at this moment."""
+        """Whether no thread or process holds it now."""
         return not self._taken and holder(self.fd, COMMIT_LOCK) is None
 
     def _busy(self, who: str) -> StorageError:
@@ -131,12 +130,12 @@ class Exclusive:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """A forked child has none of its parent's locks."""
+        """Forget the parent's locks; called in a forked child."""
         self._mutex = _thread.allocate_lock()
         self._threads: dict[int, int] = {}
 
     def acquire(self, start: int) -> bool:
-        """Lock a byte; False if another process, or a thread of this one, has it."""
+        """Lock a byte; False if another process or a thread of this one holds it."""
         with self._mutex:
             if start in self._threads:
                 return False
@@ -151,7 +150,7 @@ class Exclusive:
             return False
 
     def release(self, start: int) -> None:
-        """Unlock a byte that this process has."""
+        """Unlock a byte; does nothing unless this process holds it."""
         if start in self._threads:
             try:
                 unlock(self.fd, start)
@@ -159,14 +158,14 @@ class Exclusive:
                 self._threads.pop(start, None)
 
     def __contains__(self, start: int) -> bool:
-        """Whether this process has it."""
+        """Whether this process holds a byte."""
         return start in self._threads
 
     def __bool__(self) -> bool:
         return bool(self._threads)
 
     def mine(self, start: int) -> bool:
-        """Whether this thread has it."""
+        """Whether this thread holds a byte."""
         return self._threads.get(start) == _thread.get_ident()
 
 
@@ -204,7 +203,7 @@ class Pins:
 
     def release(self, slot: int, inherited: bool = False) -> None:
         """Drop one pin of a slot."""
-        if self._mutex.locked():  # maybe by this thread
+        if self._mutex.locked():  # perhaps by this thread
             self._released.append((slot, inherited))
         else:
             with self._mutex:
@@ -213,7 +212,7 @@ class Pins:
             self._settle()
 
     def _settle(self) -> None:
-        """Drop what was released, unless somebody has the mutex, maybe this thread: it does so then."""
+        """Drop the queued pins, unless the mutex is held, perhaps by this thread: its holder drops them."""
         while self._released and not self._mutex.locked():
             with self._mutex:
                 while self._released:
@@ -225,7 +224,7 @@ class Pins:
         if count > 0:
             counts[slot] = count
         elif counts.pop(slot, None) is not None:
-            with suppress(OSError):  # in a child that closed all descriptors
+            with suppress(OSError):  # a forked child may have closed all descriptors
                 unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
 
     def exclude(self, slot: int) -> bool:
@@ -252,7 +251,7 @@ class Pins:
             self._settle()
 
     def end(self) -> bool:
-        """Pin nothing any more; False, and nothing happens, if anything is pinned, or is about to be."""
+        """Stop pinning for good; does nothing and returns False if a slot is pinned, or about to be."""
         self._settle()
         if self._mutex.locked():
             return False
@@ -268,21 +267,21 @@ class Pins:
         return slot in self._held or holder(self._fd, slot) is not None
 
     def attached(self, slot: int) -> bool:
-        """Whether any process has a slot attached, or inherited it from one that had."""
+        """Whether any process has a slot attached, or inherited it through a fork."""
         return self.pinned(slot) or self.inherited(slot)
 
     def inherited(self, slot: int) -> bool:
-        """Whether any process was forked from one that had a slot attached, and has its memory still."""
+        """Whether any process inherited an attached slot through a fork, and still maps its memory."""
         return slot in self._inherited or holder(self._fd, INHERITED_LOCKS + slot) is not None
 
     def own(self, inherited: bool = False) -> list[int]:
-        """The slots that this process has pinned; or inherited, too."""
+        """Return the slots that this process has pinned; with ``inherited``, also those it inherited."""
         self._settle()
         with self._mutex:
             return [*self._held, *(self._inherited if inherited else ())]
 
     def after_fork(self) -> None:
-        """In a forked child: what its parent had attached, it holds the memory of, but keeps nobody from evicting."""
+        """Turn the parent's pins into inherited slots: their memory stays mapped, but they may be evicted."""
         self._mutex = _thread.allocate_lock()
         self._excluded.clear()
         for slot, inherited in self._released:
@@ -293,7 +292,7 @@ class Pins:
             self._inherited[slot] = self._inherited.get(slot, 0) + count
         self._held = {}
         self._inherited = {slot: count for slot, count in self._inherited.items() if count > 0}
-        with suppress(OSError):  # the child has no descriptor any more, and counts nothing
+        with suppress(OSError):  # the child may have closed the descriptor; then its slots do not count
             for slot in self._inherited:
                 try_lock(self._fd, INHERITED_LOCKS + slot, False)
 
@@ -310,5 +309,5 @@ def _runs(frame: FrameType) -> bool:
 
 
 def closed(where: str) -> Closed:
-    """The error for a store that is used after it was closed."""
+    """Return the error for using a closed store."""
     return Closed(f"the store {where!r} is closed; open it again")

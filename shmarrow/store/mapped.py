@@ -1,12 +1,12 @@
 """The open files of a store in a process: the mapped control file, with lock-free lookup of names.
 
-Names lead to slots by a hash table of chains (linear hashing: bucket ``i`` begins in slot ``i``, and each slot that is
-used for the first time splits one bucket, so the table grows with the file and is never rebuilt). Invariants:
+Names are mapped to slots by a chained hash table (linear hashing: the head of bucket ``i`` is in slot ``i``, and each
+slot used for the first time splits one bucket, so the table grows with the file and is never rebuilt). Invariants:
 
-* nobody locks in order to look: a slot that is found has a generation and a checksum, and a name that is not found
-  counts only if no commit was going on meanwhile;
-* whatever the file says is checked before it is followed: bounds, lengths of chains, checksums;
-* what was closed is used no more: descriptors are -1 then, and the memory raises `Closed`.
+* lookup takes no lock: a slot that is found is verified by its generation and checksum, and a name counts as missing
+  only if there was no commit meanwhile;
+* the file is not trusted: bounds, lengths of chains and checksums are checked before use;
+* nothing is used after it was closed: descriptors become -1, and access to the memory raises `Closed`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _USED = p.USED >> 3
 _CHECKED = p.CRC_OFFSET + 4
 _MOST_KNOWN = 4096
 _SPARSE, _SPARSE_FREE = 1024, 1 << 26
-"""A control file may have so many times the bytes that it takes, on a file system that compresses, and these."""
+"""Maximum ratio of size to allocated bytes of a control file (it may be compressed), and bytes allowed on top."""
 _HASH_FACTOR = p.HASH_FACTOR
 _SLOT_INTS = p.SLOT_SIZE >> 2
 _FIRST_HEAD, _FIRST_NEXT = (p.SLOTS + p.HEAD) >> 2, (p.SLOTS + p.NEXT) >> 2
@@ -53,7 +53,7 @@ _STUCK_SECONDS = 0.1
 
 
 class _ClosedMemory:
-    """In the place of the memory of a store that was closed."""
+    """Replaces the memory of a closed store; every use raises Closed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -66,20 +66,20 @@ class _ClosedMemory:
 
 
 class Mapped:
-    """The files of one store; closes the descriptor of the directory with them, and if they cannot be opened.
+    """The open files of one store; owns the descriptor of the directory, and closes it if they cannot be opened.
 
     Attributes
     ----------
     directory : Directory
-        Where it is.
+        The directory of the store.
     settings : Settings
-        What the store was created with, or configured to.
+        Settings of the store.
     writable : bool
         Whether this process may change the store.
     volatile : bool
-        Whether it is in memory.
+        Whether the store is in memory.
     forked : bool
-        Whether a parent of this process opened it.
+        Whether it was opened by a parent of this process.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -101,7 +101,7 @@ class Mapped:
         self._known: dict[int, tuple[bytes, Entry]] = {}
 
     def _open(self, file: str, writable: bool | None) -> tuple[int, bool]:
-        """Open one of the store's own files; to write, if that may be."""
+        """Open a file of the store, and return whether it is writable; None falls back to read-only access."""
         try:
             try:
                 fd = self.directory.open(file, os.O_RDONLY if writable is False else os.O_RDWR)
@@ -123,7 +123,7 @@ class Mapped:
         self._settings_read = settings_in(header)
 
     def _map(self) -> Memory:
-        """Map as many slots as the header says that there are; after a reboot as many as the file has."""
+        """Map the number of slots in the header; after a reboot, all slots that fit the file."""
         where = self.directory.name
         status = os.fstat(self.control_fd)
         have, found = status.st_blocks * 512, status.st_size
@@ -133,13 +133,13 @@ class Mapped:
         size = p.SLOTS + count * p.SLOT_SIZE
         if not 1 <= count < 1 << 31 or found < size:
             raise InvalidData(
-                f"the control file of {where!r} is damaged: {count} slots take {size} bytes, it has {found}"
+                f"the control file of {where!r} is damaged: {count} slots need {size} bytes, found {found}"
             )
-        if have < size:  # it was copied; touching a hole in a full file system ends the process
+        if have < size:  # a sparse copy; touching a hole on a full file system raises SIGBUS
             if size > have * _SPARSE + _SPARSE_FREE or (self.volatile and not self.writable):
                 raise InvalidData(
-                    f"the control file of {where!r} has holes: {have} of {size} bytes are there; copy it without "
-                    "making holes (cp --sparse=never)"
+                    f"the control file of {where!r} has holes: {have} of {size} bytes are allocated; copy it without "
+                    "holes (cp --sparse=never)"
                 )
             try:
                 os.posix_fallocate(self.control_fd, 0, size) if self.writable else None
@@ -149,7 +149,7 @@ class Mapped:
         return Memory.of(mmap.mmap(self.control_fd, size, prot=prot), count)
 
     def close(self) -> None:
-        """Close all descriptors, which drops all locks of this process on the store, and drop the memory."""
+        """Close all descriptors, which releases all locks of this process on the store, and drop the mapping."""
         self.memory = cast(Memory, _ClosedMemory(self.directory.name))
         self._stuck = -1, self.memory
         self.control_fd = self.pins_fd = self.commit_fd = self.directory.fd = -1
@@ -159,14 +159,14 @@ class Mapped:
 
     @property
     def inherited(self) -> bool:
-        """Whether its descriptors are what they were: a forked child may have closed them, and opened others."""
+        """Whether the descriptors still refer to the store's files: a forked child may have closed or reused them."""
         try:
             return not self.forked or all(_identity(fd) == identity for fd, identity in self._fds.items())
         except OSError:
             return False
 
     def check_inherited(self) -> None:
-        """Refuse to use a store in a forked child that closed its descriptors."""
+        """Raise Closed in a forked child that closed its descriptors."""
         if not self.inherited:
             raise Closed(
                 f"the store {self.directory.name!r} was open when process {os.getpid()} was forked, and closed "
@@ -175,27 +175,27 @@ class Mapped:
 
     @property
     def exists(self) -> bool:
-        """Whether the store was not destroyed."""
+        """Whether the store still exists, that is, was not destroyed."""
         return bool(self.memory.words[0] != p.DESTROYED and os.fstat(self.control_fd).st_nlink)
 
     def check_exists(self) -> None:
-        """Raise an error if the store was destroyed."""
+        """Raise StorageError if the store was destroyed."""
         if not self.exists:
             raise destroyed(self.directory.name)
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------------------------
 
     def hash(self, name: bytes) -> int:
-        """The hash of a name."""
+        """Return the hash of a name."""
         return int.from_bytes(name, "big") * p.HASH_FACTOR % self.modulus
 
     def find(self, name: bytes) -> Entry | None:
-        """The live object of a name, also one that has expired; None if there is none. Takes no lock.
+        """Return the entry of a name, even if expired; None if missing. Takes no lock.
 
         Raises
         ------
         StorageError
-            If there is none as the store was destroyed.
+            If it is missing because the store was destroyed.
         """
         memory = self.memory
         while True:
@@ -220,7 +220,7 @@ class Mapped:
             buckets = slots
         if not buckets:
             return None
-        wanted = int.from_bytes(name, "big") * _HASH_FACTOR % self.modulus  # as in `hash`, one call less
+        wanted = int.from_bytes(name, "big") * _HASH_FACTOR % self.modulus  # `hash`, inlined
         slot = ints[bucket_of(wanted, buckets) * _SLOT_INTS + _FIRST_HEAD]
         left = slots
         while 0 < slot <= slots and left:
@@ -242,14 +242,14 @@ class Mapped:
         return None
 
     def _whole(self) -> Memory:
-        """The memory, mapped again if another process has made the file larger."""
+        """Return the memory, mapped again if another process has extended the file."""
         memory = self.memory
         if memory.words[_SLOTS] > memory.slots:
             memory = self.memory = self._map()
         return memory
 
     def settled(self) -> Memory:
-        """The whole memory, when no commit is going on; what a killed or stopped writer left half done is done."""
+        """Return the memory once no commit is in progress; the commit of a killed or stopped writer is completed."""
         since, odd = 0.0, -1
         while True:
             memory = self._whole()
@@ -265,11 +265,11 @@ class Mapped:
             time.sleep(0)
 
     def mended(self) -> bool:
-        """Finish the commit of a writer that was killed; False where that cannot be done."""
+        """Finish the commit of a killed writer; False if that is not possible."""
         return False
 
     def _finished(self, memory: Memory, sequence: int) -> Memory:
-        """The memory as it will be when the commit that was begun is done: in private pages."""
+        """Return a private copy of the memory in which the commit in progress is completed."""
         pages = mmap.mmap(self.control_fd, len(memory.bytes), mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
         private = Memory.of(pages, memory.slots)
         replay(private)
@@ -279,43 +279,43 @@ class Mapped:
         return private
 
     def alive(self, entry: Entry) -> bool:
-        """Whether the slot still has that object, or will have when the commit that was begun is done."""
+        """Whether the slot still contains that object, or will after the commit in progress."""
         words = self.memory.words
         if words[FIRST_SLOT + entry.slot * SLOT_WORDS] == entry.generation:
             return True
         return bool(words[SEQUENCE] & 1) and self.find(entry.name) == entry
 
     def mark_used(self, entry: Entry) -> None:
-        """Note that an object was used now; eviction begins with those used longest ago."""
+        """Set the time of last use to now, which determines the order of eviction."""
         if self.writable:
             self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS + _USED] = time.monotonic_ns()
 
     def used(self, slot: int) -> int:
-        """When an object was used, by the clock of :meth:`mark_used`."""
+        """Return the time of last use, by the monotonic clock in nanoseconds."""
         return int(self.memory.words[FIRST_SLOT + slot * SLOT_WORDS + _USED])
 
     @property
     def evicts(self) -> bool:
-        """Whether objects make room for others: the order of use matters then."""
+        """Whether objects are evicted or spilled, so that the order of use matters."""
         return self.settings.eviction == "lru" or self.settings.spill is not None
 
     def state(self) -> list[int]:
-        """The header's state, as it is now; an error if the store was destroyed."""
+        """Return the current state of the header; StorageError if the store was destroyed."""
         memory = self._whole()
         if memory.words[0] == p.DESTROYED:
             raise destroyed(self.directory.name)
         return list(p.STATE_STRUCT.unpack_from(memory.bytes, p.STATE_OFFSET))
 
     def entry(self, slot: int) -> Entry | None:
-        """The live object of a slot; None if there is none."""
+        """Return the entry of a slot; None if it contains no live object."""
         return read_slot(self.memory.bytes, slot) if slot < self.memory.slots else None
 
     def snapshot(self, *fields: str, expired: bool = True) -> Iterator[dict[str, Any]]:
-        """The live objects, in pieces of up to 65,536: their ``slot``, ``generation`` and the asked fields.
+        """Iterate over the live objects in pieces of up to 65,536: ``slot``, ``generation`` and the given fields.
 
-        Each is an array, ``name`` a list of str. Takes no lock: objects that come or go meanwhile may be in it or not,
-        but of those that are replaced or renamed meanwhile, one name is in it. Those whose time is over are left out
-        unless they are ``expired``.
+        Each field is an array, ``name`` a list of str. Takes no lock: objects published or removed meanwhile may or may
+        not be included, but an object replaced or renamed meanwhile is included under exactly one name. Expired objects
+        are included if ``expired``.
         """
         from shmarrow.store.snapshot import snapshot
 
@@ -323,7 +323,7 @@ class Mapped:
 
 
 def settings_in(header: bytes | memoryview) -> bytes:
-    """The bytes of a header that are settings."""
+    """Return the bytes of a header that contain the settings."""
     return bytes(header[SETTINGS : p.FIXED.size]) + bytes(header[_SPILL : _SPILL + 1024])
 
 

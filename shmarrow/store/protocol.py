@@ -1,7 +1,7 @@
 """Constants of the store's format: the layout of the control file, and the byte ranges of locks.
 
-``docs/protocol.md`` describes the same format in full, and a test keeps the two in agreement. All integers are
-little-endian and unsigned. Offsets count bytes, those of a slot from its start.
+``docs/protocol.md`` specifies the format in full; a test keeps the two in agreement. All integers are little-endian and
+unsigned. Offsets are in bytes; those in a slot are relative to its start.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import struct
 import numpy as np
 
 CONTROL, PINS, COMMIT = "control", "pins", "commit"
-"""The files of a store beside its objects."""
+"""The files of a store besides its objects."""
 
 MAGIC = b"shmarrow"
 DESTROYED = int.from_bytes(b"destroyd", "little")
-"""The first word of a control file whose store is being removed, in the place of the magic."""
+"""Replaces the magic, the first word of the control file, when the store is destroyed."""
 VERSION = 1
 
 # --- the control file -------------------------------------------------------------------------------------------
@@ -64,10 +64,10 @@ FIXED = struct.Struct("<8sIIQ16s16sQQIIII")
 """The header up to ``spill_length``."""
 
 STATE = list(HEADER)[list(HEADER).index("journal") : list(HEADER).index("expired") + 1]
-"""The fields that a commit changes, which are one piece of every journal."""
+"""The fields that a commit changes; one piece of every journal contains them."""
 STATE_OFFSET = HEADER["journal"][0]
 STATE_STRUCT = struct.Struct(f"<{len(STATE)}Q")
-# Their places among the words of the header's state.
+# Indices of these fields in the state.
 (
     JOURNAL,
     SLOT_COUNT,
@@ -97,7 +97,7 @@ STATE_STRUCT = struct.Struct(f"<{len(STATE)}Q")
 JOURNALS = (4096, 8192)
 JOURNAL_SIZE = 4096
 JOURNAL_HEAD = struct.Struct("<QII")
-"""Number of the commit, length of the payload, CRC-32 of the number and the payload."""
+"""Number of the commit, length of the payload, CRC-32 of number and payload."""
 PIECE = struct.Struct("<QII")
 """Offset in the control file, length, zero; the bytes follow, padded with zeros to a multiple of 8."""
 
@@ -131,12 +131,12 @@ SLOT = {
     "name": (128, "256s"),
 }
 SLOT_STRUCT = struct.Struct("<QQQQQQQQQQIII")
-"""A slot up to ``name_length``: what its CRC covers, followed by the name."""
+"""A slot up to ``name_length``; its CRC covers these fields and the name."""
 CRC_OFFSET, USED, HEAD, NEXT, NAME = (SLOT[field][0] for field in ("crc", "used", "head", "next", "name"))
 NAME_MAX = 255
 HASH_FACTOR = 0x9E3779B97F4A7C15
-"""A name's bytes as a big-endian number are multiplied by this before the modulus is taken: the low bits of the hash
-choose the bucket, and names that end in numbers would share theirs."""
+"""Multiplier of a name, read as a big-endian number, before the modulus is taken: the low bits of the hash select the
+bucket, and without it names that end in numbers would share buckets."""
 SLOT_WORDS, HEAD_WORDS = SLOT_SIZE // 8, USED // 8 + 1
 HEAD_DTYPE = np.dtype(
     {
@@ -146,7 +146,7 @@ HEAD_DTYPE = np.dtype(
         "itemsize": HEAD_WORDS * 8,
     }
 )
-"""A slot up to ``used``, which is what a snapshot copies."""
+"""A slot up to ``used``: the part that a snapshot copies."""
 SLOT_DTYPE = np.dtype(
     {
         "names": list(SLOT),
@@ -157,32 +157,32 @@ SLOT_DTYPE = np.dtype(
 )
 
 UNUSED, DRAFT, LIVE, GONE = range(4)
-"""States of a slot: free; being written; an object; removed, and still attached."""
+"""States of a slot: free; being written; an object; removed but still attached."""
 PROTECTED, SPILLED, SUMMED, SYNCED, UNCHECKED = 1, 2, 4, 8, 16
-"""Flags of an object: never evicted; lies in the spill directory; has a sum; all of it is on the disk; has not been
-compared with its sum since a reboot, before which perhaps not all of it was on the disk."""
+"""Flags of an object: never evicted; in the spill directory; has a checksum; synced to disk; not yet verified against
+its checksum after a reboot, which may have come before all of it was written to disk."""
 
 # --- locks ------------------------------------------------------------------------------------------------------
 
 COMMIT_LOCK = 0
-"""In ``commit``: whoever changes the catalog has this byte."""
+"""Byte of ``commit`` that is locked to change the catalog."""
 OWNER_LOCKS = 1 << 40
-"""In ``commit``, and the owner's number: the process that owns objects."""
+"""Plus the owner number, in ``commit``: locked by the owner of objects while it lives."""
 DRAFT_LOCKS = 1 << 41
-"""In ``commit``, and the slot: the process that writes this draft."""
+"""Plus the slot, in ``commit``: locked by the writer of a draft."""
 SPILL_LOCKS = 1 << 42
-"""In ``commit``, and the slot: the process that copies this object to the spill directory."""
+"""Plus the slot, in ``commit``: locked by the process that copies an object to the spill directory."""
 NAME_LOCKS = 1 << 62
-"""In ``commit``, and the hash of a name: the process that computes what it is going to be."""
+"""Plus the hash of a name, in ``commit``: locked by the process that computes its object."""
 INHERITED_LOCKS = 1 << 40
-"""In ``pins``, and the slot: a process whose parent had the object attached at the fork. The slot alone: a pin."""
+"""Plus the slot, in ``pins``: locked by a process that inherited the object through a fork. The slot alone is a pin."""
 
 
 def is_object(file: str) -> bool:
-    """Whether a file of this name is an object's."""
+    """Whether a file name is that of an object."""
     return re.fullmatch("[0-9a-f]{16}", file) is not None
 
 
 def file_name(number: int) -> str:
-    """The name of an object's file."""
+    """Return the name of an object's file."""
     return f"{number:016x}"

@@ -1,9 +1,9 @@
 """Publishing: writing the bytes of an object and adding it to the store atomically.
 
-An object is written to a file without a name. What is larger than :data:`DRAFT_SIZE` is a draft from the start, in a
-store that keeps a capacity: a slot of the catalog that counts its bytes. The file gets its name, a number, and the
-object its own in one hold of the commit lock. A publication that ends anywhere, by an error or a signal, leaves at most
-the number of the file that it was adding, which whoever has the lock next removes.
+An object is written to an unnamed file. In a store with a capacity, an object larger than :data:`DRAFT_SIZE` starts as
+a draft: a slot of the catalog that reserves its bytes. The file is linked and the object added to the catalog in one
+hold of the commit lock. A publication interrupted by an error or a signal leaves at most the file that it was linking,
+whose number is recorded, and which the next holder of the lock removes.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PIECE = 1 << 20
 _AROUND = 1 << 13
-"""Bytes of memory that a small file may take beyond those that are written."""
+"""Bytes of memory that a small file may need in addition to its contents."""
 
 
 THIS_PROCESS = -1
 
 
 class PutOptions(NamedTuple):
-    """How an object is put: the arguments of :meth:`Store.put`, checked.
+    """The validated options of :meth:`Store.put`.
 
-    ``expires`` is by the clock of this boot and by that of the wall, in nanoseconds; 0 for never. ``owner`` is an
-    owner's number, 0 for nobody and :data:`THIS_PROCESS` for the number that this process has or gets. ``beside`` is
-    the name of another object: if that is not there at the moment of publishing, nothing is published.
+    ``expires`` is the expiry time by the boot clock and by the wall clock, in nanoseconds; 0 for never. ``owner`` is an
+    owner number, 0 for none, or :data:`THIS_PROCESS`. ``beside`` is the name of another object, which must exist when
+    this one is published.
     """
 
     overwrite: bool = False
@@ -58,7 +58,7 @@ class PutOptions(NamedTuple):
 
 
 class Publication:
-    """An object on its way into the store; the `PublishPolicy` of its writer."""
+    """An object being written to the store; the `PublishPolicy` of its writer."""
 
     def __init__(self, catalog: Catalog, name: bytes, options: PutOptions) -> None:
         self._catalog = catalog
@@ -71,11 +71,11 @@ class Publication:
 
     @property
     def name(self) -> str:
-        """The name that the object gets."""
+        """The name of the object."""
         return self._name.decode()
 
     def _check(self, found: Entry | None) -> None:
-        """Refuse to replace an object that is not to be replaced, or to publish one that nobody waits for any more."""
+        """Raise an error if the existing object must not be replaced, or the object ``beside`` is missing."""
         generation = 0 if found is None or found.expired else found.generation
         expected, where = self._options.if_generation, self._catalog.directory.name
         if expected is None:
@@ -125,7 +125,7 @@ class Publication:
             self.discard()
 
     def writer(self, size: int = 0) -> SegmentWriter:
-        """A writer for an object whose pieces come one by one, or that is filled in place; its name is checked now."""
+        """Return a writer for an object written piece by piece or filled in place; its name is checked now."""
         catalog, options = self._catalog, self._options
         self._check(catalog.find(self._name))
         fd = self._open(size)
@@ -138,7 +138,7 @@ class Publication:
         )
 
     def _open(self, size: int = 0) -> int:
-        """A new file of the store, without a name if the file system can; room is reserved for a large one."""
+        """Create a file, unnamed if the file system supports it; space for a large one is reserved."""
         directory, mode = self._catalog.directory, self._catalog.settings.mode & 0o444
         try:
             if size > DRAFT_SIZE:
@@ -160,7 +160,7 @@ class Publication:
             raise
 
     def _write(self, fd: int, pieces: list[Any]) -> None:
-        """Write all of a small object; others are evicted for it where the file system is full."""
+        """Write a small object, evicting others if the file system is full."""
         size = sum(map(len, pieces))
         if self._catalog.volatile and not allows_memory(size + _AROUND):
             self._space.check_memory(size + _AROUND, self.name)
@@ -174,17 +174,17 @@ class Publication:
                     raise
                 self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name)
 
-    # --- room ---
+    # --- space ---
 
     def make_room(self, writer: SegmentWriter, size: int) -> None:
-        """Reserve room for an object that is about to have ``size`` bytes, and for some more where it grows."""
+        """Reserve space for an object about to have ``size`` bytes, and more if it grows repeatedly."""
         capacity = self._catalog.settings.capacity
         if capacity is not None and size > capacity:
             raise self._space.full(self.name, size, "it exceeds the capacity")
         more = size - writer.size
         if size <= DRAFT_SIZE:
             if more > self._catalog.directory.free():
-                with suppress(StoreFull):  # they may lie in a block that is there already
+                with suppress(StoreFull):  # they may fit a block that is allocated already
                     self._space.check_memory(more, self.name)
         elif size > self._reserved:
             more = self._reserved + (self._reserved >> 3)
@@ -194,11 +194,11 @@ class Publication:
             self._reserve(size)
 
     def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
-        """The error when the file system has no room."""
+        """Return the error for a full file system."""
         return self._space.full(self.name, size, error.strerror or "the file system is full")
 
     def _reserve(self, size: int) -> None:
-        """Have the bytes of a large object counted, and others evicted for them."""
+        """Reserve the bytes of a large object, evicting others for it."""
         self._space.check_memory(size - self._reserved, self.name)
         if self._catalog.settings.capacity is None:
             self._reserved = size
@@ -207,7 +207,7 @@ class Publication:
 
     @property
     def _counted(self) -> int:
-        """The bytes that the catalog counts for the draft."""
+        """The bytes that the catalog reserves for the draft."""
         return self._reserved if self._draft >= 0 else 0
 
     def _make_draft(self, nbytes: int) -> None:
@@ -230,12 +230,12 @@ class Publication:
     # --- publishing ---
 
     def publish(self, writer: SegmentWriter | None, fd: int) -> str:
-        """Give the whole object its name; the path of its file."""
+        """Publish the complete object, and return the path of its file."""
         catalog, options = self._catalog, self._options
         settings = catalog.settings
         status = os.fstat(fd)
         if settings.mode & 0o444 != status.st_mode & 0o777:
-            os.fchmod(fd, settings.mode & 0o444)  # the umask of the process took bits away
+            os.fchmod(fd, settings.mode & 0o444)  # the umask of the process removed bits
         if status.st_uid != catalog.directory.owner[0]:
             catalog.directory.give(fd)
         flags, total = p.PROTECTED if options.protect else 0, 0
@@ -265,7 +265,7 @@ class Publication:
             raise StorageError(
                 errno.ESRCH,
                 f"cannot put {self.name!r} into the store {catalog.directory.name!r}: the process that was to own it, "
-                f"number {owner} among its owners, has ended",
+                f"owner number {owner}, has ended",
             )
         slot, file = self._draft, self._file
         if slot < 0:
@@ -287,12 +287,12 @@ class Publication:
         return f"{catalog.directory.path}/{file_name(file)}"
 
     def discard(self, writer: SegmentWriter | None = None) -> None:
-        """Give back what was reserved; nothing happens after :meth:`publish`."""
+        """Release reserved space; does nothing after :meth:`publish`."""
         catalog, slot = self._catalog, self._draft
         if slot >= 0:
             catalog.exclusive.release(p.DRAFT_LOCKS + slot)
             self._draft = -1
-            # Otherwise it is a finalizer that runs in the middle of a change, and whoever needs the room takes it.
+            # A finalizer in the middle of a change leaves the draft; the next process that needs the space frees it.
             if not catalog.lock.mine:
                 with suppress(StorageError):
                     self._space.drop_dead(slot)
@@ -301,12 +301,12 @@ class Publication:
             catalog.release()
 
     def __del__(self) -> None:
-        with suppress(AttributeError):  # where making it failed
+        with suppress(AttributeError):  # the constructor failed
             self.discard()
 
 
 def _link(fd: int, catalog: Catalog, transaction: Transaction, slot: int, file: int) -> int:
-    """Give a file its number, the next one if it has none; what it leaves if it ends here goes with the next lock."""
+    """Link a file under its number, or a new one, and return it; the next lock holder removes it if uncommitted."""
     while True:
         if not file:
             transaction.state[p.FILE] += 1
@@ -321,14 +321,14 @@ def _link(fd: int, catalog: Catalog, transaction: Transaction, slot: int, file: 
                 follow_symlinks=True,
             )
             return file
-        except FileExistsError:  # no object of the store has this number, whoever left the file
+        except FileExistsError:  # a leftover file; no object of the store has this number
             file = 0
 
 
 def file_sum(fd: int, size: int) -> int:
-    """The sum of a file's 64-bit words, modulo 2**64: what tells after a power cut whether all of it was written."""
+    """Return the sum of a file's 64-bit words modulo 2**64, which shows after a power failure if it is complete."""
     total = done = 0
-    buffer = np.empty(min(size, _PIECE), U1)  # small enough for the cache of the processor
+    buffer = np.empty(min(size, _PIECE), U1)  # fits the CPU cache
     while count := os.preadv(fd, [buffer.data[: size - done]], done):
         total += sum_of(buffer[:count])
         done += count

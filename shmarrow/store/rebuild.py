@@ -1,9 +1,8 @@
 """Rebuilding the catalog after a reboot from intact slots and existing files.
 
-Nothing of the boot before is alive, so there are no drafts, no pins and no owners, and pages of the control file may be
-older or newer than each other. What counts is a slot with a right checksum whose file is there in its size; chains,
-lists and counts are made anew from these. A process that is killed here leaves the old boot id, and the next one begins
-again.
+No process of the previous boot is alive, so there are no drafts, pins or owners, and pages of the control file may
+differ in age. A slot is kept if its checksum is correct and its file exists with the recorded size; chains, lists and
+counts are rebuilt from these. A process killed during the rebuild leaves the old boot id, so the next one starts over.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
 
 _SKIPPED = 1 << 24
-"""Generations that are left out, as objects that were lost may have had them."""
+"""Number of generations to skip, as lost objects may have used them."""
 _LARGEST = 1 << 62
 _Files = dict[int, tuple[int, int]]
 
 
 def rebuild(catalog: Catalog) -> None:
-    """Make the catalog anew; called under the lock."""
+    """Rebuild the catalog; called under the lock."""
     memory = catalog.memory
     data, words = memory.bytes, memory.words
     journals = sorted((p.JOURNAL_HEAD.unpack_from(data, area)[0], area) for area in p.JOURNALS)
     for number, area in journals:
-        if words[p.STATE_OFFSET >> 3] <= number < _LARGEST:  # an older one would undo what came after it
+        if words[p.STATE_OFFSET >> 3] <= number < _LARGEST:  # an older one would undo later commits
             apply_journal(memory, area)
     words[SEQUENCE] = words[SEQUENCE] % _LARGEST | 1
     catalog.reload()
     here = _files(catalog.directory)
     spill = None
-    with suppress(OSError):  # whoever gets an object from there is told
+    with suppress(OSError):  # attaching to a spilled object reports the error
         spill = catalog.spill_directory()
     there = None if spill is None else _files(spill)
     state = [number if number < _LARGEST else 0 for number in catalog.state()]
@@ -65,7 +64,7 @@ def rebuild(catalog: Catalog) -> None:
 
 
 def _files(directory: Directory) -> _Files:
-    """The object files in a directory by their numbers: their sizes, and the bytes that their blocks take."""
+    """Return the size and allocated bytes of the object files in a directory, by number."""
     found = {}
     with os.scandir(directory.fd) as listing:
         for each in listing:
@@ -75,9 +74,9 @@ def _files(directory: Directory) -> _Files:
 
 
 def _kept(catalog: Catalog, state: list[int], here: _Files, there: _Files | None) -> list[Entry]:
-    """The objects that are still there, by their slots; numbers that were ever given are noted in ``state``.
+    """Return the entries to keep in order of slot; raise the last used numbers in ``state`` to theirs.
 
-    Where the spill directory is not there, perhaps not mounted yet, what lies in it is kept unseen.
+    If the spill directory is missing, perhaps not mounted yet, spilled objects are kept unverified.
     """
     data = catalog.memory.bytes
     names: dict[bytes, Entry] = {}
@@ -107,7 +106,7 @@ def _kept(catalog: Catalog, state: list[int], here: _Files, there: _Files | None
 
 
 def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
-    """Write the slots of these objects, their chains, the list of free slots, and the counts."""
+    """Write the slots of the kept objects, the chains, the list of free slots, and the counts."""
     slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
     raw = np.frombuffer(memory.bytes, "u1", memory.slots * p.SLOT_SIZE, p.SLOTS).reshape(-1, p.SLOT_SIZE)
     used = np.array([entry.slot for entry in kept], np.int64)

@@ -1,4 +1,4 @@
-"""The open stores of a process: one catalog each, as closing a second one would release the locks of the first."""
+"""The open stores of a process: one catalog each, since closing a second one would release the locks of the first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _mutex = _thread.RLock()
 
 
 def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
-    """The catalog of a store, until :meth:`Catalog.release`; Store objects of one directory share it."""
+    """Open the catalog of a store, or share the open one; release it with :meth:`Catalog.release`."""
     return retried(lambda: _open_catalog(where, want, trust, create), create)
 
 

@@ -100,15 +100,15 @@ def _mode(value: Any) -> int:
         bits = shown(value) if found is None or found < 0 else oct(found)
         hint = f", a decimal number: did you mean 0o{found}?" if found in (600, 640, 644, 660, 664, 666) else ""
         raise InvalidArgument(
-            "mode is the permission bits of files, such as 0o600, 0o640 or 0o660: the owner reads and writes, nobody "
-            f"writes who may not read, and nobody executes; found {bits}{hint}"
+            "mode must be the permission bits of files, such as 0o600, 0o640 or 0o660: read and write for the owner, "
+            f"no write without read permission, no execute permission; found {bits}{hint}"
         )
     return found
 
 
 def _spill(value: Any) -> str:
     if not is_location(value):
-        raise InvalidType(f"spill is the path of a directory, found {shown(value)}")
+        raise InvalidType(f"spill must be the path of a directory, found {shown(value)}")
     text = decoded(value)
     path = os.path.abspath(os.path.expanduser(text)) if text and not {"\0", "\n"}.intersection(text) else ""
     try:
@@ -118,7 +118,7 @@ def _spill(value: Any) -> str:
     wrong = not path or "://" in text or text.startswith(SHM_SCHEME)
     if wrong or max(sizes) > 255 or sum(sizes) + len(sizes) > _SPILL_MAX:
         raise InvalidArgument(
-            f"spill is the path of a directory on a disk, at most {_SPILL_MAX} bytes of UTF-8, found {shown(value)}"
+            f"spill must be the path of a directory on disk, at most {_SPILL_MAX} bytes of UTF-8, found {shown(value)}"
         )
     return path
 
@@ -129,12 +129,12 @@ def check_spill(spill: str, store: str) -> None:
     Raises
     ------
     InvalidArgument, StorageError
-        If it is; if a parent of it is not a directory; or if this user lacks write permission.
+        If it is in either; if one of its parents is not a directory; or if this user lacks write permission.
     """
     if spill.startswith(SHM_DIRECTORY + "/") and store.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(f"spill must be a directory on a disk, found {spill!r}, in shared memory like the store")
     if os.path.commonpath([spill, store]) == store:
-        raise InvalidArgument(f"the spill directory {spill!r} is in the store itself; give it one on another disk")
+        raise InvalidArgument(f"the spill directory {spill!r} is in the store itself; choose one on another disk")
     there = spill
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -154,7 +154,7 @@ def this_boot() -> bytes:
             return bytes.fromhex(found.replace("-", ""))
     from hashlib import blake2b
 
-    return blake2b(found.encode(), digest_size=16).digest()  # the host has no boot ids, so this is its name
+    return blake2b(found.encode(), digest_size=16).digest()  # without boot ids, `boot_id` returns the host name
 
 
 def destroyed(name: str) -> StorageError:
@@ -208,17 +208,17 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
     if magic != p.MAGIC:
         wrong = f": expected the magic {p.MAGIC!r}, found {magic!r}"
     elif version != p.VERSION:
-        wrong = f": expected version {p.VERSION}, found {version}; use a shmarrow that knows it"
+        wrong = f": expected version {p.VERSION}, found {version}; use a version of shmarrow that supports it"
     elif (slot_size, offset) != (p.SLOT_SIZE, p.SLOTS) or not 1 << 60 < modulus < 1 << 61:
-        wrong = " is damaged: its header makes no sense"
+        wrong = " is damaged: its header is invalid"
     elif eviction > 1 or length > _SPILL_MAX:
-        wrong = " is damaged: its settings make no sense"
+        wrong = " is damaged: its settings are invalid"
     spill = None
     if not wrong and length:
         try:
             spill = header[_SPILL_START : _SPILL_START + length].decode()
             if spill[0] != "/" or "\0" in spill:
-                wrong = f" is damaged: {spill!r} is no path of a spill directory"
+                wrong = f" is damaged: {spill!r} is not a valid path of a spill directory"
         except UnicodeDecodeError:
             wrong = " is damaged: the spill path is not UTF-8"
     if wrong:

@@ -23,12 +23,12 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock() -> int:
-    """Nanoseconds since the machine was started, sleep included; nobody can set this clock."""
+    """Return the nanoseconds since boot, including sleep; this clock cannot be set."""
     return time.clock_gettime_ns(_CLOCK)
 
 
 class Entry(NamedTuple):
-    """A slot, as it was read; the fields are those of the format."""
+    """The contents of a slot; the fields are those of the format."""
 
     slot: int
     generation: int
@@ -47,22 +47,22 @@ class Entry(NamedTuple):
 
     @property
     def expired(self) -> bool:
-        """Whether its time is over."""
+        """Whether the object has expired."""
         return self.expires != 0 and self.expires <= clock()
 
     @property
     def spilled(self) -> bool:
-        """Whether it lies in the spill directory."""
+        """Whether the object is in the spill directory."""
         return bool(self.flags & p.SPILLED)
 
     def pack(self) -> bytes:
-        """The fields that the checksum covers, and the checksum."""
+        """Return the fields covered by the checksum, followed by it."""
         fields = p.SLOT_STRUCT.pack(*self[1:13], len(self.name))
         return fields + zlib.crc32(self.name, zlib.crc32(fields)).to_bytes(4, "little")
 
 
 class Memory(NamedTuple):
-    """The mapped control file, as bytes, as 64-bit words and as 32-bit words."""
+    """The mapped control file, viewed as bytes, as 64-bit words, and as 32-bit words."""
 
     bytes: memoryview
     words: memoryview
@@ -71,35 +71,35 @@ class Memory(NamedTuple):
 
     @classmethod
     def of(cls, pages: mmap.mmap, slots: int) -> Self:
-        """The views of a mapping."""
+        """Return the views of a mapping."""
         data = memoryview(pages)
         return cls(data, data.cast("Q"), data.cast("I"), slots)
 
 
 def word_of(field: str) -> int:
-    """The place of a field of the header among the words."""
+    """Return the index of a header field in the 64-bit words."""
     return p.HEADER[field][0] >> 3
 
 
 def bucket_of(name_hash: int, buckets: int) -> int:
-    """The bucket of a hash, among so many buckets."""
+    """Return the bucket of a hash, given the number of buckets."""
     size = 1 << (buckets - 1).bit_length()
     bucket = name_hash & (size - 1)
     return bucket if bucket < buckets else bucket - (size >> 1)
 
 
 def slot_at(slot: int, field: str) -> int:
-    """Where a field of a slot is."""
+    """Return the offset of a field of a slot in the file."""
     return p.SLOTS + slot * p.SLOT_SIZE + p.SLOT[field][0]
 
 
 def next_of(slot: int) -> int:
-    """Where the link of a slot to the next one is."""
+    """Return the offset of a slot's link to the next slot in the file."""
     return p.SLOTS + slot * p.SLOT_SIZE + p.NEXT
 
 
 def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry | None:
-    """The live object of a slot, if it is whole, and has that name if one is given."""
+    """Return the entry of a slot; None unless it is live, complete and, if a name is given, of that name."""
     at = p.SLOTS + slot * p.SLOT_SIZE
     raw = bytes(data[at : at + p.SLOT_SIZE])
     fields = p.SLOT_STRUCT.unpack_from(raw)
@@ -122,7 +122,7 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
 
 
 def replay(memory: Memory) -> bool:
-    """Apply the commit that was journaled and not applied, if there is one; called under the lock."""
+    """Apply the journaled but unapplied commit, if any; return whether there was one; called under the lock."""
     words = memory.words
     number = words[_JOURNAL] + 1
     area = p.JOURNALS[number & 1]
@@ -134,7 +134,7 @@ def replay(memory: Memory) -> bool:
 
 
 def apply_journal(memory: Memory, area: int) -> None:
-    """Apply the commit in a journal area, if it is whole."""
+    """Apply the commit in a journal area if it is complete."""
     data, words = memory.bytes, memory.words
     written, length, checksum = p.JOURNAL_HEAD.unpack_from(data, area)
     start = area + p.JOURNAL_HEAD.size
@@ -155,7 +155,7 @@ def apply_journal(memory: Memory, area: int) -> None:
 
 
 def sum_of(data: Any) -> int:
-    """The sum of the 64-bit words of some bytes, padded with zeros, modulo 2**64; ``data`` is an ndarray of uint8."""
+    """Return the sum of the 64-bit words of a uint8 ndarray, padded with zeros, modulo 2**64."""
     whole = len(data) & -8
     words = int(np.add.reduce(data[:whole].view("<u8"), dtype=np.uint64))
     return words + int.from_bytes(bytes(data[whole:]), "little") & (1 << 64) - 1

@@ -1,7 +1,7 @@
 """Snapshots: all live objects of a catalog as columns, without a lock.
 
-An object that is replaced or renamed while the slots are copied could be seen twice or not at all. So names in events
-during the copy are removed from it and looked up at the end, all at one moment.
+An object replaced or renamed while the slots are copied could appear twice or not at all. So objects with events during
+the copy are removed from it, and their names are looked up at the end, all at a single moment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def snapshot(mapped: Mapped, fields: tuple[str, ...], expired: bool) -> Iterator
 
 
 class _Touched:
-    """The names in events from now on that :meth:`look` has seen; ``lost`` if there were more than are kept."""
+    """The names in events since now, updated by :meth:`look`; ``lost`` if some events were overwritten before."""
 
     def __init__(self, memory: Memory) -> None:
         self.names: set[str] = set()
@@ -61,7 +61,7 @@ class _Touched:
         self._last = memory.words[_EVENTS]
 
     def look(self, memory: Memory) -> int:
-        """Note the names of events since the last time; the number of the last event."""
+        """Add the names of events since the last call; return the number of the last event."""
         latest = int(memory.words[_EVENTS])
         for number in range(max(self._last, latest - p.EVENT_COUNT) + 1, latest + 1):
             at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
@@ -83,7 +83,7 @@ def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _To
     for start in range(0, count, _ROWS):
         part = words[start : start + _ROWS]
         copied = np.empty((len(part), p.HEAD_WORDS), "<u8")
-        for low in range(0, len(part), _AT_ONCE):  # each slot is read once, and stays in the cache for its fields
+        for low in range(0, len(part), _AT_ONCE):  # copy each slot once, so that its fields are in the CPU cache
             copied[low : low + _AT_ONCE] = part[low : low + _AT_ONCE, : p.HEAD_WORDS]
         heads = copied.view(p.HEAD_DTYPE)[:, 0]
         live = (heads["state"] == p.LIVE) & (heads["generation"] - np.uint64(1) < last)
@@ -97,15 +97,15 @@ def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _To
             every = np.ndarray((count,), f"S{longest}", memory.bytes, p.SLOTS + p.NAME, (p.SLOT_SIZE,))
             names = every[found["slot"]].tolist()
             same = part[rows, 0] == found["generation"]
-            touched.look(memory)  # before the events that tell of it are overwritten by others
+            touched.look(memory)  # before its events are overwritten
             found["name"], proper = _decoded(names)
-            if not (same & proper).all():  # the slot has another name by now, or none that can be one
+            if not (same & proper).all():  # the slot was changed meanwhile, or its name is invalid
                 found = _kept(found, same & proper)
         yield found
 
 
 def _decoded(names: list[bytes]) -> tuple[list[str], Any]:
-    """Names from the catalog, and which of them can be names."""
+    """Decode names from the catalog; return them, and a mask of the valid ones."""
     with suppress(UnicodeDecodeError):
         found = b"\0".join(names).decode().split("\0")
         if len(found) == len(names) and "" not in found:
@@ -116,7 +116,7 @@ def _decoded(names: list[bytes]) -> tuple[list[str], Any]:
 
 
 def _kept(piece: Piece, keep: Any) -> Piece:
-    """The rows of a piece that are to be kept."""
+    """Return the rows of a piece selected by a mask."""
     rows = np.flatnonzero(keep)
     return {
         field: [column[row] for row in rows] if isinstance(column, list) else column[rows]

@@ -2,8 +2,8 @@
 
 Invariants:
 
-* the catalog counts the bytes of objects, of drafts, and of removed objects that are still attached, each in blocks of
-  the file system;
+* the catalog counts the bytes of objects, drafts and removed objects that are still attached, in whole blocks of the
+  file system;
 * the commit lock is never held during a scan. Candidates for eviction come from a snapshot, which needs no lock, in
   order of use; each is checked again under the lock before it is evicted;
 * nothing is evicted for an object that would still not fit.
@@ -189,7 +189,7 @@ class Space:
                 if possible < short:
                     if gone:
                         break
-                    more = "" if anything else f"that is {short} more than there are, and "
+                    more = "" if anything else f"{short} more than are available, and "
                     reason = f"{more}only {possible} bytes may be evicted"
                     raise self.full(name, needed or short, reason, anything)
                 victims.clear()
@@ -208,7 +208,7 @@ class Space:
             if rounds > _ROUNDS:  # damaged slots look evictable, but never are
                 if gone:
                     break
-                raise self.full(name, needed or short, "what may be evicted is in use, or damaged", anything)
+                raise self.full(name, needed or short, "the objects that may be evicted are used or damaged", anything)
         return gone
 
     def candidates(self, short: int, anything: bool = False) -> list[Candidate]:
@@ -434,7 +434,7 @@ class Space:
         """Remove expired and orphaned objects, and leftovers of killed processes."""
         self._catalog.check_writable()
         with self._catalog.locked():
-            pass  # completes the change of a process that was killed in the middle of it
+            pass  # acquiring the lock completes the change of a killed process
         drafts = self._reclaim()
         gone: list[str] = []
         for part in self._catalog.snapshot("expires", "owner"):

@@ -1,8 +1,8 @@
 """The spill directory, to which objects are moved when space runs out.
 
-Its files lie in a directory of the store's own, ``SPILL/STORE-ID``. The control file names the place, but may have been
-copied, or changed by others who write to the store, so the link :data:`MARK` there says whose it is. The copy of an
-object has no name before the catalog refers to it, so a process that is killed leaves nothing.
+Each store spills to its own directory, ``SPILL/STORE-ID``. The control file contains its path, but may have been
+copied, or changed by other users who can write to the store, so the link :data:`MARK` in the directory identifies its
+store. The copy of an object is unnamed until the catalog refers to it, so a killed process leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from shmarrow.store.protocol import is_object
 from shmarrow.store.settings import Settings, check_spill
 
 MARK = "store"
-"""A symbolic link to ``FSID-INODE`` of the store's directory, and ``:MACHINE:HOST:BOOT`` if that is in memory."""
+"""A symbolic link to ``FSID-INODE`` of the store's directory, with ``:MACHINE:HOST:BOOT`` appended if in memory."""
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNNAMED: int = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 
 
 def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool = False) -> Directory:
-    """Open the directory that the objects of a store are spilled to.
+    """Open the spill directory of a store; with ``make``, create it.
 
-    It is made only where the caller named its place: the control file is no reason to make anything anywhere.
+    ``make`` is only for a path given by the caller: a path from the control file is not trusted to create directories.
 
     Raises
     ------
     StorageError
-        If it is not there, cannot be opened, is another store's, or is not to be trusted.
+        If it does not exist, cannot be opened, belongs to another store, or is not trusted.
     """
     if settings.spill is None:
         raise StorageError(
@@ -50,10 +50,10 @@ def open_spill(store: Directory, settings: Settings, store_id: bytes, make: bool
             _make(path)
         fd = os.open(path, _OPEN_DIRECTORY)
     except FileNotFoundError:
-        remedy = f"delete what was spilled to it, and open the store with spill={settings.spill!r}"
+        remedy = f"delete the objects spilled to it, and open the store with spill={settings.spill!r}"
         raise _refused(store, path, f"it does not exist; mount its disk, or, if it was removed, {remedy}") from None
     except PermissionError:
-        raise _refused(store, path, "this user may not read it, or search a directory that it is in") from None
+        raise _refused(store, path, "this user lacks read permission, or search permission in its path") from None
     except OSError as error:
         raise storage_error(error, "open the spill directory", path) from None
     try:
@@ -72,7 +72,7 @@ def _refused(store: Directory, path: str, reason: str) -> StorageError:
 
 
 def _make(path: str) -> None:
-    """Make the directory, and those that it is in, which anybody may search: it says itself who may read it."""
+    """Create the directory, and its missing parents, which all users may search."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -85,19 +85,19 @@ def _make(path: str) -> None:
 
 
 def identity(store: Directory) -> str:
-    """What no copy of a store's directory has in common with it, and what a reboot does not change."""
+    """Return an id of a store's directory that survives a reboot, and differs from that of any copy."""
     return f"{os.fstatvfs(store.fd).f_fsid:x}-{store.key[1]:x}"
 
 
 def _check_mark(fd: int, path: str, store: Directory, make: bool) -> None:
-    """Refuse a directory that is another store's; a new one is marked."""
+    """Raise StorageError if the directory belongs to another store; mark a new one."""
     expected, found = identity(store), ""
     if make:
         memory = f":{this_memory()}" if store.path.startswith(SHM_DIRECTORY + "/") else ""
         with suppress(FileExistsError):
             os.symlink(expected + memory, MARK, dir_fd=fd)
         if memory:
-            with suppress(PermissionError):  # it may be that of several users, who cannot list it
+            with suppress(PermissionError):  # several users may share it without being able to list it
                 _remove_lost(os.path.dirname(path))
     with suppress(FileNotFoundError):
         found = os.readlink(MARK, dir_fd=fd)
@@ -105,14 +105,14 @@ def _check_mark(fd: int, path: str, store: Directory, make: bool) -> None:
         raise _refused(
             store,
             path,
-            f"its link {MARK!r} leads to {found[:99]!r}, expected {expected!r}: it belongs to another store, of which "
-            "this one may be a copy; delete what was spilled and configure another directory, or, if it was moved "
-            f"or restored and no other one spills there: ln -sfn {expected} {os.path.join(path, MARK)!r}",
+            f"its link {MARK!r} points to {found[:99]!r}, expected {expected!r}: it belongs to another store, of which "
+            "this one may be a copy; delete the spilled objects and configure another directory, or, if the store was "
+            f"moved or restored and no other one spills there: ln -sfn {expected} {os.path.join(path, MARK)!r}",
         )
 
 
 def _check_trust(fd: int, path: str, store: Directory, settings: Settings, make: bool) -> None:
-    """Refuse a directory of others, or that others may write to; a new one is given to the users of the store."""
+    """Raise StorageError unless its owner and mode are trusted; set those of a new directory like the store's."""
     found, bits, (uid, gid) = os.fstat(fd), directory_bits(settings.mode), store.owner
     if make and found.st_uid == os.geteuid() and (found.st_uid != uid or stat.S_IMODE(found.st_mode) != bits):
         if found.st_uid == 0 or (found.st_gid != gid and settings.mode & 0o070):
@@ -135,7 +135,7 @@ def _check_trust(fd: int, path: str, store: Directory, settings: Settings, make:
 
 
 def this_memory() -> str:
-    """Whose shared memory the store is in, and of which boot."""
+    """Return the id of this host's shared memory: machine, host name and boot."""
     machine = ""
     with suppress(OSError), open("/etc/machine-id", encoding="ascii") as file:
         machine = file.read().strip()
@@ -143,7 +143,7 @@ def this_memory() -> str:
 
 
 def _remove_lost(spill: str) -> None:
-    """Remove what this user's stores in shared memory have spilled before this machine was started: they are gone."""
+    """Remove objects spilled before the last reboot by this user's stores in shared memory, which no longer exist."""
     here, _, boot = this_memory().rpartition(":")
     for path in [os.path.join(spill, each) for each in os.listdir(spill) if re.fullmatch("[0-9a-f]{32}", each)]:
         with suppress(OSError):
@@ -157,7 +157,7 @@ def _remove_lost(spill: str) -> None:
 
 
 def remove_spill(fd: int, path: str) -> None:
-    """Remove a directory that a store has spilled to, if nothing else is in it."""
+    """Remove a spill directory and the store's files in it; OSError if it contains others."""
     for file in os.listdir(fd):
         if file == MARK or is_object(file):
             os.unlink(file, dir_fd=fd)
@@ -165,17 +165,17 @@ def remove_spill(fd: int, path: str) -> None:
 
 
 def copy_file(source: int, target: Directory, size: int, settings: Settings) -> int:
-    """A copy of a file in the spill directory, without a name; its descriptor."""
+    """Copy a file to an unnamed file in the spill directory, and return its descriptor."""
     try:
         if not _UNNAMED:
-            raise OSError(errno.EOPNOTSUPP, "no files without a name")
+            raise OSError(errno.EOPNOTSUPP, "no unnamed files")
         fd = os.open(".", _UNNAMED | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=target.fd)
     except OSError as error:
         if error.errno not in _NO_UNNAMED:
             raise
         raise Unsupported(
-            f"cannot spill to {target.path!r}: its file system has no files without a name (O_TMPFILE), which leave "
-            "nothing behind when their writer is killed; use one such as ext4, xfs, btrfs or tmpfs"
+            f"cannot spill to {target.path!r}: its file system does not support unnamed files (O_TMPFILE), which leave "
+            "nothing behind if their writer is killed; use one such as ext4, xfs, btrfs or tmpfs"
         ) from None
     try:
         done = 0

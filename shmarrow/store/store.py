@@ -469,7 +469,7 @@ class Store:
         overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
         if if_generation is not None:
             if_generation = as_count(if_generation, "if_generation")
-        owner = self._owned if self._owned.__class__ is int else -self._owned  # True is this process
+        owner = self._owned if self._owned.__class__ is int else -self._owned  # True becomes THIS_PROCESS
         return overwrite, as_expiry(expire_after), owner, protect, if_generation
 
     @_operation
@@ -677,7 +677,7 @@ class Store:
             raise self._missing([name])
         return found[1]
 
-    # --- looking ---
+    # --- reading ---
 
     def __contains__(self, name: object) -> bool:
         self._check_open()

@@ -2,9 +2,9 @@
 
 Invariants:
 
-* a transaction removes one file at most, and its commit fits a journal;
-* a commit is applied in an order in which no reader can mix two objects of a slot: its name before its fields, the
-  fields before the chains, the counts last.
+* a transaction removes at most one file, and its commit fits a journal;
+* the order in which a commit is applied keeps readers from mixing two objects of a slot: the name before the fields,
+  the fields before the chains, the counts last.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Transaction:
         """Write bytes at an offset of the header."""
         self._pieces.append((offset, data))
 
-    # Chains and lists: an ``at`` is the place of a 32-bit link in the file.
+    # Chains and lists: ``at`` is the offset of a 32-bit link in the file.
 
     def _link(self, at: int) -> int:
         found = self._links.get(at)
         if found is None:
             found = self.memory.ints[at >> 2] if at >> 2 < len(self.memory.ints) else self.memory.slots + 1
         if found > self.memory.slots:
-            raise self._damaged(f"a list leads to {found}")
+            raise self._damaged(f"a list contains slot {found - 1}, which does not exist")
         return found
 
     def _damaged(self, reason: str) -> InvalidData:
@@ -90,7 +90,7 @@ class Transaction:
         self.sweep(_SWEPT)
         state = self.state
         if free := state[p.FREE]:
-            state[p.FREE] = self._link(next_of(free - 1))  # which checks that there is such a slot
+            state[p.FREE] = self._link(next_of(free - 1))  # checks that the slot exists
             return free - 1
         slot = state[p.BUCKETS]
         if slot == self.memory.slots:
@@ -103,7 +103,7 @@ class Transaction:
         return slot
 
     def _split(self, bucket: int) -> None:
-        """Move what belongs to a new bucket out of the chain of its parent."""
+        """Move the slots of a new bucket out of the chain of its parent."""
         bits = bucket.bit_length()
         mask = (1 << bits) - 1
         at = p.SLOTS + (bucket ^ (1 << (bits - 1))) * p.SLOT_SIZE + p.HEAD
@@ -113,7 +113,7 @@ class Transaction:
         while found := self._link(at):
             steps += 1
             if steps > self.memory.slots:
-                raise self._damaged("a chain has no end")
+                raise self._damaged("a chain is circular")
             following = next_of(found - 1)
             if words[FIRST_SLOT + (found - 1) * SLOT_WORDS + 1] & mask == bucket:
                 self._links[at] = self._link(following)
@@ -123,9 +123,9 @@ class Transaction:
                 at = following
 
     def sweep(self, limit: int) -> bool:
-        """Free removed slots that nobody has attached any more, looking at ``limit``; whether those were the last.
+        """Free removed slots that are no longer attached, examining up to ``limit``; True if the last was reached.
 
-        The next call goes on behind them. A slot that is freed takes some 140 bytes of the journal.
+        The next call continues after them. A freed slot needs about 140 bytes of the journal.
         """
         memory, catalog = self.memory, self.catalog
         previous = catalog.swept
@@ -154,32 +154,32 @@ class Transaction:
         self._links[next_of(slot)] = self.state[p.FREE]
         self.state[p.FREE] = slot + 1
 
-    # What happens to objects.
+    # Changes to objects.
 
     def reserve(self, name: bytes, nbytes: int) -> int:
-        """A draft: a slot whose bytes are counted while its object is written."""
+        """Add a draft, whose bytes are reserved while its object is written, and return its slot."""
         slot = self.take_slot()
         self.state[p.FILE] += 1
         self.enlarge_draft(slot, name, self.state[p.FILE], 0, nbytes)
         return slot
 
     def enlarge_draft(self, slot: int, name: bytes, file: int, before: int, nbytes: int) -> None:
-        """Have more bytes of a draft counted."""
+        """Change the reserved bytes of a draft from ``before`` to ``nbytes``."""
         self._write(Entry(slot, 0, 0, file, 0, nbytes, time.time_ns(), 0, 0, 0, 0, p.DRAFT, 0, name))
         self.state[p.DRAFT_BYTES] += nbytes - before
 
     def publish_draft(self, nbytes: int) -> None:
-        """A draft becomes an object, which :meth:`insert` counts."""
+        """Release the reserved bytes of a draft before its object is added by :meth:`insert`."""
         self._less(p.DRAFT_BYTES, nbytes)
 
     def drop_draft(self, slot: int, file: int, nbytes: int) -> None:
-        """Free the slot of a draft, and remove its file if it has one."""
+        """Free the slot of a draft, and remove its file, if any."""
         self.state[p.REMOVING] = file
         self._less(p.DRAFT_BYTES, nbytes)
         self._free(slot)
 
     def new_generation(self) -> int:
-        """The generation of the next object."""
+        """Return the generation of the next object."""
         self.state[p.GENERATION] += 1
         return self.state[p.GENERATION]
 
@@ -209,7 +209,7 @@ class Transaction:
         if entry.allocated > _LARGE and not entry.spilled:
             with suppress(OSError):
                 self.catalog.closing.append(self.catalog.directory.open(file_name(entry.file), os.O_RDONLY))
-        # A reader that pins the slot after this was asked would pin the next object there: nobody may until it is done.
+        # Excluded until the commit is done, as a reader that pins the slot now would pin the next object there.
         if not self.catalog.pins.exclude(entry.slot) or self.catalog.pins.inherited(entry.slot):
             held = 0 if entry.spilled else entry.allocated
             gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, 0, 0, p.GONE, 0, b"")
@@ -223,23 +223,23 @@ class Transaction:
             self._tell(p.DELETED, entry)
 
     def rename(self, entry: Entry, name: bytes, replaced: Entry | None) -> Entry:
-        """Rename an object, which gives it a new generation."""
+        """Rename an object; it gets a new generation."""
         if replaced is not None:
             self.remove(replaced, told=False)
         self._unchain(entry.slot, entry.hash)
         self._tell(p.DELETED, entry)
         made = entry._replace(generation=self.new_generation(), hash=self.catalog.hash(name), name=name)
-        self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, bytes(8)))  # nobody reads it under both names
+        self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, bytes(8)))  # no reader finds it under both names
         self._write(made)
         self._chain(made.slot, made.hash)
         self._tell(p.PUBLISHED, made)
         return made
 
     def spill(self, entry: Entry, file: int, allocated: int) -> None:
-        """An object lies in the spill directory from now on, in another file; the one here is unlinked."""
+        """Point an object to its copy ``file`` in the spill directory; :meth:`commit` unlinks the original."""
         flags = entry.flags | p.SPILLED
         if not self.catalog.settings.durable:
-            flags &= ~p.SYNCED  # the copy is not
+            flags &= ~p.SYNCED  # the copy is not synced
         state = self.state
         self._less(p.BYTES, entry.allocated)
         state[p.SPILLED_BYTES] += allocated
@@ -248,7 +248,7 @@ class Transaction:
         self.update(entry._replace(file=file, flags=flags, allocated=allocated))
 
     def update(self, entry: Entry) -> None:
-        """Other numbers for a live object: its flags, or when it expires."""
+        """Update the fields of a live object, such as flags and expiry."""
         self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, entry.pack()))
 
     def _write(self, entry: Entry, used: int | None = None) -> None:
@@ -283,7 +283,7 @@ class Transaction:
                 parts.append(_PADDING[size & 7])
         payload = b"".join(parts)
         if len(payload) > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
-            raise self._damaged(f"a commit of {len(payload)} bytes")
+            raise self._damaged(f"a commit of {len(payload)} bytes exceeds the journal")
         data, words = memory.bytes, memory.words
         area = p.JOURNALS[number & 1]
         start = area + p.JOURNAL_HEAD.size
@@ -294,7 +294,7 @@ class Transaction:
             try:
                 os.fdatasync(catalog.control_fd)
             except OSError as error:
-                data[area : area + 16] = bytes(16)  # or the next who has the lock would do what this call says failed
+                data[area : area + 16] = bytes(16)  # or the next holder of the lock would apply a failed commit
                 raise storage_error(error, "write the journal of", catalog.directory.name) from None
         catalog.owner = catalog.owner or self.owner
         words[SEQUENCE] += 1

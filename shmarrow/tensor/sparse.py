@@ -481,7 +481,7 @@ def counted(index: NDArray, size: int) -> NDArray:
     """The indptr of sorted values in ``[0, size)``: the start of each value's run, and the end."""
     try:
         indptr = np.zeros(size + 1, np.int64)
-        np.cumsum(np.bincount(index, minlength=size), out=indptr[1:])
+        np.cumsum(np.bincount(index.astype(np.intp, copy=False), minlength=size), out=indptr[1:])
     except (MemoryError, ValueError):
         raise LimitExceeded(
             f"an indptr over {size} slices takes {8 * (size + 1)} bytes, more than the available memory"

@@ -1,8 +1,8 @@
-"""Every byte of an Arrow object explained: what it is, where the specification defines it, and what it says.
+"""Every byte of an Arrow object explained: its meaning, the chapter that defines it, and its decoded value.
 
-:func:`overview` tells kind, schema and where the batches are, fast whatever the size. :func:`walk` yields a
-:class:`Region` for every byte, :func:`summary` one for every message, and :func:`findings` what deviates from the
-specification.
+:func:`overview` finds the kind, the schema and the offsets of the batches, fast for objects of any size. :func:`walk`
+yields a :class:`Region` for every byte, :func:`summary` one for every message, and :func:`findings` the deviations from
+the specification.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.xray.model import KINDS, Finding, Region
+from shmarrow.xray.model import Finding, Region
 
 if TYPE_CHECKING:
     from shmarrow.xray.glance import summary
     from shmarrow.xray.leaves import Leaf, Node
     from shmarrow.xray.overviews import Overview, overview
+    from shmarrow.xray.sentences import KINDS
     from shmarrow.xray.walker import findings, walk
 
 _HOMES = {
+    "KINDS": "sentences",
     "Leaf": "leaves",
     "Node": "leaves",
     "Overview": "overviews",
@@ -27,7 +29,7 @@ _HOMES = {
     "summary": "glance",
     "walk": "walker",
 }
-"""The module of each name that is imported when it is first asked for."""
+"""The module of each name that is imported on first use."""
 
 __all__ = ["KINDS", "Finding", "Leaf", "Node", "Overview", "Region", "findings", "overview", "summary", "walk"]
 

@@ -1,8 +1,8 @@
 """The nodes and buffers of many record batches at once.
 
-Messages of one writer mostly differ in numbers only. The first message of a run says where its numbers are; those that
-have the same bytes everywhere else are read by array operations, the others one by one. Of a mapped file, metadata are
-read through a descriptor, so that the pages of a million messages do not become resident.
+Messages of one writer mostly differ only in their numbers. The first message of a run is decoded to locate its numbers;
+messages equal in all other bytes are read by array operations, the rest one by one. The metadata of a mapped file is
+read through a file descriptor, so that the pages of a million messages do not become resident.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _CHUNK = 1 << 23
-"""Bytes of metadata that are in memory at a time."""
+"""Maximum bytes of metadata in memory at a time."""
 
 
 class _Form(NamedTuple):
-    """A message, and where its numbers are."""
+    """A template message, and the offsets of its numbers."""
 
     fixed: npt.NDArray[np.bool_]
     data: Bytes
@@ -61,7 +61,7 @@ class BatchTable:
         self._identity = identity
 
     def rows(self, first: int, last: int) -> npt.NDArray[np.int64]:
-        """The number of rows of each batch."""
+        """Return the number of rows of each batch."""
         made = np.empty(last - first, np.int64)
         for part, form, metadata in self._parts(first, last):
             if form is None:
@@ -71,11 +71,11 @@ class BatchTable:
         return made
 
     def nodes(self, first: int, last: int, count: int) -> npt.NDArray[np.int64]:
-        """Length and null count of each node of each batch."""
+        """Return length and null count of each node of each batch."""
         return self._pairs(first, last, count, "nodes")
 
     def buffers(self, first: int, last: int, count: int) -> npt.NDArray[np.int64]:
-        """The absolute offset and the length of each buffer of each batch."""
+        """Return the absolute offset and the length of each buffer of each batch."""
         made = self._pairs(first, last, count, "buffers")
         bodies = self._blocks[first:last, 0] + self._blocks[first:last, 1]
         made[:, :, 0] += bodies[:, None]
@@ -106,7 +106,7 @@ class BatchTable:
         return read_batch(self._data, offset, length, f"{self._name}: record batch {index}", self._limits)
 
     def _parts(self, first: int, last: int) -> Iterator[tuple[range, _Form | None, Any]]:
-        """Ranges of batches with the form that they share and their metadata; those without one, each by itself."""
+        """Yield ranges of batches with their common form and their metadata; batches without a form one by one."""
         if first == last:
             return
         lengths = self._blocks[first:last, 1]
@@ -124,7 +124,7 @@ class BatchTable:
     def _alike(
         self, batches: range, read: Callable[[range], Bytes | None]
     ) -> Iterator[tuple[range, _Form | None, Any]]:
-        """Batches whose metadata are of one length."""
+        """Split batches with metadata of equal length by form."""
         metadata = read(batches)
         if metadata is None:
             for index in batches:
@@ -152,7 +152,7 @@ class BatchTable:
             at += many
 
     def _form(self, index: int, metadata: Bytes) -> _Form | None:
-        """Where the numbers of one message are; None where they are not all there."""
+        """Locate the numbers of one message; None if some are absent."""
         batch = read_batch(metadata, 0, len(metadata), f"{self._name}: record batch {index}", self._limits)
         table = batch.table
         base = int(batch.message.metadata.ctypes.data - metadata.ctypes.data)  # bytes of the prefix
@@ -175,7 +175,7 @@ class BatchTable:
 
     @contextmanager
     def _reader(self) -> Iterator[Callable[[range], Bytes | None]]:
-        """What reads the metadata of batches that have the same length, as rows of an array."""
+        """Yield a function that reads metadata of equal length as the rows of an array."""
         fd = self._open()
         try:
             yield lambda batches: self._read(fd, batches)
@@ -184,7 +184,7 @@ class BatchTable:
                 os.close(fd)
 
     def _open(self) -> int | None:
-        """A descriptor of the file that is mapped; None where it has no name, or another file has it now."""
+        """Open the mapped file again; None if it has no name, or the name now refers to another file."""
         if self._location is None or self._identity is None:
             return None
         with suppress(OSError):
@@ -196,7 +196,7 @@ class BatchTable:
         return None
 
     def _read(self, fd: int | None, batches: range) -> Bytes | None:
-        """The metadata of batches as rows; None where one of them is not within the object."""
+        """Return the metadata of batches as rows; None if any is not within the object."""
         blocks = self._blocks[batches.start : batches.stop]
         length = int(blocks[0, 1])
         size = len(self._data)
@@ -215,5 +215,5 @@ class BatchTable:
 
 
 def _numbers(metadata: Bytes, start: int, count: int) -> npt.NDArray[np.int64]:
-    """Some 64-bit numbers of each message."""
+    """Return consecutive 64-bit numbers of each message."""
     return np.ascontiguousarray(metadata[:, start : start + 8 * count]).view("<i8")

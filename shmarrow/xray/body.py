@@ -28,7 +28,7 @@ _UNITS = {
     "type_ids": "int8",
     "views": "views of 16 bytes",
 }
-"""What the slots of a buffer hold, by its role; of all others the type says it."""
+"""Units of a buffer's slots by role; for other roles, the unit is the type."""
 
 
 class Body:
@@ -39,11 +39,11 @@ class Body:
     data : uint8 ndarray
         The object.
     start, end : int
-        Where the body is in it.
+        Range of the body.
     label : str
-        What the message is, the first step of all paths.
+        Name of the message, the first step of all paths.
     report : callable
-        Is told the findings.
+        Called with each finding.
     """
 
     def __init__(self, data: Bytes, start: int, end: int, label: str, report: Report) -> None:
@@ -54,7 +54,7 @@ class Body:
         self._claims: list[Claim] = []
 
     def batch(self, batch: Batch, leaves: Iterable[Leaf]) -> Iterator[Region]:
-        """The regions of a record batch or dictionary."""
+        """Yield the regions of a record batch or dictionary."""
         nodes = batch.nodes.tolist()
         known = list(leaves)
         if len(known) != len(batch.buffers):
@@ -67,7 +67,7 @@ class Body:
         return self._tiled()
 
     def tensor(self, message: Message) -> Iterator[Region]:
-        """The regions of a tensor: its elements, and the index of a sparse one."""
+        """Yield the regions of a tensor: its elements and, if sparse, its index."""
         for name, offset, length in tensor_buffers(message):
             place = self._place.below(name)
             self._claim(
@@ -76,7 +76,7 @@ class Body:
         return self._tiled()
 
     def other(self) -> Iterator[Region]:
-        """The regions of a body that nothing is known of."""
+        """Yield the regions of a body with unknown content."""
         return self._tiled()
 
     def _find(self, start: int, end: int, severity: str, text: str, remedy: str = _WRITE_AGAIN) -> None:
@@ -85,7 +85,7 @@ class Body:
         self._report(Finding(start, end, severity, f"{self._place}: {text}", remedy))
 
     def _claim(self, offset: int, length: int, what: str, place: Place, chapter: str, detail: Any = None) -> bool:
-        """Claim a buffer given by its offset in the body, as far as it is within it; whether it is, and not empty."""
+        """Claim a buffer by its offset in the body, clipped to the body; return whether any bytes were claimed."""
         size = self._end - self._start
         start = self._start + min(max(offset, 0), size)
         end = self._start + min(max(offset + length, 0), size)
@@ -142,7 +142,7 @@ class Body:
             yield Region(start + 8, claim.end, "buffer", f"{form}{claim.name}, {text}", path, chapter)
 
     def _fill(self, start: int, end: int) -> Iterable[Region]:
-        """Bytes between buffers: up to the next multiple of 64 they are padding, whatever they hold."""
+        """Yield the region of the bytes between buffers."""
         yield padding(self._data, start, end, str(self._place), _BODY, self._report)
 
     def _overlap(self, claim: Claim, end: int) -> Region:
@@ -155,7 +155,7 @@ class Body:
 
 
 def tensor_buffers(message: Message) -> Iterator[tuple[str, int, int]]:
-    """The buffers of a Tensor or SparseTensor message: name, offset in the body, and length."""
+    """Yield name, offset in the body and length of each buffer of a Tensor or SparseTensor message."""
     header = message.header
     data = header["data"]
     if data is not None:
@@ -181,7 +181,7 @@ def _pair(buffer: Any) -> tuple[int, int]:
 
 
 def _csf_scale(header: Any, index: Any) -> dict[str, int] | None:
-    """Bytes of an element by its buffer's name, where the lengths count elements, as Arrow C++ writes them."""
+    """Return the element size of each buffer if lengths count elements, as written by Arrow C++; else None."""
     from shmarrow.ipc.tensor.decode_sparse import counts_elements
 
     ptrs, nodes = index["indptrBuffers"], index["indicesBuffers"]
@@ -197,7 +197,7 @@ def _csf_scale(header: Any, index: Any) -> dict[str, int] | None:
 
 
 def _content(leaf: Leaf, slots: int, nulls: int, length: int) -> str:
-    """What a buffer holds, in words."""
+    """Describe the content of a buffer."""
     if leaf.bits < 0:
         return counted(length, "byte")
     count = slots + leaf.extra
@@ -208,5 +208,5 @@ def _content(leaf: Leaf, slots: int, nulls: int, length: int) -> str:
 
 
 def _needed(leaf: Leaf, slots: int) -> int:
-    """Bytes that a buffer needs for its slots."""
+    """Return the minimum size of a buffer in bytes."""
     return 0 if leaf.bits < 0 else ((slots + leaf.extra) * leaf.bits + 7) >> 3

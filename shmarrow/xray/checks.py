@@ -1,4 +1,4 @@
-"""What the footer's blocks tell without following them."""
+"""Checks of the footer's blocks that read no messages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MOST = 20
-"""Findings of one kind that are listed; the last one tells how many more there are."""
+"""Maximum findings per check; the last one counts those left out."""
 _WRITE_AGAIN = "write the file again with a correct writer"
 
 
 def check_blocks(dictionaries: npt.NDArray[np.int64], batches: npt.NDArray[np.int64], end: int) -> tuple[Finding, ...]:
-    """Check that blocks are within the file, aligned, apart and in order.
+    """Check that blocks are within the file, aligned, disjoint and in order.
 
     Parameters
     ----------
     dictionaries, batches : int64 ndarrays of shape (n, 3)
         Offset, metadata length and body length.
     end : int
-        Where the footer starts.
+        Offset of the footer.
     """
     blocks = np.concatenate([dictionaries, batches])
     found: list[Finding] = []

@@ -2,10 +2,10 @@
 
 Invariants:
 
-* each table, vector and string is visited once, however often it is referred to; what is shared says so;
-* references are followed with a stack, a bounded number of them and to a bounded depth, so that cyclic or hostile
-  offsets end in a finding;
-* what something says is worked out when its region is asked for.
+* each table, vector and string is visited once, however many references it has; shared ones are marked as such;
+* references are followed iteratively, with bounds on their number and depth, so that cyclic or hostile offsets end in
+  a finding;
+* values are decoded lazily, when their region is yielded.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.tiles import EXAMINED, LONG_PADDING, Claim, Place, Report, tile, zeros
 
 _DEPTH = 200
-"""Steps from the root that are followed; fields nest 64 deep."""
+"""Maximum depth below the root; fields nest up to 64 deep."""
 _LISTED = 32
-"""Elements of a vector and characters of a string, in hundreds of the latter, that a value shows."""
+"""Elements of a vector in a value; strings are cut to 100 times as many bytes."""
 
 _LATER = 64
-"""Fields of later versions of the format that a table shows."""
+"""Maximum unknown fields (of later versions of the format) listed per table."""
 
 _MESSAGE = "Columnar.rst, Encapsulated message format"
 _SCHEMA = "Columnar.rst, Schema message"
@@ -56,7 +56,7 @@ _CHAPTERS = {
     "SparseMatrixIndexCSX": _SPARSE,
     "SparseTensorIndexCSF": _SPARSE,
 }
-"""The chapter that defines each table; all others describe types."""
+"""The chapter that defines each table; by default the one on the schema."""
 
 _ENUMS = {
     ("Message", "version"): "MetadataVersion",
@@ -74,12 +74,12 @@ _ENUMS = {
         if isinstance(parameter.kind, Enumeration)
     },
 }
-"""The enumeration of each field that has one."""
+"""The enumerations of fields, by table and field."""
 _MEMBERS = {name: {number: member for member, number in numbers.items()} for name, numbers in ENUMS.items()}
 
 
 class _Slot(NamedTuple):
-    """A field of a table: its number, name, the kind of its value, and the bytes that it takes in the table."""
+    """A field of a table: number, name, kind of value, and size in the table in bytes."""
 
     number: int
     name: str
@@ -99,7 +99,7 @@ def _slots(table: str) -> tuple[_Slot, ...]:
 
 
 def chapter_of(name: str) -> str:
-    """The chapter that defines a table or struct."""
+    """Return the chapter that defines a table or struct."""
     return _CHAPTERS.get(name, _SCHEMA)
 
 
@@ -111,17 +111,17 @@ class Flat:
     data : uint8 ndarray
         The object.
     start, end : int
-        Where the FlatBuffer is in it.
+        Range of the FlatBuffer.
     root : str
         The table at its root.
     label : str
-        What the FlatBuffer is, the first step of all paths.
+        Name of the FlatBuffer, the first step of all paths.
     limits : Limits
         Bounds on what is accepted.
     elements : bool
-        A region for each field and each element, instead of one for each table and vector.
+        Yield a region for each field and each element, instead of one per table and vector.
     report : callable
-        Is told the findings.
+        Called with each finding.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Flat:
         self._steps = min(2 * limits.tables, self._buffer.size + 64)
 
     def regions(self) -> Iterator[Region]:
-        """Regions for all bytes of the FlatBuffer."""
+        """Yield regions that cover the FlatBuffer."""
         try:
             self._collect()
         except InvalidData as error:
@@ -156,7 +156,7 @@ class Flat:
     # --- following references ---
 
     def _claim(self, start: int, end: int, kind: str, name: str, place: Place, detail: Any = None) -> bool:
-        """Claim bytes given by offsets in the FlatBuffer; whether this is the first reference to them."""
+        """Claim bytes by offsets in the FlatBuffer; return whether this is the first reference to them."""
         key = start, name if kind == "table" else kind
         if key in self._claims:
             self._shared[key] = self._shared.get(key, 1) + 1
@@ -189,7 +189,7 @@ class Flat:
                 self._find(at, min(at + 4, self._end), "error", str(error))
 
     def _table(self, name: str, position: int, place: Place) -> list[tuple[str, int, Place]]:
-        """Claim a table, its vtable, and its vectors and strings; the tables that it refers to."""
+        """Claim a table, its vtable, vectors and strings; return the tables that it refers to."""
         buffer = self._buffer
         vtable, _ = buffer.table_at(name, position)
         says, offsets = self._read_vtable(vtable)
@@ -220,7 +220,7 @@ class Flat:
         return found
 
     def _read_vtable(self, at: int) -> tuple[int, Offsets]:
-        """The size that a vtable gives its tables, and all its offsets; those of hostile bytes may be 32,766."""
+        """Return the table size and all offsets of a vtable; hostile bytes may hold up to 32,766 offsets."""
         found = self._vtables.get(at)
         if found is None:
             data = self._buffer.data
@@ -234,7 +234,7 @@ class Flat:
     def _follow(
         self, table: str, slot: _Slot, position: int, offsets: Offsets, place: Place
     ) -> Iterable[tuple[str, int, Place]]:
-        """What a field refers to: claimed, or given back if it is a table."""
+        """Claim the target of a field; if it is a table, return it instead."""
         buffer = self._buffer
         at = buffer.slot(table, position, offsets, slot.number, 4)
         what, kind = f"{table}.{slot.name}", slot.kind
@@ -317,7 +317,7 @@ class Flat:
         yield from tile(claims, start, claim.end, lambda each, _: _plain(each, chapter), self._fill, self._overlap)
 
     def _parts(self, claim: Claim) -> list[tuple[int, int, str, Any]]:
-        """The fields of a table: start, end, name and value of each."""
+        """Return start, end, name and value of each field of a table."""
         _, offsets = claim.detail
         slots = _slots(claim.name)
         found = []
@@ -336,7 +336,7 @@ class Flat:
         return found
 
     def _value(self, table: str, slot: _Slot, at: int) -> Any:
-        """What a field says, as JSON allows; ``at`` is absolute."""
+        """Decode a field at an absolute offset to a JSON-serializable value."""
         data, kind = self._data, slot.kind
         if kind in SCALARS:
             number = np.ndarray((), SCALARS[kind], data, at).item()
@@ -396,7 +396,7 @@ class Flat:
             yield Region(end - 1, end, "string", f"NUL behind the {what}", path, chapter, 0)
 
     def _fill(self, start: int, end: int) -> Iterable[Region]:
-        """Bytes of the FlatBuffer that nothing refers to."""
+        """Yield regions of unreferenced bytes of the FlatBuffer."""
         label, data = self._place.label, self._data
         identifier = bytes(data[start : start + 4])
         if start == self._start + 4 and end >= start + 4 and identifier.isalnum():
@@ -425,7 +425,7 @@ _RENDER = {
 def padding(
     data: Bytes, start: int, end: int, label: str, chapter: str, report: Report, most: int = LONG_PADDING
 ) -> Region:
-    """The region of bytes that nothing refers to: padding if they are zero, else unknown."""
+    """Return the region of unreferenced bytes: padding if they are zero, else unknown."""
     size = end - start
     if zeros(data, start, end) < min(size, EXAMINED):
         text = f"{label}: {counted(size, 'byte')} that nothing refers to and that are not zero"
@@ -448,19 +448,19 @@ def _plain(claim: Claim, chapter: str) -> Iterable[Region]:
 
 
 def _member(table: str, slot: _Slot, tag: int) -> Any:
-    """The name of a union's member."""
+    """Return the name of a union's member."""
     kind = next(each.kind for each in _slots(table) if each.number == slot.number + 1)
     members = UNIONS[kind[6:]]
     return members[tag - 1] if 0 < tag <= len(members) else tag
 
 
 def _enumerated(table: str, slot: str, number: Any) -> Any:
-    """A scalar, by its name where it is one of an enumeration."""
+    """Return the name of a member of an enumeration, and other scalars unchanged."""
     name = _ENUMS.get((table, slot))
     return number if name is None else _MEMBERS[name].get(number, number)
 
 
 def _fields(item: Any, kind: str) -> dict[str, int]:
-    """The fields of a struct by name."""
+    """Return the fields of a struct by name."""
     names = STRUCTS[kind].names or ()
     return dict(zip(names, item.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The parts of an object at a glance: its messages and what is around them, long lists cut to their ends."""
+"""The summary of an object: one region per message, with long lists abbreviated."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PLURALS = {kind: f"{name}es" if name.endswith("h") else f"{name}s" for kind, na
 
 
 def summary(found: Overview, most: int = 16) -> Iterator[Region]:
-    """Regions of whole messages and of what is between them; they cover the object.
+    """Yield regions of whole messages and of the bytes between them; they cover the object.
 
     Parameters
     ----------
     found : Overview
         The object.
     most : int
-        How many messages are listed; of more, the first and last ones, and one region for all between.
+        Maximum number of messages to list; of more, the first and last ones, with one region for those in between.
     """
     is_file = found.kind in ("file", "bundle")
     end = found.size if found.footer is None else found.footer[0]
@@ -59,13 +59,13 @@ def summary(found: Overview, most: int = 16) -> Iterator[Region]:
 
 
 def _rows(found: Overview, parts: Any) -> dict[int, int]:
-    """The rows of the record batches that are listed, where their messages can be read."""
+    """Return the number of rows of each listed record batch with a readable message."""
     made = {}
     for number in parts[parts[:, 3] == BATCH, 4].tolist():
         try:
             made[number] = int(found.rows(number, number + 1)[0])
         except ShmarrowError:
-            continue  # the walk says why
+            continue  # the walk reports why
     return made
 
 
@@ -80,7 +80,7 @@ def _message(part: Part, rows: dict[int, int]) -> Region:
 
 
 def _many(kinds: Any) -> str:
-    """What a run of messages is."""
+    """Describe a run of messages."""
     found, counts = np.unique(kinds, return_counts=True)
     names = [
         f"{many} {NAMES.get(kind, 'message') if many == 1 else _PLURALS.get(kind, 'messages')}"
@@ -90,7 +90,7 @@ def _many(kinds: Any) -> str:
 
 
 def _between(found: Overview, start: int, end: int) -> Region:
-    """Bytes between messages, which only the walk looks at."""
+    """Return the region of bytes between messages, without reading all of them."""
     head = bytes(found.data[start : min(start + 8, end)])
     if head == b"\xff\xff\xff\xff\0\0\0\0":
         return Region(start, end, "end", "end of stream", "stream", MESSAGE)

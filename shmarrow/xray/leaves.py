@@ -1,4 +1,4 @@
-"""The buffers of a record batch, in order, and what each of them is ("Buffer Listing for Each Layout")."""
+"""The buffers of a record batch, in order, with their roles ("Buffer Listing for Each Layout")."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ class Leaf(NamedTuple):
     Attributes
     ----------
     path : str
-        The field that it belongs to, with its parents: ``"x"``, ``"l.item"``.
+        Path of its field: ``"x"``, ``"l.item"``.
     buffer : str
         ``"validity"``, ``"values"``, ``"indices"`` (of a dictionary), ``"offsets"``, ``"sizes"``, ``"type_ids"``,
         ``"views"`` or ``"data"``.
     column : int
-        The position of the top-level column; -1 for the values of a dictionary.
+        Index of the top-level column; -1 for the values of a dictionary.
     node : int
-        The position of the field's node in the batch.
+        Index of the field's node in the batch.
     type : str
-        The type of the field as it is stored, such as ``"int64"``.
+        Storage type of the field, such as ``"int64"``.
     bits : int
-        Bits that a slot takes; -1 where the number of bytes does not depend on the slots.
+        Bits per slot; -1 if the size does not depend on the number of slots.
     extra : int
-        Slots beyond the field's length: 1 for offsets.
+        Slots in addition to the field's length: 1 for offsets.
     chapter : str
         Chapter of the specification.
     variadic : bool
-        Whether a batch may have any number of such buffers, as views have data buffers. Then the leaf stands for all of
-        them in :attr:`Overview.columns`.
+        Whether a batch may have any number of these buffers, like the data buffers of views. In
+        :attr:`Overview.columns` one leaf represents all of them.
     """
 
     path: str
@@ -74,9 +74,9 @@ class Node(NamedTuple):
     Attributes
     ----------
     path : str
-        Where the field is, such as ``"points.item"``.
+        Path of the field, such as ``"points.item"``.
     column : int
-        Number of the top-level column.
+        Index of the top-level column.
     type : str
         Name of the type.
     has_validity : bool
@@ -90,7 +90,7 @@ class Node(NamedTuple):
 
 
 def fields_below(wires: Iterable[FieldLayout]) -> Iterator[tuple[int, str, FieldLayout]]:
-    """Fields in the order of a batch's nodes: the top-level column, the path and the field."""
+    """Yield the top-level column, path and field of each node of a batch, in order."""
     for column, wire in enumerate(wires):
         stack = [(wire.field.name, wire)]
         while stack:
@@ -100,21 +100,21 @@ def fields_below(wires: Iterable[FieldLayout]) -> Iterator[tuple[int, str, Field
 
 
 def type_name(wire: FieldLayout) -> str:
-    """A short name of a stored type; of nested types the layout alone, as their children have names of their own."""
+    """Return a short name of a storage type; for nested types only the layout, as children are named separately."""
     return wire.type.layout if wire.children else str(wire.type)
 
 
 def leaves_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) -> Iterator[Leaf]:
-    """The buffers of a batch with these columns.
+    """Yield the buffers of a batch with these columns.
 
     Parameters
     ----------
     wires : iterable of FieldLayout
-        How the columns are stored.
+        Storage of the columns.
     v4 : bool
-        Whether the metadata version is V4, where unions have a validity bitmap.
+        Whether the metadata version is V4, in which unions have a validity bitmap.
     dictionary : bool
-        Whether it is the batch of a dictionary's values.
+        Whether the batch holds the values of a dictionary.
     """
     for node, (number, path, wire) in enumerate(fields_below(wires)):
         column = -1 if dictionary else number
@@ -135,14 +135,14 @@ def leaves_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) 
 
 
 def expanded(leaves: Iterable[Leaf], variadic: Iterable[int]) -> Iterator[Leaf]:
-    """The leaves of one batch, with one for each data buffer of a view.
+    """Yield the leaves of one batch, with a leaf for each data buffer of a view.
 
     Parameters
     ----------
     leaves : iterable of Leaf
-        Those of all batches.
+        The leaves common to all batches.
     variadic : iterable of int
-        How many data buffers each view of the batch has.
+        Number of data buffers of each view column in the batch.
     """
     counts = iter(variadic)
     for leaf in leaves:
@@ -154,6 +154,6 @@ def expanded(leaves: Iterable[Leaf], variadic: Iterable[int]) -> Iterator[Leaf]:
 
 
 def nodes_of(wires: Iterable[FieldLayout]) -> Iterator[Node]:
-    """The field nodes of a batch with these columns."""
+    """Yield the field nodes of a batch with these columns."""
     for column, path, wire in fields_below(wires):
         yield Node(path, column, type_name(wire), LISTING[wire.type.layout].has_validity)

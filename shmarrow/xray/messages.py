@@ -1,4 +1,4 @@
-"""Messages found and read as far as an overview needs it: where each is, and a record batch's nodes and buffers."""
+"""Scanning for messages, and reading the nodes and buffers of a record batch, as far as an overview needs them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from shmarrow.ipc.message.framing import read_prefix
 
 MEMBERS = UNIONS["MessageHeader"]
 SCHEMA, DICTIONARY, BATCH, TENSOR, SPARSE = range(1, 6)
-"""The kinds of messages by the tags of the union."""
+"""Kinds of messages: the tags of the union MessageHeader."""
 NO_MESSAGES = np.empty((0, 4), np.int64)
 
 
 class Messages(NamedTuple):
-    """What a scan of messages found.
+    """The result of a scan for messages.
 
     Attributes
     ----------
     rows : int64 ndarray, shape (n, 4)
         Offset, metadata length with its prefix, body length and kind of each message.
     end : int
-        Where the next message would start.
+        Offset at which the next message would start.
     marker : int
-        Bytes of the end-of-stream marker at ``end``; 0 where there is none.
+        Size of the end-of-stream marker at ``end`` in bytes; 0 if absent.
     problem : str
-        Why the scan stopped before its end.
+        Why the scan stopped early; empty if it did not.
     cut : tuple of int or None
-        The message at ``end``, as in ``rows``, if its metadata are whole and its body is not.
+        The message at ``end``, as in ``rows``, if its metadata is complete but its body is not.
     """
 
     rows: Any
@@ -45,18 +45,18 @@ class Messages(NamedTuple):
 
 
 def scan(data: Bytes, start: int, stop: int, limits: Limits, most: int | None = None) -> Messages:
-    """Find messages one after the other.
+    """Scan for consecutive messages.
 
     Parameters
     ----------
     data : uint8 ndarray
         The object.
     start, stop : int
-        Where the first message starts, and what no message may reach beyond.
+        Offset of the first message, and the end that no message may exceed.
     limits : Limits
         Bounds on what is accepted.
     most : int, optional
-        Stop after so many messages.
+        Maximum number of messages.
     """
     found: list[tuple[int, int, int, int]] = []
     at, view = start, data[:stop].data
@@ -87,7 +87,7 @@ def _rows(found: list[tuple[int, int, int, int]]) -> Any:
 
 
 def kind_and_body(metadata: Bytes) -> tuple[int, int]:
-    """The kind of a message and the length of its body."""
+    """Return the kind of a message and the length of its body."""
     table = Reader(metadata, "the metadata").root("Message")
     at = table.reader.slot("Message", table.position, table.offsets, 1, 1)
     kind = int(metadata[at]) if at else 0
@@ -97,7 +97,7 @@ def kind_and_body(metadata: Bytes) -> tuple[int, int]:
 
 
 class Batch(NamedTuple):
-    """What the message of a record batch or a dictionary says.
+    """The decoded metadata of a record batch or dictionary message.
 
     Attributes
     ----------
@@ -112,11 +112,11 @@ class Batch(NamedTuple):
     buffers : int64 ndarray, shape (m, 2)
         Offset in the body, and length, of each buffer.
     variadic : tuple of int
-        How many data buffers each view has.
+        Number of data buffers of each view column.
     codec : int or None
-        The compression codec.
+        The compression codec; None if not compressed.
     body : int
-        Where the body starts in the object.
+        Offset of the body in the object.
     """
 
     message: Message
@@ -135,7 +135,7 @@ def read_batch(data: Bytes, offset: int, length: int, where: str, limits: Limits
     Raises
     ------
     InvalidData
-        If it is another message, or breaks the format.
+        If it is a message of another kind, or malformed.
     """
     if offset < 0 or length < 8 or offset + length > len(data):
         raise InvalidData(f"{where}: its block is [{offset}, {offset + length}), of {len(data)} bytes")
@@ -147,7 +147,7 @@ def read_batch(data: Bytes, offset: int, length: int, where: str, limits: Limits
 
 
 def batch_of(message: Message, body: int, where: str) -> Batch:
-    """What a record batch or dictionary message says whose body starts at ``body``."""
+    """Decode a record batch or dictionary message whose body starts at ``body``."""
     table = message.header["data"] if message.kind == "DictionaryBatch" else message.header
     if table is None or message.kind not in ("DictionaryBatch", "RecordBatch"):
         raise InvalidData(f"{where}: expected a RecordBatch message, found {message.kind}")

@@ -1,4 +1,4 @@
-"""What can be said of an object without reading every message: kind, schema, where the batches are."""
+"""Overview of an object without reading every message: kind, schema, positions of the batches."""
 
 from __future__ import annotations
 
@@ -34,49 +34,49 @@ if TYPE_CHECKING:
 _VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
 _CODECS = {number: name for name, number in ENUMS["CompressionType"].items()}
 _FIRST = 512
-"""Bytes after the magic within which the first message starts, behind zeros."""
+"""Maximum zeros between the magic string and the first message, in bytes."""
 _KINDS = {SCHEMA: "stream", TENSOR: "tensor", SPARSE: "sparse tensor"}
 
 
 class Overview:
-    """An Arrow object as far as its footer, or the prefixes of its messages, tell; made by :func:`overview`.
+    """The structure of an Arrow object, from its footer or message prefixes; returned by :func:`overview`.
 
     Attributes
     ----------
     name : str
-        The location that it was opened from.
+        The location from which it was opened.
     kind : str
         ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``.
     size : int
-        Bytes of the object.
+        Size of the object in bytes.
     source : Source
-        Where its bytes come from.
+        The source of its bytes.
     data : uint8 ndarray of shape (size,)
         Its bytes, read-only: a view of the mapping.
     limits : Limits
         Bounds on what is accepted.
     version : str or None
-        The metadata version, such as ``"V5"``; None where no message could be read.
+        The metadata version, such as ``"V5"``; None if no message is readable.
     endianness : str
         ``"little"`` or ``"big"``.
     schema : Schema or None
-        None for tensors, and where it cannot be read.
+        None for tensors, and if it cannot be read.
     metadata : mapping of bytes to bytes or None
-        The footer's own metadata.
+        The custom metadata of the footer.
     blocks : int64 ndarray of shape (n, 3)
         Offset, metadata length with prefix, and body length of each record batch, in the order of the footer or stream.
     dictionaries : int64 ndarray of shape (m, 3)
-        The same of each dictionary batch.
+        The same for each dictionary batch.
     messages : int64 ndarray of shape (k, 4)
         Offset, metadata length, body length and header type (as numbered by the union MessageHeader) of each message
-        that a stream or a tensor has; of a file only the schema message at its start, and where the footer is missing,
-        those before the cut.
+        of a stream or tensor. For files, only the schema message, or, if the footer is missing, all messages before the
+        cut.
     footer : tuple of int or None
-        Start and end of a file's footer.
+        Start and end of a file's footer; None if absent.
     compression : str or None
         The codec of the first record batch: ``"LZ4_FRAME"`` or ``"ZSTD"``.
     findings : tuple of Finding
-        What can be found without reading every message.
+        Findings that do not require reading every message.
 
     Notes
     -----
@@ -104,7 +104,7 @@ class Overview:
         self.source = source
         self._version = 4
         self._cut: int | None = None
-        """Where the message starts whose body ends before its metadata say."""
+        """Offset of the message with a truncated body, if any."""
         findings: list[Finding] = []
         if data[: len(MAGIC)].tobytes() == MAGIC:
             self.kind = "file"
@@ -171,7 +171,7 @@ class Overview:
         self._read_schema(findings)
 
     def _list_messages(self, start: int, findings: list[Finding]) -> None:
-        """Find all messages by their prefixes."""
+        """Scan for all messages by their prefixes."""
         found = scan(self.data, start, self.size, self.limits)
         rows = self.messages = found.rows
         self.blocks, self.dictionaries = rows[rows[:, 3] == BATCH, :3], rows[rows[:, 3] == DICTIONARY, :3]
@@ -186,7 +186,7 @@ class Overview:
             findings.append(Finding(found.end, self.size, "error", what, remedy))
 
     def _read_schema(self, findings: list[Finding]) -> None:
-        """The schema in the first message, where there is no footer."""
+        """Read the schema from the first message if there is no footer."""
         rows = self.messages
         if self.schema is not None or not len(rows) or rows[0, 3] != SCHEMA:
             return
@@ -207,7 +207,7 @@ class Overview:
         self.schema = schema.detach()
 
     def _open_first(self) -> None:
-        """The version, from the first message that can be read, and the codec, from the first record batch."""
+        """Read the version from the first readable message, and the codec from the first record batch."""
         for offset, length, *_ in [*self.messages[:1].tolist(), *self.blocks[:1].tolist()]:
             try:
                 if not 0 <= offset <= self.size - length:
@@ -221,18 +221,18 @@ class Overview:
                     if codec is not None:
                         self.compression = _CODECS.get(codec["codec"], f"codec {codec['codec']}")
             except ShmarrowError:
-                continue  # the walk tells what is wrong with it
+                continue  # the walk reports the defect
 
     # --- columns ---
 
     @property
     def wires(self) -> list[FieldLayout]:
-        """How each column is stored; empty where there is no schema."""
+        """Storage of each column; empty without a schema."""
         return [] if self.schema is None else self.schema.source.wires()  # type: ignore[union-attr]
 
     @cached_property
     def columns(self) -> tuple[Leaf, ...]:
-        """One leaf for each buffer of a batch, in order; one for all data buffers of a view."""
+        """One leaf per buffer of a batch, in order; a single one for all data buffers of a view."""
         return tuple(leaves_of(self.wires, self._version == ENUMS["MetadataVersion"]["V4"]))
 
     @cached_property
@@ -242,7 +242,7 @@ class Overview:
 
     @property
     def regular(self) -> bool:
-        """Whether all batches have the same number of buffers: no column is a view."""
+        """Whether all batches have the same number of buffers, because no column is a view."""
         return not any(leaf.variadic for leaf in self.columns)
 
     # --- batches ---
@@ -260,23 +260,23 @@ class Overview:
         return first, stop
 
     def batch(self, index: int) -> Batch:
-        """What the message of one record batch says.
+        """Decode the metadata of one record batch.
 
         Raises
         ------
         InvalidData
-            If its message breaks the format.
+            If its message is malformed.
         """
         first, _ = self._range(index, index + 1)
         offset, length, _ = self.blocks[first].tolist()
         return read_batch(self.data, offset, length, f"{self.name}: record batch {first}", self.limits)
 
     def leaves(self, batch: Batch) -> tuple[Leaf, ...]:
-        """The buffers of one batch; each data buffer of a view is one leaf."""
+        """Return the buffers of one batch, with one leaf for each data buffer of a view."""
         return tuple(expanded(self.columns, batch.variadic))
 
     def buffers(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
-        """Where the buffers of batches [first, last) are, in whole arrays.
+        """Return offset and length of each buffer of batches [first, last), as one array.
 
         Returns
         -------
@@ -286,16 +286,16 @@ class Overview:
         Raises
         ------
         InvalidData
-            If a message breaks the format, or has another number of buffers than the schema says.
+            If a message is malformed, or its number of buffers does not match the schema.
         Unsupported
-            If a column is a view, so that batches differ in their number of buffers; use :meth:`batch`.
+            If a column is a view, so that the number of buffers varies between batches; use :meth:`batch`.
         """
         if not self.regular:
             raise Unsupported(f"{self.name}: batches with views have lists of buffers of their own; use batch(index)")
         return self._table.buffers(*self._range(first, last), len(self.columns))
 
     def field_nodes(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
-        """Length and null count of each field node of batches [first, last).
+        """Return length and null count of each field node of batches [first, last).
 
         Returns
         -------
@@ -304,7 +304,7 @@ class Overview:
         return self._table.nodes(*self._range(first, last), len(self.nodes))
 
     def rows(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
-        """The number of rows of batches [first, last): from the footer where shmarrow wrote it, else from each message.
+        """Return the number of rows of batches [first, last), from the footer (if by shmarrow) or the messages.
 
         Returns
         -------
@@ -323,23 +323,23 @@ class Overview:
 
 
 def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Overview:
-    """Look at an object without reading all of it: of a file its footer and first messages, of a stream its prefixes.
+    """Return the structure of an object, reading only a file's footer and first messages, or a stream's prefixes.
 
     Parameters
     ----------
     target : path, ``shm:NAME``, ``shm:STORE/NAME``, ``DIRECTORY/NAME`` of a store, Segment or bytes-like
-        What to look at. Paths and objects are mapped; nothing is copied.
+        The object. Paths and objects are mapped, without copying.
     limits : Limits, optional
         Bounds on what is accepted.
     trust : bool
-        Accept a store that other users own or may write to.
+        Accept a store that is owned or writable by other users.
 
     Raises
     ------
     ObjectNotFound
-        If there is no such file or object.
+        If no such file or object exists.
     InvalidData
-        If it is not Arrow data. What is wrong with an Arrow object is among its findings.
+        If it is not Arrow data. Defects of Arrow data are listed in ``findings``.
     """
     if isinstance(target, Overview):
         return target

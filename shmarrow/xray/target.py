@@ -1,4 +1,4 @@
-"""What is looked at: bytes, a path, ``shm:NAME``, or an object of a store."""
+"""Opening targets: bytes, a path, ``shm:NAME``, or an object of a store."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from shmarrow.sources.base import Source
 
 
 def open_target(target: Any, trust: bool = False) -> Source:
-    """Map a target, or view its bytes; nothing is copied.
+    """Map a target, or view its bytes, without copying.
 
     Parameters
     ----------
     target : path, ``shm:NAME``, ``shm:STORE/NAME``, ``DIRECTORY/NAME`` of a store, Segment or bytes-like
-        What to look at. A file of that path comes before an object of a store.
+        The object to open. A file at the path takes precedence over an object of a store.
     trust : bool
-        Accept a store that other users own or may write to.
+        Accept a store that is owned or writable by other users.
 
     Raises
     ------
     ObjectNotFound
-        If there is no such file or object.
+        If no such file or object exists.
     StorageError
-        If the operating system does not give the bytes.
+        If the operating system cannot open or map it.
     """
     if not is_location(target):
         return open_source(target)
@@ -45,7 +45,7 @@ def open_target(target: Any, trust: bool = False) -> Source:
 
 
 def _in_store(name: str, trust: bool) -> Source | None:
-    """The object ``STORE/NAME``; None where no part of the name is a store."""
+    """Open the object ``STORE/NAME``; None if no prefix of the name is a store."""
     from shmarrow.store import Store
     from shmarrow.store.arguments import as_name
     from shmarrow.store.attach import read_entry

@@ -1,4 +1,4 @@
-"""From claims on bytes to regions that cover them: sorted, with gaps filled and overlaps declared."""
+"""Turning claims on bytes into regions: sorted, with gaps filled and overlaps marked."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from shmarrow.xray.model import Finding, Region
 Report = Callable[[Finding], None]
 
 EXAMINED = 1 << 24
-"""Bytes of a run that are compared with zero; of longer runs only the first ones are."""
+"""Maximum bytes of a run that are compared with zero."""
 LONG_PADDING = 64
-"""Zeros between two parts that count as alignment; more of them are worth a note."""
+"""Maximum zeros between two parts that count as alignment; longer runs get a note."""
 
 
 class Place(NamedTuple):
-    """A step of a path, and the one before it."""
+    """A step of a path, linked to its parent."""
 
     parent: Place | None
     label: str
     depth: int
 
     def below(self, label: str) -> Place:
-        """A step further."""
+        """Return a child step."""
         return Place(self, label, self.depth + 1)
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Bytes that something refers to; what they are is worked out when it is their turn.
+    """A referenced range of bytes; its value is decoded when it is rendered.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class Claim(NamedTuple):
     kind : str
         The kind of region.
     name : str
-        What is there, such as the name of a table.
+        Name of the part, such as a table.
     place : Place
-        Where it is in the structure.
+        Position in the structure.
     detail : object
-        What else is known of it.
+        Data for rendering it.
     """
 
     start: int
@@ -72,20 +72,20 @@ Overlap = Callable[[Claim, int], Region]
 def tile(
     claims: Sequence[Claim], start: int, end: int, render: Render, fill: Fill, overlap: Overlap
 ) -> Iterator[Region]:
-    """Regions for all of [start, end), sorted by their start.
+    """Yield regions that cover [start, end), sorted by start.
 
     Parameters
     ----------
     claims : sequence of Claim
         In any order, within [start, end).
     start, end : int
-        The bytes to cover.
+        The range to cover.
     render : callable
-        The regions of a claim; only one where the second argument is False, as others overlap it.
+        Yields the regions of a claim; a single one if the second argument is False, because other claims overlap it.
     fill : callable
-        The regions of bytes that nothing claims.
+        Yields the regions of unclaimed bytes.
     overlap : callable
-        The region of the first bytes of a claim, up to an end, which an earlier claim covers.
+        Returns the region of the first bytes of a claim, up to an end, that an earlier claim covers.
     """
     rest: list[tuple[int, int, int, Claim]] = []
     ordered = iter(sorted(claims, key=_order))
@@ -121,7 +121,7 @@ def _order(claim: Claim) -> tuple[int, int]:
 
 
 def zeros(data: Bytes, start: int, end: int) -> int:
-    """How many of the bytes from ``start`` on are zero; after :data:`EXAMINED` of them the count may stop."""
+    """Count the zero bytes at the start of [start, end); may stop after :data:`EXAMINED` of them."""
     at, step = start, 4096
     while at < end and at - start < EXAMINED:
         piece = data[at : min(at + step, end)]

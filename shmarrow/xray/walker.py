@@ -1,4 +1,4 @@
-"""The walk: a region for every byte of an object, in order."""
+"""The walk: regions that cover every byte of an object, in order."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ def walk(
     limits: Limits = DEFAULT_LIMITS,
     trust: bool = False,
 ) -> Iterator[Region]:
-    """Explain every byte of an object, in order of their start.
+    """Yield regions that explain every byte of an object, sorted by start.
 
-    The regions cover all bytes. They do not overlap, but for those of the kind ``"overlap"``, whose bytes another
-    region explains, too. Messages are read one at a time, when their turn comes.
+    The regions cover all bytes and are disjoint, except those of the kind ``"overlap"``, whose bytes belong to another
+    region, too. Messages are read lazily, one at a time.
 
     Parameters
     ----------
     target : Overview, path, ``shm:NAME``, ``shm:STORE/NAME``, ``DIRECTORY/NAME`` of a store, Segment or bytes-like
-        What to look at.
+        The object to explain.
     batches : int or slice, optional
-        Only the messages of these record batches, by their position in the footer or stream.
+        Only the messages of these record batches, by index in the footer or stream.
     start, stop : int, optional
-        Only regions with bytes within [start, stop).
+        Only regions that intersect [start, stop).
     elements : bool
-        A region for each field of a table and each element of a vector, instead of one for each table and vector.
+        Yield a region for each field of a table and each element of a vector, instead of one per table and vector.
     report : callable, optional
-        Is called with each :class:`Finding`, first those of the overview, then others as their bytes come.
+        Called with each :class:`Finding`: first those of the overview, then others as their bytes are reached.
     limits : Limits, optional
         Bounds on what is accepted.
     trust : bool
-        Accept a store that other users own or may write to.
+        Accept a store that is owned or writable by other users.
 
     Raises
     ------
     InvalidData
-        If it is not Arrow data. What is wrong with an Arrow object is reported, and the walk goes on.
+        If it is not Arrow data. Defects of Arrow data are reported instead, and the walk continues.
     InvalidArgument
         If ``batches``, ``start`` or ``stop`` is out of range.
     """
@@ -88,7 +88,7 @@ def walk(
 
 
 def findings(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Iterator[Finding]:
-    """What deviates from the specification, by a walk over all bytes; the arguments are those of :func:`walk`."""
+    """Yield deviations from the specification, by a walk over all bytes; arguments are as for :func:`walk`."""
     found: list[Finding] = []
     regions = walk(target, report=found.append, limits=limits, trust=trust)
     for _ in regions:
@@ -118,7 +118,7 @@ def _selected(batches: Any, count: int, name: str) -> range:
 
 
 class Part(NamedTuple):
-    """A message of an object: where it is, its kind, and its number among those of its kind."""
+    """A message: its position, its kind, and its number among messages of that kind."""
 
     start: int
     metadata: int
@@ -128,7 +128,7 @@ class Part(NamedTuple):
 
 
 def parts_of(found: Overview, end: int) -> tuple[Any, Any]:
-    """All messages that are known of, as rows of :class:`Part` in order; and the ends of all up to each."""
+    """Return all known messages as rows of :class:`Part`, in order, and the running maximum of their ends."""
     listed = found.footer is not None
     rows = []
     for blocks, kind in ((found.dictionaries, DICTIONARY), (found.blocks, BATCH)):
@@ -169,14 +169,14 @@ class _Walk:
     # --- the object ---
 
     def batches(self, chosen: range) -> Iterator[Region]:
-        """The regions of some record batches."""
+        """Yield the regions of some record batches."""
         for number in chosen:
             start, metadata, body = self._overview.blocks[number].tolist()
             if self._is_within(start, metadata, body):
                 yield from self._message(Part(start, metadata, body, BATCH, number))
 
     def regions(self, first: int, last: int) -> Iterator[Region]:
-        """The regions of the whole object, or of what matters to [first, last)."""
+        """Yield at least the regions that intersect [first, last)."""
         found = self._overview
         at = 0
         if found.kind in ("file", "bundle"):
@@ -210,7 +210,7 @@ class _Walk:
             yield from self._footer(*found.footer)
 
     def _overlaps(self, parts: Any, end: int) -> Iterator[Region]:
-        """Regions of messages that begin within another one, which ends at ``end``."""
+        """Yield regions of messages that start within another one, which ends at ``end``."""
         for row in parts:
             part = Part(*row.tolist())
             label = self._label(part)
@@ -233,7 +233,7 @@ class _Walk:
     # --- between messages ---
 
     def _between(self, start: int, end: int) -> Iterator[Region]:
-        """Bytes that no block leads to: the end of the stream, padding, and messages that are not listed."""
+        """Yield regions outside listed messages: end-of-stream markers, padding and unlisted messages."""
         at, data, found = start, self._data, self._overview
         path = "file" if found.kind in ("file", "bundle") else "stream"
         while at < end:
@@ -284,7 +284,7 @@ class _Walk:
             at = messages.end
 
     def _is_bare_schema(self, start: int, end: int) -> bool:
-        """Whether the first message of a file is a FlatBuffer without a prefix, as polars writes it."""
+        """Return whether the first message of a file is a FlatBuffer without a prefix, as written by polars."""
         if start != HEAD:
             return False
         try:
@@ -293,7 +293,7 @@ class _Walk:
             return False
 
     def _marker(self, start: int, end: int) -> int:
-        """Bytes of the end-of-stream marker at ``start``; 0 where there is none."""
+        """Return the size of the end-of-stream marker at ``start``; 0 if absent."""
         head = bytes(self._data[start : min(start + 8, end)])
         if head == CONTINUATION + bytes(4):
             return 8
@@ -308,7 +308,7 @@ class _Walk:
         return name if part.kind == SCHEMA else f"{name} {part.number}"
 
     def _tensor_names(self) -> dict[int, str]:
-        """The names of a bundle's tensors, by where their messages start."""
+        """Return the names of a bundle's tensors by message offset."""
         if self._names is None:
             self._names = {}
             if self._overview.kind == "bundle":
@@ -319,7 +319,7 @@ class _Walk:
                     columns: Any = index.columns
                     self._names = dict(zip(columns[1].to_pylist(), columns[0].to_pylist(), strict=True))
                 except (ShmarrowError, IndexError):
-                    self._names = {}  # the walk of the index says what is wrong with it
+                    self._names = {}  # the walk of the index reports the defect
         return self._names
 
     def _message(self, part: Part) -> Iterator[Region]:
@@ -342,7 +342,7 @@ class _Walk:
             yield padding(data, flat + size, body, label, MESSAGE, self._report)
         if body == end:
             return
-        cut = start == self._overview._cut  # which the overview has reported; all that is beyond follows from it
+        cut = start == self._overview._cut  # already reported by the overview; further findings would follow from it
         report = _ignore if cut else self._report
         made = Body(data, body, end, label, report)
         try:
@@ -365,7 +365,7 @@ class _Walk:
         yield Region(start + 4, start + 8, "prefix", "size of the metadata", label, MESSAGE, size)
 
     def _body(self, part: Part, made: Body, flat: int, size: int, label: str, report: Report) -> Iterator[Region]:
-        """The regions of a message's body."""
+        """Return the regions of a message's body."""
         found = self._overview
         body = part.start + part.metadata
         message = parse_metadata(self._data[flat : flat + size], label, found.limits)
@@ -392,6 +392,6 @@ def _start(region: Region) -> int:
 
 
 def _named(label: str, error: Exception) -> str:
-    """The message of an error, with the name of the part in front."""
+    """Return the message of an error, prefixed with the name of the part."""
     text = str(error)
     return text if text.startswith(label) else f"{label}: {text}"

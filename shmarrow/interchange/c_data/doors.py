@@ -1,4 +1,4 @@
-"""Objects of other libraries as ours, through whichever of the three methods of the PyCapsule interface they have."""
+"""Import of other libraries' objects through any of the three PyCapsule interface methods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _schema_capsule(obj: Any, expected: str) -> Any:
 
 
 def read_type(obj: Any) -> DataType:
-    """The type of an object with ``__arrow_c_schema__``; a field or a schema is refused."""
+    """Import a type from an object with ``__arrow_c_schema__``; fields and schemas are refused."""
     if type(obj).__name__ in ("Field", "Schema"):
         hint = "; pass its .type" if type(obj).__name__ == "Field" else ""
         raise InvalidType(f"expected a type, found {full_name(obj)}{hint}")
@@ -32,31 +32,31 @@ def read_type(obj: Any) -> DataType:
 
 
 def read_field(obj: Any) -> Field:
-    """The field that an object with ``__arrow_c_schema__`` describes."""
+    """Import a field from an object with ``__arrow_c_schema__``."""
     return import_schema.field_from_capsule(_schema_capsule(obj, "a field"))
 
 
 def read_schema(obj: Any) -> Schema:
-    """The schema that an object with ``__arrow_c_schema__`` describes; its fields are read when they are asked for."""
+    """Import a schema from an object with ``__arrow_c_schema__``; its fields are read on demand."""
     return import_schema.schema_from_capsule(_schema_capsule(obj, "a schema"))
 
 
 def read_array(obj: Any) -> Any:
-    """The array over the memory of an object; a copy only where that has several chunks. Rows become structs."""
+    """Import an object as one array: zero-copy unless it has several chunks. Rows become structs."""
     if hasattr(obj, ARRAY):
         return import_array.array_from_capsules(*_capsules(obj))
     return read_chunked_array(obj).combine_chunks()
 
 
 def read_chunked_array(obj: Any) -> ChunkedArray:
-    """The chunks of an object, over its memory."""
+    """Import an object as a chunked array, zero-copy."""
     if hasattr(obj, STREAM):
         return import_stream.chunks_from_stream(obj)
     return ChunkedArray([read_array(obj)])
 
 
 def read_record_batch(obj: Any) -> RecordBatch:
-    """The rows of an object as one batch; a copy only where they come in several."""
+    """Import the rows of an object as one batch: zero-copy unless it yields several."""
     if hasattr(obj, ARRAY):
         return _rows(obj, lambda: import_array.batch_from_capsules(*_capsules(obj)))
     table = read_table(obj)
@@ -66,7 +66,7 @@ def read_record_batch(obj: Any) -> RecordBatch:
 
 
 def read_table(obj: Any) -> Table:
-    """The rows of an object, in the batches that it gives."""
+    """Import the rows of an object as a table, keeping its batches."""
     if hasattr(obj, STREAM):
         with read_reader(obj) as reader:
             return reader.read_all()
@@ -75,7 +75,7 @@ def read_table(obj: Any) -> Table:
 
 
 def read_reader(obj: Any) -> RecordBatchReader:
-    """A reader of the rows of an object, which asks for a batch when it is read."""
+    """Open a reader over the rows of an object; each read requests one batch from it."""
     if hasattr(obj, STREAM):
         return _rows(obj, lambda: import_stream.open_c_stream(obj))
     if not hasattr(obj, ARRAY):
@@ -88,12 +88,12 @@ def _capsules(obj: Any) -> tuple[Any, Any]:
     found = ask(obj, ARRAY)
     if not isinstance(found, tuple) or len(found) != 2:
         text = f"expected two capsules from __arrow_c_array__(), found {full_name(found)}"
-        raise InvalidType(f"{full_name(obj)} does not give an Arrow array: {text}")
+        raise InvalidType(f"{full_name(obj)} did not return an Arrow array: {text}")
     return found
 
 
 def _rows(obj: Any, read: Callable[[], T]) -> T:
-    """What ``read`` gives; the error for a single column says how to name it."""
+    """Return ``read()``; for a single column, raise an error that shows how to name it."""
     try:
         return read()
     except import_schema.SingleColumn as error:
@@ -111,4 +111,4 @@ READERS = {
     "table": read_table,
     "reader": read_reader,
 }
-"""The functions of this file by what they make."""
+"""The functions of this module by the kind of object they return."""

@@ -2,15 +2,14 @@
 
 Invariants:
 
-* one walk lays out any array by the rows of the buffer listing; nothing switches over types. The tree lies in numpy
-  memory, in which the children of a node are neighbours; nanoarrow copies the structures for each consumer, and never
-  a buffer;
-* the C data interface differs from the listing in this: views have one more buffer, with the sizes of their data
-  buffers, and no buffer but validity may be NULL, even if there are no slots;
-* where there are no nulls there is no validity, and where there is validity the consumer counts: what a file says of
-  the number of nulls may be wrong, and consumers size memory by it;
-* nanoarrow's copy of a structure has room for three buffers. Views have more: such a structure is laid out with one
-  buffer, and the copy gets the others afterwards. Its release callback does not look at the members that change.
+* a single traversal, driven by the buffer listing, lays out any array; nothing switches on types. The tree is in numpy
+  memory with siblings adjacent; nanoarrow copies the structures for each consumer, never a buffer;
+* the C data interface differs from the listing in two ways: views have an additional buffer with the sizes of their
+  data buffers, and only validity may be NULL, even for zero slots;
+* arrays without nulls have no validity buffer; arrays with one export null_count -1, so the consumer counts: the count
+  recorded in a file may be wrong, and consumers allocate memory by it;
+* nanoarrow's copy of a structure has space for three buffers. Views have more: their structures are laid out with one
+  buffer, and the copy is patched afterwards. Its release callback does not read the patched members.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from shmarrow.layout.validation import make_safe
 from shmarrow.types import Schema, struct
 
 _ROOM = 3
-"""The buffers that a structure copied by nanoarrow has room for."""
+"""The most buffers in a structure copied by nanoarrow."""
 
 _ZEROS = np.zeros(64, np.uint8)
-"""What a buffer without bytes points to: consumers may read an offset there."""
+"""The target of pointers to empty buffers: consumers may read an offset there."""
 
 _NO_FIELDS = struct([])
 
@@ -45,24 +44,24 @@ _KINDS = {
     layout: _VARIADIC if row.variadic else _WITH_VALIDITY if row.has_validity else _WITHOUT
     for layout, row in LISTING.items()
 } | {"null": _ALL_NULL, "fixed_size_list": _FIXED_SIZE, "sparse_union": _SPARSE}
-"""What the walk has to know of each layout; those before :data:`_WITHOUT` have validity."""
+"""How each layout is laid out; kinds before :data:`_WITHOUT` have validity."""
 
 _word = ctypes.c_uint64.from_address
 _HEAD = object.__basicsize__
 
 
 class _Memory:
-    """Words of memory from an address on, as numpy takes them."""
+    """An array interface over ``count`` 64-bit words at an address."""
 
     def __init__(self, start: int, count: int) -> None:
         self.__array_interface__ = {"data": (start, True), "shape": (count,), "typestr": "<u8", "version": 3}
 
 
 def _in_objects(arrays: list[Any]) -> Any:
-    """Where the data of ndarrays are: in numpy's C interface the word after the head that every object has.
+    """Return the data addresses of ndarrays: numpy's C struct has the data pointer right after the object header.
 
-    All of these words are gathered at once. Numpy's own attribute takes over a microsecond for each array, which would
-    be most of what the export of a wide batch costs.
+    All pointers are gathered in one operation. The ``ctypes.data`` attribute takes over a microsecond per array, which
+    would dominate the export of a wide batch.
     """
     places = np.fromiter(map(id, arrays), np.uint64, len(arrays))
     start = int(places.min())
@@ -83,16 +82,16 @@ def _address(data: Any) -> int:
 
 
 class Patch(NamedTuple):
-    """A structure with more buffers than nanoarrow has room for.
+    """A structure with more buffers than nanoarrow's copy has space for.
 
     Attributes
     ----------
     way : tuple of int
-        Which child to take at each level, from the root on; -1 for the dictionary.
+        The child index at each level from the root; -1 for the dictionary.
     n_buffers : int
-        How many buffers it has.
+        The number of buffers.
     buffers : int
-        Where their addresses are.
+        The address of the array of buffer pointers.
     """
 
     way: tuple[int, ...]
@@ -101,7 +100,7 @@ class Patch(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """An array as a tree of structures, the first of which is its own; ``memory`` owns them and all buffers."""
+    """An array as a tree of structures, root first; ``memory`` owns them and all buffers."""
 
     memory: Memory
     address: int
@@ -109,7 +108,7 @@ class Tree(NamedTuple):
 
 
 def lay_out(root: Any) -> Tree:
-    """The tree of an array that is safe to hand out; copies no buffer."""
+    """Build the tree of a validated array; copies no buffer."""
     nodes = level = [root]
     while level:
         level = [child for each in level for child in (each._children or _dictionary(each))]
@@ -143,7 +142,7 @@ def lay_out(root: Any) -> Tree:
             addresses[starts[i]] += np.uint64(offset)
             tree["offset"][i] = 0
 
-    # Validity is kept where there may be nulls; any other buffer has an address.
+    # Validity is exported only if there may be nulls; every other buffer has an address.
     with_validity = kinds <= _FIXED_SIZE
     validity = starts[with_validity]
     absent = np.array([each._null_count == 0 for each in nodes])[with_validity] | (addresses[validity] == addresses[-1])
@@ -161,21 +160,21 @@ def lay_out(root: Any) -> Tree:
         for i in large:
             patches.append(Patch(_way(i, parents, first, is_dictionary), len(buffers[i]), int(tree["buffers"][i])))
         tree["n_buffers"][large] = 1
-        tree["buffers"][large] += np.uint64(8)  # the second one, as the first may be NULL and then keeps nothing alive
+        tree["buffers"][large] += np.uint64(8)  # the second buffer: the first may be NULL, which keeps nothing alive
     return Tree(Memory([buffers, tree, places, addresses]), _address(tree), patches)
 
 
 def lay_out_numbers(rows: int, offset: int, values: Any, body: Any) -> Tree:
-    """The tree of a record batch of numbers without nulls, from the addresses of their values.
+    """Build the tree of a record batch of numbers without nulls from the addresses of their values.
 
     Parameters
     ----------
     rows, offset : int
-        The slots of each column.
+        The length and offset of each column.
     values : uint64 ndarray
-        Where each column's values are.
+        The address of each column's values.
     body : object
-        What keeps them alive.
+        The owner of the values.
     """
     addresses = np.zeros(2 * len(values) + 1, np.uint64)  # NULL is the validity of the batch and of each column
     addresses[2::2] = values
@@ -194,16 +193,16 @@ def _dictionary(array: Any) -> Any:
 
 
 def _link(tree: Any, first: Any, starts: Any, addresses: Any) -> Any:
-    """Set the pointers to children, from the number of the first one, and to buffers; gives all nodes' addresses."""
+    """Set the pointers to children (``first`` is the first child's node) and buffers; return all nodes' addresses."""
     places = np.arange(len(tree) + 1, dtype=np.uint64) * np.uint64(ARRAY.itemsize) + np.uint64(_address(tree))
     tree["children"] = first.astype(np.uint64) * np.uint64(8) + np.uint64(_address(places))
     tree["buffers"] = starts.astype(np.uint64) * np.uint64(8) + np.uint64(_address(addresses))
-    tree["release"] = 1  # as it is not 0, the structure counts as valid; nobody calls it
+    tree["release"] = 1  # nonzero marks the structure as valid; it is never called
     return places
 
 
 def _way(node: int, parents: Any, first: Any, is_dictionary: Any) -> tuple[int, ...]:
-    """The way from the root to a node; ``parents[i]`` is the parent of node ``i + 1``."""
+    """Return the path from the root to a node; ``parents[i]`` is the parent of node ``i + 1``."""
     way: list[int] = []
     while node:
         parent = int(parents[node - 1])
@@ -219,7 +218,7 @@ _N_BUFFERS, _BUFFERS, _CHILDREN, _DICTIONARY = (
 
 
 def capsules(tree: Tree, schema: Any) -> tuple[Any, Any]:
-    """New capsules of a schema of ``nanoarrow`` and of a tree; each structure in them keeps the tree's memory alive."""
+    """Make capsules from a ``nanoarrow`` schema and a tree; each structure keeps the tree's memory alive."""
     made: tuple[Any, Any] = nanoarrow()._array.CArray(tree.memory, tree.address, schema).__arrow_c_array__()
     if tree.patches:
         root = pointer(made[1], "arrow_array")
@@ -236,17 +235,17 @@ def capsules(tree: Tree, schema: Any) -> tuple[Any, Any]:
 
 
 def array_tree(array: Array) -> Tree:
-    """The tree of an array, which is checked first."""
+    """Validate an array and build its tree."""
     return lay_out(make_safe(array))
 
 
 def batch_tree(batch: RecordBatch) -> Tree:
-    """The tree of a record batch: a struct of its columns, each of which is checked first.
+    """Validate the columns of a record batch, and build its tree as a struct.
 
     Raises
     ------
     InvalidData
-        If a column has another type or length than the batch says, or would lead foreign code out of its memory.
+        If a column's type or length differs from the batch's, or its data could make consumers read out of bounds.
     """
     numbers = _numbers(batch)
     if numbers is not None:
@@ -265,9 +264,9 @@ def batch_tree(batch: RecordBatch) -> Tree:
 
 
 def _numbers(batch: RecordBatch) -> tuple[int, int, Any, Any] | None:
-    """What :func:`lay_out_numbers` takes, if the batch lies in the body of its message and is nothing but numbers.
+    """Return the arguments of :func:`lay_out_numbers`, if the batch is in its message body and has only numbers.
 
-    Such columns are safe as they are, and need not be made: for wide batches that is most of the time.
+    Such columns need no validation and are never built, which for wide batches saves most of the time.
     """
     source: Any = batch._source
     indices, offset = None, 0
@@ -283,20 +282,20 @@ def _numbers(batch: RecordBatch) -> tuple[int, int, Any, Any] | None:
 
 
 def export_array(array: Array, requested_schema: Any = None) -> tuple[Any, Any]:
-    """Capsules of an array, cast to the requested type where it has another."""
+    """Export an array as capsules, cast to the requested type if that differs."""
     if requested_schema is not None:
         array = array.cast(type_from_capsule(requested_schema))
     return capsules(array_tree(array), type_schema(array.type))
 
 
 def export_batch(batch: RecordBatch, requested_schema: Any = None) -> tuple[Any, Any]:
-    """Capsules of a record batch, cast to the requested schema where it has another."""
+    """Export a record batch as capsules, cast to the requested schema if that differs."""
     schema = requested(batch.schema, requested_schema)
     return capsules(batch_tree(in_schema(batch, schema)), schema_schema(schema))
 
 
 def requested(schema: Schema, capsule: Any) -> Schema:
-    """The schema that a consumer asks for; that of the data where it asks for none, or for the same fields."""
+    """Return the schema requested by a consumer; that of the data if none, or the same, is requested."""
     if capsule is None:
         return schema
     wanted = schema_from_capsule(capsule)
@@ -304,5 +303,5 @@ def requested(schema: Schema, capsule: Any) -> Schema:
 
 
 def in_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
-    """The batch with the types of a schema; the errors are those of :meth:`RecordBatch.cast`."""
+    """Cast a batch to a schema; raises the errors of :meth:`RecordBatch.cast`."""
     return batch if schema is batch.schema else batch.cast(schema)

@@ -2,10 +2,10 @@
 
 Invariants:
 
-* the whole tree is laid out in one piece of numpy memory, in which the children of a node are neighbours; nanoarrow
-  makes a deep copy of it for each consumer;
-* an extension type goes out as its storage type and two entries of the metadata, as in IPC;
-* a schema keeps its tree, since neither ever changes.
+* the whole tree is laid out in one contiguous numpy array with siblings adjacent; nanoarrow deep-copies it for each
+  consumer;
+* an extension type is exported as its storage type and two metadata entries, as in IPC;
+* a schema caches its tree, since both are immutable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shmarrow.types import DataType, Field, Metadata, Schema, null
 from shmarrow.types.extension import METADATA_KEY, NAME_KEY, storage_field
 
 _LONGEST = (1 << 31) - 1
-"""The most bytes that a string in metadata has."""
+"""The most bytes in a metadata string."""
 
 
 class _Node(NamedTuple):
@@ -37,22 +37,22 @@ class _Node(NamedTuple):
 
 
 def type_schema(type: DataType) -> Any:
-    """The ``nanoarrow`` schema of a type: that of a nullable field without a name. Errors as :func:`schema_schema`."""
+    """Return the ``nanoarrow`` schema of a type, as a nullable, unnamed field. Errors as :func:`schema_schema`."""
     return field_schema(Field("", type))
 
 
 def field_schema(field: Field) -> Any:
-    """The ``nanoarrow`` schema of a field. Errors as :func:`schema_schema`."""
+    """Return the ``nanoarrow`` schema of a field. Errors as :func:`schema_schema`."""
     return _laid_out(_node(field))
 
 
 def schema_schema(schema: Schema) -> Any:
-    """The ``nanoarrow`` schema of a schema: that of a struct that is not nullable. Made once for each schema.
+    """Return the ``nanoarrow`` schema of a schema, as a non-nullable struct; cached on the schema.
 
     Raises
     ------
     ExportRefused
-        If a name or a time zone contains a NUL character, which ends a string in C, or metadata are too long for the
+        If a name or time zone contains a NUL character, which ends a C string, or the metadata is too long for the
         interface.
     MissingExtra
         If nanoarrow is not installed.
@@ -66,7 +66,7 @@ def schema_schema(schema: Schema) -> Any:
 
 @cache
 def placeholder() -> Any:
-    """A small ``nanoarrow`` schema, for structures whose own schema travels apart from them."""
+    """Return a minimal ``nanoarrow`` schema for structures whose schema is passed separately."""
     return type_schema(null())
 
 
@@ -88,14 +88,14 @@ def _node(field: Field) -> _Node:
 
 
 _STORAGE = {"arrow.uuid": "w:16", "arrow.bool8": "c", "hugeint": "w:16", "uhugeint": "w:16"}
-"""What DuckDB needs to be below the extension types whose values it takes without a look at their storage."""
+"""The storage format DuckDB assumes, unchecked, for these extension types."""
 
 
 def _named_safely(field: Field) -> Field:
-    """A field as it goes on the wire, without an extension type that makes DuckDB read what is not there.
+    """Return the field in storage form, without extension types that make DuckDB read out of bounds.
 
-    It goes by the name alone: values that are too short are read beyond the end of their buffer, and the bytes of its
-    own types, among them ``bit``, ``bignum`` and ``time_tz``, are taken as they lie in its memory.
+    DuckDB checks only the extension name: it reads too-short values past the end of their buffer, and takes the bytes
+    of its own types (``bit``, ``bignum``, ``time_tz`` and others) as its in-memory representation.
     """
     type: Any = field.type
     made = storage_field(field)
@@ -119,23 +119,23 @@ def _format(type: DataType) -> bytes:
 
 
 def _metadata(metadata: Metadata | None, where: str) -> bytes:
-    """Metadata as the C data interface encodes them, in the byte order of the machine; b"" for none."""
+    """Encode metadata for the C data interface, in native byte order; b"" if empty."""
     if not metadata:
         return b""
     parts = [pack("=i", len(metadata))]
     for part in [part for pair in metadata.items() for part in pair]:
         if len(part) > _LONGEST:
             raise ExportRefused(
-                f"the metadata of {where} hold a string of {len(part)} bytes; the C data interface takes {_LONGEST}"
+                f"the metadata of {where} has a string of {len(part)} bytes; the C data interface allows {_LONGEST}"
             )
         parts += [pack("=i", len(part)), part]
     return b"".join(parts)
 
 
 def _laid_out(root: _Node) -> Any:
-    """The tree below a node as a ``nanoarrow`` schema, which owns its memory."""
+    """Lay out the tree below a node as a ``nanoarrow`` schema that owns its memory."""
     nodes, children, dictionaries = [root], [], []
-    for node in nodes:  # which grows
+    for node in nodes:  # grows as children are appended
         children.append(len(nodes))
         nodes += map(_node, node.children)
         dictionaries.append(0 if node.dictionary is None else len(nodes))
@@ -156,5 +156,5 @@ def _laid_out(root: _Node) -> Any:
     tree["n_children"] = [len(node.children) for node in nodes]
     tree["children"] = np.array(children, np.uint64) * places.itemsize + places.ctypes.data
     tree["dictionary"] = np.where(dictionaries, places[dictionaries], 0)
-    tree["release"] = 1  # as it is not 0, the structure counts as valid; nobody calls it
+    tree["release"] = 1  # nonzero marks the structure as valid; it is never called
     return nanoarrow()._schema.CSchema(Memory([text, tree, places]), tree.ctypes.data)

@@ -1,14 +1,14 @@
 """``ArrowArrayStream`` from chunked arrays, tables and readers ("The C stream interface").
 
-The callbacks of a stream have to be compiled code, see ``structs``. There are two ways to have them:
+The callbacks of a stream must be compiled code, see ``structs``. They come from one of two libraries:
 
-* a few batches become a stream of ``nanoarrow``, which holds all structures from the start. That is the way of chunked
-  arrays, and of tables and files of at most 16 batches in memory or in a mapping: it needs nothing but nanoarrow, and
-  an error in any batch reaches the caller as our exception;
-* more batches, those that have to be read or decompressed first, and those of readers that can be read only once are
-  taken one by one, when the consumer asks for the next. ``nanoarrow`` has no stream over an iterator; ``pyarrow`` has
-  one, and imports each batch from our capsules on the way. Errors then arrive as the consumer's own, with our message;
-  what is to end the program (Ctrl-C, ``sys.exit``) is raised again when the consumer returns, see ``interrupts``.
+* a few batches become a ``nanoarrow`` stream, built with all structures up front. This is used for chunked arrays, and
+  for tables and files of at most 16 batches in memory or in a mapping: it needs only nanoarrow, and an error in any
+  batch reaches the caller as our exception;
+* more batches, batches that must be read or decompressed first, and those of single-pass readers are produced one by
+  one on the consumer's demand. ``nanoarrow`` has no stream over an iterator; ``pyarrow`` has one, and imports each
+  batch from our capsules. Errors then arrive as the consumer's own type, with our message; exceptions that end the
+  program (Ctrl-C, ``sys.exit``) are raised again when the consumer returns, see ``interrupts``.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
 
 _FEW = 16
-"""The most batches whose structures are made at once."""
+"""The most batches exported up front."""
 
 _MOST_COLUMNS = 1 << 12
-"""The most columns, of all batches together, whose structures are made at once."""
+"""The most columns, over all batches, exported up front."""
 
 
 def export_chunks(array: ChunkedArray, requested_schema: Any = None) -> Any:
-    """A stream of the chunks, cast to the requested type where they have another."""
+    """Export chunks as a stream, cast to the requested type if that differs."""
     if requested_schema is not None:
         array = array.cast(type_from_capsule(requested_schema))
     return _at_once([array_tree(chunk) for chunk in array.chunks], type_schema(array.type))
 
 
 def export_batches(schema: Schema, batches: Iterable[RecordBatch], requested_schema: Any = None) -> Any:
-    """A stream of batches that are there already, or are made without reading or decompressing anything."""
+    """Export batches as a stream: up front if they are few and in place, else one by one."""
     wanted = requested(schema, requested_schema)
     source = iter(batches)
     first = list(islice(source, _FEW + 1))
@@ -56,12 +56,12 @@ def export_batches(schema: Schema, batches: Iterable[RecordBatch], requested_sch
 
 
 def export_reader(reader: RecordBatchReader, requested_schema: Any = None) -> Any:
-    """A stream of the batches that are left, which are read as the consumer asks for them."""
+    """Export a reader's remaining batches as a stream, read on the consumer's demand."""
     return _one_by_one(requested(reader.schema, requested_schema), reader, reader._fail)
 
 
 def _in_place(batch: RecordBatch) -> bool:
-    """Whether columns are made without reading or decompressing anything."""
+    """Whether columns are built without reading or decompressing anything."""
     source: Any = batch._source
     while isinstance(source, ColumnView):
         source = source.batch._source
@@ -70,14 +70,14 @@ def _in_place(batch: RecordBatch) -> bool:
 
 def _at_once(trees: Sequence[Tree], schema: Any) -> Any:
     na = nanoarrow()
-    # Streams take the structures for themselves, so these are copies; and the schema travels once, not with each.
+    # Streams take ownership of the structures, so these are copies; the schema is passed once, not with each batch.
     arrays = [na._array.CArray._import_from_c_capsule(*capsules(tree, placeholder())) for tree in trees]
     own = na._schema.CSchema._import_from_c_capsule(schema.__arrow_c_schema__())
     return na._array_stream.CArrayStream.from_c_arrays(arrays, own, move=True, validate=False).__arrow_c_stream__()
 
 
 class _Exported:
-    """The batches of a stream as pyarrow's, for one consumer; after an error there are no more, and no end."""
+    """An iterator of pyarrow batches for one consumer; after an error it raises instead of ending."""
 
     def __init__(
         self, make: Callable[[Any], Any], schema: Schema, batches: Iterator[RecordBatch], fail: Callable[..., None]

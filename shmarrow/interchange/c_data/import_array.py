@@ -1,14 +1,14 @@
-"""Arrays and record batches over an ``ArrowArray`` of the C data interface; no buffer is copied.
+"""Zero-copy import of arrays and record batches from an ``ArrowArray`` of the C data interface.
 
 Invariants:
 
-* a structure is moved out of its capsule into memory of nanoarrow, to which every ndarray over its buffers refers. So
-  it is released exactly once, by compiled code, when the last array, slice or ndarray is gone, on whichever thread that
-  is; another consumer of the same capsule cannot release it before;
-* the memory is somebody else's: it is never written to, and our views of it are read-only;
-* the interface does not say how long buffers are. Their sizes follow from the buffer listing, and those of data from
-  the last offset and from the sizes that views bring along. Whatever can be checked is: counts, lengths, NULL;
-* a column of a batch is built when it is asked for.
+* a structure is moved out of its capsule into memory of nanoarrow, which every ndarray over its buffers references. So
+  compiled code releases it exactly once, when the last array, slice or ndarray is gone, on any thread; another consumer
+  of the same capsule cannot release it earlier;
+* the producer owns the memory: it is never written to, and our views of it are read-only;
+* the interface does not carry buffer sizes. They follow from the buffer listing; those of data buffers from the last
+  offset, or from the sizes buffer of views. Counts, lengths and NULL pointers are checked;
+* columns of a batch are built on demand.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class CArray(NamedTuple):
 
     @classmethod
     def at(cls, address: int, type: object) -> CArray:
-        """The structure at an address, which is to hold an array of a type.
+        """Read the structure at an address, expected to hold an array of ``type``.
 
         Raises
         ------
         InvalidData
-            If it has been released, or has a length, an offset or a number of nulls that no array has.
+            If it has been released, or its length, offset or null count is out of range.
         """
         if not address:
             raise InvalidData(f"{_name(type)}: expected an ArrowArray, found NULL")
@@ -90,7 +90,7 @@ def _name(type: object) -> str:
 
 
 class _Memory:
-    """A run of bytes for numpy: an ndarray over it keeps the owner of the bytes."""
+    """An array interface over bytes at an address; an ndarray over it keeps the owner alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -102,11 +102,11 @@ class _Memory:
 class Importer:
     """Builds the arrays of one schema.
 
-    Batches of a stream usually repeat the same dictionary: arrays share it as long as it does not change.
+    Batches of a stream usually repeat the same dictionary: arrays share it until it changes.
 
     Notes
     -----
-    Thread safety: any number of threads may build arrays; at worst two of them build the same dictionary twice.
+    Thread safety: threads may build arrays concurrently; at worst a dictionary is built twice.
     """
 
     __slots__ = ("_dictionaries",)
@@ -115,18 +115,18 @@ class Importer:
         self._dictionaries: dict[tuple[Any, ...], tuple[tuple[Any, ...], Array]] = {}
 
     def array(self, owner: Any, address: int, type: Any, path: tuple[int, ...] = ()) -> Any:
-        """The array at an address.
+        """Build the array at an address.
 
         Parameters
         ----------
         owner : object
-            What keeps the memory, and releases it.
+            The owner of the memory, which releases it.
         address : int
-            Where the ``ArrowArray`` is.
+            The address of the ``ArrowArray``.
         type : DataType
-            The type that its schema states.
+            The type from its schema.
         path : tuple of int
-            The place of the array among columns and their children.
+            Indices of the column and its children down to this array.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class Importer:
     def _buffers(self, owner: Any, found: CArray, type: Any) -> list[Bytes | None]:
         rows, variadic, *_ = LISTING[type.layout]
         count = found.n_buffers
-        if type.layout == "null" and count == 1:  # polars' place for a validity bitmap
+        if type.layout == "null" and count == 1:  # polars exports a validity buffer
             return []
         if count <= len(rows) if variadic else count != len(rows):
             expected = f"{len(rows) + 1} or more" if variadic else str(len(rows))
@@ -199,7 +199,7 @@ class Importer:
     def _data(
         owner: Any, found: CArray, buffers: list[Bytes | None], start: int, offsets: int, rows: Any, type: Any
     ) -> Bytes:
-        """The bytes that offsets lead into, up to the last one."""
+        """Return the data buffer, which ends at the last offset."""
         slots = found.offset + found.length
         if not slots:
             return EMPTY
@@ -207,13 +207,13 @@ class Importer:
         end = number.from_address(offsets + slots * ctypes.sizeof(number)).value
         if end < 0:
             raise InvalidData(f"{_name(type)}: the last offset is {end}, expected at least 0")
-        if end and not start and not found.length:  # nothing refers to the data, so producers leave them out
+        if end and not start and not found.length:  # zero slots reference no data, so producers omit the buffer
             buffers[-1] = read_only(np.zeros((slots + 1) * ctypes.sizeof(number), np.uint8))
             return EMPTY
         return _view(owner, start, end, "data", type)
 
     def _dictionary(self, owner: Any, address: int, type: DataType, path: tuple[int, ...]) -> Any:
-        """The dictionary at an address; the one before where it is in the same memory."""
+        """Build the dictionary at an address, or return the previous one if its memory is the same."""
         key = tuple(_fingerprint(address, type))
         place = (*path, type)
         known = self._dictionaries.get(place)
@@ -223,9 +223,9 @@ class Importer:
 
 
 def _fingerprint(address: int, type: Any) -> list[int]:
-    """Lengths, offsets and addresses of all buffers of an array: two arrays with the same ones are the same.
+    """Return all lengths, offsets and buffer addresses of an array: if equal, two arrays are the same.
 
-    As long as one of them is alive, its memory is not used for anything else.
+    While either is alive, its memory cannot be reused.
     """
     found = CArray.at(address, type)
     key = [found.length, found.offset, found.n_buffers]
@@ -240,7 +240,7 @@ def _fingerprint(address: int, type: Any) -> list[int]:
 
 
 def _view(owner: Any, start: int, size: int, role: str, type: Any) -> Bytes:
-    """Bytes at an address."""
+    """Return a read-only view of bytes at an address."""
     if not size:
         return EMPTY
     if not start:
@@ -251,7 +251,7 @@ def _view(owner: Any, start: int, size: int, role: str, type: Any) -> Bytes:
 
 
 def _variadic(owner: Any, at: Sequence[int], type: Any) -> list[Bytes | None]:
-    """The data buffers of views, whose sizes are in the buffer behind them."""
+    """Return the data buffers of views; the last buffer holds their sizes."""
     *starts, sizes = at
     if not starts:
         return []
@@ -297,14 +297,14 @@ class _Columns:
 
 
 def _first_buffer(found: CArray) -> bool:
-    """Whether the first buffer is there."""
+    """Whether the first buffer is present."""
     return bool(found.buffers) and pointers_at(found.buffers, 1) != [0]
 
 
 def batch_at(owner: Any, address: int, schema: Schema, importer: Importer) -> RecordBatch:
-    """The record batch at an address, whose columns are built when they are asked for.
+    """Build the record batch at an address; its columns are built on demand.
 
-    Where structs are null, the values of all columns become null, which copies them.
+    Null structs make the values of all columns null, which copies the columns.
     """
     found = CArray.at(address, "a record batch")
     if found.n_children != len(schema):
@@ -319,26 +319,26 @@ def batch_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Re
     return RecordBatch(schema, found.length, source=_Columns(owner, found, schema, importer))
 
 
-# --- what others call -------------------------------------------------------------------------------------------
+# --- entry points -----------------------------------------------------------------------------------------------
 
 
 def array_from_capsules(schema: Any, array: Any) -> Array:
-    """The array that two capsules hold, over the same memory.
+    """Import an array from two capsules, zero-copy.
 
     Parameters
     ----------
     schema, array : PyCapsule
-        Named ``arrow_schema`` and ``arrow_array``; what ``__arrow_c_array__`` gives. They are empty afterwards.
+        Named ``arrow_schema`` and ``arrow_array``, from ``__arrow_c_array__``. Both are consumed.
 
     Raises
     ------
     InvalidType
-        If they are no such capsules.
+        If they are not such capsules.
     InvalidData
-        If a structure breaks the rules of the C data interface, or of its layout, in a way that can be seen without
-        reading the values, or if a capsule has been imported before. Values are checked by :meth:`Array.validate`.
+        If a structure violates the C data interface or its layout in a way detectable without reading the values, or a
+        capsule has been imported before. Values are checked by :meth:`Array.validate`.
     Unsupported
-        If the type is unknown here.
+        If the type is not supported.
     MissingExtra
         If nanoarrow is not installed.
     """
@@ -349,9 +349,9 @@ def array_from_capsules(schema: Any, array: Any) -> Array:
 
 
 def batch_from_capsules(schema: Any, array: Any) -> RecordBatch:
-    """The record batch that two capsules hold; the arguments and errors of :func:`array_from_capsules`.
+    """Import a record batch from two capsules; arguments and errors as :func:`array_from_capsules`.
 
-    Errors within one column come when it is asked for.
+    Errors within a column are raised when it is first accessed.
     """
     made = schema_from_capsule(schema)
     owner = move(array, "arrow_array")

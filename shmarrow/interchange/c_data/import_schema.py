@@ -2,10 +2,9 @@
 
 Invariants:
 
-* a structure is moved out of its capsule before it is read, and is released with the last object that refers to it;
-* the fields of a schema are read one by one, when they are asked for: a frame with thousands of columns costs no more
-  than the columns that are used;
-* pointers cannot be checked, but everything else is: NULL, negative counts, format strings, UTF-8, depth.
+* a structure is moved out of its capsule before it is read, and released with the last object that references it;
+* the fields of a schema are read on demand, one by one: a frame with thousands of columns costs only the columns used;
+* pointers cannot be checked beyond NULL; negative counts, format strings, UTF-8 and depth are.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from shmarrow.types.descriptors import parse_format, simple_types
 from shmarrow.types.extension import extension_type
 
 MAX_CHILDREN = 10_000_000
-"""The most children of one structure; more of them can only be a number that is not one."""
+"""The most children of one structure; a larger count is corrupt."""
 
 _STRUCT = struct.Struct("<QQQqqQQQQ")
 _NAME = SCHEMA.fields["name"][1]  # type: ignore[index]
@@ -34,7 +33,7 @@ _int_at = ctypes.c_int32.from_address
 
 
 class SingleColumn(InvalidType):
-    """An array where rows were expected; its text is the type."""
+    """An array was found where rows were expected; the message is its type."""
 
 
 class CSchema(NamedTuple):
@@ -52,7 +51,7 @@ class CSchema(NamedTuple):
 
     @classmethod
     def at(cls, address: int) -> CSchema:
-        """The structure at an address.
+        """Read the structure at an address.
 
         Raises
         ------
@@ -70,18 +69,18 @@ class CSchema(NamedTuple):
 
 
 def pointers_at(address: int, count: int) -> list[int]:
-    """An array of pointers, as addresses."""
+    """Read an array of pointers as addresses."""
     found: list[int] = (ctypes.c_uint64 * count).from_address(address)[:]
     return found
 
 
 def text_of(address: int) -> bytes:
-    """The characters at an address up to a zero; none at NULL."""
+    """Read the NUL-terminated string at an address; empty for NULL."""
     return ctypes.c_char_p(address).value or b""
 
 
 def child_addresses(n_children: int, children: int, what: str) -> list[int]:
-    """Where the children of a structure are.
+    """Return the addresses of a structure's children.
 
     Raises
     ------
@@ -105,7 +104,7 @@ def child_addresses(n_children: int, children: int, what: str) -> list[int]:
 
 
 def _metadata(address: int) -> Metadata | None:
-    """The key-value metadata at an address: a number of pairs, and for each string its size and its bytes."""
+    """Read the key-value metadata at an address: a pair count, then size and bytes of each string."""
     if not address:
         return None
 
@@ -131,7 +130,7 @@ def _metadata(address: int) -> Metadata | None:
 
 
 def _decoded(name: bytes) -> str:
-    """The name of a field."""
+    """Decode a field name."""
     try:
         return name.decode()
     except UnicodeDecodeError as error:
@@ -140,7 +139,7 @@ def _decoded(name: bytes) -> str:
 
 @lru_cache(4096)
 def _leaf(text: bytes) -> DataType | None:
-    """The type without children that a format string stands for; None where it needs children, or there is none."""
+    """Return the childless type of a format string; None if it needs children or is unknown."""
     try:
         format = text.decode()
         found: DataType = simple_types().get(format) or parse_format(format)
@@ -150,7 +149,7 @@ def _leaf(text: bytes) -> DataType | None:
 
 
 def _type(found: CSchema, depth: int) -> DataType:
-    """The storage type of a structure."""
+    """Return the storage type of a structure."""
     if depth > MAX_DEPTH:
         raise LimitExceeded(f"types nest up to {MAX_DEPTH} levels deep, found more")
     text = text_of(found.format)
@@ -183,7 +182,7 @@ def _field(address: int, depth: int = 0) -> Field:
         type, metadata = _type(found, depth), _metadata(found.metadata)
     except (InvalidData, Unsupported) as error:
         if depth and str(error).startswith("field "):
-            raise  # named by the innermost and the outermost field, however deep it is
+            raise  # errors name only the innermost and the outermost field, at any depth
         raise error.__class__(f"field {shown(name)}: {error}") from None
     if metadata is not None:
         type, metadata = extension_type(type, metadata)
@@ -191,21 +190,20 @@ def _field(address: int, depth: int = 0) -> Field:
 
 
 class CFields:
-    """The fields of an imported schema, each made when it is first asked for.
+    """The fields of an imported schema, each built on first use.
 
     See :class:`~shmarrow.types.schema.FieldSource`.
 
     Parameters
     ----------
     owner : object
-        What keeps the structures.
+        The owner of the structures.
     addresses : list of int
-        Where the ``ArrowSchema`` of each field is.
+        The address of each field's ``ArrowSchema``.
 
     Notes
     -----
-    Thread safety: what is cached is worked out of memory that does not change; threads that do so at the same time
-    find the same.
+    Thread safety: caches derive from immutable memory; concurrent threads compute equal values.
     """
 
     __slots__ = ("_addresses", "_made", "_names", "_owner")
@@ -234,29 +232,29 @@ class CFields:
         return [i for i, found in enumerate(names) if found == wanted] if wanted in names else []
 
     def _all_names(self) -> list[bytes]:
-        """The names of all fields, as they are in memory."""
+        """Return the names of all fields, undecoded."""
         if self._names is None:
             self._names = [_text_at(address + _NAME).value or b"" for address in self._addresses]
         return self._names
 
     def detach(self) -> None:
-        """Nothing: an ``ArrowSchema`` holds no data."""
+        """Do nothing: an ``ArrowSchema`` holds no data."""
 
 
-# --- what others call -------------------------------------------------------------------------------------------
+# --- entry points -----------------------------------------------------------------------------------------------
 
 
 def field_from_capsule(capsule: Any) -> Field:
-    """The field that a capsule named ``arrow_schema`` describes; the capsule is empty afterwards.
+    """Import a field from a capsule named ``arrow_schema``, which is consumed.
 
     Raises
     ------
     InvalidType
         If it is not such a capsule.
     InvalidData
-        If the structure breaks the rules of the C data interface, or the capsule has been imported before.
+        If the structure violates the C data interface, or the capsule has been imported before.
     Unsupported
-        If no type has its format string.
+        If its format string is unknown.
     MissingExtra
         If nanoarrow is not installed.
     """
@@ -265,22 +263,21 @@ def field_from_capsule(capsule: Any) -> Field:
 
 
 def type_from_capsule(capsule: Any) -> DataType:
-    """The type that a capsule named ``arrow_schema`` describes; the errors of :func:`field_from_capsule`."""
+    """Import a type from a capsule named ``arrow_schema``; errors as :func:`field_from_capsule`."""
     return field_from_capsule(capsule).type
 
 
 def schema_from_capsule(capsule: Any) -> Schema:
-    """The schema that a capsule named ``arrow_schema`` describes: a struct whose fields are those of the schema.
+    """Import a schema from a capsule named ``arrow_schema``: a struct with the schema's fields.
 
-    Fields are read when they are asked for; errors within one come then. The others are those of
-    :func:`field_from_capsule`.
+    Fields are read on demand, and their errors raised then; other errors as :func:`field_from_capsule`.
     """
     owner = move(capsule, "arrow_schema")
     return schema_at(owner, owner._addr())
 
 
 def schema_at(owner: Any, address: int) -> Schema:
-    """The schema in an ``ArrowSchema``, which ``owner`` keeps."""
+    """Read the schema of an ``ArrowSchema`` that ``owner`` keeps alive."""
     found = CSchema.at(address)
     text = text_of(found.format)
     if text != b"+s" or found.dictionary:
@@ -290,5 +287,5 @@ def schema_at(owner: Any, address: int) -> Schema:
 
 
 def field_at(address: int) -> Field:
-    """The field in an ``ArrowSchema``."""
+    """Read the field of an ``ArrowSchema``."""
     return _field(address)

@@ -1,11 +1,11 @@
-"""Record batches and chunks from an ``ArrowArrayStream`` of the C stream interface, one at a time.
+"""Import of record batches and chunks, one at a time, from an ``ArrowArrayStream`` of the C stream interface.
 
 Invariants:
 
 * the functions of a stream are called without the GIL, as a producer may wait for threads that need it;
-* they write into structures that nanoarrow allocates, whose capsules release them whatever happens;
-* one thread at a time uses a stream. It is released at its end, after an error, when its reader is closed, or with its
-  capsule, whichever comes first, and only once.
+* they write into structures allocated by nanoarrow, whose capsules always release them;
+* a stream is used by one thread at a time. It is released exactly once: at its end, after an error, when its reader is
+  closed, or with its capsule, whichever comes first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 assert _STRUCT.size == STREAM.itemsize
 
 _ERRORS: dict[int, type[ShmarrowError]] = {errno.EINVAL: InvalidData, errno.ENOSYS: Unsupported}
-"""The errors for what a producer says; any other number of it is one of the operating system."""
+"""Our errors for a producer's error codes; any other code is an errno of the operating system."""
 
 
 class CStream:
@@ -42,7 +42,7 @@ class CStream:
     Parameters
     ----------
     capsule : PyCapsule
-        Named ``arrow_array_stream``; nobody else may use it.
+        Named ``arrow_array_stream``; must not be used elsewhere.
     what : str
         The producer, for error messages.
 
@@ -55,7 +55,7 @@ class CStream:
         try:
             self._address = pointer(capsule, "arrow_array_stream")
         except InvalidType as error:
-            raise InvalidType(f"{what} does not give an Arrow array: {error}") from None
+            raise InvalidType(f"{what} did not return an Arrow array: {error}") from None
         get_schema, get_next, last_error, release, _ = self._members()
         if not release:
             raise InvalidData(
@@ -74,7 +74,7 @@ class CStream:
         self._empty = native._schema.CSchema.allocate()
         self._allocate = native._array.CArray.allocate
         self.schema = native._schema.CSchema.allocate()
-        """What keeps the schema; its address is ``schema._addr()``."""
+        """The owner of the schema, whose address is ``schema._addr()``."""
         try:
             self._call(_GET(get_schema), self.schema._addr(), "its schema")
         except ShmarrowError:
@@ -96,18 +96,18 @@ class CStream:
             raise StorageError(code, message) if kind is None else kind(message)
 
     def next(self) -> Any:
-        """What keeps the next array, at the address ``_addr()``; None at the end.
+        """Return the owner of the next array, whose address is ``_addr()``; None at the end.
 
         Raises
         ------
         InvalidData, Unsupported, StorageError
-            If the producer fails, with its message. The stream cannot go on then.
+            If the producer fails, with its message. The stream is then unusable.
         Closed, Failed
-            After that, or after :meth:`close`.
+            After :meth:`close` or an earlier error.
         """
         self.states.go(READ)
         with self._turn:
-            self.states.go(READ)  # another thread may have closed it in the meantime, or failed
+            self.states.go(READ)  # another thread may have closed it, or failed, in the meantime
             if self.states.state == ENDED:
                 return None
             made = self._allocate(self._empty)
@@ -125,14 +125,14 @@ class CStream:
             return made
 
     def fail(self, error: BaseException) -> None:
-        """Note that something that the stream gave cannot be used, so that no later call goes on without it."""
+        """Fail the stream because an array from it is unusable, so that no later call skips it."""
         with self._turn:
             self.states.fail(error)
             self._release()
 
     def close(self) -> None:
-        """Release the stream, after the call that another thread is in; arrays that were handed out stay."""
-        if self.states.inherited:  # the producer's threads are not there
+        """Release the stream, once any call in another thread has returned; arrays already returned stay valid."""
+        if self.states.inherited:  # the producer's threads do not exist in a forked child
             self.states.go(CLOSE)
             return
         with self._turn:
@@ -146,7 +146,7 @@ class CStream:
 
 
 class ImportedReader(NotCopied, RecordBatchReader):
-    """Reads record batches from the stream of another library, each when it is asked for.
+    """Reads record batches on demand from another library's stream.
 
     Attributes
     ----------
@@ -188,23 +188,23 @@ class ImportedReader(NotCopied, RecordBatchReader):
         return f"<ImportedReader of {self._stream.what}: {columns}, {self._stream.states.state}>"
 
 
-# --- what others call -------------------------------------------------------------------------------------------
+# --- entry points -----------------------------------------------------------------------------------------------
 
 
 def open_c_stream(obj: Any, what: str = "") -> RecordBatchReader:
-    """A reader of the record batches of an object, none of which is asked for yet.
+    """Open a reader over the record batches of an object, without requesting any yet.
 
     Parameters
     ----------
     obj : object
         A capsule named ``arrow_array_stream``, or an object with ``__arrow_c_stream__``.
     what : str
-        What it is, for error messages; the class of the object by default.
+        Its name in error messages; the class of the object by default.
 
     Raises
     ------
     InvalidType
-        If it is nothing of the kind, or its stream is one of single columns.
+        If it is neither, or a stream of single columns.
     InvalidData, Unsupported, StorageError
         If the producer fails, with its message.
     MissingExtra
@@ -214,9 +214,9 @@ def open_c_stream(obj: Any, what: str = "") -> RecordBatchReader:
 
 
 def chunks_from_stream(obj: Any, what: str = "") -> ChunkedArray:
-    """All arrays of a stream as the chunks of one column; rows of several columns are structs.
+    """Read all arrays of a stream as a chunked array; rows become structs.
 
-    The arguments and errors are those of :func:`open_c_stream`.
+    Arguments and errors as :func:`open_c_stream`.
     """
     stream = _stream(obj, what)
     try:

@@ -1,8 +1,8 @@
-"""Ctrl-C and ``sys.exit`` in the middle of a stream: errors that are to end the program, and not just a query.
+"""Ctrl-C and ``sys.exit`` in the middle of a stream: exceptions that must end the program, not just a query.
 
-A stream's callback can give its consumer a number and a text, so an exception of Python ends there: a consumer makes
-an ordinary error of ``KeyboardInterrupt``, which a program may catch and try again. So it is kept, and raised once more
-in its thread as soon as that has left the callback. It arrives when the consumer returns to Python, or a little later.
+A stream callback can only return an error code and a string, so a Python exception ends there: the consumer turns
+``KeyboardInterrupt`` into an ordinary error, which a program may catch and retry. So the exception is kept and raised
+again in its thread once the callback has returned: when the consumer returns to Python, or shortly after.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from types import CodeType
 from typing import Any
 
 _kept: dict[int, BaseException] = {}
-"""What is to be raised again, by thread."""
+"""Exceptions to raise again, by thread."""
 
 _NAMED = re.compile(r"Detail: Python exception: Traceback[^\0]*\n(KeyboardInterrupt|SystemExit)(?:: (\S+))?\s*$")
-"""The end of what pyarrow says of a stream whose producer was interrupted."""
+"""The end of pyarrow's message for a stream whose producer was interrupted."""
 
 
 def raise_later(error: BaseException, callback: CodeType) -> None:
-    """Raise an exception again in this thread, when the callback that foreign code has called is no longer running.
+    """Raise an exception again in this thread once the callback, called by foreign code, has returned.
 
-    Nothing is done in a thread that runs no Python but the callback.
+    Does nothing in a thread that runs no Python code but the callback.
     """
     if sys._getframe(1).f_back is None:
         return
@@ -34,14 +34,14 @@ def raise_later(error: BaseException, callback: CodeType) -> None:
 
 
 def check() -> None:
-    """Raise what is kept for this thread now, where foreign code has just returned."""
+    """Raise the exception kept for this thread, if any; called when foreign code has just returned."""
     error = _kept.pop(_thread.get_ident(), None)
     if error is not None:
         raise error
 
 
 def raise_named(text: str) -> None:
-    """Raise what the error text of a producer says that it was interrupted by, if it was."""
+    """Raise the interrupt named in a producer's error message, if any."""
     found = _NAMED.search(text)
     if found is None:
         return
@@ -65,9 +65,9 @@ def _wait(thread: int, callback: CodeType) -> None:
 
 
 def _raise_in(thread: int, error: BaseException) -> None:
-    """Raise an exception in another thread; does nothing if that has ended."""
+    """Raise an exception in another thread; does nothing if the thread has ended."""
     import ctypes
 
-    # Python wants a class, and calls it: this one makes the exception that is there already.
+    # Python requires a class and instantiates it: this one returns the existing exception.
     again = type(type(error).__name__, (type(error),), {"__new__": lambda *_: error, "__init__": lambda *_: None})
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(again))

@@ -2,11 +2,10 @@
 
 Invariants:
 
-* structures that are handed out are laid out in numpy memory first and then copied by nanoarrow, whose release
-  callbacks are compiled code: a callback written in Python would lose a pending exception, and crash after the
-  interpreter has shut down;
-* structures that are handed in are moved out of their capsules, as the specification asks, into memory of nanoarrow,
-  whose compiled code releases them once. A second consumer of the capsule finds them released.
+* exported structures are laid out in numpy memory and then copied by nanoarrow, whose release callbacks are compiled
+  code: a callback written in Python would lose a pending exception, and crash after interpreter shutdown;
+* imported structures are moved out of their capsules, as the specification requires, into memory of nanoarrow, whose
+  compiled code releases them once. A second consumer of the capsule finds them released.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ DICTIONARY_ORDERED, NULLABLE, MAP_KEYS_SORTED = 1, 2, 4
 
 
 class Memory:
-    """Owner of memory that structures lie in or point to: as long as one of them is in use, it is not freed.
+    """Owner of the memory that holds structures and their targets, kept alive while any structure is in use.
 
-    A consumer may drop the last reference from any thread, also while an exception is pending. So this class has no
-    code of its own that runs then.
+    A consumer may drop the last reference on any thread, even while an exception is pending. So this class has no
+    ``__del__``.
     """
 
     __slots__ = ("__weakref__", "kept")
@@ -64,7 +63,7 @@ _pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 def pointer(capsule: Any, name: str) -> int:
-    """The address that a capsule holds: ``arrow_schema``, ``arrow_array`` or ``arrow_array_stream``.
+    """Return the pointer in a capsule named ``arrow_schema``, ``arrow_array`` or ``arrow_array_stream``.
 
     Raises
     ------
@@ -83,14 +82,14 @@ def move(capsule: Any, name: str) -> Any:
     Parameters
     ----------
     capsule : PyCapsule
-        One with a structure in it, which is then marked as released.
+        The capsule of a structure, which is then marked as released.
     name : str
         ``arrow_schema`` or ``arrow_array``.
 
     Returns
     -------
     nanoarrow.c_schema.CSchema or nanoarrow.c_array.CArray
-        What owns the structure from now on and releases it; its address is ``_addr()``.
+        The new owner, which releases the structure; its address is ``_addr()``.
 
     Raises
     ------
@@ -105,8 +104,8 @@ def move(capsule: Any, name: str) -> Any:
     allocate, words = _room(name)
     made = allocate()
     at, target = words.from_address(source), words.from_address(made._addr())
-    # Of all threads that import the capsule, also in other libraries, one gets the callback: CPython does not hand over
-    # the GIL between these two lines, neither of which calls a function.
+    # Of all threads that import the capsule, in any library, only one gets the callback: CPython does not switch
+    # threads between these two lines, neither of which calls a function.
     release = at[-2]
     at[-2] = 0
     if not release:
@@ -119,7 +118,7 @@ def move(capsule: Any, name: str) -> Any:
 
 @cache
 def _room(name: str) -> tuple[Any, Any]:
-    """What makes room for a structure, and the structure as words; the last two are ``release`` and its data."""
+    """Return the allocator of a structure and its ctypes array type; the last words are ``release`` and its data."""
     new_schema = nanoarrow()._schema.CSchema.allocate
     if name == "arrow_schema":
         return new_schema, ctypes.c_uint64 * (SCHEMA.itemsize // 8)
@@ -127,12 +126,12 @@ def _room(name: str) -> tuple[Any, Any]:
 
 
 def ask(obj: Any, method: str) -> Any:
-    """What a method of the PyCapsule interface of another library's object gives.
+    """Call a PyCapsule interface method of another library's object.
 
     Raises
     ------
     InvalidArgument
-        If the object refuses, with its own error as the cause: it has been read before, say, or its query fails.
+        If the method raises, with its error as the cause: it was read before, for example, or its query failed.
     """
     try:
         return getattr(obj, method)()
@@ -144,7 +143,7 @@ def ask(obj: Any, method: str) -> Any:
 
 @cache
 def nanoarrow() -> Any:
-    """The module ``nanoarrow``; MissingExtra where it is not installed."""
+    """Import and return ``nanoarrow``; raises MissingExtra if it is not installed."""
     with needed("nanoarrow", "arrow"):
         import nanoarrow
     return nanoarrow

@@ -1,15 +1,15 @@
-"""Files in the formats of others and our own: each format is one row of :data:`FORMATS`.
+"""File formats for conversion: each format is one row of :data:`FORMATS`.
 
-A file holds rows (:class:`~shmarrow.interchange.files.rows.Rows`, a schema and batches one after another) or tensors
-(:class:`~shmarrow.interchange.files.tensors.Tensors`, named ndarrays). Either becomes the other where that loses
-nothing: tensors of one length become columns, and columns of numbers without nulls become tensors.
+A file holds rows (:class:`~shmarrow.interchange.files.rows.Rows`, a schema and an iterator of batches) or tensors
+(:class:`~shmarrow.interchange.files.tensors.Tensors`, named ndarrays). Either converts to the other if nothing is lost:
+tensors of equal length become columns, and columns of numbers without nulls become tensors.
 
 Invariants:
 
-* rows are read and written batch by batch, so the size of a file does not matter; formats that keep each column in one
-  piece go through temporary files;
-* what a format cannot hold is refused with the column and its type, never dropped;
-* a file is recognized by its first bytes, and by its suffix only where those say nothing.
+* rows are read and written batch by batch, so the size of a file does not matter; formats that store each column
+  contiguously go through temporary files;
+* types that a format cannot hold are refused with the column and its type, never dropped;
+* a file is recognized by its first bytes, and by its suffix only if these are inconclusive.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from shmarrow.sources.formats import recognized
 Content = Rows | Tensors
 
 COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
-"""Suffixes of text that is compressed as a whole, which is decompressed as it is read."""
+"""Suffixes of compressed text files, which are decompressed while reading."""
 
 DELIMITED = ("csv", "tsv")
 TEXT = (*DELIMITED, "jsonl")
-"""Formats of text, which do not record types."""
+"""Text formats, which do not record types."""
 
 _DECOMPRESSORS = (
     (b"\x1f\x8b", "gzip data", "gunzip -c"),
@@ -45,7 +45,7 @@ _DECOMPRESSORS = (
 
 
 class Format(NamedTuple):
-    """A format: its names, how it is read and written, and what it can do."""
+    """A format: its name, suffixes, reader, writer, content and codecs."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -86,12 +86,12 @@ _MAGIC = (
 
 
 def by_name(name: str) -> Format:
-    """The format of this name.
+    """Return the format named ``name``.
 
     Raises
     ------
     InvalidArgument
-        If there is none.
+        If no format has this name.
     """
     if name not in FORMATS:
         raise InvalidArgument(f"no format is named {name!r}; known formats are {', '.join(FORMATS)}")
@@ -99,7 +99,7 @@ def by_name(name: str) -> Format:
 
 
 def by_suffix(name: str) -> Format | None:
-    """The format that a file's suffix stands for, or None."""
+    """Return the format for a file's suffix, or None."""
     name = name.lower()
     for each in FORMATS.values():
         if name.endswith(each.suffixes):
@@ -108,12 +108,12 @@ def by_suffix(name: str) -> Format | None:
 
 
 def of_input(source: Input) -> Format:
-    """The format of what is read: by its first bytes, else by its suffix.
+    """Detect the format of an input by its first bytes, else by its suffix.
 
     Raises
     ------
     InvalidData
-        If neither says what it is.
+        If neither identifies a format.
     """
     head = source.head
     for magic, name in _MAGIC:
@@ -135,18 +135,18 @@ def of_input(source: Input) -> Format:
         what = recognized(head)
         start = f"looks like {what}" if what else f"starts with {head[:8]!r}"
         raise InvalidData(
-            f"{source.name}: {start}; its suffix does not tell a format either, so name it: --from {'|'.join(FORMATS)}"
+            f"{source.name}: {start}; its suffix is unknown too, so name the format: --from {'|'.join(FORMATS)}"
         )
     return known
 
 
 def of_output(name: str, content: Content) -> Format:
-    """The format of what is written: by its suffix; standard output is a stream, and a ``shm:`` name an Arrow file.
+    """Choose the output format by suffix; by default a stream for standard output, an Arrow file for ``shm:`` names.
 
     Raises
     ------
     InvalidArgument
-        If the suffix stands for no format.
+        If the suffix is unknown.
     """
     known = by_suffix(name)
     if known is not None:
@@ -158,7 +158,7 @@ def of_output(name: str, content: Content) -> Format:
     suffixes = ", ".join([suffix for each in FORMATS.values() for suffix in each.suffixes])
     hint = "write JSON lines, one object per line, to a .jsonl file" if name.lower().endswith(".json") else ""
     hint = hint or f"use one of {suffixes}, or name the format with --to"
-    raise InvalidArgument(f"{name}: the suffix does not tell a format; {hint}")
+    raise InvalidArgument(f"{name}: the suffix is not that of a known format; {hint}")
 
 
 def check_reading(format: Format, options: Options) -> None:
@@ -167,16 +167,16 @@ def check_reading(format: Format, options: Options) -> None:
     Raises
     ------
     InvalidArgument
-        If types or nulls are given, and the format does not take them.
+        If types or nulls are given, and the format does not support them.
     """
     if options.types and format.name not in TEXT:
-        raise InvalidArgument(f"--types is for {', '.join(TEXT)}; {format.name} has types of its own")
+        raise InvalidArgument(f"--types is for {', '.join(TEXT)}; {format.name} files record types")
     if options.nulls and format.name not in DELIMITED:
-        raise InvalidArgument(f"--null is for {', '.join(DELIMITED)}; {format.name} has nulls of its own")
+        raise InvalidArgument(f"--null is for {', '.join(DELIMITED)}; {format.name} files record nulls")
 
 
 def check_writing(format: Format, options: Options) -> None:
-    """Refuse options that this format cannot be written with.
+    """Refuse options that writing this format does not support.
 
     Raises
     ------
@@ -196,14 +196,14 @@ def _refuse_compressed(source: Input) -> None:
 
 
 def read(source: Input, format: Format, options: Options) -> Content:
-    """What a file holds, lazily: nothing but schema or headers is read yet.
+    """Read a file lazily: only its schema or headers are read immediately.
 
     Raises
     ------
     InvalidData
-        If it breaks the format, or is compressed as a whole and not text.
+        If it violates the format, or is compressed as a whole and not text.
     FieldNotFound
-        If a chosen column is not there.
+        If a chosen column is missing.
     """
     if format.name not in TEXT:
         _refuse_compressed(source)
@@ -212,7 +212,7 @@ def read(source: Input, format: Format, options: Options) -> Content:
 
 
 def as_held(content: Content, format: Format) -> Content:
-    """Tensors as rows where the format holds rows.
+    """Convert tensors to rows if the format holds rows.
 
     Raises
     ------
@@ -221,12 +221,12 @@ def as_held(content: Content, format: Format) -> Content:
     """
     several = isinstance(content, Tensors) and format.name == "npy" and len(content.tensors) > 1
     if isinstance(content, Tensors) and (format.holds is Rows or several):
-        return tensors.to_rows(content)  # for npy: records, a field for each tensor
+        return tensors.to_rows(content)  # for npy: records with one field per tensor
     return content
 
 
 def write(content: Content, target: Output, format: Format, options: Options) -> None:
-    """Write all of it, as :func:`as_held` gives it.
+    """Write all content, which must be converted by :func:`as_held` first.
 
     Raises
     ------

@@ -1,12 +1,12 @@
-"""JSON lines, checked before pyarrow parses them: strangers choose how deep they nest, and how many keys they have.
+"""Checks of untrusted JSON lines before pyarrow parses them: bounds on nesting depth and number of keys.
 
-pyarrow's parser recurses for each level of nesting, and fills an array for every key that a block has, as long as the
-block has objects. Invariants:
+pyarrow's parser recurses for each level of nesting, and for every key in a block fills an array with one slot per
+object. Invariants:
 
 * no text reaches the parser before its nesting is known to be within ``MAX_DEPTH``;
-* objects times keys of a block stay within :data:`CELLS`; the keys are counted in pieces that are so small, or have so
-  few keys, that parsing them is harmless;
-* what is counted is exact or too high, whatever the text: it may be invalid, and later blocks are parsed in parallel.
+* objects times keys of a block stay within :data:`CELLS`; keys are counted in pieces so small, or with so few keys,
+  that parsing them is harmless;
+* counts are exact or too high for any text, including invalid text; later blocks are parsed in parallel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CELLS = 1 << 26
 _PIECE = 1 << 20
 _SMALL = 1 << 15
 _FEW = 1 << 22
-"""Bytes scanned at a time; bytes whose keys are found by parsing them, and objects times keys of a longer line."""
+"""Bytes scanned at a time; bytes parsed at a time to find keys; the most objects times keys in a longer line."""
 _ESCAPE = re.compile(rb"\\[^\r\n]")
 _OPEN, _CLOSE, _QUOTE, _COLON, _BRACE = 0x7B, 0x7D, 0x22, 0x3A, 0x7B
 _SPACE = b" \t\r\n"
@@ -39,21 +39,21 @@ Path = tuple[str, ...]
 
 
 class CheckedLines(io.RawIOBase):
-    """A file of JSON lines that raises instead of giving text that would harm its parser.
+    """A file of JSON lines that raises instead of returning text that would exhaust its parser.
 
     Parameters
     ----------
     file : file object
-        Where the text comes from.
+        The source.
     where : str
-        What it is called in messages.
+        Its name in messages.
     parse : callable
-        Gives the schema of some lines, as pyarrow infers it.
+        Returns the schema that pyarrow infers for some lines.
 
     Raises
     ------
     InvalidData
-        From ``read``, if brackets or quotes are not balanced; also if what ``parse`` gets cannot be parsed.
+        From ``read``, if brackets or quotes are not balanced, or ``parse`` fails.
     LimitExceeded
         From ``read``, if values nest too deep, or a block has too many keys.
     """
@@ -72,7 +72,7 @@ class CheckedLines(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """As many bytes as are asked for, or all up to the end."""
+        """Read ``size`` bytes, or up to the end."""
         block, objects, keys = b"", 0, 0
         first = self._paths is None
         while more := self._all_of(size - len(block) if size >= 0 else -1):
@@ -81,7 +81,7 @@ class CheckedLines(io.RawIOBase):
             block += more
             if not first:
                 break
-            block = block.lstrip(_SPACE)  # pyarrow infers types from the first block that has more
+            block = block.lstrip(_SPACE)  # pyarrow infers types from the first block that is not blank
         if first:
             if block.startswith(b"["):
                 raise InvalidData(
@@ -94,7 +94,7 @@ class CheckedLines(io.RawIOBase):
         return block
 
     def _all_of(self, size: int) -> bytes:
-        """As many bytes as this, or all up to the end."""
+        """Read ``size`` bytes, or up to the end, in as many calls as needed."""
         pieces, left = [], size
         while left and (piece := bytes(self._file.read(left))):
             pieces.append(piece)
@@ -102,7 +102,7 @@ class CheckedLines(io.RawIOBase):
         return b"".join(pieces)
 
     def _count_keys(self, block: bytes, is_full: bool, objects: int, keys: int) -> None:
-        """Find the keys of the first block, whose lines define those of all blocks."""
+        """Find the keys of the first block, which define the schema of all blocks."""
         if is_full:
             end = 1 + max(block.rfind(b"\n"), block.rfind(b"\r"))
             if not end:
@@ -124,7 +124,7 @@ class CheckedLines(io.RawIOBase):
             )
 
     def _scan(self, block: bytes) -> tuple[int, int]:
-        """Objects and keys of a block, at most; what nests too deep is refused."""
+        """Return upper bounds of the objects and keys in a block; refuse nesting that is too deep."""
         text = self._escape + block
         if b"\\" in text:
             text = _ESCAPE.sub(b"  ", text)
@@ -158,7 +158,7 @@ class CheckedLines(io.RawIOBase):
         return f"{self._where}: line {self._line + int(np.count_nonzero(ends[:place]))}"
 
     def _found(self, text: bytes) -> Iterator[set[Path]]:
-        """The keys of lines, by their paths, piece by piece."""
+        """Iterate over the paths of the keys in lines, piece by piece."""
         start, last = 0, None
         while start < len(text):
             end = text.rfind(b"\n", start, start + _SMALL) + 1 or text.find(b"\n", start + _SMALL) + 1 or len(text)
@@ -191,7 +191,7 @@ def _of_field(field: Any, path: Path) -> Iterator[Path]:
 
 
 def _collect(value: Any, path: Path, found: set[Path]) -> None:
-    """Add the paths of all keys in a value, named as those of the fields that pyarrow makes."""
+    """Add the paths of all keys in a value, named as pyarrow names the fields."""
     if isinstance(value, dict):
         for name, each in value.items():
             found.add((*path, name))

@@ -1,4 +1,4 @@
-"""The two ends of a conversion: what is read, where it goes, and how."""
+"""Input, output and options of a conversion."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from shmarrow.sources.sinks import Sink
 T = TypeVar("T")
 
 PREFIX = "shmarrow-convert-"
-"""How temporary files and directories are called, so that whoever finds one knows where it came from."""
+"""Name prefix of temporary files and directories, which shows their origin."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a conversion is done.
+    """Options of a conversion.
 
     Attributes
     ----------
     columns : sequence of str, optional
         The columns or tensors to convert, in this order.
     rows_per_batch : int, optional
-        Cut all rows into batches (row groups) of this many.
+        Rows per batch (row group).
     compression : str, optional
-        ``"lz4"``, ``"zstd"`` or ``"none"``; the default of the format where it is not given.
+        ``"lz4"``, ``"zstd"`` or ``"none"``; the format's default if omitted.
     level : int, optional
-        Level of the codec.
+        Compression level.
     types : mapping of str to DataType
         Types of columns that would otherwise be inferred from text.
     nulls : sequence of str
-        What stands for null in CSV beside an empty field.
+        Strings that mean null in CSV, in addition to empty fields.
     """
 
     columns: Sequence[str] | None = None
@@ -59,7 +59,7 @@ class Options:
 
 
 def is_special(name: str) -> bool:
-    """Whether a path leads to a pipe or a device, which is used as it is: never mapped, never replaced."""
+    """Whether a path is a pipe or a device, which is read or written in place: never mapped, never replaced."""
     if name.startswith(segment.SHM_SCHEME):
         return False
     try:
@@ -78,7 +78,7 @@ def _open(name: str, mode: str) -> Any:
 
 @contextmanager
 def temporary_errors() -> Iterator[None]:
-    """Around what writes temporary files: errors say where they are."""
+    """Wrap writing to temporary files; errors name their directory."""
     try:
         yield
     except OSError as error:
@@ -87,23 +87,23 @@ def temporary_errors() -> Iterator[None]:
 
 
 def _standard(name: str) -> Any:
-    """Standard input or output, as bytes."""
+    """Return standard input or output as a binary file."""
     file = getattr(sys, name)
     if file is None:
         raise storage_error(OSError(errno.EBADF, "it is closed"), "use", f"standard {name.removeprefix('std')}put")
     return file.buffer
 
 
-# --- what is read -----------------------------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------------------------
 
 
 class _Stream(io.RawIOBase):
-    """A pipe from its start on, after its first bytes were looked at.
+    """A pipe from its start, including the first bytes, which have been read already.
 
     Attributes
     ----------
     name : str
-        What messages call it.
+        Name for messages.
     done : int
         Bytes read so far.
     """
@@ -130,14 +130,14 @@ class _Stream(io.RawIOBase):
 
 
 class Input:
-    """What is read: a mapped file, or a pipe; made by :func:`open_input`.
+    """The input: a mapped file, or a pipe; made by :func:`open_input`.
 
     Attributes
     ----------
     name : str
-        What it is called in messages.
+        Name for messages.
     data : ndarray or None
-        Its bytes, mapped; None for a pipe, until :meth:`whole` is called.
+        The mapped bytes; None for a pipe until :meth:`whole` is called.
     head : bytes
         The first bytes, at most 64.
     is_standard : bool
@@ -156,13 +156,13 @@ class Input:
         self._stream = None if data is not None else _Stream(file, self.head, name)
 
     def whole(self) -> Bytes:
-        """All bytes; those of a pipe go through a temporary file."""
+        """Return all bytes, mapped; a pipe is copied to a temporary file first."""
         if self.data is None:
             self.data = segment.attach(self.path()).data
         return self.data
 
     def path(self) -> str:
-        """A path or ``shm:`` name that has the bytes; for a pipe that of a temporary file."""
+        """Return a path or ``shm:`` name of the bytes; for a pipe, the path of a temporary file."""
         if self._path is None:
             file = self.keep(tempfile.NamedTemporaryFile(prefix=PREFIX))  # noqa: SIM115
             stream = self.stream()
@@ -175,21 +175,21 @@ class Input:
         return self._path
 
     def file_path(self) -> str:
-        """As :meth:`path`, and where the system has the file of a ``shm:`` name."""
+        """Return :meth:`path` with a ``shm:`` name resolved to the path of its file."""
         return resolve(self.path())[1]
 
     def keep(self, resource: AbstractContextManager[T]) -> T:
-        """Enter a context that is left when the input is closed."""
+        """Enter a context, which is exited when the input is closed."""
         return self._stack.enter_context(resource)
 
     def stream(self) -> _Stream:
-        """The bytes of a pipe, one after another."""
+        """Return the pipe as a stream."""
         assert self._stream is not None
         return self._stream
 
 
 def _first(file: Any) -> bytes:
-    """The first bytes of a pipe, which may give fewer at a time."""
+    """Read the first bytes of a pipe, which may return fewer per call."""
     head = b""
     while len(head) < HEAD and (found := file.read(HEAD - len(head))):
         head += found
@@ -197,7 +197,7 @@ def _first(file: Any) -> bytes:
 
 
 def download(name: str) -> str:
-    """The command that writes what a URL refers to to its standard output; empty if a name is no URL."""
+    """Return a shell command that downloads a URL to standard output; empty if ``name`` is not a URL."""
     scheme, separator, _ = name.partition("://")
     if not separator or name.startswith(segment.SHM_SCHEME) or os.path.exists(name):
         return ""
@@ -206,7 +206,7 @@ def download(name: str) -> str:
 
 
 def _refuse_several(name: str) -> None:
-    """Say what to do instead, on the command line, with what is not one file."""
+    """Refuse URLs and patterns, with the command line to use instead."""
     command = download(name)
     if command:
         raise InvalidArgument(f"{name!r} is a URL, and files are read; {command} | shmarrow convert - OUT")
@@ -219,12 +219,12 @@ def _refuse_several(name: str) -> None:
 
 @contextmanager
 def open_input(name: str) -> Iterator[Input]:
-    """What is read: a path, ``shm:NAME``, or ``-`` for standard input.
+    """Open an input: a path, ``shm:NAME``, or ``-`` for standard input.
 
     Raises
     ------
     ObjectNotFound
-        If there is nothing of this name.
+        If it does not exist.
     StorageError
         If it cannot be opened.
     """
@@ -240,16 +240,16 @@ def open_input(name: str) -> Iterator[Input]:
             yield Input(name, stack, data)
 
 
-# --- where it goes ----------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------
 
 
 class Output:
-    """Where the bytes go; made by :func:`open_output`.
+    """The output; made by :func:`open_output`.
 
     Attributes
     ----------
     sink : Sink
-        What takes the bytes. Whoever writes them finishes it; until then nothing has the name.
+        The destination. The format's writer must finish it; until then the output is unpublished.
     """
 
     def __init__(self, name: str, sink: Sink) -> None:
@@ -280,7 +280,7 @@ class _SinkFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         if self._error is not None:
-            raise self._error  # libraries write on when they clean up; the first error is the one to tell
+            raise self._error  # libraries keep writing during cleanup; report the first error
         view = memoryview(data).cast("B")
         try:
             self._sink.write([np.frombuffer(view, U1)])
@@ -294,24 +294,24 @@ class _SinkFile(io.RawIOBase):
 
 
 def _refuse_planted(name: str) -> None:
-    """Refuse to write to a file that another user planted in a directory that anyone may write to."""
+    """Refuse to write to another user's file in a sticky world-writable directory, which may be planted."""
     for path in (name, os.path.realpath(name)):
         found = os.lstat(path)
         if is_planted(path, found):
-            error = OSError(errno.EACCES, f"it is user {found.st_uid}'s, in a directory that anyone may write to")
+            error = OSError(errno.EACCES, f"it belongs to user {found.st_uid}, in a world-writable directory")
             raise storage_error(error, "write to", name, "write to a file, or to a pipe of your own")
 
 
 @contextmanager
 def open_output(name: str, overwrite: bool) -> Iterator[Output]:
-    """Where the result goes: a path, ``shm:NAME``, or ``-`` for standard output.
+    """Open an output: a path, ``shm:NAME``, or ``-`` for standard output.
 
-    A path or a name shows the whole result or nothing: an exception in the block discards what was written.
+    Writing to a path or a name is atomic: an exception in the block discards the output.
 
     Raises
     ------
     ObjectExists
-        If the name is taken, and not to be replaced.
+        If the name exists and ``overwrite`` is False.
     """
     with ExitStack() as stack:
         target: Any = name

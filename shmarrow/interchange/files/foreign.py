@@ -1,4 +1,4 @@
-"""Rows through pyarrow: Parquet, CSV and JSON lines."""
+"""Reading and writing rows through pyarrow: Parquet, CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported
+from shmarrow.errors import (
+    FieldNotFound,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    MissingExtra,
+    ShmarrowError,
+    Unsupported,
+)
 from shmarrow.interchange.files.checked import CheckedLines
 from shmarrow.interchange.files.ends import Input, Options, Output
 from shmarrow.interchange.files.rows import BATCH, Rows, cut, joined, recut
@@ -16,12 +24,12 @@ from shmarrow.interchange.partner import needed
 from shmarrow.types import Schema
 
 _TEXT_BLOCK = 1 << 24
-"""Bytes of text that are parsed at a time; the types of columns are inferred from the first such block."""
+"""Bytes of text per block; column types are inferred from the first block."""
 
 
 @contextmanager
 def _reported(action: str, where: str) -> Iterator[None]:
-    """Around pyarrow's code: its errors become ours."""
+    """Wrap calls of pyarrow, translating its errors."""
     import pyarrow as pa
 
     try:
@@ -46,7 +54,7 @@ def _pa() -> Any:
 
 
 def _bytes_of(source: Input, whole: bool = False) -> tuple[Any, Callable[[], int], int]:
-    """What pyarrow reads from, how far it has read, and the size."""
+    """Return a pyarrow file, a function for the bytes read so far, and the size."""
     pa = _pa()
     if source.data is None and not whole:
         stream = source.stream()
@@ -57,7 +65,7 @@ def _bytes_of(source: Input, whole: bool = False) -> tuple[Any, Callable[[], int
 
 
 def _from_pyarrow(found: Any, where: str, chosen: Any, done: Callable[[], int], total: int) -> Rows:
-    """Batches of pyarrow's as ours."""
+    """Convert pyarrow batches to rows."""
     made = Schema.from_pyarrow(chosen)
 
     def batches() -> Iterator[RecordBatch]:
@@ -69,7 +77,7 @@ def _from_pyarrow(found: Any, where: str, chosen: Any, done: Callable[[], int], 
 
 
 def read_parquet(source: Input, options: Options) -> Rows:
-    """Parquet, row group by row group."""
+    """Read Parquet, row group by row group."""
     _pa()
     import pyarrow.parquet as parquet
 
@@ -96,7 +104,7 @@ def read_parquet(source: Input, options: Options) -> Rows:
 
 
 def _text(source: Input) -> tuple[Any, Callable[[], int], int]:
-    """Text, decompressed where its first bytes or its suffix say that it is compressed."""
+    """Return :func:`_bytes_of`, decompressed if the first bytes indicate compression."""
     pa = _pa()
     reader, done, total = _bytes_of(source)
     magic = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
@@ -141,20 +149,22 @@ def _read_delimited(source: Input, options: Options, delimiter: str) -> Rows:
 
 
 def read_csv(source: Input, options: Options) -> Rows:
-    """Comma-separated values with a header; an empty field that is not quoted is null."""
+    """Read comma-separated values with a header; unquoted empty fields are null."""
     return _read_delimited(source, options, ",")
 
 
 def read_tsv(source: Input, options: Options) -> Rows:
-    """Tab-separated values, otherwise as CSV."""
+    """Read tab-separated values, otherwise as CSV."""
     return _read_delimited(source, options, "\t")
 
 
 def read_jsonl(source: Input, options: Options) -> Rows:
-    """A JSON object a line."""
+    """Read JSON lines: one object per line."""
     pa = _pa()
     import pyarrow.json as json
 
+    if not hasattr(json, "open_json"):
+        raise MissingExtra(f"JSON lines need pyarrow 20 or newer, found {pa.__version__}: pip install 'pyarrow>=20'")
     reader, done, total = _text(source)
     explicit = pa.schema([(name, type.to_pyarrow()) for name, type in options.types.items()])
     how = json.ParseOptions(explicit_schema=explicit if options.types else None, newlines_in_values=False)
@@ -171,7 +181,7 @@ def read_jsonl(source: Input, options: Options) -> Rows:
 
 
 def write_parquet(rows: Rows, target: Output, options: Options) -> None:
-    """Write Parquet, a row group for each batch, small ones joined."""
+    """Write Parquet, one row group per batch; small batches are joined."""
     _pa()
     import pyarrow.parquet as parquet
 
@@ -218,7 +228,7 @@ def _write_delimited(rows: Rows, target: Output, options: Options, delimiter: st
 
 
 def write_csv(rows: Rows, target: Output, options: Options) -> None:
-    """Write comma-separated values with a header; text is quoted, null is an empty field."""
+    """Write comma-separated values with a header; text is quoted, nulls are empty fields."""
     _write_delimited(rows, target, options, ",")
 
 
@@ -228,7 +238,7 @@ def write_tsv(rows: Rows, target: Output, options: Options) -> None:
 
 
 def write_jsonl(rows: Rows, target: Output, options: Options) -> None:
-    """Write a JSON object for each row, on a line of its own."""
+    """Write JSON lines: one object per row."""
     _pa()
     from shmarrow.interchange.files.text import json_lines
 

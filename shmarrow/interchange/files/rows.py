@@ -1,4 +1,4 @@
-"""Rows, batch by batch: Arrow files and streams, and how batches are cut."""
+"""Rows as a stream of batches: Arrow files and streams, and re-batching."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from shmarrow.types import Schema, schema
 BATCH = 1 << 16
 BATCH_BYTES = 1 << 26
 GROUP = 1 << 17
-"""Rows that are handled at a time, their bytes at most, and rows of a row group."""
+"""Rows per step, the most bytes per step, and rows per row group."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Batches of one schema, one after another; they can be had once.
+    """A single-pass stream of batches with one schema.
 
     Attributes
     ----------
     schema : Schema
         The schema of all batches.
     batches : iterator of RecordBatch
-        Made when they are asked for.
+        The batches, read on demand.
     done : callable
-        How far reading has come, in any unit.
+        Returns the progress of reading, in any unit.
     total : int
-        Where ``done`` ends; 0 if that is not known.
+        The final value of ``done``; 0 if unknown.
     """
 
     schema: Schema
@@ -42,11 +42,11 @@ class Rows:
     total: int = 0
 
     def empty(self) -> RecordBatch:
-        """A batch of the schema without rows."""
+        """Return a batch of the schema without rows."""
         return RecordBatch.from_arrays([nulls(0, each.type) for each in self.schema], schema=self.schema)
 
     def select(self, columns: Sequence[str]) -> Rows:
-        """The columns of these names, in this order."""
+        """Select columns by name, in this order."""
         if self.schema.names == list(columns):
             return self
         places = [self.schema.index_of(name) for name in columns]
@@ -54,11 +54,11 @@ class Rows:
         return replace(self, schema=chosen, batches=(batch.select(places) for batch in self.batches))
 
 
-# --- how batches are cut ----------------------------------------------------------------------------------------
+# --- re-batching ------------------------------------------------------------------------------------------------
 
 
 def recut(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
-    """All rows in batches of so many, the last one excepted; no more than one batch is held."""
+    """Re-batch all rows into batches of ``rows``, except the last; keeps at most one batch in memory."""
     held: list[RecordBatch] = []
     count = 0
     for batch in batches:
@@ -74,7 +74,7 @@ def recut(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
 
 
 def joined(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """Small batches joined, until they have 131,072 rows or 64 MiB, and large ones cut into as many rows."""
+    """Join small batches up to 131,072 rows or 64 MiB, and split larger ones."""
     held: list[RecordBatch] = []
     rows = size = 0
     for whole in batches:
@@ -90,7 +90,7 @@ def joined(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
 
 
 def _with_one_dictionary(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """Batches whose dictionaries only grow, as files need it: a file cannot replace a dictionary."""
+    """Unify dictionaries so that they only grow: a file can extend a dictionary, but not replace it."""
     last: RecordBatch | None = None
     for batch in batches:
         if last is not None and batch.num_rows:
@@ -101,7 +101,7 @@ def _with_one_dictionary(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch
 
 
 def cut(rows: Rows, options: Options) -> Iterator[RecordBatch]:
-    """The batches, of as many rows as is asked for."""
+    """Return the batches, with the requested number of rows if any."""
     return rows.batches if options.rows_per_batch is None else recut(rows.batches, options.rows_per_batch)
 
 
@@ -109,7 +109,7 @@ def cut(rows: Rows, options: Options) -> Iterator[RecordBatch]:
 
 
 def read_arrow(source: Input, options: Options) -> Rows:
-    """An Arrow file, mapped."""
+    """Read an Arrow file, mapped."""
     source.whole()
     reader = open_file(source.path())
     at = [0]
@@ -123,23 +123,23 @@ def read_arrow(source: Input, options: Options) -> Rows:
 
 
 def read_feather(source: Input, options: Options) -> Rows:
-    """Feather of version 2, which is an Arrow file.
+    """Read Feather version 2, which is an Arrow file.
 
     Raises
     ------
     Unsupported
-        If it is of version 1: its reader, pyarrow's, trusts what the file says, and ends the process on bad data.
+        If it is version 1: pyarrow's reader does not validate the file, and crashes the process on bad data.
     """
     if source.head.startswith(b"FEA1"):
         raise Unsupported(
-            f"{source.name}: a Feather file of version 1, which is not read, as there is no safe reader; if you trust "
+            f"{source.name}: a Feather file of version 1 is not supported, as there is no safe reader; if you trust "
             "the file, pyarrow.feather.read_table reads it, and pyarrow.feather.write_feather writes version 2"
         )
     return read_arrow(source, options)
 
 
 def read_stream(source: Input, options: Options) -> Rows:
-    """An Arrow stream."""
+    """Read an Arrow stream."""
     if source.data is not None:
         reader: Any = open_stream(source.path())
         return Rows(reader.schema, iter(reader))

@@ -1,10 +1,10 @@
-"""Tensors: npy and npz by numpy, safetensors and bundles; columns of rows as tensors.
+"""Reading and writing tensors (npy, npz, safetensors, bundles), and conversion between columns and tensors.
 
 Invariants:
 
-* files are mapped, and members of an npz file unpacked into a temporary directory and mapped from there;
-* objects in npy files are refused: reading them could run any code;
-* columns of rows are gathered in temporary files, one for each column, as their lengths are known only at the end.
+* files are mapped; members of an npz file are unpacked into a temporary directory and mapped there;
+* npy files with Python objects are refused: unpickling them could run any code;
+* columns are collected in temporary files, one per column, as their lengths are known only at the end.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.tensor import SparseTensor, Tensor
 
 _REFUSALS = (ValueError, TypeError, EOFError, MemoryError, OverflowError, SyntaxError, RecursionError, TokenError)
-"""What numpy raises for headers that are not its own."""
+"""The exceptions that numpy raises for invalid headers."""
 
 _EMPTY_ROWS = 1 << 20
-"""The most rows of a tensor whose rows take no bytes: no file has to have as many bytes as it claims rows."""
+"""The most rows of a tensor with zero-size rows, whose number is not bounded by the file size."""
 
 ONLY = "values"
-"""The name of a tensor that has none, as in an npy file."""
+"""The name of an unnamed tensor, as in an npy file."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,16 @@ class Tensors:
     Attributes
     ----------
     tensors : mapping of str to ndarray or Tensor
-        ndarrays may be structured: records, one for each row.
+        ndarrays may be structured: one record per row.
     metadata : mapping of str to str
-        Of all of them.
+        Metadata of the file.
     """
 
     tensors: Mapping[str, Any]
     metadata: Mapping[str, str]
 
     def select(self, columns: Sequence[str]) -> Tensors:
-        """The tensors of these names, in this order."""
+        """Select tensors by name, in this order."""
         for name in columns:
             if name not in self.tensors:
                 raise FieldNotFound(f"no tensor is named {name!r}; there are {', '.join(list(self.tensors)[:20])}")
@@ -80,11 +80,11 @@ def is_bundle(source: Input) -> bool:
         with open_file(source.path()) as reader:
             return BUNDLE_KEY in (reader.metadata or {})
     except ShmarrowError:
-        return False  # whoever reads it says what is wrong
+        return False  # reading it will raise the error
 
 
 def read_bundle(source: Input, options: Options) -> Tensors:
-    """A bundle, mapped."""
+    """Read a bundle, mapped."""
     source.whole()
     bundle = load_tensors(source.path())
     words = {key.decode(): value.decode() for key, value in (bundle.metadata or {}).items()}
@@ -92,7 +92,7 @@ def read_bundle(source: Input, options: Options) -> Tensors:
 
 
 def read_safetensors(source: Input, options: Options) -> Tensors:
-    """A safetensors file, mapped."""
+    """Read a safetensors file, mapped."""
     from shmarrow.interchange.safetensors import read_safetensors
 
     source.whole()
@@ -100,9 +100,9 @@ def read_safetensors(source: Input, options: Options) -> Tensors:
 
 
 def _mapped(path: str, where: str) -> Any:
-    """The array of an npy file."""
+    """Map the array of an npy file."""
     try:
-        with np.errstate(over="ignore"):  # of sizes, which are refused
+        with np.errstate(over="ignore"):  # sizes that overflow are refused
             found = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=1 << 20)
         if not isinstance(found, np.ndarray):
             raise ValueError("it is not an npy file")
@@ -114,14 +114,14 @@ def _mapped(path: str, where: str) -> Any:
 
 
 def read_npy(source: Input, options: Options) -> Tensors:
-    """An npy file, mapped; of records, a tensor for each field."""
+    """Read an npy file, mapped; records become one tensor per field."""
     source.whole()
     found = _mapped(source.file_path(), source.name)
     return Tensors({name: found[name] for name in found.dtype.names} if found.dtype.names else {ONLY: found}, {})
 
 
 def read_npz(source: Input, options: Options) -> Tensors:
-    """An npz file: members are unpacked into temporary files, and mapped."""
+    """Read an npz file; members are unpacked into temporary files and mapped."""
     folder = Path(source.keep(tempfile.TemporaryDirectory(prefix=PREFIX)))
     source.whole()
     found = {}
@@ -145,7 +145,7 @@ def read_npz(source: Input, options: Options) -> Tensors:
 
 @contextmanager
 def of_rows(rows: Rows, records: bool, name: str) -> Iterator[Tensors]:
-    """A tensor for each column, or one of records with a field for each; they last as long as the block.
+    """Convert each column to a tensor, or all to one tensor of records; valid within the block.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def _gathered(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 def _values(batch: Any, number: int, name: str) -> Any:
-    """The values of a column as numpy has them."""
+    """Return the values of a column as an ndarray."""
     column, field = batch.column(number), batch.schema.field(number)
     try:
         if column.null_count:
@@ -214,12 +214,12 @@ def _values(batch: Any, number: int, name: str) -> Any:
 
 
 def to_rows(found: Tensors) -> Rows:
-    """A column for each tensor; those of several dimensions become fixed-size lists, and records their fields.
+    """Convert each tensor to a column: more dimensions become fixed-size lists, records one column per field.
 
     Raises
     ------
     InvalidType
-        If the tensors are not of one length, or columns cannot hold their elements.
+        If the tensors differ in length, or columns cannot hold their elements.
     """
     columns: dict[str, Any] = {}
     for name, value in found.tensors.items():
@@ -263,7 +263,7 @@ def to_rows(found: Tensors) -> Rows:
 
 
 def _ndarrays(found: Tensors, name: str) -> dict[str, Any]:
-    """The tensors as ndarrays that numpy writes without pickling."""
+    """Return the tensors as ndarrays that numpy can write without pickling."""
     made = {}
     for each, value in found.tensors.items():
         if isinstance(value, SparseTensor):
@@ -278,7 +278,7 @@ def _ndarrays(found: Tensors, name: str) -> dict[str, Any]:
 
 
 def write_npy(found: Tensors, target: Output, options: Options) -> None:
-    """Write the only tensor."""
+    """Write a single tensor."""
     arrays = _ndarrays(found, "npy")
     if len(arrays) != 1:
         raise InvalidType(f"npy holds one tensor, found {len(arrays)}")
@@ -296,7 +296,7 @@ def write_npz(found: Tensors, target: Output, options: Options) -> None:
 
 
 def _plain(found: Tensors) -> dict[str, Any]:
-    """All tensors as ours; records by their fields."""
+    """Convert all ndarrays to :class:`Tensor`; records become one tensor per field."""
     made: dict[str, Any] = {}
     for name, value in found.tensors.items():
         if isinstance(value, (Tensor, SparseTensor)):

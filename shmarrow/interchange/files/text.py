@@ -1,10 +1,10 @@
-"""Columns as text: cells of CSV, and JSON lines. All of it is done for whole columns, by pyarrow's functions.
+"""Columns as text: CSV cells and JSON lines, by pyarrow's functions on whole columns.
 
 Invariants:
 
-* what is written can be read back: numbers with all their digits, floats as such, times as ISO 8601;
-* a column without such text is refused with its name and type: CSV has none for nested types, JSON none for NaN, and
-  neither has any for bytes that are not UTF-8, intervals and unions.
+* output can be read back: numbers keep all digits, floats stay floats, times are ISO 8601;
+* values without a text form are refused with the name and type of the column: CSV cannot represent nested types, JSON
+  cannot represent NaN, and neither can represent bytes that are not UTF-8, intervals and unions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ESCAPED = '["\\\\\\x00-\\x1f]'
 
 
 def decoded(batch: RecordBatch) -> Any:
-    """A batch of pyarrow's without the layouts that few formats know: runs are decoded."""
+    """Convert to a pyarrow batch, decoding run-end encoded columns, which few formats support."""
     try:
         found = batch.to_pyarrow()
     except ShmarrowError:
@@ -45,7 +45,7 @@ def decoded(batch: RecordBatch) -> Any:
 
 
 def as_cells(batch: RecordBatch) -> Any:
-    """A batch of pyarrow's, each column of a type that its writer of CSV takes.
+    """Convert to a pyarrow batch whose column types pyarrow's CSV writer accepts.
 
     Raises
     ------
@@ -86,14 +86,14 @@ def _as_text(column: Any, name: str) -> Any:
 
 
 def json_lines(batch: RecordBatch) -> Any:
-    """The bytes of a batch as JSON lines.
+    """Format a batch as JSON lines, in bytes.
 
     Raises
     ------
     InvalidType
-        If a column has a type that JSON has no form for.
+        If JSON cannot represent the type of a column.
     InvalidData
-        If values have none: NaN, infinity, bytes that are not UTF-8.
+        If JSON cannot represent a value: NaN, infinity, bytes that are not UTF-8.
     """
     found = decoded(batch)
     if not found.num_columns:
@@ -109,7 +109,7 @@ def json_lines(batch: RecordBatch) -> Any:
 
 
 def _object(names: list[str], texts: list[Any], end: str) -> Any:
-    """The text of an object for each row, from that of its values."""
+    """Join the text of values to a JSON object per row."""
     pieces: list[Any] = []
     for number, (name, text) in enumerate(zip(names, texts, strict=True)):
         key = f"{'{' if not number else ','}{json.dumps(name, ensure_ascii=False)}:"
@@ -122,7 +122,7 @@ def _scalar(text: str) -> Any:
 
 
 def _json(column: Any, name: str) -> Any:
-    """The JSON of each value, ``null`` where there is none."""
+    """Format each value as JSON; nulls as ``null``."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         return _json(column.storage, name)

@@ -1,7 +1,7 @@
-"""Handles: objects in named memory, passed to other processes of this host by where they lie instead of by value.
+"""Handles: references to objects in named memory, to pass between processes of a host instead of copies.
 
-``places`` finds the mapped objects that memory lies in and maps them again, ``columns`` and ``tensors`` say how objects
-lie in them. ``interchange.picklers`` has handles made where Python's tools pass objects between processes.
+``places`` finds the mapped files behind memory and maps them again, ``columns`` and ``tensors`` describe the layout of
+objects in them. ``interchange.picklers`` makes Python's tools pass handles between processes.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ T = TypeVar("T")
 class Handle(Settings, Generic[T]):
     """The location of an object in shared memory or mapped files; made by :func:`handle`.
 
-    A handle is small, frozen and hashable, and any pickle carries it. It keeps nothing alive: :meth:`open` works as
-    long as the objects are there under their names.
+    A handle is small, immutable, hashable and picklable. It keeps nothing alive: :meth:`open` works as long as the
+    objects exist under their names.
 
     Attributes
     ----------
     kind : str
         ``"record_batch"``, ``"table"``, ``"array"``, ``"chunked_array"``, ``"tensor"`` or ``"bundle"``.
     host : str
-        Name of the host that it was made on.
+        Name of the host it was made on.
     boot : str
         Boot id of that host.
     places : tuple of Place
-        The mapped objects: name, device, inode, size and time of the last write of each.
+        The mapped objects: name, device, inode, size and modification time of each.
     content : tuple or int
-        How the object lies in them.
+        The layout of the object in them.
     inline : bytes
-        Small buffers that lie in none of them, 64 KiB at most.
+        Small buffers that are in none of them, at most 64 KiB.
     """
 
     __slots__ = ("boot", "content", "host", "inline", "kind", "places")
@@ -75,23 +75,21 @@ class Handle(Settings, Generic[T]):
     def open(self) -> T:
         """Open the object: a read-only view of the same memory, equal to the original.
 
-        The memory is mapped once in a process, however many handles lead to it, and locked against eviction from a
-        store while arrays of it live. No data are copied. Of files and streams, columns are built when they are
-        asked for.
+        A process maps the memory once for all handles, and pins it in its store while arrays of it are alive. No data
+        is copied. Columns of files and streams are built on demand.
 
         Raises
         ------
         ObjectNotFound
             If the object was removed, replaced or changed after the handle was made.
         StorageError
-            If it lies in the shared memory of another host, or the operating system refuses.
+            If it is in the shared memory of another host, or the operating system refuses.
         InvalidData
-            If the handle is damaged, or what it leads to breaks the format.
+            If the handle is damaged, or the data violates the format.
 
         Notes
         -----
-        Thread safety: a handle is immutable, and any thread may open it. Forked children may open those of their
-        parents.
+        Thread safety: immutable; any thread may open it. Forked children may open inherited handles.
         """
         opener = _OPENERS.get(self.kind) if isinstance(self.kind, str) else None
         if opener is None:
@@ -117,23 +115,23 @@ class Handle(Settings, Generic[T]):
 def handle(value: T) -> Handle[T]:
     """Make a handle of an object in shared memory or mapped files.
 
-    What a store returns lies there, and so does what is read from a path or a ``shm:`` name; slices and selections of
-    columns do too. Other processes of this host open the handle instead of getting a copy.
+    Objects from a store are in shared memory; those read from a path or a ``shm:`` name are mapped; so are their slices
+    and selections of columns. Other processes of this host open the handle instead of receiving a copy.
 
     Parameters
     ----------
     value : RecordBatch, Table, Array, ChunkedArray, Tensor, SparseTensor or Bundle
-        The object. Buffers of it that lie elsewhere, 64 KiB at most, travel in the handle.
+        The object. Its buffers in private memory, at most 64 KiB, are copied into the handle.
 
     Returns
     -------
     Handle
-        A few hundred bytes for batches of a file, whatever they hold; else about 100 bytes a column.
+        A few hundred bytes for batches of a file, whatever their size; else about 100 bytes per column.
 
     Raises
     ------
     InvalidArgument
-        If more than that lies in the memory of this process alone, or a type would not come back as it is.
+        If more than 64 KiB is in private memory of this process, or an extension type is not registered.
     ObjectNotFound
         If the object was removed or replaced in the meantime.
     InvalidType
@@ -141,12 +139,13 @@ def handle(value: T) -> Handle[T]:
 
     Notes
     -----
-    ``multiprocessing``, ``concurrent.futures``, joblib and torch's DataLoader pass such objects as handles by
-    themselves. A handle does not keep an object: the sender must keep the object until the receiver has opened it.
-    What a pool, an executor or a queue cannot open arrives as an object that raises the error when it is used.
+    ``multiprocessing``, ``concurrent.futures``, joblib and torch's DataLoader pass such objects as handles
+    automatically. A handle does not keep its object alive: the sender must keep it until the receiver has opened the
+    handle. If a pool, an executor or a queue cannot open it, the receiver gets a placeholder that raises the error when
+    used.
 
-    Handles grant no access: whoever opens one needs permission to read the object, and gets an error if it is not the
-    same object. Unpickling can run any code, so accept pickled handles from processes that you trust.
+    Handles grant no access: opening one requires permission to read the object, and fails if the object was replaced.
+    Unpickling can run any code, so only accept pickled handles from trusted processes.
 
     Examples
     --------
@@ -190,7 +189,7 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
                 "open it; save it to a file, or put it in a store, first"
             )
         return "bundle", found[0]
-    raise InvalidType(f"a handle is made of a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
+    raise InvalidType(f"expected a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
 
 
 def _open_batch(content: Any, memory: Memory) -> RecordBatch:

@@ -1,11 +1,11 @@
-"""Arrays, batches and tables as places and numbers, and back.
+"""Serialization of arrays, batches and tables in handles, as places and offsets.
 
 Invariants:
 
-* a batch of a file or stream is the number of that batch, whatever its columns are: its handle has one size for one
-  column and for 10,000, and whoever opens it reads what he needs. So do slices, and batches of some of the columns;
-* other arrays are their nodes and buffers, in the order of the buffer listing, as a record batch message has them;
-* what comes back has been checked as a reader checks what it reads: bounds and structure before the first view.
+* a batch of a file or stream is stored as its index: its handle is as small for 10,000 columns as for one, and the
+  receiver reads only the columns it uses. The same applies to its slices and selections of columns;
+* other arrays are stored as nodes and buffers, in the order of the buffer listing, as in a record batch message;
+* opened arrays are validated as by a reader: bounds and structure before the first view.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _MISSING = -2
 
 
 class FilePiece(NamedTuple):
-    """Batches of a file or a stream.
+    """Consecutive batches of a file or a stream.
 
     Attributes
     ----------
     place : int
-        The file.
+        The index of the file's place.
     first, number : int
-        The first batch, and how many there are.
+        The index of the first batch, and the number of batches.
     columns : tuple of int or None
-        The positions of the columns; None for all.
+        The indices of the columns; None for all.
     offset, length : int
-        The rows of each batch; a length of -1 stands for all.
+        The rows of each batch; a length of -1 means all.
     """
 
     place: int
@@ -66,7 +66,7 @@ class FilePiece(NamedTuple):
 
 
 class PackedPiece(NamedTuple):
-    """Arrays of one length.
+    """Arrays of equal length.
 
     Attributes
     ----------
@@ -75,9 +75,9 @@ class PackedPiece(NamedTuple):
     nodes : bytes
         For each array, then its children, then its dictionary: length, null count, offset and number of buffers, int64.
     buffers : bytes
-        For each buffer: place, start and size, int64; a place of -2 where it is left out.
+        For each buffer: place, start and size, int64; a place of -2 for an absent buffer.
     metadata : tuple of pairs of bytes
-        Of the batch.
+        The metadata of the batch.
     """
 
     length: int
@@ -90,12 +90,12 @@ Piece: TypeAlias = FilePiece | PackedPiece
 
 
 class Columns(NamedTuple):
-    """Any number of batches.
+    """A sequence of batches.
 
     Attributes
     ----------
     schema : bytes or None
-        The Schema message; None where it is the file's, but for the columns that are left out.
+        The Schema message; None if it is the file's, restricted to the selected columns.
     pieces : tuple of FilePiece or PackedPiece
         The batches.
     """
@@ -108,24 +108,24 @@ class Columns(NamedTuple):
 
 
 def schema_bytes(schema: Schema) -> bytes:
-    """The Schema message of a schema.
+    """Encode a schema as a Schema message.
 
     Raises
     ------
     InvalidArgument
-        If it would come back as another one: extension types go by their names, which readers look up.
+        If it does not round-trip: extension types are looked up by name, so they must be registered.
     """
     data = schema_message(encode_schema(schema, DEFAULT_OPTIONS), DEFAULT_OPTIONS)
     if schema_of(data) != schema:
         raise InvalidArgument(
-            "cannot make a handle: the schema has an extension type that is not registered, so whoever opens it would "
-            "find its storage; register it with shmarrow.register_extension_type in all processes"
+            "cannot make a handle: the schema has an extension type that is not registered, so opening the handle "
+            "would return its storage; register it with shmarrow.register_extension_type in all processes"
         )
     return data
 
 
 def schema_of(data: Any) -> Schema:
-    """The schema in a Schema message."""
+    """Decode a Schema message."""
     if not isinstance(data, bytes):
         raise InvalidData(f"a damaged handle: expected a schema as bytes, found {shown(data)}")
     found = read_message(np.frombuffer(data or b"\0", np.uint8), 0, "the schema of a handle", DEFAULT_LIMITS)
@@ -139,7 +139,7 @@ def schema_of(data: Any) -> Schema:
 
 
 class _Numbers:
-    """The batches of a file or stream that was opened anew, by where their bodies lie."""
+    """An index from body offset to batch, for a file or stream that is opened again."""
 
     def __init__(self, data: Any) -> None:
         self.reader: Any = _reader(Source("a mapped file", data, mapped=True))
@@ -153,7 +153,7 @@ class _Numbers:
                 self._order = np.argsort(self._starts)
 
     def number(self, start: int) -> int | None:
-        """The number of the batch whose body starts there."""
+        """Return the index of the batch whose body starts at ``start``, or None."""
         if self._starts is None:
             return self._number_in_stream(start)
         at = int(np.searchsorted(self._starts, start, sorter=self._order))
@@ -183,7 +183,7 @@ def _reader(source: Source) -> Any:
 
 
 class ColumnWriter:
-    """Makes the pieces of a handle; for one handle."""
+    """Makes the pieces of one handle."""
 
     def __init__(self, locator: Locator) -> None:
         self._locator = locator
@@ -192,7 +192,7 @@ class ColumnWriter:
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def batches(self, schema: Schema, batches: Sequence[RecordBatch]) -> Columns:
-        """Batches of one schema, whose metadata may differ."""
+        """Serialize batches of one schema; their metadata may differ."""
         pieces: list[Piece] = []
         own = not batches
         for batch in batches:
@@ -210,12 +210,12 @@ class ColumnWriter:
         return Columns(schema_bytes(schema) if own else None, tuple(pieces))
 
     def arrays(self, type: DataType, arrays: Sequence[Array]) -> Columns:
-        """Arrays of one type."""
+        """Serialize arrays of one type."""
         schema = schema_bytes(Schema([Field("values", type)]))
         return Columns(schema, tuple([self._packed([array], len(array), None) for array in arrays]))
 
     def _file_piece(self, batch: RecordBatch) -> FilePiece | None:
-        """A batch as one of a file; None if it is not."""
+        """Serialize a batch by its index in a file or stream; None if it is in neither."""
         base, columns, offset, length = batch, None, 0, -1
         view = batch._source
         if isinstance(view, ColumnView):
@@ -245,7 +245,7 @@ class ColumnWriter:
         return self._files[place]
 
     def _has_schema(self, piece: FilePiece, schema: Schema) -> bool:
-        """Whether what comes back has this schema, which is the same for all pieces, without being told."""
+        """Whether the batch read from the file has this schema, so that the handle need not store it."""
         key = piece.place, piece.columns
         found = self._fits.get(key)
         if found is None:
@@ -274,7 +274,7 @@ class ColumnWriter:
 
 
 def _same_schema(one: Schema, other: Schema) -> bool:
-    """Same fields and metadata, by the bytes that they were read from where those are the same."""
+    """Whether fields and metadata are equal; schemas decoded from the same bytes are not compared field by field."""
     mine, theirs = one.source, other.source
     if isinstance(mine, LazySchema) and isinstance(theirs, LazySchema) and mine.has_same_bytes(theirs):
         return (one.metadata or {}) == (other.metadata or {})
@@ -282,7 +282,7 @@ def _same_schema(one: Schema, other: Schema) -> bool:
 
 
 def _follows(last: FilePiece, piece: FilePiece) -> bool:
-    """Whether a piece can be one with the piece before it."""
+    """Whether a piece can be merged into the previous one."""
     return (
         last.length < 0
         and piece == last._replace(first=last.first + last.number, number=1)
@@ -294,7 +294,7 @@ def _follows(last: FilePiece, piece: FilePiece) -> bool:
 
 
 def open_batches(content: Any, memory: Memory) -> tuple[Schema, list[RecordBatch]]:
-    """The batches of a handle, and their schema."""
+    """Return the schema and the batches of a handle."""
     if not isinstance(content, Columns) or not isinstance(content.pieces, tuple):
         raise InvalidData(f"a damaged handle: expected batches, found {shown(content)}")
     schema = None if content.schema is None else schema_of(content.schema)
@@ -322,7 +322,7 @@ def open_batches(content: Any, memory: Memory) -> tuple[Schema, list[RecordBatch
 
 
 def open_arrays(content: Any, memory: Memory) -> tuple[DataType, list[Array]]:
-    """The arrays of a handle, and their type."""
+    """Return the type and the arrays of a handle."""
     if not isinstance(content, Columns) or not isinstance(content.pieces, tuple):
         raise InvalidData(f"a damaged handle: expected arrays, found {shown(content)}")
     schema = schema_of(content.schema)
@@ -383,7 +383,7 @@ def _numbers(data: Any, width: int) -> list[list[int]]:
 
 
 class _Cursor:
-    """A walk over the nodes and buffers of arrays."""
+    """A cursor over the nodes and buffers of arrays."""
 
     def __init__(self, nodes: list[list[int]], buffers: list[list[int]], memory: Memory) -> None:
         self._nodes = iter(nodes)
@@ -391,7 +391,7 @@ class _Cursor:
         self._memory = memory
 
     def array(self, type: Any) -> Any:
-        """The next array, checked by structure, with its children and dictionary."""
+        """Build the next array with its children and dictionary, and check its structure."""
         length, null_count, offset, count = next(self._nodes, (0, 0, 0, -1))
         listed = LISTING[type.layout]
         if count < len(listed.buffers) or (count > len(listed.buffers) and not listed.variadic):
@@ -415,11 +415,11 @@ class _Cursor:
             raise InvalidData(f"a damaged handle: a buffer of {type} is missing")
         if place == _MISSING:
             if start or size:
-                raise InvalidData(f"a damaged handle: a buffer of {type} that is left out has {size} bytes at {start}")
+                raise InvalidData(f"a damaged handle: an absent buffer of {type} has {size} bytes at {start}")
             return None
         return self._memory.buffer(place, start, size)
 
     def finish(self) -> None:
-        """Nothing may be left over."""
+        """Raise if nodes or buffers are left."""
         if next(self._nodes, None) is not None or next(self._buffers, None) is not None:
-            raise InvalidData("a damaged handle: more arrays or buffers than its types have")
+            raise InvalidData("a damaged handle: more arrays or buffers than its types need")

@@ -1,11 +1,11 @@
-"""Places: the mapped objects that memory lies in, found in one process and mapped again in another.
+"""Places: the mapped files behind memory, found in one process and mapped again in another.
 
 Invariants:
 
-* a place is a name and what identifies the file under it. Whoever maps it checks both, so a handle never leads to
-  another object that got the same name, nor to one that another user put there;
-* a process maps a place once, however many handles lead to it, and unmaps it with the last array;
-* every range is checked to lie within its place before a view is made of it.
+* a place is a name and the identity of its file. Both are checked when mapping, so a handle never opens another object
+  of the same name, nor one planted by another user;
+* a process maps a place once for all handles, and unmaps it with the last array;
+* every range is checked against the bounds of its place before a view is made.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from shmarrow.states import fork_safe_lock
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 INLINE_BYTES = 1 << 16
-"""Bytes outside of mapped objects that one handle may carry itself, such as a validity bitmap that was computed."""
+"""The most bytes stored in a handle itself, such as a computed validity bitmap in private memory."""
 
 INLINE = -1
-"""The number of the place that stands for the bytes in the handle itself."""
+"""The place index of the bytes in the handle itself."""
 
 
 class Place(NamedTuple):
@@ -43,15 +43,15 @@ class Place(NamedTuple):
     name : str
         ``shm:NAME``, or an absolute path.
     device, inode : int
-        Of the file.
+        Device and inode of the file.
     size : int
-        Its bytes.
+        Size in bytes.
     modified : int
-        When it was last written to, in ns since 1970.
+        Modification time in ns since 1970.
     slot : int
-        Where the catalog of its store has it; -1 if it is in no store.
+        Its slot in the catalog of its store; -1 if it is in no store.
     object : str
-        What its store calls it, for messages; empty if it is in no store.
+        Its name in its store, for messages; empty if it is in no store.
     """
 
     name: str
@@ -64,27 +64,27 @@ class Place(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """What it is called in messages."""
+        """Name for messages."""
         return f"{self.object!r}, {self.name!r}," if self.object else repr(self.name)
 
     @property
     def in_memory(self) -> bool:
-        """Whether the object is gone when the host is restarted, and is on no other host."""
+        """Whether the object is in shared memory: only on this host, and lost on reboot."""
         return is_shm(self.name) or self.name.startswith(SHM_DIRECTORY + "/")
 
 
-# --- where memory lies ------------------------------------------------------------------------------------------
+# --- locating memory --------------------------------------------------------------------------------------------
 
 
 class Locator:
-    """Finds the places of memory, and collects what lies in none; for one handle.
+    """Finds the places of memory for one handle, and collects buffers that are in none.
 
     Attributes
     ----------
     places : list of Place
         The places found so far.
     inline : bytearray
-        The bytes of small buffers that lie in no place.
+        The bytes of small buffers that are in no place.
     """
 
     __slots__ = ("_found", "_high", "_last", "_low", "inline", "places")
@@ -92,16 +92,16 @@ class Locator:
     def __init__(self) -> None:
         self.places: list[Place] = []
         self.inline = bytearray()
-        self._found: dict[int, int] = {}  # places by the addresses of their mappings
+        self._found: dict[int, int] = {}  # place indices by the addresses of their mappings
         self._low = self._high = self._last = 0
 
     def place(self, data: Any) -> tuple[int, int] | None:
-        """The number of the place that an ndarray lies in, and where it starts there; None if it lies in none.
+        """Return the index of an ndarray's place and its offset there; None if its memory is in no place.
 
         Raises
         ------
         ObjectNotFound
-            If the object is no longer there under its name, or another one is.
+            If the name of the object was removed or replaced.
         """
         address: int = data.__array_interface__["data"][0]
         if not self._low <= address < self._high:
@@ -119,12 +119,12 @@ class Locator:
         return self._last, address - self._low
 
     def buffer(self, data: Bytes) -> tuple[int, int, int]:
-        """(place, start, size) of a run of bytes, which is copied into the handle if it lies in no place.
+        """Return (place, start, size) of a buffer, which is copied into the handle if it is in no place.
 
         Raises
         ------
         InvalidArgument
-            If it is too large for that.
+            If it is too large to copy.
         ObjectNotFound
             As :meth:`place`.
         """
@@ -137,31 +137,31 @@ class Locator:
         start = len(self.inline)
         if start + size > INLINE_BYTES:
             raise InvalidArgument(
-                f"cannot make a handle: {start + size} bytes or more lie in the memory of this process, which others "
-                f"cannot map (a handle carries at most {INLINE_BYTES}); put the object in a store, or write it to a "
-                "file and read it from there, first"
+                f"cannot make a handle: at least {start + size} bytes are in private memory of this process (a handle "
+                f"holds at most {INLINE_BYTES}); put the object in a store, or write it to a file and read it from "
+                "there, first"
             )
         self.inline += data.data
         return INLINE, start, size
 
     def finish(self) -> tuple[tuple[Place, ...], bytes]:
-        """The places and the bytes in the handle.
+        """Return the places and the inline bytes.
 
         Raises
         ------
         InvalidArgument
-            If nothing at all lies in a place, and there are bytes.
+            If there are bytes, but all of them are inline.
         """
         if self.inline and not self.places:
             raise InvalidArgument(
-                f"cannot make a handle: all {counted(len(self.inline), 'byte')} lie in the memory of this process; "
+                f"cannot make a handle: all {counted(len(self.inline), 'byte')} are in private memory of this process; "
                 "put the object in a store, or write it to a file and read it from there, first"
             )
         return tuple(self.places), bytes(self.inline)
 
 
 def _place_of(mapping: Mapping) -> Place | None:
-    """The place of a mapping; None where its name means something to this process only."""
+    """Return the place of a mapping; None if its name is valid in this process only."""
     name, (device, inode, _, _) = mapping.name, mapping.identity
     assert name is not None
     if name.startswith(("/proc/", "/dev/fd/")):
@@ -191,37 +191,37 @@ def _place_of(mapping: Mapping) -> Place | None:
 
 
 def whole(data: NDArray) -> Bytes:
-    """All bytes of the mapping that an array lies in."""
+    """Return all bytes of the mapping behind an array."""
     mapping = mapping_of(data)
     assert mapping is not None
     return np.frombuffer(mapping._mapped, U1)
 
 
-# --- mapping them again -----------------------------------------------------------------------------------------
+# --- mapping places ---------------------------------------------------------------------------------------------
 
 _ATTACHED: weakref.WeakValueDictionary[Place, Mapped] = weakref.WeakValueDictionary()
-"""The mappings that handles were made of or opened with in this process, for as long as they are used."""
+"""The live mappings in this process that handles were made from or opened with."""
 
 _LOCK = fork_safe_lock()
 
 
 def attach(place: Place, boot: str, host: str) -> Segment:
-    """Map a place, or find the mapping that this process has of it.
+    """Map a place, reusing this process's mapping of it if any.
 
     Raises
     ------
     StorageError
-        If it lies in the memory of another host, or the operating system refuses.
+        If it is in the memory of another host, or the operating system refuses.
     ObjectNotFound
         If it was removed or replaced.
     InvalidData
-        If the place is not one that a handle has.
+        If it is not a valid place.
     """
     _check_place(place)
     if place.in_memory and boot != boot_id():
         raise StorageError(
             errno.EREMOTE,
-            f"cannot open the handle: {place.name!r} lies in the shared memory of host {shown(host)} (boot "
+            f"cannot open the handle: {place.name!r} is in the shared memory of host {shown(host)} (boot "
             f"{shown(boot)}), and this is host {host_name()!r} (boot {boot_id()!r}); open it there, or pass on a copy",
         )
     with _LOCK:
@@ -248,7 +248,7 @@ def _attach(place: Place, boot: str, host: str) -> Segment:
             "until its handles have been opened",
         ) from None
     found = segment.status
-    device = place.device if elsewhere else found.st_dev  # file systems have other numbers on other hosts
+    device = place.device if elsewhere else found.st_dev  # device numbers differ between hosts
     if (device, found.st_ino, found.st_size, found.st_mtime_ns) != place[1:5]:
         raise ObjectNotFound(
             errno.ENOENT,
@@ -259,10 +259,10 @@ def _attach(place: Place, boot: str, host: str) -> Segment:
 
 
 def _pinned(path: str, slot: int) -> Segment | None:
-    """An object of a store, attached and pinned; None for others, and where this process may not open the store."""
+    """Attach and pin an object of a store; None if it is in no store, or this process may not open the store."""
     if slot < 0:
         return None
-    from shmarrow.store.attach import attach_slot  # who gets no object of a store needs none of it
+    from shmarrow.store.attach import attach_slot  # imported only for objects of a store
 
     return attach_slot(path, slot)
 
@@ -279,9 +279,9 @@ def _check_place(place: Any) -> None:
 
 
 class Memory:
-    """The memory that a handle refers to; for one :meth:`~shmarrow.interchange.handles.Handle.open`.
+    """The memory of a handle, for one :meth:`~shmarrow.interchange.handles.Handle.open`.
 
-    Each place is mapped when something in it is asked for.
+    Each place is mapped on first use.
     """
 
     __slots__ = ("_boot", "_host", "_inline", "_places", "_segments")
@@ -297,7 +297,7 @@ class Memory:
         self._segments: dict[int, Segment] = {}
 
     def segment(self, number: Any) -> Segment:
-        """The object of a place."""
+        """Return the attached object of a place."""
         if not isinstance(number, int) or not 0 <= number < len(self._places):
             raise InvalidData(f"a damaged handle: no place {shown(number)} among {len(self._places)}")
         found = self._segments.get(number)
@@ -306,16 +306,16 @@ class Memory:
         return found
 
     def data(self, number: Any) -> Bytes:
-        """All bytes of a place, or of the handle itself."""
+        """Return all bytes of a place, or the inline bytes."""
         return self._inline if isinstance(number, int) and number == INLINE else self.segment(number).data
 
     def buffer(self, number: int, start: int, size: int) -> Bytes:
-        """A run of bytes.
+        """Return a range of bytes.
 
         Raises
         ------
         InvalidData
-            If it does not lie within its place.
+            If it is out of the bounds of its place.
         """
         data = self.data(number)
         if start < 0 or size < 0 or start > len(data) - size:

@@ -1,7 +1,7 @@
-"""Tensors, dense and sparse, as places and numbers, and back.
+"""Serialization of dense and sparse tensors in handles, as places and offsets.
 
-What comes back is checked before its first view: every element lies within its place, and the ends and counts of sparse
-indices are what a reader accepts.
+Opened tensors are validated before the first view: all elements are within the bounds of their place, and the ends and
+counts of sparse indices are checked as by a reader.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FORMS: dict[str, Any] = {
 
 
 class Elements(NamedTuple):
-    """An ndarray: the place of its first byte, its dtype by name where that is not known from elsewhere, its form."""
+    """An ndarray: place and offset of its first byte, dtype by name unless known otherwise, shape and strides."""
 
     place: int
     start: int
@@ -49,21 +49,21 @@ class Parts(NamedTuple):
     Attributes
     ----------
     schema : bytes
-        A schema of one field of the elements' type.
+        The Schema message of one field, of the element type.
     ml_dtype : str or None
         As :attr:`shmarrow.Tensor.ml_dtype`.
     storage : Elements
         The elements, or the values of a sparse tensor.
     dim_names, metadata
-        As of the tensor.
+        As in the tensor.
     form : str
-        Of a sparse tensor; empty for a dense one.
+        The format of a sparse tensor; empty for a dense one.
     shape : tuple of int
-        Of a sparse tensor.
+        The shape of a sparse tensor.
     coordinates : tuple of Elements
-        Of a sparse tensor, in the order of :func:`_index_of`.
+        The index of a sparse tensor, in the order of :func:`_index_of`.
     order : tuple of int
-        The order of axes of CSF; whether the coordinates of COO are canonical.
+        For CSF the axis order; for COO whether the coordinates are canonical.
     """
 
     schema: bytes
@@ -78,7 +78,7 @@ class Parts(NamedTuple):
 
 
 def describe(tensor: Any, locator: Locator) -> Parts:
-    """A tensor as numbers."""
+    """Serialize a tensor."""
     schema = schema_bytes(Schema([Field("elements", tensor.type)]))
     metadata = None if tensor.metadata is None else tuple(tensor.metadata.items())
     storage = _elements(tensor.storage, locator)
@@ -114,7 +114,7 @@ def _elements(array: NDArray, locator: Locator) -> Elements:
 
 
 def restore(parts: Any, memory: Memory) -> Any:
-    """The tensor that :func:`describe` described."""
+    """Restore a tensor serialized by :func:`describe`."""
     if not isinstance(parts, Parts) or not isinstance(parts.coordinates, tuple):
         raise InvalidData(f"a damaged handle: expected a tensor, found {shown(parts)}")
     element = _element(parts)
@@ -153,7 +153,7 @@ def _element(parts: Parts) -> Element:
 
 
 def _array(elements: Any, dtype: np.dtype[Any] | None, memory: Memory) -> NDArray:
-    """An ndarray, whose elements lie within their place."""
+    """Return an ndarray over its place, after checking that all elements are in bounds."""
     if not isinstance(elements, Elements):
         raise InvalidData(f"a damaged handle: expected an ndarray, found {shown(elements)}")
     place, start, name, shape, strides = elements
@@ -174,11 +174,11 @@ def _array(elements: Any, dtype: np.dtype[Any] | None, memory: Memory) -> NDArra
     data = memory.data(place)
     if end > len(data):
         raise InvalidData(f"a damaged handle: an ndarray needs the bytes [{start}, {end}) of {len(data)}")
-    if prod(shape) > max(len(data), EXPANDED_VALUES):  # by strides of 0
+    if prod(shape) > max(len(data), EXPANDED_VALUES):  # possible with strides of 0
         raise InvalidData(f"a damaged handle: {prod(shape)} elements in the {len(data)} bytes of their place")
     try:
         return np.ndarray(shape, dtype, data, start, strides)
-    except ValueError as error:  # more elements than numpy counts
+    except ValueError as error:  # more elements than numpy supports
         raise InvalidData(f"a damaged handle: {error}") from None
 
 

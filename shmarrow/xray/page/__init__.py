@@ -1,7 +1,7 @@
 """The picture of an Arrow object: one HTML page that draws every message and buffer to scale.
 
-The page is one file. Its data, style and scripts are inside, it loads nothing, and a content security policy allows
-nothing else to run. It holds positions, names, types and metadata, but no values of columns.
+The page is a single self-contained file: data, style and scripts are inline, nothing is loaded, and a content security
+policy blocks all other scripts. It contains positions, names, types and metadata, but no column values.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from shmarrow.xray.page.data import encode, label
 
 _SCRIPTS = ("data.js", "nodes.js", "regions.js", "draw.js", "view.js", "panels.js", "fields.js", "main.js")
 _HEAD, _START, _TITLE = 4096, b"<!doctype html>", " – bytes of an Arrow object</title>".encode()
-"""A page begins with the one, and has the other within its first bytes."""
+"""How an existing page is recognized: its first bytes, and the end of its title within the head."""
 
 
 def render(target: Any, *, batches: int | slice | None = None) -> str:
-    """Make the page as a string.
+    """Return the page as a string.
 
     Parameters
     ----------
     target : Overview or anything that :func:`shmarrow.xray.overview` takes
         What to draw.
     batches : int or slice, optional
-        Record batches whose buffers and metadata the page shows in detail. By default as many as fit a page of about
-        2 MB, from the first one on; the others are drawn as a whole.
+        Record batches shown in detail, with buffers and metadata; the others are drawn as a whole. By default, as many
+        of the first batches as fit a page of about 2 MB.
 
     Returns
     -------
@@ -45,9 +45,9 @@ def render(target: Any, *, batches: int | slice | None = None) -> str:
     Raises
     ------
     InvalidArgument
-        If there are no such batches.
+        If ``batches`` is out of range.
     InvalidData
-        If it is not Arrow data. What is wrong with an Arrow object is marked on the page.
+        If it is not Arrow data. Defects of Arrow data are marked on the page.
     """
     found = target if isinstance(target, Overview) else overview(target)
     data = encode(found, _selected(batches, found)).decode("ascii")
@@ -78,23 +78,23 @@ def write(target: Any, out: Location, *, batches: int | slice | None = None, ove
     target : Overview or anything that :func:`shmarrow.xray.overview` takes
         What to draw.
     out : path
-        The HTML file. An older page of that name is replaced once the new one is complete.
+        The HTML file. An existing page is replaced atomically.
     batches : int or slice, optional
         As for :func:`render`.
     overwrite : bool
-        Also replace a file that is not such a page, but never the target itself.
+        Also replace a file that is not a page of shmarrow, but never the target itself.
 
     Returns
     -------
     int
-        The bytes written.
+        The number of bytes written.
 
     Raises
     ------
     InvalidArgument
         If ``out`` is the target, or in shared memory.
     ObjectExists
-        If ``out`` is a file, but no page, and ``overwrite`` is False.
+        If ``out`` is a file other than a page, and ``overwrite`` is False.
     StorageError
         If the file cannot be written.
     """
@@ -108,7 +108,7 @@ def write(target: Any, out: Location, *, batches: int | slice | None = None, ove
 
 
 def _check_out(found: Overview, out: Location, overwrite: bool) -> None:
-    """Refuse to replace what is drawn, by any of its names, and what is not a page of ours."""
+    """Refuse to replace the drawn object, under any name, or a file that is not a page of shmarrow."""
     name, path = resolve(out)
     if name.startswith(segment.SHM_SCHEME):
         raise InvalidArgument(f"the page is written to a file, found {name!r}; give a path")
@@ -136,7 +136,7 @@ def _check_out(found: Overview, out: Location, overwrite: bool) -> None:
 
 
 def _selected(batches: int | slice | None, found: Overview) -> range | None:
-    """The batches that are asked for, as a range."""
+    """Return the requested batches as a range."""
     if batches is None:
         return None
     count = len(found.blocks)
@@ -154,5 +154,5 @@ def _selected(batches: int | slice | None, found: Overview) -> range | None:
 
 
 def _hash(text: str) -> str:
-    """The source expression that allows one inline script or style."""
+    """Return the CSP source expression that allows an inline script or style."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"

@@ -18,7 +18,7 @@ async function readData(text) {
   return model(header, arrays);
 }
 
-// A property that is worked out when it is first asked for. The first drawing needs few of the arrays.
+// A property computed on first access: the first drawing needs few of the arrays.
 function lazily(object, name, make) {
   Object.defineProperty(object, name, {
     configurable: true,
@@ -64,7 +64,7 @@ function sums(differences) {
   return made;
 }
 
-// The first position in [low, high) for which `test` is true; it is false for all before.
+// The first position in [low, high) for which `test` is true, by binary search.
 function firstWhere(low, high, test) {
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -74,7 +74,7 @@ function firstWhere(low, high, test) {
   return low;
 }
 
-// What the panels and the picture work with: messages, spans of batches with their buffers, fields and regions.
+// The data model: messages, spans of batches with their buffers, fields and regions.
 function model(header, arrays) {
   const metadata = sums(arrays.metadata),
     body = sums(arrays.body),
@@ -114,7 +114,7 @@ function model(header, arrays) {
   };
 }
 
-// A span of batches: its leaves, and the offset and length of each of their buffers, row by row.
+// A span of batches: its leaves, and the offset and length of each buffer, row by row.
 function decodeSpan(span, index, arrays, strings) {
   const made = { first: span.first, count: span.count };
   lazily(made, "places", () => placesOf(span, index, arrays));
@@ -135,7 +135,7 @@ function placesOf(span, index, arrays) {
         offset[i] += Math.ceil(end / align) * align;
         end = offset[i] + length[i];
       } else {
-        offset[i] = end; // an empty buffer takes no place
+        offset[i] = end; // empty buffers have no offset
       }
     }
   }

@@ -1,13 +1,13 @@
-"""The data of a page: the messages, buffers and regions of an object, in a form that compresses well.
+"""The data of a page: the messages, buffers and regions of an object, encoded to compress well.
 
-A page holds positions, sizes, names, types and metadata, and no values of columns. Numbers are whole arrays of small
-differences from what is expected, stored in as few bytes as they need, byte plane by byte plane. The buffers of a
-thousand batches of a thousand columns take some hundred kilobytes; where batches are alike, a few.
+A page contains positions, sizes, names, types and metadata, but no column values. Numbers are delta-encoded arrays,
+stored in the minimum number of bytes, byte plane by byte plane. The buffers of a thousand batches of a thousand columns
+take several hundred kilobytes; if the batches are alike, a few.
 
 Invariants:
 
-* what does not fit a budget is left out as a whole batch or a whole message, and the page says how to get it;
-* strings come from strangers: they are shortened, and invisible and bidirectional characters are escaped.
+* batches or messages that exceed a budget are left out entirely, and the page shows the command that draws them;
+* strings are untrusted: they are shortened, and invisible and bidirectional characters are escaped.
 """
 
 from __future__ import annotations
@@ -25,48 +25,49 @@ import numpy as np
 from shmarrow.errors import ShmarrowError, printable
 from shmarrow.xray.leaves import Leaf, type_name
 from shmarrow.xray.messages import BATCH
-from shmarrow.xray.model import KINDS, Finding, Region
+from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.overviews import Overview
+from shmarrow.xray.sentences import KINDS, PARTS
 from shmarrow.xray.walker import NAMES, parts_of, walk
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 _BUDGET = 1_150_000
-"""Compressed bytes that the buffers of all batches may take."""
+"""Maximum compressed bytes for the buffers of all batches."""
 _BUFFERS = 2_500_000
-"""Buffers that a page has at most."""
+"""Maximum buffers of a page."""
 _BATCHES = 20_000
-"""Batches whose buffers a page has at most."""
+"""Maximum batches with buffers in a page."""
 _ODD_BATCHES = 400
-"""Batches that are read one by one at most: those with views."""
+"""Maximum batches read one by one (those with views)."""
 _REGIONS, _REGIONS_OF_PART = 16_000, 5_000
-"""Regions of a page, and those of one message."""
+"""Maximum regions of a page, and of one message."""
 _MOST_METADATA = 1 << 19
-"""Bytes of a message's metadata that are walked."""
+"""Maximum size of a message's metadata to be walked, in bytes."""
 _WHOLE = 4_000
-"""An object with at most so many regions is walked as a whole."""
+"""Estimated number of regions up to which an object is walked entirely."""
 _PLACES = 200
-"""Runs of bytes between messages that are walked."""
+"""Maximum gaps between messages to be walked."""
 _RAW = 96 << 10
-"""Bytes of metadata that a page shows as such."""
+"""Maximum metadata bytes in a page, for hex dumps."""
 _FINDINGS = 500
 _NAME, _VALUE, _ELEMENTS, _REFERENCES = 120, 240, 6, 12
 _NAMES = 400_000
-"""Characters of all names of fields together; with more of them each is shortened further."""
+"""Maximum characters of all field names together; beyond that, each is shortened further."""
 
 _KINDS = list(KINDS)
 
 
 def encode(found: Overview, batches: range | None) -> bytes:
-    """The data of a page, compressed and in base64.
+    """Return the data of a page, compressed and base64-encoded.
 
     Parameters
     ----------
     found : Overview
         The object.
     batches : range, optional
-        Record batches whose buffers and metadata are wanted; without it as many as fit, from the first one on.
+        Record batches to include with buffers and metadata; by default as many of the first ones as fit.
     """
     return base64.b64encode(zlib.compress(_Page(found, batches).blob(), 6))
 
@@ -75,7 +76,7 @@ def encode(found: Overview, batches: range | None) -> bytes:
 
 
 def pack(numbers: npt.NDArray[np.int64]) -> tuple[int, bytes]:
-    """Signed numbers in as few bytes as the largest one needs: how many, and the bytes, those of each rank together."""
+    """Pack signed integers into the minimum width; return the width and the bytes, plane by plane."""
     flat = np.ascontiguousarray(numbers, "<i8").reshape(-1)
     width = 1
     if flat.size:
@@ -86,14 +87,14 @@ def pack(numbers: npt.NDArray[np.int64]) -> tuple[int, bytes]:
 
 
 def _clean(text: str, most: int = _NAME) -> str:
-    """A string that is safe to show, and not too long."""
+    """Escape and shorten a string."""
     if len(text) > most:
         text = f"{text[: most - 12]}… ({len(text)} characters)"
     return printable(text)
 
 
 def _text(value: Any) -> str:
-    """What a region says, in one line; of long vectors the first elements."""
+    """Format a region's value on one line, with only the first elements of long vectors."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -117,7 +118,7 @@ def _word(value: Any) -> str:
 
 
 def _references(region: Region) -> list[int]:
-    """Offsets that a region points to."""
+    """Return the offsets to which a region points."""
     value = region.value
     if region.kind == "root":
         return [region.start + value] if isinstance(value, int) else []
@@ -130,7 +131,7 @@ def _references(region: Region) -> list[int]:
 
 
 def label(found: Overview) -> str:
-    """What the page calls the object: a file without its directories, which concern nobody who gets the page."""
+    """Return the title of a page; for files without directories, which should not leak to those who get the page."""
     shared = found.name.startswith("shm:")
     is_path = not shared and (found.source.location is not None or os.path.isabs(found.name))
     return (os.path.basename(found.name) if is_path else "") or found.name
@@ -145,7 +146,7 @@ class _Span(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """A span as differences: of lengths from the batch before, of offsets from the next multiple of ``align``."""
+    """A delta-encoded span: lengths relative to the previous batch, offsets to the next multiple of ``align``."""
 
     span: _Span
     align: int
@@ -157,7 +158,7 @@ class _Packed(NamedTuple):
 
 
 class _Page:
-    """The data of one page, collected."""
+    """Collects the data of one page."""
 
     def __init__(self, found: Overview, batches: range | None) -> None:
         self._found = found
@@ -167,20 +168,20 @@ class _Page:
         self._regions: list[Region] = []
         self._findings: list[Finding] = list(found.findings)
         self._reached = 0, 0
-        """The batches that were looked into; their buffers are on the page unless they are broken."""
+        """The batches examined; their buffers are in the page unless malformed."""
         self._walked: list[tuple[int, int]] = []
-        """Ranges whose bytes the page may show: metadata that were walked."""
+        """Ranges of walked metadata, whose bytes may be in the page."""
         end = found.size if found.footer is None else found.footer[0]
         self._parts, self._ends = parts_of(found, end)
 
     def blob(self) -> bytes:
-        """A header as JSON behind its length, and the arrays that it lists."""
+        """Return the length of the JSON header, the header, and the arrays that it lists."""
         found = self._found
         header: dict[str, Any] = {
             "name": _clean(label(found), 200), "kind": found.kind, "size": found.size,
             "version": found.version, "endianness": found.endianness, "compression": found.compression,
             "batches": len(found.blocks), "dictionaries": len(found.dictionaries), "footer": found.footer,
-            "kinds": _KINDS, "names": {str(kind): name for kind, name in NAMES.items()},
+            "kinds": _KINDS, "sentences": KINDS | PARTS, "names": {str(kind): name for kind, name in NAMES.items()},
             "asked": None if self._asked is None else [self._asked.start, self._asked.stop],
         }  # fmt: skip
         spans = self._spans()
@@ -206,7 +207,7 @@ class _Page:
     # --- messages and fields ---
 
     def _put_messages(self) -> None:
-        """Where each message is: what is between it and the one before, and its sizes as differences."""
+        """Add the messages: the gap in front of each, and delta-encoded sizes."""
         parts = self._parts
         ends = parts[:, :3].sum(axis=1)
         self._put("gap", parts[:, 0] - np.concatenate([[0], ends[:-1]])[: len(parts)])
@@ -220,7 +221,7 @@ class _Page:
         self._put("rows", np.diff(rows, prepend=0))
 
     def _put_fields(self, spans: list[_Packed]) -> dict[str, Any]:
-        """The schema as a list of fields with their depths, and the bytes of each in the batches of the page."""
+        """Add the fields of the schema with their depths, and their bytes in the batches of the page."""
         names, types, depths, columns = [], [], [], []
         stack = [(column, 0, wire) for column, wire in reversed(list(enumerate(self._found.wires)))]
         while stack:
@@ -252,7 +253,7 @@ class _Page:
     # --- buffers ---
 
     def _spans(self) -> list[_Packed]:
-        """The buffers of the batches of the page, which fit its budget."""
+        """Return the buffers of the batches that fit the budget."""
         found, count = self._found, len(self._found.blocks)
         if found.schema is None or not count:
             return []
@@ -264,14 +265,14 @@ class _Page:
             try:
                 return self._fitting([_Span(chosen.start, found.columns, found.buffers(chosen.start, last))])
             except ShmarrowError:
-                pass  # at least one batch cannot be read: one by one then
+                pass  # a batch cannot be read: read them one by one
         many = max(1, min(_ODD_BATCHES, _BUFFERS // wide))
         tried = range(chosen.start, min(chosen.stop, chosen.start + many))
         self._reached = tried.start, tried.stop
         return self._fitting(list(self._one_by_one(tried)))
 
     def _one_by_one(self, chosen: range) -> Iterator[_Span]:
-        """Batches with views, or some of which cannot be read; neighbours with the same buffers together."""
+        """Yield spans of batches that are read one by one, because of views or unreadable messages."""
         found = self._found
         first, leaves, rows = 0, (), []  # type: tuple[int, tuple[Leaf, ...], list[Any]]
         for number in chosen:
@@ -279,7 +280,7 @@ class _Page:
                 batch = found.batch(number)
                 own = found.leaves(batch)
             except ShmarrowError:
-                continue  # the walk says what is wrong with it
+                continue  # the walk reports the defect
             if len(own) != len(batch.buffers):
                 continue
             if rows and (number != first + len(rows) or own != leaves):
@@ -292,7 +293,7 @@ class _Page:
             yield _Span(first, leaves, np.stack(rows))
 
     def _fitting(self, spans: list[_Span]) -> list[_Packed]:
-        """The batches whose buffers are in order and within their bodies, as many as fit the budget."""
+        """Return as many well-formed batches as fit the budget."""
         made: list[_Packed] = []
         left = _BUDGET
         for span in spans:
@@ -308,7 +309,7 @@ class _Page:
         return made
 
     def _in_order(self, span: _Span) -> Iterator[_Span]:
-        """The runs of batches whose buffers are one behind the other; others are drawn from the walk."""
+        """Yield runs of batches with disjoint, ordered buffers within the body; the walk draws the others."""
         offset, length = span.buffers[:, :, 0], span.buffers[:, :, 1]
         blocks = self._found.blocks[span.first : span.first + len(span.buffers)]
         body, end = blocks[:, :2].sum(axis=1)[:, None], blocks.sum(axis=1)[:, None]
@@ -322,7 +323,7 @@ class _Page:
             yield _Span(span.first + start, span.leaves, span.buffers[start:stop])
 
     def _differences(self, span: _Span) -> _Packed:
-        """Lengths as differences from the batch before, and offsets from the next aligned one."""
+        """Delta-encode a span."""
         offset, length = span.buffers[:, :, 0], span.buffers[:, :, 1]
         body = self._found.blocks[span.first : span.first + len(offset), :2].sum(axis=1)[:, None]
         used = length > 0
@@ -361,13 +362,13 @@ class _Page:
     # --- regions ---
 
     def _walk(self, spans: list[_Packed]) -> bool:
-        """Collect the regions of what is not a buffer: all of a small object, else the parts that explain the rest."""
+        """Walk all of a small object, or all but the buffers of a large one; return whether all was walked."""
         found, parts = self._found, self._parts
         wide = len(found.columns) if found.schema is not None else 0
         if len(parts) * (12 + 2 * wide) <= _WHOLE and found.size <= 1 << 26:
             kept = list(islice(walk(found, report=self._note), _WHOLE * 4))
             if len(kept) < _WHOLE * 4:
-                del self._findings[: len(found.findings)]  # the walk reports them, too
+                del self._findings[: len(found.findings)]  # the walk reports them again
                 self._keep(kept)
                 return True
             self._findings = list(found.findings)
@@ -390,7 +391,7 @@ class _Page:
             self._findings.append(finding)
 
     def _between(self) -> Iterator[tuple[int, int]]:
-        """What is before, between and after the messages."""
+        """Yield the ranges before, between and after the messages."""
         size = self._found.size
         starts = np.append(self._parts[:, 0], size)
         ends = np.concatenate([[0], self._ends])
@@ -399,7 +400,7 @@ class _Page:
             yield int(ends[at]), int(starts[at])
 
     def _range(self, start: int, stop: int) -> None:
-        """Walk [start, stop), where that is not too much."""
+        """Walk [start, stop) if it fits the budget."""
         left = min(_REGIONS_OF_PART, _REGIONS - len(self._regions))
         if left <= 0 or start >= stop or self._metadata(start) > _MOST_METADATA:
             return
@@ -412,7 +413,7 @@ class _Page:
         self._keep([each for each in kept if each.start >= start])
 
     def _metadata(self, start: int) -> int:
-        """Bytes of the metadata that a walk from ``start`` on reads."""
+        """Return the size of the metadata at ``start``."""
         footer = self._found.footer
         rows = self._parts[self._parts[:, 0] == start]
         if len(rows):
@@ -455,7 +456,7 @@ class _Page:
         return {"findings": rows[:_FINDINGS], "more_findings": len(rows) > _FINDINGS}
 
     def _put_raw(self) -> list[int]:
-        """The bytes of the metadata that were walked; not those of buffers."""
+        """Add the bytes of walked metadata, but not those of buffers."""
         left, offsets, sizes, pieces = _RAW, [], [], []
         for start, end in self._walked:
             size = min(end - start, 256, left)
@@ -473,5 +474,5 @@ class _Page:
 
 
 def set_of(regions: list[Region]) -> list[Region]:
-    """Regions without duplicates; their values need not be hashable."""
+    """Return regions without duplicates; values need not be hashable."""
     return list({(each.start, each.end, each.kind, each.what): each for each in regions}.values())

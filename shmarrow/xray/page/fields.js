@@ -68,7 +68,7 @@ function fieldItem(view, i, all) {
   return make("li", {}, item);
 }
 
-// Highlight a column, and select it in the first batch in view that has it.
+// Highlight a column, and select it in the first batch in view that contains it.
 function pickColumn(view, column) {
   view.column = view.column === column ? -1 : column;
   showFields(view);

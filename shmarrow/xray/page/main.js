@@ -1,4 +1,4 @@
-// The page comes to life: data are read, drawn, and everything is connected.
+// Startup: read the data, draw it, and connect the event listeners.
 
 function connect(view) {
   const picture = byId("picture"),
@@ -57,7 +57,7 @@ function listenToSearch(view) {
   });
 }
 
-// The system's theme, until the switch is used.
+// Follow the system's theme until the switch is used.
 function listenToTheme(view) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const apply = (name) => {

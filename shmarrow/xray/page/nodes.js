@@ -1,8 +1,7 @@
 // The tree that is drawn: object → messages → metadata and body → columns or FlatBuffers tables → buffers.
 //
-// A node is {start, end, label, paint, parent, index, depth, kids}. `kids` is a list made when it is first asked for:
-// {n, start(i), end(i), get(i)}, ordered and without overlaps. Lists are views of whole arrays, so that a hundred
-// thousand batches cost nothing until they are looked at.
+// A node is {start, end, label, paint, parent, index, depth, kids}. `kids` is a lazy list {n, start(i), end(i), get(i)},
+// ordered and disjoint. Lists are views of arrays, so a hundred thousand batches cost nothing until they are drawn.
 
 const MESSAGE = "Columnar.rst, Encapsulated message format";
 const SCHEMA = 1,
@@ -49,7 +48,7 @@ class Node {
 
 const NOTHING = { n: 0, start: () => 0, end: () => 0, get: () => null };
 
-// A list whose nodes are made one by one from arrays of starts and ends.
+// A list over arrays of starts and ends that creates its nodes on access.
 function listOf(starts, ends, make) {
   const made = new Map();
   return {
@@ -67,7 +66,7 @@ function listOf(starts, ends, make) {
   };
 }
 
-// The first child that ends behind an offset.
+// The first child that ends after an offset.
 function childAt(kids, offset) {
   return firstWhere(0, kids.n, (i) => kids.end(i) > offset);
 }
@@ -80,7 +79,7 @@ function rootOf(data) {
   return root;
 }
 
-// Messages, and what is between them.
+// Messages and the bytes between them.
 function topLevel(data, root) {
   const starts = [],
     ends = [],
@@ -104,7 +103,7 @@ function topLevel(data, root) {
   return listOf(starts, ends, (index) => makers[index](root, index));
 }
 
-// Bytes outside of messages, by the regions that were walked there; those of one part, such as the footer, together.
+// Bytes outside messages, from walked regions; those of one part, such as the footer, are grouped.
 function addBetween(data, from, to, add) {
   const { regions } = data;
   let at = from,
@@ -137,7 +136,7 @@ function addBetween(data, from, to, add) {
   rest(to);
 }
 
-// The footer, or a message that no list of messages names: its FlatBuffer is one part, as the metadata of others is.
+// The footer or an unlisted message. Its FlatBuffer becomes one part, like the metadata of other messages.
 function groupNode(data, part, first, parent, index, start, end) {
   const kind = part === "footer" ? "footer" : "message",
     paint = { fill: kind === "footer" ? "footer" : "other" };
@@ -171,7 +170,7 @@ function unlisted(data, start, end) {
       end,
       footer ? "footer" : "not included in this page",
       { fill: footer ? "footer" : "other" },
-      { kind: footer ? "footer" : "unknown", note: `shmarrow xray FILE --range ${start}:${end} explains them` },
+      { kind: footer ? "footer" : "left out", note: `shmarrow xray FILE --range ${start}:${end} explains them` },
     );
 }
 
@@ -288,7 +287,7 @@ function spanOf(data, number) {
 
 // --- columns and buffers -------------------------------------------------------------------------------------------
 
-// The columns of one batch. A column goes from its first buffer to that of the next one.
+// The columns of one batch. A column extends from its first buffer to that of the next column.
 function columnList(data, body, span, row) {
   const { groups } = span.leaves,
     { wide, offset } = span.places,
@@ -398,7 +397,7 @@ function bufferNode(data, column, index, start, end, leaves, leaf) {
   );
 }
 
-// The name of a field behind those of the fields around it.
+// The path of a field: its name after those of its parents.
 function fieldPath(data, field) {
   const { depth, name } = data.fields,
     names = [name[field]];

@@ -76,7 +76,7 @@ function showFacts(data) {
   );
 }
 
-// What a page leaves out, and how to get it.
+// Tell what the page leaves out, and the command that draws it.
 function showNotice(data) {
   const [first, stop] = data.reached,
     notice = byId("notice");
@@ -137,7 +137,7 @@ function firstFromEnd(kids, kind) {
   return null;
 }
 
-// --- a part in words -----------------------------------------------------------------------------------------------
+// --- the selected part -----------------------------------------------------------------------------------------------
 
 function where(node) {
   const path = pathOf(node)
@@ -158,6 +158,23 @@ function tipOf(view, node) {
   return [make("b", { text: nameOf(node) }), ...lines.filter(Boolean).map((text) => make("div", { text }))];
 }
 
+// The sentence on what a part is: that of the most specific name. Buffers drawn from spans include their length prefix.
+function sentenceOf(data, node) {
+  const context = [node.chapter.slice(node.chapter.indexOf(", ") + 2), node.parent ? node.parent.kind : "", data.kind],
+    part = node.region < 0 ? "" : node.label.replace(/[: ]+(\d|\(shared).*$/, ""),
+    names = [part, `${roleIn(node)} ${node.kind}`, node.kind];
+  const tried = names.flatMap((name) => [...context.map((each) => `${name}, ${each}`), name]);
+  const found = tried.find((name) => Object.hasOwn(data.sentences, name));
+  const packed = node.kind === "buffer" && node.region < 0 && data.compression;
+  return [found, packed ? "compressed buffer" : ""].map((name) => data.sentences[name]).join(" ").trim();
+}
+
+// The role of a buffer, such as "offsets", without the number that data buffers and levels of an index have.
+function roleIn(node) {
+  const name = node.path === undefined ? node.label : node.path.slice(node.path.lastIndexOf(" / ") + 3);
+  return name.replace(/( of level)? \d+$/, "");
+}
+
 function showSelected(view) {
   const node = view.selected,
     box = byId("selected");
@@ -175,7 +192,6 @@ function showSelected(view) {
     ["kind", node.kind],
     ["in", where(node)],
     ["value", node.value],
-    ["chapter", node.chapter],
     ["more", node.kids.n ? "" : node.note],
   ];
   const list = make(
@@ -188,6 +204,12 @@ function showSelected(view) {
   const dump = node.kids.n ? "" : hexOf(view.data, node);
   box.replaceChildren(
     make("b", {}, make("bdi", { text: nameOf(node) })),
+    make(
+      "p",
+      { class: "meaning" },
+      sentenceOf(view.data, node),
+      node.chapter && make("span", { class: "muted", text: ` Specification: ${node.chapter}.` }),
+    ),
     list,
     dump && make("pre", { class: "hex", text: dump, "aria-label": "The first bytes, in hexadecimal and as text" }),
   );
@@ -195,7 +217,7 @@ function showSelected(view) {
     `${nameOf(node)}, bytes ${count(node.start)} to ${count(node.end)}, ${bytes(node.size)}`;
 }
 
-// The bytes of a region of metadata, sixteen in a line.
+// A hex dump of a region of metadata, 8 bytes per line.
 function hexOf(data, node) {
   const { raw } = data,
     i = firstWhere(0, raw.start.length, (k) => raw.start[k] + raw.size[k] > node.start);
@@ -252,7 +274,7 @@ const COLUMNS = [
 ];
 const sorting = { by: 1, down: false, page: 0 };
 
-// The parts of the view. Of a message, the columns stand beside the metadata.
+// The parts in view. For a message: the metadata, then the columns of the body.
 function rowsOf(node) {
   const { kids } = node,
     body = kids.n === 2 && kids.get(1).kind === "body" ? kids.get(1).kids : NOTHING;

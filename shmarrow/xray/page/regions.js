@@ -1,4 +1,4 @@
-// Nodes of regions that the walk explained: FlatBuffers tables, prefixes, and buffers that are drawn one by one.
+// Nodes of walked regions: FlatBuffers tables, prefixes, and buffers drawn one by one.
 
 const PAINT_OF_REGION = {
   magic: "magic",
@@ -43,7 +43,7 @@ function regionNode(data, i, parent, index, end) {
   return new Node(parent, index, regions.start[i], Math.min(regions.end[i], end), regions.what[i], paint, more);
 }
 
-// The regions within a range; bytes that none explains, as the budget was spent, are one node of their own.
+// The regions within a range; bytes left out because of the budget become a node of their own.
 function regionList(data, parent, from, to) {
   const { regions } = data,
     starts = [],

@@ -1,4 +1,4 @@
-// The view: which bytes are drawn, what is selected, and what mouse, fingers and keys do with both.
+// The view: the range of bytes drawn, the selection, and input by mouse, touch and keys.
 
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const LEAST = 12; // bytes in view
@@ -23,7 +23,7 @@ function makeView(data) {
 
 const MANY = 80;
 
-// How the bytes of all bodies are shared: by columns, or where there are too many of them, by kinds of buffers.
+// The bytes of all bodies by column or, if there are too many columns, by kind of buffer.
 function sharesOf(data) {
   const { fields } = data,
     all = data.fields.bodies,
@@ -134,7 +134,7 @@ function select(view, node, options = {}) {
 
 // --- what is where -------------------------------------------------------------------------------------------------
 
-// The part at a point of the picture: what is too narrow to be hit alone comes as one part for all of them.
+// The part at a point of the picture; parts too narrow to hit one by one are returned as one.
 function hit(view, place, px, py) {
   if (!place || px < place.gutter) return null;
   const offset = view.from + (px - place.gutter) / place.scale,
