@@ -101,12 +101,15 @@ def share(
     InvalidType
         If ``function`` returns different columns in different batches or partitions, or there is nothing to share.
     StoreFull
-        If there was not enough space, nor on disk if that is allowed; then nothing of the frame is left.
+        If there was not enough space, nor on disk if that is allowed.
     PySparkException
-        If the job failed for another reason; then nothing of the frame is left either.
+        If the job failed for another reason.
 
     Notes
     -----
+    If it fails or is interrupted, nothing of the frame is left on the driver's host, except partitions that finished
+    tasks had written to disk. These, and partitions on other hosts, are removed when their executors end.
+
     Columns may have any names. Year-month intervals, for which pyarrow has no type, become int32, with the original
     type in the metadata of their fields.
     """
