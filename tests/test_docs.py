@@ -130,13 +130,14 @@ def with_spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> dict[Pat
 def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if uses_spark(page):
         printed, error = request.getfixturevalue("with_spark")[page]
+        skip_without(error)
     else:
         command, before = [sys.executable, script_of(page, tmp_path).name], shm_entries()
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=220)
         left = left_by([page], before)
+        skip_without(ran.stderr)
         assert not left, f"{page.name} leaves in shared memory: {left}"
         printed, error = ran.stdout, ran.stderr if ran.returncode else ""
-    skip_without(error)
     assert not error, f"{page.name} failed:\n{error}"
     blocks = printed.split(END)
     for number, expected in shown_output(page.read_text(encoding="utf-8")).items():
@@ -191,7 +192,9 @@ def test_pictures_are_legible_and_used() -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docstrings(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     try:
         module = importlib.import_module(name)
@@ -199,4 +202,6 @@ def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         skip_without(str(error))
         raise
     failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert failed == 0, "the report of doctest stands above, under 'Captured stdout'"
+    report = capsys.readouterr().out
+    skip_without(report)
+    assert failed == 0, report

@@ -51,6 +51,8 @@ def has_peer(type: Any) -> bool:
         if hasattr(each, "value_type")
     ):
         return False
+    if not has_pyarrow(21) and any(each == sa.float16() for each in own.parts(type)):  # it takes numpy's floats only
+        return False
     return all(not isinstance(each, IntervalType) or each.unit == "month_day_nano" for each in own.parts(type))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import exact_items
+from shmarrow.convert import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed, printable, shown
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
@@ -20,6 +20,8 @@ from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, struct
+
+_NONE = type(None)
 
 
 class StructArray(Array):
@@ -280,9 +282,14 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     names = type.names
     known = set(names)
     width = len(names)
-    whole = columns_of_dicts(values)
-    if whole is not None and known == whole.keys() and len(known) == width:
-        return [whole[name] for name in names]
+    if len(known) == width and kinds_of(values) <= {dict, _NONE}:
+        no_row = dict.fromkeys(names)
+        dicts = [no_row if value is None else value for value in values]
+        whole = columns_of_dicts(dicts)
+        if whole is not None and known == whole.keys():
+            return [whole[name] for name in names]
+        if all(map(known.issuperset, dicts)):
+            return [[row.get(name) for row in dicts] for name in names]
     empty = (None,) * width
     rows = []
     for value in values:
