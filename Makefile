@@ -3,6 +3,10 @@
 
 BIN := .venv/bin
 
+# The environments are installed without byte code. If Python wrote none, each of the many processes of the tests would
+# compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-lowest lint format fuzz properties soak bench bench-quick docs wheel newcomer lock clean
 
 help:

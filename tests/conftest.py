@@ -257,11 +257,11 @@ def spark(by_value: None, spark_session: Any) -> Any:
     perhaps a job that runs. Spark looks for data sources of Python in the active session of the Java thread that serves
     the connection.
     """
-    from spark_lab import reconnect
+    from spark_lab import activate, reconnect
 
     reconnect(spark_session)
     spark_session.sparkContext.cancelAllJobs()
-    spark_session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark_session._jsparkSession)
+    activate(spark_session)
     return spark_session
 
 

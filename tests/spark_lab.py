@@ -106,6 +106,11 @@ def reconnect(spark: Any) -> None:
         connection.close()
 
 
+def activate(spark: Any) -> None:
+    """Make a session the active one of the Java thread that serves this thread: it finds data sources of Python."""
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
 def close_connections(spark: Any) -> None:
     """Let Java close the connections of all threads, with the command that py4j sends it after an interrupt."""
     client = spark.sparkContext._gateway._gateway_client

@@ -264,7 +264,8 @@ def share_and_ask(spark: Any) -> list[list[Any]]:
         rows = frame.map(spark, where, "first long, host string").collect()
         total = frame.to_df(spark).selectExpr("sum(id)").collect()[0][0]
         # As after an interrupt: the next connection is to a thread of Java that knows no active session.
-        spark.sparkContext._gateway._gateway_client.get_thread_connection().close()
+        spark_lab.reconnect(spark)
+    spark_lab.activate(spark)
     assert [row.first for row in rows] == list(range(0, 80, 10))
     assert total == sum(range(80))
     return [[*handle, row.host] for handle, row in zip(handles, rows, strict=True)]
