@@ -176,9 +176,13 @@ def _in_turn(method: Callable[Concatenate[SegmentWriter, P], R]) -> Callable[Con
         if os.getpid() != self._pid:
             raise Closed(f"the writer of {self.name!r} belongs to process {self._pid}, not to its children")
         with self._lock:
-            if self.closed:
-                raise Closed(f"the writer of {self.name!r} was published or discarded; create a new one")
-            return method(self, *args, **kwargs)
+            if not self.closed:
+                try:
+                    return method(self, *args, **kwargs)
+                except StorageError as error:
+                    if not (self.closed and error.errno == errno.EBADF):  # a signal handler closed it meanwhile
+                        raise
+            raise Closed(f"the writer of {self.name!r} was published or discarded; create a new one")
 
     return update_wrapper(call, method)
 
@@ -276,7 +280,8 @@ class SegmentWriter:
             written = pwrite_all(fd, views, offset)
         except OSError as error:
             reason = self._unwritten(error, "write to", end)  # reports the space left now
-            self._cut(fd)
+            if not self.closed:
+                self._cut(fd)
             raise reason from None
         if written:
             self.size = max(self.size, offset + written)
