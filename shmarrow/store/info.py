@@ -185,23 +185,30 @@ def found_objects(catalog: Catalog, prefix: str) -> Iterator[Found]:
         columns = [part["name"], *(part[field].tolist() for field in ("slot", "generation", *fields))]
         for name, slot, generation, size, allocated, published, flags, used in zip(*columns, strict=True):
             if name.startswith(prefix):
-                age, idle = max(wall - published, 0) / 1e9, max(now - used, 0) / 1e9
+                age, idle = _ages(wall - published, now - used)
                 protected, spilled = bool(flags & p.PROTECTED), bool(flags & p.SPILLED)
                 yield Found(name, size, allocated, generation, age, idle, pins[slot], protected, spilled)
+
+
+def _ages(published: int, used: int) -> tuple[float, float]:
+    """Return age and idle time in seconds; the wall clock, unlike the monotonic one, may run slower or be set back."""
+    idle = max(used, 0) / 1e9
+    return max(published / 1e9, idle), idle
 
 
 def object_info(catalog: Catalog, entry: Entry, description: Description) -> ObjectInfo:
     """Return the description of an entry."""
     owner = catalog.owner_of(entry.owner) if entry.owner else None
     directory = catalog.spill_path if entry.spilled else catalog.directory.path
+    age, idle = _ages(time.time_ns() - entry.published, time.monotonic_ns() - catalog.used(entry.slot))
     return ObjectInfo(
         entry.name.decode(),
         nbytes=entry.size,
         allocated=entry.allocated,
         generation=entry.generation,
         path=os.path.join(directory, file_name(entry.file)),
-        age=max(time.time_ns() - entry.published, 0) / 1e9,
-        idle=max(time.monotonic_ns() - catalog.used(entry.slot), 0) / 1e9,
+        age=age,
+        idle=idle,
         pins=_pin_counts(catalog)[entry.slot] if catalog.pins.pinned(entry.slot) else 0,
         expires_in=(entry.expires - clock()) / 1e9 if entry.expires else None,
         owner=owner,
