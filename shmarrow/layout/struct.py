@@ -282,9 +282,10 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     names = type.names
     known = set(names)
     width = len(names)
-    if len(known) == width and kinds_of(values) <= {dict, _NONE}:
+    kinds = kinds_of(values)
+    if len(known) == width and kinds <= {dict, _NONE}:
         no_row = dict.fromkeys(names)
-        dicts = [no_row if value is None else value for value in values]
+        dicts = [no_row if value is None else value for value in values] if _NONE in kinds else values
         whole = columns_of_dicts(dicts)
         if whole is not None and known == whole.keys():
             return [whole[name] for name in names]
