@@ -6,10 +6,9 @@ mapped files and shared memory objects.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shmarrow import interchange, ipc, segment, types
+from shmarrow import ipc, segment, types
 from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.buffer import Buffer
 from shmarrow.errors import (
@@ -40,7 +39,8 @@ from shmarrow.extension import (
     unregister_extension_type,
 )
 from shmarrow.layout import Array, concat_arrays, nulls
-from shmarrow.layout.listing import HOMES as LAYOUTS
+from shmarrow.lazy import lazy
+from shmarrow.pickling import await_picklers
 from shmarrow.types import (
     DataType,
     Field,
@@ -95,6 +95,7 @@ from shmarrow.types import (
 )
 
 if TYPE_CHECKING:
+    from shmarrow import interchange
     from shmarrow.build import array, infer_type
     from shmarrow.chunked import ChunkedArray, chunked_array
     from shmarrow.extension import (
@@ -277,34 +278,25 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_LATE = {
-    "build": ("array", "infer_type"),
-    "chunked": ("ChunkedArray", "chunked_array"),
-    "extension": (
-        "FixedShapeTensorArray", "bool8", "fixed_shape_tensor", "json_", "opaque", "parquet_variant",
-        "timestamp_with_offset", "uuid", "variable_shape_tensor",
-    ),
-    "interchange.handles": ("Handle", "handle"),
-    "ipc": ("Bundle", "load_tensors", "save_tensors"),
-    "layout": (*LAYOUTS, "DayTime", "MonthDayNano"),
-    "store": ("Store",),
-    "tables": ("RecordBatchReader", "Table", "concat_batches", "concat_tables", "table"),
-    "types": ("unify_schemas",),
-    "tensor": (
-        "SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseTensor", "Tensor",
-    ),
-}  # fmt: skip
-"""Lazily imported names, by module."""
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".build": "array infer_type",
+            ".chunked": "ChunkedArray chunked_array",
+            ".extension": "FixedShapeTensorArray bool8 fixed_shape_tensor json_ opaque parquet_variant "
+            "timestamp_with_offset uuid variable_shape_tensor",
+            ".interchange": "",
+            ".interchange.handles": "Handle handle",
+            ".ipc": "Bundle load_tensors save_tensors",
+            ".layout": "BinaryArray BinaryViewArray BooleanArray DayTime DictionaryArray FixedSizeListArray "
+            "LargeListArray LargeListViewArray ListArray ListViewArray MapArray MonthDayNano NullArray PrimitiveArray "
+            "RunEndEncodedArray StructArray UnionArray",
+            ".store": "Store",
+            ".tables": "RecordBatchReader Table concat_batches concat_tables table",
+            ".tensor": "SparseCOOTensor SparseCSCMatrix SparseCSFTensor SparseCSRMatrix SparseTensor Tensor",
+            ".types": "unify_schemas",
+        },
+    )
 
-_HOMES = {name: home for home, names in _LATE.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'shmarrow' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"shmarrow.{_HOMES[name]}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+await_picklers()

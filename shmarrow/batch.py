@@ -9,14 +9,17 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from shmarrow import capsules
 from shmarrow.bitmap import Mask
-from shmarrow.columns import Columns, Key
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, counted, not_expected, shown
+from shmarrow.capsules import PyCapsule
+from shmarrow.column_names import with_nulls
+from shmarrow.columns import Columns, Key, is_reader
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
@@ -24,16 +27,18 @@ from shmarrow.pickling import travels
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from shmarrow.layout.struct import StructArray
 
 
 class ColumnSource(Protocol):
     """Supplies the columns of a record batch on demand. Methods may be called from any thread."""
 
-    def column(self, index: int) -> Any:
+    def column(self, index: int) -> Array:
         """Return the column at position ``index``, counted from 0."""
 
-    def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
+    def columns(self, indices: Sequence[int] | None = None) -> list[Array]:
         """Return several columns, or all; faster than one by one if they are fetched or decompressed."""
 
     def at_hand(self, index: int) -> bool:
@@ -64,7 +69,7 @@ class ColumnView:
         indices: Sequence[int] | None,
         offset: int,
         length: int,
-        own: Mapping[int, Any],
+        own: Mapping[int, Array],
     ) -> None:
         self.batch = batch
         self.indices = indices
@@ -72,10 +77,10 @@ class ColumnView:
         self.length = length
         self.own = own
 
-    def column(self, index: int) -> Any:
+    def column(self, index: int) -> Array:
         return self._cut(self.batch.column(index if self.indices is None else self.indices[index]))
 
-    def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
+    def columns(self, indices: Sequence[int] | None = None) -> list[Array]:
         if indices is None or self.indices is None:
             found = self.indices if indices is None else indices
         else:
@@ -85,7 +90,7 @@ class ColumnView:
     def at_hand(self, index: int) -> bool:
         return index in self.own or self.batch._at_hand(index if self.indices is None else self.indices[index])
 
-    def _cut(self, column: Any) -> Any:
+    def _cut(self, column: Array) -> Array:
         return column if self.length == len(column) else column.slice(self.offset, self.length)
 
 
@@ -110,16 +115,12 @@ class RecordBatch(Columns[Array]):
     """
 
     __slots__ = ("_columns", "_schema", "_source", "metadata", "num_rows")
-    _kind = "record_batch"
-
-    from_pyarrow: ClassVar[Callable[[Any], RecordBatch]]
-    to_pyarrow: Callable[[], Any]
 
     def __init__(
         self,
         schema: Schema,
         num_rows: int = -1,
-        columns: Sequence[Any] | None = None,
+        columns: Sequence[Array] | None = None,
         *,
         source: ColumnSource | None = None,
         metadata: MetadataLike | None = None,
@@ -131,18 +132,31 @@ class RecordBatch(Columns[Array]):
         self.metadata: Metadata | None = as_metadata(metadata) if metadata else None
         self._source = source
         # The columns built so far, by position; only ever added to. A list would cost more than opening a wide batch.
-        self._columns: dict[int, Any] = {} if columns is None else dict(enumerate(columns))
+        self._columns: dict[int, Array] = {} if columns is None else dict(enumerate(columns))
 
     @classmethod
-    def _as_column(cls, values: Any, type: DataType | None) -> Any:
-        from shmarrow.chunked import one_array
-        from shmarrow.inputs import as_column
+    def _as_column(cls, values: Any, type: DataType | None) -> Array:
+        from shmarrow.layout.arguments import one_array
+        from shmarrow.tabular import as_column
 
-        column = one_array(as_column(values, type))
+        column: Array = one_array(as_column(values, type))
         return column if type is None else column.cast(type)
 
     @classmethod
-    def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> RecordBatch:
+    def _import(cls, obj: Any) -> RecordBatch:
+        return capsules.read_record_batch(obj)
+
+    @classmethod
+    def _of_rows(cls, data: Any) -> RecordBatch | None:
+        rows: Any = data.read_all() if is_reader(data) else data
+        if isinstance(rows, RecordBatch):
+            return rows
+        if isinstance(rows, Columns):
+            return cls(rows.schema, rows.num_rows, [column.combine_chunks() for column in rows.columns])
+        return cls._import(rows) if capsules.has_data(rows) else None
+
+    @classmethod
+    def _over(cls, schema: Schema, columns: Sequence[Array], num_rows: int) -> RecordBatch:
         return cls(schema, num_rows, columns)
 
     @classmethod
@@ -156,9 +170,8 @@ class RecordBatch(Columns[Array]):
         InvalidType
             If it is not an array of structs.
         """
-        from shmarrow.chunked import one_array
+        from shmarrow.layout.arguments import one_array
         from shmarrow.layout.struct import StructArray
-        from shmarrow.naming import with_nulls
 
         array = one_array(struct_array)
         if not isinstance(array, StructArray):
@@ -194,7 +207,7 @@ class RecordBatch(Columns[Array]):
         """All columns, in a new list."""
         return self._columns_at(None)
 
-    def _columns_at(self, indices: Sequence[int] | None) -> list[Any]:
+    def _columns_at(self, indices: Sequence[int] | None) -> list[Array]:
         """Return the columns at some positions, or all; columns not built yet are built together."""
         built, source = self._columns, self._source
         wanted = range(len(self._schema)) if indices is None else indices
@@ -244,7 +257,7 @@ class RecordBatch(Columns[Array]):
         indices: Sequence[int] | None,
         offset: int,
         length: int,
-        new: Mapping[int, Any] | None = None,
+        new: Mapping[int, Array] | None = None,
     ) -> RecordBatch:
         """Return the columns at ``indices``, sliced to a range of rows; columns in ``new`` have that length already."""
         base, source = self, self._source
@@ -266,16 +279,14 @@ class RecordBatch(Columns[Array]):
         made._columns.update(own)
         return made
 
-    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Any]) -> RecordBatch:
+    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Array]) -> RecordBatch:
         return self._view(schema, indices, 0, self.num_rows, new)
 
     def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
-        from shmarrow.places import check_range
+        from shmarrow.chunking import check_range
 
         check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]
-        from shmarrow.naming import with_nulls
-
         schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
         return RecordBatch(schema, len(positions), columns, metadata=self.metadata)
 
@@ -325,6 +336,8 @@ class RecordBatch(Columns[Array]):
 
         return StructArray._made(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
 
+    __shmarrow_array__ = to_struct_array
+
     def to_structured_array(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """Return the rows as a structured ndarray of shape (num_rows,) with a field per column.
 
@@ -340,7 +353,7 @@ class RecordBatch(Columns[Array]):
         LimitExceeded
             If there is not enough memory.
         """
-        from shmarrow.layout.numpy_forms import structured_array
+        from shmarrow.layout.struct import structured_array
 
         return structured_array(self.schema.names, self.columns, self.num_rows)
 
@@ -354,6 +367,49 @@ class RecordBatch(Columns[Array]):
             return [{} for _ in range(self.num_rows)]
         columns = [column.to_pylist() for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    # --- other libraries ---
+
+    @staticmethod
+    def from_pyarrow(batch: pa.RecordBatch) -> RecordBatch:
+        """Convert a ``pyarrow.RecordBatch``, zero-copy.
+
+        Raises
+        ------
+        InvalidType
+            If it is not a pyarrow RecordBatch.
+        Unsupported
+            If there is no such type here, or the buffers are not in CPU memory.
+        MissingExtra
+            If pyarrow or nanoarrow is not installed.
+        """
+        from shmarrow.interchange.pyarrow import record_batch_from_pyarrow
+
+        return record_batch_from_pyarrow(batch)
+
+    def to_pyarrow(self) -> pa.RecordBatch:
+        """Convert to a ``pyarrow.RecordBatch``, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
+        from shmarrow.interchange.pyarrow import record_batch_to_pyarrow
+
+        return record_batch_to_pyarrow(self)
+
+    def __arrow_c_array__(
+        self, requested_schema: PyCapsule | None = None, **unknown: Any
+    ) -> tuple[PyCapsule, PyCapsule]:
+        """Export the batch as PyCapsules ``arrow_schema`` and ``arrow_array`` of struct type, zero-copy.
+
+        Parameters and errors as for :meth:`Array.__arrow_c_array__`; a requested schema must have the same column
+        names.
+        """
+        from shmarrow.interchange.c_data.export_array import export_batch
+
+        return export_batch(self, requested_schema, **unknown)
+
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+        """Export the batch as a PyCapsule ``arrow_array_stream`` of one batch; see :meth:`__arrow_c_array__`."""
+        from shmarrow.interchange.c_data.export_stream import export_batches
+
+        return export_batches(self.schema, [self], requested_schema, **unknown)
 
     # --- comparing, checking, showing ---
 
@@ -379,23 +435,21 @@ class RecordBatch(Columns[Array]):
         """
         for i in range(self.num_columns):
             field = self.schema.field(i)
-            try:
-                column = self.column(i)
+            column = self.column(i)
+            with at("column", i, field.name):
                 column.validate(full=full)
                 if column.type != field.type:
                     raise InvalidData(f"expected {field.type}, found {column.type}")
                 if len(column) != self.num_rows:
                     raise InvalidData(f"expected {self.num_rows} values, found {len(column)}")
-                if full and not field.nullable and column.null_count and field.type.layout != "null":
+                if full and field.required and column.null_count:
                     raise InvalidData(f"the field is not nullable but has {counted(column.null_count, 'null')}")
-            except InvalidData as error:
-                raise type(error)(f"column {i} {field.name!r}: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_batch, (self.schema, self.num_rows, self.columns, self.metadata)
 
 
-def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Any], metadata: Metadata | None) -> RecordBatch:
+def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Array], metadata: Metadata | None) -> RecordBatch:
     return RecordBatch(schema, num_rows, columns, metadata=metadata)
 
 
@@ -409,6 +463,6 @@ def record_batch(
 
     The arguments and errors are those of :func:`shmarrow.table`.
     """
-    from shmarrow.inputs import made_from
+    from shmarrow.tabular import made_from
 
     return made_from(RecordBatch, data, names, schema, metadata)

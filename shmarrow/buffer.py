@@ -24,6 +24,8 @@ Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 ALIGNMENT = 64
 PADDING = bytes(ALIGNMENT)
 U1 = np.dtype("u1")
+EMPTY: Bytes = np.empty(0, U1)
+EMPTY.flags.writeable = False
 
 
 def padded(size: int, alignment: int = ALIGNMENT) -> int:

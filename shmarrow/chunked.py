@@ -9,25 +9,28 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
-from shmarrow import foreign, import_hooks
+from shmarrow import capsules
+from shmarrow.capsules import PyCapsule
+from shmarrow.chunking import Located, cut, locate, split, starts_of
 from shmarrow.errors import (
     CopyRequired,
+    ExportRefused,
     IndexOutOfRange,
     InvalidArgument,
-    InvalidData,
     InvalidType,
-    Place,
+    at,
     counted,
     full_name,
     iterated,
-    moved,
     not_an_index,
+    renumbered,
     shown,
 )
 from shmarrow.layout.arguments import as_array, checked_positions
@@ -39,14 +42,18 @@ from shmarrow.layout.preview import clip
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.pickling import travels
-from shmarrow.places import Places, cut, places, sorted_places, starts_of
-from shmarrow.types import DataType, as_type, bool_
+from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_
+from shmarrow.types.extension import storage_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
+    import pyarrow as pa
+    import torch
 
 
 Slice = slice
+T = TypeVar("T")
 
 
 @travels
@@ -67,38 +74,34 @@ class ChunkedArray:
 
     __slots__ = ("_starts", "chunks", "type")
 
-    from_pyarrow: ClassVar[Callable[[Any], ChunkedArray]]
-    to_pyarrow: Callable[[], Any]
-    for_consumer: Callable[..., ChunkedArray]
-    to_pandas: Callable[..., Any]
+    chunks: tuple[Array, ...]
+    type: DataType
 
-    def __init__(self, chunks: Iterable[Any], type: DataType | None = None) -> None:
+    def __init__(self, chunks: Iterable[Array], type: DataType | None = None) -> None:
         self.chunks = tuple(iterated(chunks, "an iterable of Arrays"))
-        if type is None:
-            if not self.chunks:
-                raise InvalidArgument("expected a type, as there are no chunks")
-            type = getattr(self.chunks[0], "type", None)
+        if type is None and not self.chunks:
+            raise InvalidArgument("expected a type, as there are no chunks")
+        of_all: Any = getattr(self.chunks[0], "type", None) if type is None else type
         for chunk in self.chunks:
             if not isinstance(chunk, Array):
                 raise InvalidType(f"expected Arrays, found {full_name(chunk)}; shmarrow.chunked_array() takes values")
-            if chunk.type is not type and chunk.type != type:
-                raise InvalidType(f"a chunk of {chunk.type} in a column of {type}")
-        self.type: Any = type
+            if chunk.type is not of_all and chunk.type != of_all:
+                raise InvalidType(f"a chunk of {chunk.type} in a column of {of_all}")
+        self.type = of_all
         self._starts = starts_of([len(chunk) for chunk in self.chunks], "chunks")
 
-    def _each(self, change: Callable[[Any], Any], type: DataType | None = None) -> ChunkedArray:
+    def _each(self, change: Callable[[Array], Array], type: DataType | None = None) -> ChunkedArray:
         """Apply a function to each chunk; the result has the given type, or the same."""
         return ChunkedArray([change(chunk) for chunk in self.chunks], self.type if type is None else type)
 
-    def _mapped(self, change: Callable[[Any], Any]) -> Iterator[Any]:
+    def _mapped(self, change: Callable[[Array], T]) -> Iterator[T]:
         """Apply a function to each chunk; slot numbers in errors refer to the whole column."""
         for chunk, start in zip(self.chunks, self._starts.tolist(), strict=False):
-            try:
-                yield change(chunk)
-            except InvalidData as error:
-                raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
+            with renumbered(operator.add, start):
+                changed = change(chunk)
+            yield changed
 
-    def _cut_like(self, whole: Any) -> ChunkedArray:
+    def _cut_like(self, whole: Array) -> ChunkedArray:
         """Split an array of this length into chunks of the same lengths."""
         starts = self._starts.tolist()
         parts = [whole.slice(start, len(chunk)) for start, chunk in zip(starts, self.chunks, strict=False)]
@@ -166,6 +169,8 @@ class ChunkedArray:
         joined: Array = concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
         return joined
 
+    __shmarrow_array__ = combine_chunks
+
     # --- values ---
 
     def to_pylist(self) -> list[Any]:
@@ -184,15 +189,13 @@ class ChunkedArray:
             If a copy is needed and ``zero_copy_only`` is True.
         """
         if len(self.chunks) == 1:
-            found: npt.NDArray[Any] = self.chunks[0].to_numpy(zero_copy_only, writable)
-            return found
+            return self.chunks[0].to_numpy(zero_copy_only, writable)
         if zero_copy_only:
             raise CopyRequired(f"{len(self.chunks)} chunks have no zero-copy numpy form; go through .chunks")
         parts = [chunk.to_numpy(False) for chunk in self.chunks if len(chunk)]
         if parts and len({(part.dtype, part.shape[1:]) for part in parts}) == 1:
             return np.concatenate(parts)
-        whole: npt.NDArray[Any] = self.combine_chunks().to_numpy(False)
-        return whole
+        return self.combine_chunks().to_numpy(False)
 
     def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
         """Return the values and nulls as a masked ndarray; a copy if there is more than one chunk.
@@ -251,21 +254,21 @@ class ChunkedArray:
 
         The arguments and errors are those of :meth:`Array.take`; indices may be a chunked array too.
         """
-        positions, valid = checked_positions(one_array(indices))
-        return self._gather(places(self._starts, positions, valid, "column"))
+        positions, valid = checked_positions(indices)
+        return self._gather(locate(self._starts, positions, valid, "column"))
 
-    def _gather(self, places: Places) -> ChunkedArray:
-        parts = [self.chunks[number]._take(local) for number, local in places.parts]
+    def _gather(self, located: Located) -> ChunkedArray:
+        parts = [self.chunks[number]._take(local) for number, local in located.parts]
         found = concat_arrays(parts) if parts else nulls(0, self.type)
-        return ChunkedArray([found if places.back is None else found._take(places.back, places.valid)], self.type)
+        return ChunkedArray([found if located.back is None else found._take(located.back, located.valid)], self.type)
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> ChunkedArray:
         """Return the slots where ``mask`` is True, chunk by chunk; empty chunks are dropped. A copy.
 
         The arguments and errors are those of :meth:`Array.filter`; the mask may be a chunked array too, in any chunks.
         """
-        positions, valid = selection(one_array(mask), len(self), null_selection_behavior)
-        parts = [self.chunks[i]._take(*part) for i, *part in sorted_places(self._starts, positions, valid)]
+        positions, valid = selection(mask, len(self), null_selection_behavior)
+        parts = [self.chunks[i]._take(local, known) for i, local, known in split(self._starts, positions, valid)]
         return ChunkedArray(parts, self.type)
 
     def drop_null(self) -> ChunkedArray:
@@ -291,7 +294,7 @@ class ChunkedArray:
 
     def dictionary_encode(self, null_encoding: str = "mask") -> ChunkedArray:
         """Encode all chunks with one common dictionary; see :meth:`Array.dictionary_encode`."""
-        if self.type.layout == "dictionary":
+        if isinstance(storage_of(self.type), DictionaryType):
             return self
         return self._cut_like(self.combine_chunks().dictionary_encode(null_encoding=null_encoding))
 
@@ -309,20 +312,85 @@ class ChunkedArray:
 
     def flatten(self) -> list[ChunkedArray]:
         """Return a column per struct field, null where the struct is null; for other types, a list with this column."""
-        if self.type.layout != "struct" or self.type.array_class is not None:
+        if not isinstance(self.type, StructType):
             return [self]
-        parts = [chunk.flatten() for chunk in self.chunks]
+        structs: Any = self.chunks
+        parts = [chunk.flatten() for chunk in structs]
         return [ChunkedArray([part[i] for part in parts], field.type) for i, field in enumerate(self.type.fields)]
+
+    # --- other libraries ---
+
+    @staticmethod
+    def from_pyarrow(array: pa.ChunkedArray | pa.Array) -> ChunkedArray:
+        """Convert a ``pyarrow.ChunkedArray`` or ``pyarrow.Array``, zero-copy. Errors as :meth:`Array.from_pyarrow`."""
+        from shmarrow.interchange.pyarrow import chunked_array_from_pyarrow
+
+        return chunked_array_from_pyarrow(array)
+
+    def to_pyarrow(self) -> pa.ChunkedArray:
+        """Convert to a ``pyarrow.ChunkedArray``, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
+        from shmarrow.interchange.pyarrow import chunked_array_to_pyarrow
+
+        return chunked_array_to_pyarrow(self)
+
+    def to_pandas(self, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
+        """Convert to a ``pandas.Series``, through pyarrow; several chunks are copied. See :meth:`Array.to_pandas`."""
+        from shmarrow.interchange.pandas import series
+
+        return series(self, arrow_backed, writable, options)
+
+    def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> ChunkedArray:
+        """Cast to a type that another tool accepts; see :meth:`Array.for_consumer`."""
+        from shmarrow.interchange.for_consumer import array
+
+        return array(self, name, lossy)
+
+    def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
+        """Convert a column of one chunk to a torch tensor; see :meth:`Array.to_torch`.
+
+        Raises
+        ------
+        ExportRefused
+            If there are several chunks. Other errors as for :meth:`Array.to_torch`.
+        """
+        return self._only_chunk().to_torch(device, writable=writable)
+
+    def __dlpack__(self, **options: Any) -> PyCapsule:
+        """Export a column of one chunk as a DLPack capsule; see :meth:`Array.__dlpack__`.
+
+        Raises
+        ------
+        ExportRefused
+            If there are several chunks. Other errors as for :meth:`Array.__dlpack__`.
+        """
+        return self._only_chunk().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the DLPack device of the memory, the CPU."""
+        return 1, 0
+
+    def _only_chunk(self) -> Array:
+        if self.num_chunks > 1:
+            step = "use combine_chunks(), which copies them, or one chunk() at a time"
+            raise ExportRefused(f"a tensor is contiguous, but the column has {self.num_chunks} chunks; {step}")
+        return self.combine_chunks()
+
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+        """Export the chunks as a PyCapsule ``arrow_array_stream`` (Arrow PyCapsule interface), zero-copy.
+
+        Parameters and errors as for :meth:`Array.__arrow_c_array__`.
+        """
+        from shmarrow.interchange.c_data.export_stream import export_chunks
+
+        return export_chunks(self, requested_schema, **unknown)
 
     # --- checking and comparing ---
 
     def validate(self, full: bool = False) -> None:
         """Check every chunk; see :meth:`Array.validate`."""
         for i, chunk in enumerate(self.chunks):
-            try:
+            with at("chunk", i):
                 chunk.validate(full=full)
-            except InvalidData as error:
-                raise type(error)(f"chunk {i}: {error}") from None
 
     def equals(self, other: Any) -> bool:
         """Compare type and values, regardless of chunk boundaries.
@@ -332,7 +400,7 @@ class ChunkedArray:
         InvalidType
             If ``other`` is not a chunked array, or a column of another library.
         """
-        other = foreign.comparable(other, ChunkedArray, "chunked_array")
+        other = capsules.comparable(other, ChunkedArray, capsules.read_chunked_array)
         if self.type != other.type or len(self) != len(other):
             return False
         cuts = np.union1d(self._starts, other._starts)
@@ -370,8 +438,6 @@ class ChunkedArray:
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, ChunkedArray) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         parts = ",\n ".join(str(chunk) for chunk in self.chunks[:5])
         more = f",\n ... {len(self.chunks) - 5} more chunks" if len(self.chunks) > 5 else ""
@@ -403,13 +469,13 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     wanted = None if type is None else as_type(type)
     if isinstance(arrays, ChunkedArray):
         return ChunkedArray(arrays.chunks, arrays.type if wanted is None else wanted)
-    if foreign.has_data(arrays):
-        column: ChunkedArray = foreign.read("chunked_array", arrays)
+    if capsules.has_data(arrays):
+        column = capsules.read_chunked_array(arrays)
         return column if wanted is None or wanted == column.type else column.cast(wanted)
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
         raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
-    chunks: list[Any] = []
-    one = isinstance(arrays, Array) or hasattr(arrays.__class__, foreign.STREAM)
+    chunks: list[Array] = []
+    one = isinstance(arrays, Array) or hasattr(arrays.__class__, capsules.STREAM)
     for item in [arrays] if one else iterated(arrays, "an iterable of arrays"):
         made = item if isinstance(item, ChunkedArray) else as_array(item, "arrays", wanted)
         chunks.extend(made.chunks if isinstance(made, ChunkedArray) else [made])
@@ -418,24 +484,15 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     return ChunkedArray(chunks, wanted)
 
 
-def one_array(values: Any) -> Any:
-    """Combine a chunked array into one array; return anything else unchanged."""
-    return values.combine_chunks() if isinstance(values, ChunkedArray) else values
-
-
 # --- one dictionary for several arrays --------------------------------------------------------------------------
 
 
-def _unified(arrays: Iterable[Any]) -> list[Any]:
+def _unified(arrays: Sequence[Array]) -> Sequence[Array]:
     """Unify the dictionaries of arrays of one type, at any depth."""
-    arrays = list(arrays)
-    type = arrays[0].type
-    if type.layout == "dictionary" and type.array_class is None and type.value_type.layout != "dictionary":
+    type: Any = arrays[0].type
+    if isinstance(type, DictionaryType) and not isinstance(storage_of(type.value_type), DictionaryType):
         return with_one_dictionary(arrays)
     if not type.fields:
         return arrays
     children = [_unified([array._children[i] for array in arrays]) for i in range(len(type.fields))]
     return [array._with(children=list(parts)) for array, parts in zip(arrays, zip(*children, strict=True), strict=True)]
-
-
-import_hooks.arrived("chunked")

@@ -10,13 +10,22 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
-from shmarrow import foreign
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, counted, not_expected, shown
+from shmarrow import capsules
+from shmarrow.column_names import (
+    by_name,
+    checked_schema,
+    common_length,
+    fields_at,
+    given_fields,
+    renamed,
+    several,
+)
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
 from shmarrow.layout.memory import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.field import is_field, own_field
@@ -24,6 +33,7 @@ from shmarrow.types.schema import position
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
 
     from shmarrow.chunked import ChunkedArray
     from shmarrow.layout.array import Array
@@ -40,13 +50,6 @@ class Columns(Generic[Column]):
     __slots__ = ()
     _schema: Schema
     num_rows: int
-    _kind: ClassVar[str]
-    """What reads the rows of another library's objects as one; see :data:`shmarrow.foreign.READERS`."""
-    from_pyarrow: ClassVar[Callable[[Any], Any]]
-    for_consumer: Callable[..., Self]
-    to_pandas: Callable[..., Any]
-    from_pandas: ClassVar[Callable[..., Any]]
-
     # --- what a batch and a table do in their own way ---
 
     def column(self, i: Key) -> Column:
@@ -73,7 +76,7 @@ class Columns(Generic[Column]):
         raise NotImplementedError
 
     @classmethod
-    def _as_column(cls, values: Any, type: DataType | None) -> Any:
+    def _as_column(cls, values: Any, type: DataType | None) -> Column:
         """Convert values to a column of the given type, or of their own."""
         raise NotImplementedError
 
@@ -83,7 +86,17 @@ class Columns(Generic[Column]):
         return values
 
     @classmethod
-    def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Self:
+    def _import(cls, obj: Any) -> Self:
+        """Import the rows of another library's object."""
+        raise NotImplementedError
+
+    @classmethod
+    def _of_rows(cls, data: Any) -> Self | None:
+        """Return rows of any library, or a reader's, as an object of this class; None if ``data`` is something else."""
+        raise NotImplementedError
+
+    @classmethod
+    def _over(cls, schema: Schema, columns: Sequence[Column], num_rows: int) -> Self:
         """Make an object over columns that have been checked."""
         raise NotImplementedError
 
@@ -91,7 +104,7 @@ class Columns(Generic[Column]):
         """Return the same columns under another schema."""
         raise NotImplementedError
 
-    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Any]) -> Self:
+    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Column]) -> Self:
         """Return the columns at ``indices`` without building them; ``new`` overrides some places."""
         raise NotImplementedError
 
@@ -137,8 +150,6 @@ class Columns(Generic[Column]):
         InvalidType
             If an array cannot be cast to that type at all, or ``arrays`` is an ndarray that is not structured.
         """
-        from shmarrow.naming import checked_schema, common_length, given_fields, several
-
         if isinstance(arrays, np.ndarray) and arrays.dtype.names:
             names = arrays.dtype.names if names is None and schema is None else names
             arrays = [arrays[name] for name in arrays.dtype.names]
@@ -149,7 +160,7 @@ class Columns(Generic[Column]):
         given = given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
         if schema is None:
-            fields = [Field(name, made[i].type) for i, name in enumerate(names or ())]
+            fields = [Field(name, column.type) for name, column in zip(names or (), made, strict=True)]
             schema = Schema(fields, metadata)
         return cls._over(schema, made, common_length(made, schema))
 
@@ -159,18 +170,16 @@ class Columns(Generic[Column]):
         raise NotImplementedError
 
     @classmethod
-    def _named_column(cls, values: Any, field: Field | str) -> Any:
+    def _named_column(cls, values: Any, field: Field | str) -> Column:
         """Convert values to the column of a field or name; errors name the column."""
         name, type = (field.name, field.type) if isinstance(field, Field) else (field, None)
-        try:
+        with at("column", name):
             column = cls._as_column(values, type)
-            if isinstance(field, Field) and not field.nullable and field.type.layout != "null" and column.null_count:
+            if isinstance(field, Field) and field.required and column.null_count:
                 raise InvalidData(
                     f"expected no null, as the field is not nullable, found {counted(column.null_count, 'null')}"
                 )
             return column
-        except (InvalidArgument, InvalidData, InvalidType) as error:
-            raise error.__class__(f"column {shown(name)}: {error}") from None
 
     @classmethod
     def from_pydict(
@@ -186,8 +195,6 @@ class Columns(Generic[Column]):
             If the mapping has a name that the schema does not have. The other errors are those of
             :meth:`from_arrays`.
         """
-        from shmarrow.naming import by_name, checked_schema
-
         if not isinstance(mapping, Mapping):
             raise InvalidType(f"expected a mapping of names to columns, found {mapping.__class__.__name__}")
         schema = None if schema is None else checked_schema(schema)
@@ -210,8 +217,6 @@ class Columns(Generic[Column]):
         InvalidType
             If a row is not a mapping.
         """
-        from shmarrow.naming import checked_schema, several
-
         schema = None if schema is None else checked_schema(schema)
         rows = several(mapping, "rows")
         for i, row in enumerate(rows):
@@ -292,13 +297,9 @@ class Columns(Generic[Column]):
 
     def select(self, columns: Iterable[Key]) -> Self:
         """Select columns by position or name, in that order; builds and copies nothing."""
-        from shmarrow.naming import several
-
         return self._selected([self._schema.index_of(key) for key in several(columns, "positions and names")])
 
     def _selected(self, indices: Sequence[int]) -> Self:
-        from shmarrow.naming import fields_at
-
         return self._arranged(fields_at(self._schema, indices), indices, {})
 
     def drop_columns(self, columns: Iterable[Key] | Key) -> Self:
@@ -309,8 +310,6 @@ class Columns(Generic[Column]):
         FieldNotFound
             If a name is missing or ambiguous.
         """
-        from shmarrow.naming import several
-
         keys = (columns,) if isinstance(columns, (str, int)) else several(columns, "positions and names")
         dropped = {self._schema.index_of(key) for key in keys}
         return self._selected([i for i in range(self.num_columns) if i not in dropped])
@@ -361,7 +360,7 @@ class Columns(Generic[Column]):
         indices = [*range(i), -1, *range(i + 1, self.num_columns)]
         return self._arranged(self._schema.set(i, field), indices, {i: made})
 
-    def _new(self, field: Field | str, values: Any) -> tuple[Field, Any]:
+    def _new(self, field: Field | str, values: Any) -> tuple[Field, Column]:
         if not isinstance(field, str):
             if not is_field(field):
                 raise not_expected("a name or a shmarrow.Field", field)
@@ -390,8 +389,6 @@ class Columns(Generic[Column]):
         InvalidType
             If a name is not a string.
         """
-        from shmarrow.naming import renamed
-
         if isinstance(names, Mapping):
             for old in names:
                 if not isinstance(old, str):
@@ -425,8 +422,6 @@ class Columns(Generic[Column]):
         InvalidType
             If there is no conversion between two types.
         """
-        from shmarrow.naming import checked_schema
-
         target = checked_schema(target_schema)
         if self._schema.names != target.names:
             raise InvalidArgument(
@@ -436,10 +431,8 @@ class Columns(Generic[Column]):
         new: dict[int, Any] = {}
         for i, (mine, wanted) in enumerate(zip(self._schema, target, strict=True)):
             if mine.type != wanted.type:
-                try:
+                with at("column", mine.name):
                     new[i] = self.column(i).cast(wanted.type, safe)
-                except (InvalidData, InvalidType) as error:
-                    raise error.__class__(f"column {mine.name!r}: {error}") from None
             if mine.nullable and not wanted.nullable and (new[i] if i in new else self.column(i)).null_count:
                 raise InvalidData(f"column {mine.name!r} holds nulls, which the schema does not allow there")
         return self._arranged(target, [-1 if i in new else i for i in range(self.num_columns)], new)
@@ -451,7 +444,7 @@ class Columns(Generic[Column]):
         """
         fields: list[Field] = []
         indices: list[int] = []
-        new: dict[int, Any] = {}
+        new: dict[int, Column] = {}
         for i, field in enumerate(self._schema):
             inner = field.flatten()
             if inner != [field]:
@@ -475,10 +468,9 @@ class Columns(Generic[Column]):
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
-        from shmarrow.chunked import one_array
         from shmarrow.layout.arguments import checked_positions
 
-        return self._gathered(*checked_positions(one_array(indices)))
+        return self._gathered(*checked_positions(indices))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
         """Return the rows where ``mask`` is True; a copy.
@@ -497,10 +489,9 @@ class Columns(Generic[Column]):
         InvalidArgument
             If it has another length.
         """
-        from shmarrow.chunked import one_array
         from shmarrow.layout.selection import selection
 
-        positions, valid = selection(one_array(mask), self.num_rows, null_selection_behavior)
+        positions, valid = selection(mask, self.num_rows, null_selection_behavior)
         return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)
 
     # --- values ---
@@ -527,6 +518,155 @@ class Columns(Generic[Column]):
 
         return as_dtype(result, dtype, None)
 
+    # --- other tools ---
+
+    def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> Self:
+        """Cast the columns to types that another tool accepts.
+
+        Columns that it accepts are neither built nor copied; if it accepts all of them, the same object is returned.
+
+        Parameters
+        ----------
+        name : str
+            The tool: ``"spark"``, ``"polars"``, ``"duckdb"``, ``"pandas"`` or ``"parquet"``.
+        lossy : str or iterable of str
+            Kinds of types whose values may lose something, such as ``"timestamp"`` or ``"decimal256"``, or ``"all"``.
+            By default no value changes.
+
+        Returns
+        -------
+        RecordBatch or Table
+            Its schema is ``schema.for_consumer(name, lossy=lossy)``; it does not depend on the values.
+
+        Raises
+        ------
+        Unsupported
+            If the tool has no type for a column; names the ``lossy`` kind that would allow a cast, if any.
+        InvalidData
+            If a value does not fit the new type; likewise.
+        InvalidArgument
+            If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
+
+        Examples
+        --------
+        >>> import shmarrow as sa
+        >>> batch = sa.record_batch({"n": sa.array([1, 2], "uint64"), "s": sa.array(["a", "b"], "string_view")})
+        >>> batch.for_consumer("spark").schema.types
+        [DataType(decimal128(20, 0)), DataType(string)]
+        """
+        from shmarrow.interchange.for_consumer import columns
+
+        return columns(self, name, lossy)
+
+    def to_pandas(
+        self,
+        *,
+        arrow_backed: bool = False,
+        ignore_metadata: bool = False,
+        writable: bool = False,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Convert to a ``pandas.DataFrame``, through pyarrow.
+
+        Columns of integers, floats, timestamps and durations without nulls, in one batch, are zero-copy and read-only
+        unless ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans one byte
+        each, strings pandas' own strings, and several batches are concatenated.
+
+        Parameters
+        ----------
+        arrow_backed : bool
+            Return columns of dtype ``pandas.ArrowDtype``, which keep types and nulls, zero-copy.
+        ignore_metadata : bool
+            Ignore index, labels and dtypes in the schema's metadata, as written by :meth:`from_pandas`; every column
+            remains a column.
+        writable : bool
+            Return a private, writable frame. Columns of numbers of a mapped object are copy-on-write, so only modified
+            pages take memory. Columns with a time zone, categories and other pandas dtypes are copied.
+        **options
+            Options of ``pyarrow.Table.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``;
+            ``split_blocks`` defaults to True, as blocks of several columns are copies.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Dictionaries become categories; views, runs and other types that pandas lacks are cast first, as by
+            ``for_consumer("pandas")``.
+
+        Raises
+        ------
+        Unsupported
+            If pandas has no dtype for a type: unions, and intervals of months or of days.
+        InvalidData
+            If a column violates the format such that other code would read outside its buffers, or the schema's
+            metadata do not match the columns.
+        CopyRequired
+            If ``zero_copy_only=True`` and a column needs a copy.
+        InvalidArgument
+            If an option is unknown or wrong.
+        MissingExtra
+            If pandas or pyarrow is not installed.
+
+        Examples
+        --------
+        >>> import shmarrow as sa
+        >>> sa.table({"n": [1, 2], "s": ["a", None]}).to_pandas(arrow_backed=True).dtypes.tolist()
+        [int64[pyarrow], string[pyarrow]]
+        """
+        from shmarrow.interchange.pandas import frame
+
+        return frame(self, arrow_backed, ignore_metadata, writable, options)
+
+    @classmethod
+    def from_pandas(
+        cls,
+        df: pd.DataFrame,
+        schema: Schema | None = None,
+        preserve_index: bool | None = None,
+        columns: Sequence[Any] | None = None,
+        *,
+        metadata: MetadataLike | None = None,
+    ) -> Self:
+        """Convert a ``pandas.DataFrame`` with its index; :meth:`to_pandas` restores it.
+
+        :func:`shmarrow.table` and :func:`shmarrow.record_batch` do the same. Needs pyarrow only for columns that pandas
+        stores in pyarrow's memory: strings and Arrow-backed columns.
+
+        Parameters
+        ----------
+        df : pandas.DataFrame
+            The frame. Numbers, timestamps and category codes are not copied; see :func:`shmarrow.array`.
+        schema : Schema, optional
+            Fields, matched with columns by name; columns of other types are cast.
+        preserve_index : bool, optional
+            True stores every index as a column, False drops it. By default a ``RangeIndex`` is stored in the metadata
+            only, and all others as columns.
+        columns : sequence of labels, optional
+            Columns to convert; by default all.
+        metadata : mapping, optional
+            Additional metadata of the schema.
+
+        Returns
+        -------
+        RecordBatch or Table
+            Labels become strings. The metadata contain the key ``b"pandas"`` in pyarrow's format.
+
+        Raises
+        ------
+        InvalidType
+            If ``df`` is not a DataFrame, or Arrow has no type for a column.
+        InvalidData
+            If a value does not fit its type in the schema.
+        InvalidArgument
+            If the names of columns and schema differ.
+        FieldNotFound
+            If the frame lacks a column of ``columns`` or of the schema.
+        """
+        from shmarrow.tabular import from_pandas
+
+        return from_pandas(cls, df, schema, preserve_index, columns, metadata)
+
+    # --- comparing ---
+
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
         """Compare schema and values, regardless of batch boundaries, and with ``check_metadata`` the metadata.
 
@@ -537,7 +677,7 @@ class Columns(Generic[Column]):
         """
         if self is other and not len(self._schema):
             return True
-        other = foreign.comparable(other, self.__class__, self._kind)
+        other = capsules.comparable(other, self.__class__, self._import)
         return (
             self.num_rows == other.num_rows
             and self._schema.equals(other._schema, check_metadata)
@@ -546,8 +686,6 @@ class Columns(Generic[Column]):
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if type(other) is type(self) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         from shmarrow.display import columns_text
@@ -562,7 +700,7 @@ class Columns(Generic[Column]):
         return columns_html(self)
 
 
-def as_matrix(names: Sequence[str], columns: Sequence[Any], num_rows: int) -> npt.NDArray[Any]:
+def as_matrix(names: Sequence[str], columns: Sequence[Array | ChunkedArray], num_rows: int) -> npt.NDArray[Any]:
     """Convert columns to an ndarray of shape (rows, columns); see :meth:`Columns.__array__`."""
     parts = [column.to_numpy(zero_copy_only=False) for column in columns]
     dtypes = {part.dtype for part in parts}
@@ -591,3 +729,8 @@ def _check_exact(name: str, values: npt.NDArray[Any], dtype: np.dtype[Any]) -> N
             raise InvalidData(
                 f"column {name!r} holds {value}, which has no exact {dtype}; cast or select() columns first"
             )
+
+
+def is_reader(obj: Any) -> bool:
+    """Whether an object is a reader of batches of ours."""
+    return hasattr(obj, "read_all") and isinstance(getattr(obj, "schema", None), Schema)

@@ -2,10 +2,10 @@
 
 Invariants:
 
-* only the columns and rows that are shown are looked at, and only where that is cheap: a column that would have to be
-  fetched, or decompressed in large, is not shown; nothing is counted over the data;
-* nothing raises: a value that cannot be read is shown as the name of its error in angle brackets;
-* names and values come from strangers: control characters are escaped in text, and markup in HTML.
+* only the columns and rows that are shown are read, and only if that is cheap: a column that would have to be fetched,
+  or a large one that would have to be decompressed, is not shown. Nothing is counted;
+* a preview never raises: a value that cannot be read is shown as the name of its error in angle brackets;
+* names and values are untrusted: control characters are escaped in text, and markup in HTML.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any, NamedTuple
 from shmarrow.errors import counted, printable
 
 ROWS = 10
-"""Rows that are shown: all, or the first and the last of them."""
+"""The most rows shown: the first and the last."""
 COLUMNS = 20
-"""The most columns that are shown."""
+"""The most columns shown."""
 _CELL, _CELL_HTML = 32, 200
 _VALUES = 20
-"""Values of one cell that are shown, where it is nested."""
+"""The most values shown of a nested cell."""
 _NULL_BATCHES = 10
-"""Up to so many batches have their counts of nulls added up."""
+"""The most batches whose null counts are added up."""
 _GAP = "…"
 
 
 class _Shown(NamedTuple):
-    """A column as it is shown; ``cells`` has a text for each row, None for a null."""
+    """A column to show; ``cells`` has a text for each row, None for null."""
 
     name: str
     type: str
@@ -41,19 +41,19 @@ class _Shown(NamedTuple):
 
 
 _Row = tuple[Any, int]
-"""A batch, and the number of a row in it."""
+"""A batch, and the position of a row in it."""
 
 
 # --- batches and tables -----------------------------------------------------------------------------------------
 
 
 def columns_text(data: Any) -> str:
-    """A batch or a table as text, at most as wide as the terminal."""
+    """Return a batch or a table as text, at most as wide as the terminal."""
     return "\n".join([title(data), *table_lines(data)])
 
 
 def table_lines(data: Any, most: int = ROWS) -> list[str]:
-    """The rows of a batch or a table as lines under a header, at most as wide as the terminal, and so many of them."""
+    """Return a header and at most ``most`` rows of a batch or a table as lines, at most as wide as the terminal."""
     width = shutil.get_terminal_size((100, 24)).columns
     rows, gap = _rows(data, most)
     shown, left_out = _fitting(data, rows, max(width, 20))
@@ -67,7 +67,7 @@ def table_lines(data: Any, most: int = ROWS) -> list[str]:
 
 
 def columns_html(data: Any) -> str:
-    """A batch or a table as an HTML table, everything in it escaped."""
+    """Return a batch or a table as an HTML table, with everything escaped."""
     rows, gap = _rows(data)
     front, back = _ends(data.num_columns, COLUMNS)
     shown = [_column(data, i, rows, _CELL_HTML) for i in front]
@@ -84,7 +84,7 @@ def columns_html(data: Any) -> str:
 
 
 def title(data: Any) -> str:
-    """What a batch or a table is, in one line."""
+    """Describe a batch or a table in one line: its size."""
     kind = type(data).__name__
     text = f"<shmarrow.{kind} of {counted(data.num_rows, 'row')}, {counted(data.num_columns, 'column')}"
     batches = getattr(data, "batches", None)
@@ -96,7 +96,7 @@ def _batches(number: int) -> str:
 
 
 def _ends(count: int, most: int) -> tuple[range, range]:
-    """The first and the last numbers below ``count``, at most ``most`` of them."""
+    """Return the first and the last numbers below ``count``, at most ``most``."""
     if count <= most:
         return range(count), range(count, count)
     half = most // 2
@@ -104,7 +104,7 @@ def _ends(count: int, most: int) -> tuple[range, range]:
 
 
 def _rows(data: Any, most: int = ROWS) -> tuple[list[_Row], bool]:
-    """The rows that are shown, each in its batch; and whether rows are left out after the first half."""
+    """Return the rows to show, each in its batch, and whether rows are left out after the first half."""
     front, back = _ends(data.num_rows, most)
     found = []
     for part in (front, back):
@@ -122,7 +122,7 @@ def _column(data: Any, index: int, rows: Sequence[_Row], most: int) -> _Shown:
 
 
 def _head(data: Any, index: int, most: int) -> tuple[str, str, bool]:
-    """The name and the type of a column, and whether it is one of numbers."""
+    """Return name and type of a column, and whether its values are numbers."""
     try:
         field = data._schema.field(index)
         return _one_line(field.name, most), _one_line(str(field.type), most), _is_number(field.type)
@@ -135,13 +135,13 @@ def _cell(batch: Any, index: int, row: int, most: int) -> str | None:
         return "?"
     try:
         found: str = batch.column(index)._slot_text(row, _VALUES)
-    except Exception as error:  # the bytes may be anybody's, and a type's own conversion may raise anything
+    except Exception as error:  # untrusted bytes; and a user's type may raise anything when it converts them
         return f"<{type(error).__name__}>"
     return None if found == "null" else _one_line(found, most)
 
 
 def _nulls(data: Any, index: int) -> str:
-    """How many nulls a column has, where that is known without counting and is not 0."""
+    """Return the number of nulls as text; empty if it is 0, or not known without counting."""
     batches = getattr(data, "batches", (data,))
     total = 0
     for batch in batches if len(batches) <= _NULL_BATCHES else ():
@@ -163,7 +163,7 @@ def _is_number(type: Any) -> bool:
 
 
 def _fitting(data: Any, rows: Sequence[_Row], width: int) -> tuple[list[_Shown], str]:
-    """The first and the last columns, as many as fit; and the names of those whose values are not shown."""
+    """Return as many of the first and the last columns as fit, and the names of those whose values are not shown."""
     count = data.num_columns
     front, back = _ends(count, COLUMNS)
     shown: dict[int, _Shown] = {}
@@ -190,7 +190,7 @@ def _fitting(data: Any, rows: Sequence[_Row], width: int) -> tuple[list[_Shown],
 
 
 def _alternately(front: range, back: range) -> Iterator[int]:
-    """The columns in the order in which they are given room: first and last in turn."""
+    """Iterate over columns from the first and from the last in turn: the order in which they get space."""
     if not back:
         yield from front
         return
@@ -229,7 +229,7 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return the width of a text on a terminal, in columns."""
     if text.isascii():
         return len(text)
     return sum([_width_of_char(char) for char in text])
@@ -242,7 +242,7 @@ def _width_of_char(char: str) -> int:
 
 
 def _one_line(text: str, most: int) -> str:
-    """A text without control characters, cut to a width."""
+    """Return a text without control characters, cut to a width."""
     text = printable(text[: 4 * most])
     if _width(text) <= most:
         return text
@@ -258,7 +258,7 @@ def _one_line(text: str, most: int) -> str:
 
 
 def schema_html(schema: Any) -> str:
-    """A schema as an HTML table: a row for each field."""
+    """Return a schema as an HTML table with a row per field."""
     heads = [["name", "type", "nullable", "metadata"]]
     body: list[list[str | None]] = []
     front, back = _ends(len(schema), 100)
@@ -282,12 +282,12 @@ def _pairs(metadata: Any) -> str:
 
 
 def reader_html(reader: Any) -> str:
-    """A reader: what it says of itself, and the schema of its batches."""
+    """Return the description of a reader, and the schema of its batches, as HTML."""
     return f"<div><p>{escape(repr(reader))}</p>{schema_html(reader.schema)}</div>"
 
 
 def listing_html(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool]) -> str:
-    """A listing, such as that of a store."""
+    """Return a listing, such as that of a store, as an HTML table."""
     return _html(caption, [list(heads)], [[_one_line(text, _CELL_HTML) for text in row] for row in rows], numbers)
 
 
@@ -314,7 +314,7 @@ def _html(
 
 
 def size(nbytes: int) -> str:
-    """A number of bytes for people: ``512 bytes``, ``1.5 MiB``."""
+    """Format a number of bytes: ``512 bytes``, ``1.5 MiB``."""
     if nbytes < 1024:
         return counted(nbytes, "byte")
     units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -323,14 +323,14 @@ def size(nbytes: int) -> str:
 
 
 def line(thing: Any, what: str, *facts: str) -> str:
-    """``<Class of NAME: fact, fact>``; facts that are empty are left out."""
+    """Return ``<Class of NAME: fact, fact>`` without the facts that are empty."""
     known = ", ".join([fact for fact in facts if fact])
     kind = thing if isinstance(thing, str) else type(thing).__name__
     return printable(f"<{kind} {what}{': ' if known else ''}{known}>")
 
 
 def holding(batches: int | None, rows: int | None, columns: int) -> tuple[str, str, str]:
-    """What a reader holds, as far as it is known."""
+    """Return the numbers of batches, rows and columns as facts for :func:`line`; empty if unknown."""
     return (
         "" if batches is None else _batches(batches),
         "" if rows is None else counted(rows, "row"),

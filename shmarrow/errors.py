@@ -4,21 +4,73 @@ Invariants:
 
 * every exception that shmarrow raises on purpose derives from :class:`ShmarrowError`, and from the builtin
   exception that a Python user would expect for the same mistake;
-* a message has the location, the expected and the found value, and what to do.
+* an error is data: ``where`` it occurred, its ``message`` (what was expected and found), and an optional ``hint``;
+  whoever shows it may word these in another way, and nobody takes the text of an error apart;
+* who raises an error knows the value, who calls knows the place: each level adds its part of ``where`` with :class:`at`
+  to the same exception object. So an error that is kept, to be raised again later, is raised as a copy.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
+
+Part: TypeAlias = tuple[Any, ...]
+"""One part of the location of an error: its kind, then its number and name if it has them.
+
+Examples: ``("batch", 3)``, ``("column", 2, "x")``, ``("child", "item")``, ``("row", 17)``; a name alone, such as that
+of a file, is ``("data.arrow",)``.
+"""
 
 
 class ShmarrowError(Exception):
-    """Base class of every error that shmarrow raises."""
+    """Base class of every error that shmarrow raises.
 
-    _parts: tuple[Any, ...] = ()
-    """The pieces of the message, where one of them is a :class:`Place`."""
+    Its text is ``data.arrow: batch 3: column 2 'x': message; hint``. Pickling and copying keep all attributes.
+
+    Parameters
+    ----------
+    *args : object
+        The message; the classes that are an ``OSError`` take the errno before it.
+    where : iterable of tuple, optional
+        The location as far as the raiser knows it; callers put their parts in front of it.
+    hint : str, optional
+        What to do about it.
+
+    Attributes
+    ----------
+    where : tuple of tuple
+        The location, outermost part first, such as ``(("data.arrow",), ("batch", 3), ("column", 2, "x"))``.
+    hint : str or None
+        What to do about it.
+    """
+
+    where: tuple[Part, ...] = ()
+    hint: str | None = None
+
+    def __init__(self, *args: Any, where: Iterable[Part] = (), hint: str | None = None) -> None:
+        super().__init__(*args)
+        if where:
+            self.where = tuple(where)
+        if hint:
+            self.hint = hint
+
+    @property
+    def message(self) -> str:
+        """What was expected and found, without the location and the hint."""
+        return str(self.args[-1]) if self.args else ""
+
+    @property
+    def problem(self) -> str:
+        """The location and the message, without the hint."""
+        return ": ".join([*map(part_text, self.where), self.message])
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.hint}" if self.hint else self.problem
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class InvalidData(ShmarrowError, ValueError):
@@ -51,8 +103,6 @@ class IndexOutOfRange(ShmarrowError, IndexError):
 class FieldNotFound(ShmarrowError, KeyError):
     """A column or field name that is missing or ambiguous."""
 
-    __str__ = Exception.__str__  # KeyError would print the repr of the message
-
 
 class CopyRequired(ShmarrowError, ValueError):
     """Zero-copy access was requested, but the data cannot be provided without a copy."""
@@ -77,9 +127,6 @@ class MissingExtra(ShmarrowError, ImportError):
 class StorageError(ShmarrowError, OSError):
     """The operating system refused an operation on a file or a shared memory object."""
 
-    def __str__(self) -> str:
-        return str(self.args[1]) if len(self.args) > 1 else super().__str__()
-
 
 class ObjectNotFound(StorageError, FileNotFoundError, KeyError):
     """No object has this name; ``store[name]`` raises it as a ``KeyError`` as well."""
@@ -97,36 +144,79 @@ class StoreFull(StorageError):
     """There is not enough space for an object."""
 
 
-class Place(tuple[Any, ...]):
-    """The location of a value, for messages: its slot and the path from there, such as ``"item 3"``."""
+class at:
+    """Context manager that adds a part to the location of errors that leave the block.
 
-    __slots__ = ()
+    The error remains the same object, so its class, errno, cause and traceback stay as they are. Nothing is formatted
+    unless the text of an error is asked for.
 
-    def __str__(self) -> str:
-        return ", ".join([f"slot {self[0]}", *self[1:]])
+    Parameters
+    ----------
+    *part : object
+        The kind of the part, then its number and name: ``at("column", 2, "x")``, ``at("data.arrow")``.
+    """
+
+    __slots__ = ("_part",)
+
+    def __init__(self, *part: Any) -> None:
+        self._part = part
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Add the part in front of the location of an error of shmarrow."""
+        if isinstance(error, ShmarrowError):
+            error.where = (self._part, *error.where)
+
+
+def part_text(part: Part) -> str:
+    """Format a part of a location: ``batch 3``, ``column 2 'x'``, ``data.arrow``."""
+    kind, *names = part
+    return " ".join([str(kind), *[shown(name) if isinstance(name, str) else str(name) for name in names]])
+
+
+class renumbered:
+    """Context manager that translates the row in errors that leave the block, from that of a part to that of the whole.
+
+    Parameters
+    ----------
+    move : callable
+        Called with the row, as :func:`row_of` returns it, and ``args``; returns a row, or the parts that replace it,
+        such as ``(("row", 3), ("item", 1))``. It is called only if an error has a row.
+    *args : object
+        More arguments of ``move``.
+    """
+
+    __slots__ = ("_args", "_move")
+
+    def __init__(self, move: Callable[..., int | Iterable[Part]], *args: Any) -> None:
+        self._move = move
+        self._args = args
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Replace the row of an error of shmarrow."""
+        if isinstance(error, ShmarrowError) and (row := row_of(error)) is not None:
+            found = self._move(row, *self._args)
+            parts = (("row", found),) if isinstance(found, int) else found
+            i = error.where.index(("row", row))
+            error.where = (*error.where[:i], *parts, *error.where[i + 1 :])
+
+
+def row_of(error: ShmarrowError) -> int | None:
+    """Return the row of the array, column or batch at hand in which the error occurred, None if it has none.
+
+    Fields of structs have the rows of their structs; the rows of other children are numbers of their own.
+    """
+    place = next((part for part in error.where if part[0] != "field"), ("",))
+    return place[1] if place[0] == "row" else None
 
 
 E = TypeVar("E", bound=ShmarrowError)
 T = TypeVar("T")
-
-
-def placed(kind: type[E], *parts: Any) -> E:
-    """An error whose message is built from parts; :func:`moved` relocates the parts that are places."""
-    error = kind("".join(map(str, parts)))
-    error._parts = parts
-    return error
-
-
-def moved(error: E, move: Callable[[Place], Place]) -> E:
-    """Translate the places in an error of a part to the whole; an error without places is returned unchanged."""
-    if not error._parts:
-        return error
-    return placed(type(error), *[move(part) if isinstance(part, Place) else part for part in error._parts])
-
-
-def prefixed(prefix: str, error: E) -> E:
-    """Return the error with a prefix to its message."""
-    return placed(type(error), prefix, *(error._parts or (error,)))
 
 
 def iterated(values: Iterable[T], expected: str) -> Iterator[T]:
@@ -172,8 +262,8 @@ def not_expected(expected: str, value: object) -> InvalidType:
     found = full_name(value)
     bases = [base.__name__ for base in type(value).__mro__] if found.startswith("pyarrow.") else []
     kind = next((base for base in bases if base in _CONVERTED), None)
-    hint = f"; shmarrow.{kind}.from_pyarrow converts it" if kind else ""
-    return InvalidType(f"expected {expected}, found {found}{hint}")
+    hint = f"shmarrow.{kind}.from_pyarrow converts it" if kind else None
+    return InvalidType(f"expected {expected}, found {found}", hint=hint)
 
 
 _CONVERTED = ("RecordBatch", "Table", "Schema", "Field", "DataType", "Array", "ChunkedArray")
@@ -183,12 +273,17 @@ _CONVERTED = ("RecordBatch", "Table", "Schema", "Field", "DataType", "Array", "C
 def not_an_index(what: str, key: object) -> InvalidType:
     """Make the error for an index that is neither an int nor a slice."""
     return InvalidType(
-        f"{what} is indexed by int or slice, found {type(key).__name__}; "
-        "take(indices) gives the slots at positions, filter(mask) those where a mask is True"
+        f"{what} is indexed by int or slice, found {type(key).__name__}",
+        hint="take(indices) gives the slots at positions, filter(mask) those where a mask is True",
     )
 
 
-def storage_error(error: OSError, action: str, where: str, hint: str = "") -> StorageError:
+def recast(kind: type[E], error: ShmarrowError) -> E:
+    """Return the error as one of another class: what is a wrong argument of a constructor is invalid data in a file."""
+    return kind(error.message, where=error.where, hint=error.hint)
+
+
+def storage_error(error: OSError, action: str, where: str, hint: str | None = None) -> StorageError:
     """Convert an ``OSError`` to the shmarrow error that matches its errno.
 
     Parameters
@@ -199,8 +294,8 @@ def storage_error(error: OSError, action: str, where: str, hint: str = "") -> St
         What was being done, as a verb phrase: ``"create"``, ``"attach to"``.
     where : str
         The name of the object.
-    hint : str
-        What to do about it, added to the message.
+    hint : str, optional
+        What to do about it; by default, the hint of the error if it has one.
     """
     kinds = {
         errno.ENOENT: ObjectNotFound,
@@ -209,9 +304,11 @@ def storage_error(error: OSError, action: str, where: str, hint: str = "") -> St
         errno.EDQUOT: StoreFull,
     }
     kind = kinds.get(error.errno or 0, StorageError)
+    inner: tuple[Part, ...] = ()
+    if isinstance(error, ShmarrowError):
+        inner, hint = error.where, hint or error.hint
     reason = error.strerror or str(error)
-    text = f"cannot {action} {where!r}: {reason}" + (f"; {hint}" if hint else "")
-    return kind(error.errno or 0, text)
+    return kind(error.errno or 0, reason, where=[(f"cannot {action} {where!r}",), *inner], hint=hint)
 
 
 class Settings:
@@ -316,6 +413,9 @@ class Limits(Settings):
 
 
 DEFAULT_LIMITS = Limits()
+
+MORE_MEMORY = "if you trust the data and have the memory, raise the limit, as in limits=shmarrow.Limits(...)"
+"""The hint of an error about ``decompressed_bytes`` or ``dictionary_bytes``."""
 
 
 def as_limits(limits: Any, trusted: bool = False) -> Limits:

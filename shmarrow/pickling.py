@@ -2,19 +2,26 @@
 
 Invariants:
 
-* ``pickle.dumps`` gives a copy that depends on nothing; what carries objects between the processes of one host (that of
-  ``multiprocessing``, for one) has a table of reducers of its own, where handles are registered;
-* both sides may come at any time: :func:`travels` notes a class, :func:`add_pickler` a table, and each meets all of the
-  other kind. Neither imports anything.
+* ``pickle.dumps`` gives a copy that depends on nothing. The picklers that carry objects between the processes of one
+  host, such as that of ``multiprocessing``, have tables of reducers of their own: handles are registered there;
+* classes and picklers may be loaded in any order: :func:`travels` notes a class, :func:`add_pickler` a pickler, and
+  each class is registered with each pickler;
+* nothing is imported for it: the modules of :data:`PICKLERS` are awaited until other code imports them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pickle import PickleBuffer
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmarrow.buffer import Bytes, as_bytes
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 C = TypeVar("C", bound=type)
 Register = Callable[[type, Callable[[Any], Any]], object]
@@ -54,3 +61,71 @@ def packed(data: Bytes, protocol: int) -> PickleBuffer | bytes:
 def unpacked(data: Any) -> Bytes:
     """Return the bytes of :func:`packed`, read-only, without copying."""
     return as_bytes(data)
+
+
+# --- picklers of other packages ---------------------------------------------------------------------------------
+
+PICKLERS = (
+    "multiprocessing.reduction",
+    "joblib.externals.loky.backend.reduction",
+    "loky.backend.reduction",
+    "distributed.protocol.serialize",
+)
+"""The modules whose picklers carry objects between the processes of one host."""
+
+
+def _register(module: ModuleType) -> None:
+    from shmarrow.interchange.picklers import register
+
+    return register(module)
+
+
+def await_picklers() -> None:
+    """Register with each pickler: now if its module is imported already, else right after its import."""
+    for name in PICKLERS:
+        if name in sys.modules:
+            _register(import_module(name))  # waits for a thread that is in the middle of the import
+        else:
+            _AWAITED.add(name)
+    sys.meta_path.insert(0, _FINDER)
+
+
+_AWAITED: set[str] = set()
+
+
+class _Finder:
+    """An import hook that finds nothing itself: it adds a call to the loaders of the modules that are awaited."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        if name not in _AWAITED:
+            return None
+        _AWAITED.discard(name)  # the nested search below does not come here again
+        from importlib.util import find_spec
+
+        spec = find_spec(name)
+        if spec is None or spec.loader is None:
+            _AWAITED.add(name)
+            return spec
+        loader: Any = _Loader(spec.loader)
+        spec.loader = loader
+        return spec
+
+
+class _Loader:
+    """The loader of a module, which registers with its pickler when the module has been executed."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        _register(module)
+
+
+_FINDER: Any = _Finder()

@@ -1,24 +1,26 @@
-"""State machines of readers, writers and decoders: a transition table for each, and the current state of an object.
+"""The state of a reader, a writer or a decoder: its table of transitions, its first error, and whose turn it is.
 
 Invariants:
 
 * a class that has states lists them in one table at the top of its file, as state -> event -> next state; an event that
   a state does not list is refused and changes nothing;
-* an error in the middle of a message is the event ``FAIL``. The first one counts: whatever is refused later names it;
+* an error in the middle of a message is the event ``FAIL``. Only the first error is kept; later calls quote it;
 * only the text of the first error is kept: its traceback would hold the buffers and mappings of the frames that it
   passed through;
 * what reads or writes at a position that a forked child shares with its parent belongs to the process that opened it.
   The child's copy can only be closed, and closing it releases what the child holds and writes nothing.
 
-Thread safety: a :class:`StateMachine` belongs to one object, whose lock guards it.
+* one operation at a time. Threads wait for their turn; a signal handler, or a callback of a file object, that runs in
+  the middle of an operation of its own thread is refused: it must neither wait for itself nor put one message into
+  another.
 """
 
 from __future__ import annotations
 
 import _thread
 import os
-from collections.abc import Mapping
-from typing import NoReturn, SupportsIndex
+from collections.abc import Callable, Mapping
+from typing import NoReturn, SupportsIndex, TypeVar
 
 from shmarrow.errors import Closed, Failed, InvalidArgument, InvalidType, ShmarrowError
 
@@ -32,6 +34,8 @@ WRITE = "write"
 END = "end"
 FAIL = "fail"
 CLOSE = "close"
+
+T = TypeVar("T")
 
 Transitions = Mapping[str, Mapping[str, str]]
 """For each state, the events that it accepts and the states that they lead to."""
@@ -47,7 +51,7 @@ SEQUENTIAL: Transitions = {
 
 
 class StateMachine:
-    """The current state of one object in its transition table.
+    """The state of one object.
 
     Parameters
     ----------
@@ -63,12 +67,15 @@ class StateMachine:
     Attributes
     ----------
     state : str
-        The state that it is in now.
+        The current state.
     failure : str
-        The first error as text, empty where there was none.
+        The first error as text; empty if there was none.
+    turn : RLock
+        Held during an operation: ``states.admit()``, then ``with states.turn:``, and in it ``states.go(event)``. A lock
+        in C, as a signal handler cannot interrupt its acquisition or its release.
     """
 
-    __slots__ = ("_pid", "_table", "_what", "failure", "state")
+    __slots__ = ("_pid", "_table", "_what", "failure", "state", "turn")
 
     def __init__(self, what: str, table: Transitions, state: str = OPEN, shared: bool = False) -> None:
         self._what = what
@@ -76,6 +83,25 @@ class StateMachine:
         self._pid = 0 if shared else os.getpid()
         self.state = state
         self.failure = ""
+        self.turn = _thread.RLock()
+
+    def admit(self) -> None:
+        """Refuse an operation that must not wait for its turn.
+
+        Raises
+        ------
+        InvalidArgument
+            If the calling thread is in the middle of another one.
+        Closed
+            If the object belongs to the parent process, where another thread may have had the turn.
+        """
+        if self.turn._is_owned():  # type: ignore[attr-defined]
+            raise InvalidArgument(
+                f"{self._what} is in the middle of another call of the same thread, which a signal handler or a file "
+                "object's method has interrupted; call abort() or close() there, and nothing else"
+            )
+        if self._pid and os.getpid() != self._pid:
+            raise self.refusal()
 
     def go(self, event: str) -> None:
         """Apply an event.
@@ -87,25 +113,57 @@ class StateMachine:
         Closed
             If it does not accept it and there was none, or if the object belongs to the parent process.
         """
-        if self.inherited and event != CLOSE:
-            raise Closed(f"{self._what} belongs to process {self._pid}, which forked this one; open it here")
         state = self._table[self.state].get(event)
-        if state is None:
+        if state is None or (self._pid and event != CLOSE and os.getpid() != self._pid):
             raise self.refusal()
         self.state = state
 
+    def apply(self, event: str) -> bool:
+        """Apply an event if the state accepts it; returns whether it did."""
+        state = self._table[self.state].get(event)
+        if state is not None:
+            self.state = state
+        return state is not None
+
     def fail(self, error: BaseException) -> None:
         """Apply the event ``FAIL``, if the state accepts it, and remember the first error."""
-        state = self._table[self.state].get(FAIL)
-        if state is not None:
+        if self.apply(FAIL):
             self.failure = self.failure or f"{type(error).__name__}: {error}"
-            self.state = state
+
+    def read(self, step: Callable[[], T]) -> T | None:
+        """Read the next item of what is :data:`SEQUENTIAL`, in turn; None at the end, and from then on.
+
+        Parameters
+        ----------
+        step : callable
+            Reads it, and returns None at the end. An exception is final.
+        """
+        self.admit()
+        with self.turn:
+            self.go(READ)
+            if self.state == ENDED:
+                return None
+            try:
+                found = step()
+            except BaseException as error:
+                self.fail(error)
+                raise
+            self.go(END if found is None else READ)
+            return found
 
     def refusal(self) -> ShmarrowError:
-        """Make the error for an event that the state does not accept."""
-        if self.failure:
-            return Failed(f"{self._what} failed before and cannot go on; the first error was {self.failure}")
+        """Make the error for an event that is not accepted now."""
+        if self.inherited:
+            return Closed(f"{self._what} belongs to process {self._pid}, which forked this one; open it here")
+        if self.failure or FAIL in self._table[self.state]:
+            first = self.failure or "an interrupt"  # of what would have recorded the error
+            return Failed(f"{self._what} failed before and cannot go on; the first error was {first}")
         return Closed(f"{self._what} is {self.state}")
+
+    @property
+    def busy(self) -> bool:
+        """Whether the calling thread is in the middle of an operation."""
+        return self.turn._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     @property
     def inherited(self) -> bool:
@@ -122,45 +180,6 @@ def fork_safe_lock() -> _thread.RLock:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
-
-
-class Turn:
-    """A non-reentrant lock for one operation at a time.
-
-    Threads wait for each other. A signal handler, or a callback of a file object, runs in the middle of whatever its
-    thread does: it must neither wait for itself nor put one message into another.
-
-    Parameters
-    ----------
-    what : str
-        The object, for error messages.
-    """
-
-    __slots__ = ("_busy", "_lock", "_what")
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._lock = _thread.RLock()
-        self._busy = False
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        if self._busy:
-            self._lock.release()
-            raise InvalidArgument(
-                f"{self._what} is in the middle of another call of the same thread, which a signal handler or a file "
-                "object's method has interrupted; call abort() or close() there, and nothing else"
-            )
-        self._busy = True
-
-    def __exit__(self, *_: object) -> None:
-        self._busy = False
-        self._lock.release()
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the calling thread is already in the middle of an operation."""
-        return self._busy and self._lock._is_owned()  # type: ignore[attr-defined]
 
 
 class NotCopied:

@@ -6,27 +6,31 @@ Nothing is copied until one array over all chunks is requested.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import GeneratorType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from shmarrow import foreign, import_hooks
+from shmarrow import capsules
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
+from shmarrow.capsules import PyCapsule
 from shmarrow.chunked import ChunkedArray
-from shmarrow.columns import Columns, Key
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, full_name, iterated, not_expected, shown
-from shmarrow.inputs import as_column, made_from
+from shmarrow.chunking import cut, locate, split, starts_of
+from shmarrow.column_names import checked_schema, several, with_nulls
+from shmarrow.columns import Columns, Key, is_reader
+from shmarrow.errors import InvalidArgument, InvalidType, at, full_name, iterated, not_expected, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import Indices, slice_bounds
-from shmarrow.naming import checked_schema, several, with_nulls
 from shmarrow.pickling import travels
-from shmarrow.places import cut, places, sorted_places, starts_of
-from shmarrow.states import CLOSE, END, READ, SEQUENTIAL, StateMachine, Turn
+from shmarrow.states import CLOSE, SEQUENTIAL, StateMachine
+from shmarrow.tabular import as_column, made_from
 from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
-from shmarrow.types.schema import as_schema, difference
+from shmarrow.types.extension import has_dictionary
+from shmarrow.types.schema import difference
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @travels
@@ -46,10 +50,6 @@ class Table(Columns[ChunkedArray]):
     """
 
     __slots__ = ("_schema", "_starts", "batches", "num_rows")
-    _kind = "table"
-
-    from_pyarrow: ClassVar[Callable[[Any], Table]]
-    to_pyarrow: Callable[[], Any]
 
     def __init__(self, schema: Schema, batches: Sequence[RecordBatch] = ()) -> None:
         if not isinstance(schema, Schema):
@@ -88,12 +88,14 @@ class Table(Columns[ChunkedArray]):
         return cls(schema, items)
 
     @classmethod
-    def _as_column(cls, values: Any, type: DataType | None) -> Any:
+    def _as_column(cls, values: Any, type: DataType | None) -> ChunkedArray:
         if isinstance(values, (list, tuple)) and values and all(isinstance(item, Array) for item in values):
-            column: Any = ChunkedArray(values)
+            column = ChunkedArray(values)
+        elif capsules.has_stream(values):
+            column = capsules.read_chunked_array(values)
         else:
-            column = foreign.read("chunked_array", values) if foreign.has_stream(values) else as_column(values, type)
-            column = column if isinstance(column, ChunkedArray) else ChunkedArray([column])
+            made = as_column(values, type)
+            column = made if isinstance(made, ChunkedArray) else ChunkedArray([made])
         return column if type is None else column.cast(type)
 
     @classmethod
@@ -106,7 +108,24 @@ class Table(Columns[ChunkedArray]):
         return values
 
     @classmethod
-    def _over(cls, schema: Schema, columns: Sequence[Any], num_rows: int) -> Table:
+    def _import(cls, obj: Any) -> Table:
+        return capsules.read_table(obj)
+
+    @classmethod
+    def _of_rows(cls, data: Any) -> Table | None:
+        if isinstance(data, Table):
+            return data
+        if isinstance(data, RecordBatch):
+            return cls(data.schema, [data])
+        if is_reader(data):
+            table: Table = data.read_all()
+            return table
+        if isinstance(data, (list, tuple)) and data and all(map(_is_batch, data)):
+            return cls.from_batches(data)
+        return cls._import(data) if capsules.has_data(data) else None
+
+    @classmethod
+    def _over(cls, schema: Schema, columns: Sequence[ChunkedArray], num_rows: int) -> Table:
         if not columns:
             return cls(schema, [RecordBatch(schema, num_rows, [])])
         cuts = _cuts([column._starts for column in columns])
@@ -172,6 +191,9 @@ class Table(Columns[ChunkedArray]):
         chunks = [batch.to_struct_array() for batch in self.to_batches(max_chunksize)]
         return ChunkedArray(chunks, struct(self.schema.fields))
 
+    def __shmarrow_array__(self) -> Array:
+        return self.to_struct_array().combine_chunks()
+
     def combine_chunks(self) -> Table:
         """Return a table of at most one batch; a copy if there was more than one."""
         if len(self.batches) <= 1:
@@ -205,9 +227,9 @@ class Table(Columns[ChunkedArray]):
     def _with_schema(self, schema: Schema) -> Table:
         return Table(schema, [batch._with_schema(schema) for batch in self.batches])
 
-    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Any]) -> Table:
+    def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, ChunkedArray]) -> Table:
         if not new:
-            return Table(schema, [batch._arranged(schema, indices, new) for batch in self.batches])
+            return Table(schema, [batch._arranged(schema, indices, {}) for batch in self.batches])
         cuts = _cuts([self._starts, *[column._starts for column in new.values()]])
         numbers = (np.searchsorted(self._starts, cuts[:-1], "right") - 1).tolist()
         pieces = zip(*[column.pieces(cuts) for column in new.values()], strict=True)
@@ -227,12 +249,12 @@ class Table(Columns[ChunkedArray]):
         return Table(schema, made)
 
     def _rows(self, positions: Indices, valid: Mask | None) -> Table:
-        found = sorted_places(self._starts, positions, valid)
+        found = split(self._starts, positions, valid)
         batches = [self.batches[number]._rows(local, known) for number, local, known in found]
         return self._of(batches) if batches else Table(self._schema)
 
     def _gathered(self, positions: Indices, valid: Mask | None) -> Table:
-        found = places(self._starts, positions, valid, "table")
+        found = locate(self._starts, positions, valid, "table")
         schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
         columns = [column._gather(found).chunks[0] for column in self.columns]
         return Table(schema, [RecordBatch(schema, len(positions), columns)])
@@ -244,36 +266,50 @@ class Table(Columns[ChunkedArray]):
     def validate(self, full: bool = False) -> None:
         """Check every batch; see :meth:`RecordBatch.validate`."""
         for i, batch in enumerate(self.batches):
-            try:
+            with at("batch", i):
                 batch.validate(full=full)
-            except InvalidData as error:
-                raise type(error)(f"batch {i}: {error}") from None
+
+    # --- other libraries ---
+
+    @staticmethod
+    def from_pyarrow(table: pa.Table) -> Table:
+        """Convert a ``pyarrow.Table``, zero-copy.
+
+        If its columns have different chunks, a batch ends wherever a chunk of any column ends. Errors as
+        :meth:`RecordBatch.from_pyarrow`.
+        """
+        from shmarrow.interchange.pyarrow import table_from_pyarrow
+
+        return table_from_pyarrow(table)
+
+    def to_pyarrow(self) -> pa.Table:
+        """Convert to a ``pyarrow.Table`` with one chunk per batch, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
+        from shmarrow.interchange.pyarrow import table_to_pyarrow
+
+        return table_to_pyarrow(self)
+
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+        """Export the batches as a PyCapsule ``arrow_array_stream`` (Arrow PyCapsule interface), zero-copy.
+
+        Tables of many batches are exported one batch at a time, which needs pyarrow. Parameters and errors as for
+        :meth:`Array.__arrow_c_array__`; an error in a later batch is reported through the stream.
+        """
+        from shmarrow.interchange.c_data.export_stream import export_batches
+
+        return export_batches(self.schema, self.batches, requested_schema, **unknown)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
 
 
-def _cuts(starts: Sequence[Any]) -> Any:
+def _cuts(starts: Sequence[Indices]) -> Indices:
     """Return the chunk boundaries of several columns, increasing, as int64."""
     return np.unique(np.concatenate(starts))
 
 
-def has_dictionary(type: DataType) -> bool:
-    """Whether a type is dictionary-encoded, or one of its children at any depth."""
-    return type.layout == "dictionary" or any(has_dictionary(field.type) for field in type.fields)
-
-
-def _empty_table(schema: Schema) -> Table:
-    """Make a table of the schema without rows."""
-    return Table(schema)
-
-
-Schema.empty_table = _empty_table
-
-
 def rows_of(data: Any) -> RecordBatchReader:
     """Make a reader over the rows of any library's object, for one pass. Errors as :meth:`from_stream`."""
-    if full_name(data) == "pandas.DataFrame":
+    if capsules.is_frame(data):
         data = table(data)
     return RecordBatchReader.from_stream(data)
 
@@ -282,10 +318,9 @@ def own_batch(batch: Any, expected: str) -> RecordBatch:
     """Convert any library's record batch to ours; InvalidType for anything else."""
     if isinstance(batch, RecordBatch):
         return batch
-    if not foreign.has_data(batch):
+    if not capsules.has_data(batch):
         raise not_expected(expected, batch)
-    made: RecordBatch = foreign.read("record_batch", batch)
-    return made
+    return capsules.read_record_batch(batch)
 
 
 class RecordBatchReader:
@@ -298,7 +333,6 @@ class RecordBatchReader:
     """
 
     schema: Schema
-    for_consumer: Callable[..., RecordBatchReader]
 
     @staticmethod
     def from_batches(schema: Schema, batches: Iterable[RecordBatch]) -> RecordBatchReader:
@@ -337,13 +371,13 @@ class RecordBatchReader:
             reader: RecordBatchReader = data
         elif isinstance(data, (RecordBatch, Table)):
             reader = RecordBatchReader.from_batches(data.schema, data.to_batches())
-        elif hasattr(data, foreign.STREAM) or hasattr(data, foreign.ARRAY):
-            reader = foreign.read("reader", data)
+        elif hasattr(data, capsules.STREAM) or hasattr(data, capsules.ARRAY):
+            reader = capsules.read_reader(data)
         else:
             text = f"a record batch, a table, a reader or a data frame, found {full_name(data)}"
             plain = isinstance(data, (Mapping, list, tuple, np.ndarray))
-            hint = "; shmarrow.record_batch(...) makes a batch of values" if plain else foreign.next_step(data)
-            raise InvalidType(f"expected {text}{hint}")
+            hint = "shmarrow.record_batch(...) makes a batch of values" if plain else capsules.next_step(data)
+            raise InvalidType(f"expected {text}", hint=hint)
         if schema is None:
             return reader
         schema = checked_schema(schema)
@@ -379,6 +413,41 @@ class RecordBatchReader:
         """Read all remaining batches into a table."""
         return Table(self.schema, list(self))
 
+    def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
+        """Return a reader over the remaining batches that casts each to types that another tool accepts.
+
+        Closing it closes this reader.
+
+        Parameters
+        ----------
+        name : str
+            The tool; see :meth:`RecordBatch.for_consumer`.
+        lossy : str or iterable of str
+            Kinds of types whose values may lose something, or ``"all"``.
+
+        Raises
+        ------
+        Unsupported
+            If the tool has no type for a column; names the ``lossy`` kind that would allow a cast, if any.
+        InvalidData
+            When a batch is read, if a value does not fit the new type; likewise.
+        InvalidArgument
+            If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
+        """
+        from shmarrow.interchange.for_consumer import reader
+
+        return reader(self.schema, self, name, lossy, self.close)
+
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+        """Export the remaining batches as a PyCapsule ``arrow_array_stream``; each is read when the consumer asks.
+
+        Parameters and errors as for :meth:`Array.__arrow_c_array__`; needs pyarrow. An error in a later batch is
+        reported through the stream.
+        """
+        from shmarrow.interchange.c_data.export_stream import export_reader
+
+        return export_reader(self, requested_schema, **unknown)
+
     def close(self) -> None:
         """Release the source. Batches already read stay valid; closing twice is allowed."""
         raise NotImplementedError
@@ -408,24 +477,21 @@ class _Batches(RecordBatchReader):
         self._batches = batches
         self._close = close
         self._states = StateMachine("the reader of batches", SEQUENTIAL, shared=True)
-        self._turn = Turn("the reader of batches")
 
     def read_next_batch(self) -> RecordBatch:
-        states = self._states
-        with self._turn:
-            states.go(READ)
-            try:
-                batch = own_batch(next(self._batches), "a shmarrow.RecordBatch")
-                if not batch._schema.equals(self.schema):
-                    text = difference(batch.schema, self.schema)
-                    raise InvalidType(f"the fields of a batch differ from the reader's: {text}")
-            except StopIteration:
-                states.go(END)
-                raise
-            except BaseException as error:
-                states.fail(error)
-                raise
+        batch = self._states.read(self._next)
+        if batch is None:
+            raise StopIteration
         return batch
+
+    def _next(self) -> RecordBatch | None:
+        for found in self._batches:
+            batch = own_batch(found, "a shmarrow.RecordBatch")
+            if not batch._schema.equals(self.schema):
+                text = difference(batch.schema, self.schema)
+                raise InvalidType(f"the fields of a batch differ from the reader's: {text}")
+            return batch
+        return None
 
     def _fail(self, error: BaseException) -> None:
         self._states.fail(error)
@@ -485,40 +551,12 @@ def table(
     InvalidData
         If a value does not fit the schema.
     """
-    own = as_schema(names)
-    if own is not None and schema is None:
-        names, schema = None, own
-    schema = None if schema is None else checked_schema(schema)
-    if isinstance(data, GeneratorType):
-        data = list(data)
-    found = _batches_of(data)
-    if found is None:
-        return made_from(Table, data, names, schema, metadata)
-    if names is not None:
-        raise InvalidArgument("record batches already have names; pass no others")
-    if schema is not None and metadata is not None:
-        raise InvalidArgument("a schema already has metadata; pass one or the other")
-    own, batches = found
-    result = Table.from_batches(batches, own or (None if batches else schema))
-    if schema is not None:
-        result = result if result.schema.equals(schema, check_metadata=True) else result.cast(schema)
-    return result if metadata is None else result.replace_schema_metadata(metadata)
-
-
-def _batches_of(data: Any) -> tuple[Schema | None, Sequence[RecordBatch]] | None:
-    """Return the schema, if known, and the record batches of ``data``; None if it is not record batches."""
-    if isinstance(data, RecordBatch):
-        return data.schema, [data]
-    if isinstance(data, Table):
-        return data.schema, data.batches
-    if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
-        return data.schema, data.read_all().batches
-    return (None, data) if isinstance(data, (list, tuple)) and data and all(map(_is_batch, data)) else None
+    return made_from(Table, data, names, schema, metadata)
 
 
 def _is_batch(item: Any) -> bool:
     """Whether an item is a record batch of any library, not a column."""
-    return isinstance(item, RecordBatch) or (foreign.has_data(item) and type(item).__name__ == "RecordBatch")
+    return isinstance(item, RecordBatch) or (capsules.has_data(item) and type(item).__name__ == "RecordBatch")
 
 
 # --- one after another ------------------------------------------------------------------------------------------
@@ -571,10 +609,9 @@ def _own_table(rows: Any) -> Table:
         return rows
     if isinstance(rows, RecordBatch):
         return Table(rows.schema, [rows])
-    if not foreign.has_data(rows):
+    if not capsules.has_data(rows):
         raise not_expected("a list of shmarrow.Table", rows)
-    made: Table = foreign.read("table", rows)
-    return made
+    return capsules.read_table(rows)
 
 
 def _in_schema(table: Table, schema: Schema) -> Table:
@@ -604,6 +641,3 @@ def concat_batches(recordbatches: Iterable[RecordBatch]) -> RecordBatch:
         raise InvalidArgument("expected at least one record batch")
     whole = Table.from_batches(found)
     return whole.batches[0] if len(found) == 1 else whole.combine_chunks().batches[0]
-
-
-import_hooks.arrived("tables")

@@ -2,7 +2,7 @@
 
 ``python tests/consumers.py`` writes the page. Invariants: every case of the shared table goes to each consumer and
 back; whether memory was copied is found out by addresses; what a consumer does not take, or gives back with other
-values, is listed with the reason, and ``test_doors.py`` holds the lists to be true.
+values, is listed with the reason, and ``test_other_libraries.py`` holds the lists to be true.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from parts import addresses, below, has_validity, own_buffers
 from support import TYPES, row_of, table
 
 import shmarrow as sa
@@ -192,21 +193,15 @@ def listed(patterns: dict[str, str], name: str) -> str | None:
     return next((reason for pattern, reason in patterns.items() if fnmatchcase(name, pattern)), None)
 
 
-def own(array: Any) -> set[int]:
-    """Where all buffers of an array are."""
-    found = {data.ctypes.data for data in array._buffers if data is not None and len(data)}
-    return found.union(*map(own, array._children), own(array._dictionary) if array._dictionary is not None else ())
-
-
 def used(array: Any) -> set[int]:
     """Where the buffers are that the slots of an array need: not bitmaps without a null, nor what no slot refers to."""
-    trivial = {0} if array.null_count == 0 and array._validity() is not None else set()
-    found = {data.ctypes.data for i, data in enumerate(array._buffers) if data is not None and len(data)} - {
-        array._buffers[i].ctypes.data for i in trivial
-    }
     if not len(array):
         return set()
-    return found.union(*map(used, array._children), used(array._dictionary) if array._dictionary is not None else ())
+    buffers = own_buffers(array)
+    if array.null_count == 0 and has_validity(array):
+        del buffers[0]
+    found = {data.ctypes.data for data in buffers if data is not None and len(data)}
+    return found.union(*map(used, below(array)))
 
 
 def outcome(consumer: Consumer, case: Case) -> Outcome:
@@ -227,7 +222,7 @@ def outcome(consumer: Consumer, case: Case) -> Outcome:
         return Outcome(REFUSED, f"{type(error).__name__}: {error}")
     if not same(values, case.values):
         return Outcome(OTHER, repr(values)[:300])
-    return Outcome(ZERO if all(used(column) <= own(ours) for column in columns) else COPIED)
+    return Outcome(ZERO if all(used(column) <= addresses(ours) for column in columns) else COPIED)
 
 
 def same(one: Any, two: Any) -> bool:

@@ -51,3 +51,16 @@ def file_of(*batches: sa.RecordBatch) -> bytes:
 def stream_of(*batches: sa.RecordBatch) -> bytes:
     """Batches as a stream."""
     return write("stream-plain", list(batches), batches[0].schema)
+
+
+def broken_file(good: dict[str, Any], *broken: str) -> bytes:
+    """A file of one batch of good columns, then columns of strings that are an error when they are built."""
+    batch = sa.record_batch(good)
+    count = batch.num_rows
+    texts = {name: ["x" * (1000 + number)] * count for number, name in enumerate(broken)}
+    data = file_of(sa.record_batch({**{name: batch.column(name) for name in batch.schema.names}, **texts}))
+    for number in range(len(broken)):
+        offsets = np.arange(count + 1, dtype="<i4") * (1000 + number)
+        assert data.count(offsets.tobytes()) == 1
+        data = data.replace(offsets.tobytes(), offsets[:-1].tobytes() + b"\xff\xff\xff\x7f")
+    return data

@@ -4,8 +4,8 @@ Mutations (``hostile.py``) take all processors but one; on that one, the propert
 with a new seed. What is found is printed with the command that has it again, and the exit status is 1.
 
 ``python tests/fuzz.py --first NUMBER --count COUNT`` exercises just these mutations, however long that takes. With
-``--doors`` mutations go to pyarrow, polars, DuckDB and nanoarrow (``doors.py``) instead of our own readers; with
-``--store`` they are control files of stores (``hostile_store.py``), which takes root.
+``--exports`` mutations go to pyarrow, polars, DuckDB and nanoarrow (``other_libraries.py``) instead of our own readers;
+with ``--store`` they are control files of stores (``hostile_store.py``), which takes root.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="where all other numbers come from; a new one by default")
     parser.add_argument("--first", type=int, help="exercise only mutations, from this number on")
     parser.add_argument("--count", type=int, default=1_000_000, help="how many of them; a million by default")
-    parser.add_argument("--doors", action="store_true", help="hand the columns to other libraries")
+    parser.add_argument("--exports", action="store_true", help="hand the columns to other libraries")
     parser.add_argument("--store", action="store_true", help="open stores with changed control files")
     chosen = parser.parse_args()
     how: tuple[hostile.Use, str] | tuple[hostile.Use, str, hostile.Inputs] = (hostile.exercise, "")
-    if chosen.doors:
-        from doors import through_doors
+    if chosen.exports:
+        from other_libraries import exported
 
-        how = through_doors, " --doors"
+        how = exported, " --exports"
     if chosen.store:
         import hostile_store
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from parts import dictionary_of
+
 import shmarrow as sa
 
 
@@ -17,7 +19,7 @@ def memory(thing: Any) -> Iterator[Any]:
         parts = thing.chunks
     elif isinstance(thing, sa.Array):
         yield from (data for data in thing.buffers() if data is not None and len(data))
-        parts = [] if thing._dictionary is None else [thing._dictionary]
+        parts = [each for each in (dictionary_of(thing),) if each is not None]
     else:
         yield thing.storage
         parts = []

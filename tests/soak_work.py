@@ -175,7 +175,7 @@ class Worker:
         except sa.ObjectNotFound as error:  # somebody evicted it
             self.ledger.end(False)
             self.say("!")
-            self.missed(error.args[-1].split("'")[1])
+            self.missed(str(error).split("'")[1])
         else:
             self.ledger.end(True)
             self.say(".")
@@ -228,7 +228,7 @@ class Worker:
         with contextlib.suppress(sa.StoreFull):
             draft = self.store.create(f"{self.id}/never", sa.schema([("x", sa.int64())]), 200_000)
             draft["x"][:] = 1
-            draft.discard()
+            draft.abort()
 
     def delete(self):
         if name := self.name(True):

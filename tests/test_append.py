@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from wire import blocks_of
 
 import shmarrow as sa
 from shmarrow import segment
@@ -56,7 +57,7 @@ def test_a_file_changed_in_place_is_not_replaced(tmp_path: Path) -> None:
         writer = segment.create(path, overwrite=True, mode=None, replacing=replacing)
         writer.write([b"other"])
         with pytest.raises(sa.StorageError, match="replaced or changed") as found:
-            writer.publish()
+            writer.close()
         assert found.value.errno == errno.EBUSY
         assert _values(path) == [1]
     with segment.create(path, overwrite=True, mode=None, replacing=(device, inode, size, changed)) as writer:
@@ -120,11 +121,9 @@ def test_nothing_is_added_to_a_file_whose_blocks_lead_astray(tmp_path: Path, slo
         writer.write(batch)
         writer.write(batch)
     data = bytearray(path.read_bytes())
-    with sa.ipc.open_file(path) as reader:
-        block = reader._opened().blocks(slot)[-1]
-        number = len(reader._opened().blocks(slot)) - 1
-        footer = len(reader._opened().data)
-    offset, metadata, body = block.item()
+    blocks = blocks_of(bytes(data))[slot]
+    number, (offset, metadata, body) = len(blocks) - 1, blocks[-1]
+    footer = len(data) - 10 - struct.unpack_from("<i", data, len(data) - 10)[0]
     bad = {
         "offset": (0, metadata, body),
         "beyond": (footer - metadata - body + 8, metadata, body),

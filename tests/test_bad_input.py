@@ -135,7 +135,7 @@ def test_nodes_that_lie() -> None:
     schema, first, _ = wire.messages(STREAM)
     at = first.data.index(first.message.header["nodes"].tobytes())
     for field, value, message in (
-        (0, 99, r"column 0 'i' has 99 values, the batch 100 rows"),
+        (0, 99, r"column 0 'i': 99 values in a batch of 100 rows"),
         (0, -1, r"column 0 'i': int64: length -1 and null count 0"),
         (0, 1 << 62, r"column 0 'i'"),
         (8, 101, r"column 0 'i': int64: length 100 and null count 101"),

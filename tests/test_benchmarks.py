@@ -178,9 +178,9 @@ def test_a_plot_has_a_line_for_each_side_and_a_picture_is_xml(figures: Any) -> N
 
 def test_axes_enclose_their_figures_in_even_steps(figures: Any) -> None:
     plots = importlib.import_module("harness.plots")
-    assert plots._ticks(2e-5, 3e-2, 10) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
-    assert plots._ticks(1 << 20, 1 << 30, 2) == [1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30]
-    assert plots._ticks(1, 1, 10) == [1, 10]
+    assert plots.ticks(2e-5, 3e-2, 10) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
+    assert plots.ticks(1 << 20, 1 << 30, 2) == [1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30]
+    assert plots.ticks(1, 1, 10) == [1, 10]
 
 
 @pytest.mark.parametrize(

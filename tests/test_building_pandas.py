@@ -112,7 +112,7 @@ def test_values_are_not_copied(name: str) -> None:
         (pd.Series(pd.interval_range(0, 2)), "interval.*left"),
         (pd.DataFrame({"a": [1]}), "pandas DataFrame"),
         (pd.Series([1j]), "complex128"),
-        (pd.Series(["a", 1], dtype=object), "slot 0 is of type str, slot 1 is of type int"),
+        (pd.Series(["a", 1], dtype=object), "row 1: .*str, int"),
         (pd.Series([pd.Period("2020"), 1], dtype=object), "Period"),
     ],
     ids=["period", "interval", "frame", "complex", "mixed", "period among others"],

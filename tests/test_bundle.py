@@ -15,6 +15,7 @@ import pytest
 from commands import forked_command
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wire import blocks_of
 
 import shmarrow as sa
 from shmarrow import segment
@@ -168,25 +169,35 @@ def test_any_names_are_found(names: list[str]) -> None:
 
 def crafted(offsets: Any = None, names: Any = None, by_name: Any = None, extra: bytes = b"", **file: Any) -> bytes:
     """A bundle of three tensors whose index says what is asked for."""
-    sink = io.BytesIO()
-    metadata = file.pop("metadata", {BUNDLE_KEY: b"1"})
     schema = file.pop("schema", INDEX)
-    writer = sa.ipc.new_file(sink, schema, metadata=metadata)
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, schema) as writer:
+        writer.write(sa.RecordBatch.from_pylist([], schema))
+    start = blocks_of(sink.getvalue())["recordBatches"][0][0]
+    sink = io.BytesIO(bytes(start))
+    sink.seek(start)
     places = []
     for number in range(3):
         places.append(len(sink.getvalue()))
         sa.ipc.write_tensor(sa.Tensor.from_numpy(np.arange(number + 1)), sink)
-    sink.write(extra)
-    writer._sink.position = len(sink.getvalue())
+    tensors = sink.getvalue()[start:] + extra
     columns = {
         "name": ["a", "b", "c"] if names is None else names,
         "offset": places if offsets is None else offsets(places),
         "by_name": [0, 1, 2] if by_name is None else by_name,
     }
-    for _ in range(file.pop("batches", 1)):
-        writer.write(sa.record_batch({name: columns[name] for name in schema.names}, schema=schema))
-    writer.close()
-    return sink.getvalue()
+    index = io.BytesIO()
+    with sa.ipc.new_file(index, schema, metadata=file.pop("metadata", {BUNDLE_KEY: b"1"})) as writer:
+        for _ in range(file.pop("batches", 1)):
+            writer.write(sa.record_batch({name: columns[name] for name in schema.names}, schema=schema))
+    data = index.getvalue()
+    footer = len(data) - 10 - int.from_bytes(data[-10:-6], "little")
+    end = data[footer:]
+    for offset, metadata, body in reversed(blocks_of(data)["recordBatches"]):
+        old, new = (struct.pack("<qi4xq", at, metadata, body) for at in (offset, offset + len(tensors)))
+        assert end.count(old) == 1
+        end = end.replace(old, new)
+    return data[:start] + tensors + data[start:footer] + end
 
 
 def test_crafted_is_read() -> None:

@@ -84,20 +84,13 @@ def test_a_dictionary_index_that_leaves_the_dictionary() -> None:
             try:
                 seen |= set(read())
             except sa.InvalidData as error:
-                seen.add(str(error).partition(": ")[2])
-    assert seen <= {"word 0", "slot 500 has index -1 but the dictionary has 3000 values"}
+                seen.add(str(error))
+    assert seen <= {"word 0", f"row 500: {array.type}: index -1 of a dictionary of 3000 values"}
     assert "word 0" in seen
 
 
-def test_what_is_checked_is_what_is_used() -> None:
-    array = sa.DictionaryArray.from_arrays(sa.array(np.array([0, 1, 0], np.int32)), sa.array(["a", "b"]))
-    checked = array._checked(None)
-    assert checked.tolist() == [0, 1, 0]
-    assert not np.shares_memory(checked, array.indices.values)
-
-
 def test_a_delta_that_fails_once_is_added_once() -> None:
-    """A delta of nested dictionaries that is refused leaves no trace, so it counts once when it is read again."""
+    """A delta of nested dictionaries that is refused leaves no trace: when it is read again, it counts once."""
     grown = [_nested(["a"], [[0]], [0]), _nested(["a", "b"], [[0], [1, 0]], [1, 0])]
     data = bytearray(stream(*grown, options=DELTAS))
     delta = messages(bytes(data))[4]
@@ -108,10 +101,11 @@ def test_a_delta_that_fails_once_is_added_once() -> None:
     reader = sa.ipc.open_stream(data)
     assert reader.read_next_batch().to_pydict() == {"d": [["a"]]}
     offsets[1] = 1 << 30
+    batch = reader.read_next_batch()
     for _ in range(3):
         with pytest.raises(sa.InvalidData):
-            reader.read_next_batch()
+            batch.column(0)
     offsets[1] = 1
-    column = reader.read_next_batch().column(0)
+    column = batch.column(0)
     assert column.to_pylist() == [["b", "a"], ["a"]]
     assert column.dictionary.values.dictionary.to_pylist() == ["a", "b"]

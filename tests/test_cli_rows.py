@@ -235,9 +235,9 @@ def test_objects_of_stores_and_shared_memory(shm_name: str, tmp_path: Path, run:
         assert run("schema", f"{where}/numbers") == "\tdense\tdouble\t2×3\t\n"
         assert "has no rows" in run("head", f"{where}/numbers", status=1)
         for name in (where, f"{where}/"):
-            assert run.json("head", name, status=1)["hints"] == [
+            assert run.json("head", name, status=1)["hint"] == (
                 f"{where} is a store: `shmarrow ls {where}` lists its objects, {where}/NAME is one of them"
-            ]
+            )
         error = run.json("count", f"{where}/nothing", status=3)
         assert (error["error"], error["status"]) == ("ObjectNotFound", 3)
         with sa.Store(where) as store:
@@ -389,7 +389,7 @@ def test_wrong_usage_says_what_was_meant(capsys: pytest.CaptureFixture[str], tmp
     assert main(["hea"]) == 2
     assert capsys.readouterr().err.endswith("did you mean 'head'?\n")
     assert main(["--json", "hea"]) == 2
-    assert json.loads(capsys.readouterr().err)["hints"] == ["did you mean 'head'?"]
+    assert json.loads(capsys.readouterr().err)["hint"] == "did you mean 'head'?"
     for words, message in (
         (["-V"], "shmarrow: unknown option '-V'; `shmarrow --version` prints the version\n"),
         (["tail"], "shmarrow: no command is named 'tail'; `shmarrow head` prints the first rows, "),
@@ -507,7 +507,7 @@ def test_completion_without_shtab(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert (
         run("completion", "bash", status=1)
-        == "shmarrow: shmarrow completion needs shtab: pip install 'shmarrow[cli]'\n"
+        == "shmarrow: shtab is needed here: pip install 'shmarrow[cli]' (import of shtab halted; None in sys.modules)\n"
     )
 
 

@@ -5,38 +5,34 @@ from __future__ import annotations
 import gc
 import io
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import lz4.frame
+import nanoarrow
 import numpy as np
+import pyarrow as pa
 import pytest
+import wire
 import zstandard
 
 import shmarrow as sa
 from shmarrow.errors import InvalidData
-from shmarrow.ipc.batch import codecs as compression
-from shmarrow.ipc.batch import memory
 from shmarrow.ipc.batch.codecs import decompress
+from shmarrow.ipc.compression import CODECS
 
 SQUEEZE: dict[str, Callable[[bytes], bytes]] = {
-    "LZ4_FRAME": lz4.frame.compress,
-    "ZSTD": lambda data: zstandard.ZstdCompressor().compress(data),
+    "lz4": lz4.frame.compress,
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
 }
 
 
-@pytest.fixture(params=["whole", "pieces", "zstd"])
-def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A codec; LZ4 with and without the C library behind its package."""
-    if request.param == "zstd":
-        return "ZSTD"
-    if request.param == "pieces":
-        monkeypatch.setattr(compression, "_lz4_library", lambda: None)
-    elif compression._lz4_library() is None:
-        pytest.skip("this build of lz4 does not let others call its library")
-    monkeypatch.setattr(compression, "_WORTH_CALLING", 0)
-    return "LZ4_FRAME"
+@pytest.fixture(params=SQUEEZE)
+def codec(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def contents() -> list[bytes]:
@@ -52,7 +48,7 @@ def contents() -> list[bytes]:
 
 
 def opened(codec: str, packed: bytes, size: int) -> bytes:
-    return decompress(codec, np.frombuffer(packed, np.uint8), size, "test").tobytes()
+    return decompress(CODECS[codec], np.frombuffer(packed, np.uint8), size, "test").tobytes()
 
 
 def test_what_was_compressed_comes_back(codec: str) -> None:
@@ -60,8 +56,8 @@ def test_what_was_compressed_comes_back(codec: str) -> None:
         assert opened(codec, SQUEEZE[codec](data), len(data)) == data
 
 
-@pytest.mark.parametrize("codec", ["whole", "pieces"], indirect=True)
-def test_lz4_frames_of_every_kind(codec: str) -> None:
+def test_lz4_frames_of_every_kind() -> None:
+    codec = "lz4"
     data = np.arange(300_000).tobytes()
     for options in (
         {"content_checksum": True},
@@ -106,12 +102,144 @@ def test_cut_and_changed_frames_are_our_errors_or_data(codec: str) -> None:
     assert refused > 50
 
 
+FRAMES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "lz4": ("lz4", lz4.frame.compress),
+    "lz4 with a checksum": ("lz4", lambda data: lz4.frame.compress(data, content_checksum=True)),
+    "lz4 of unknown size": ("lz4", lambda data: lz4.frame.compress(data, store_size=False)),
+    "zstd": ("zstd", lambda data: zstandard.ZstdCompressor().compress(data)),
+    "zstd with a checksum": ("zstd", lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data)),
+    "zstd of unknown size": ("zstd", lambda data: zstandard.ZstdCompressor(write_content_size=False).compress(data)),
+}
+
+
+@pytest.mark.parametrize("form", FRAMES)
+def test_frames_are_complete_and_nothing_follows_them(form: str) -> None:
+    """Without the end mark or checksum, or with bytes after it, pyarrow refuses a frame, and so do we."""
+    codec, squeeze = FRAMES[form]
+    peer = pa.Codec(codec)
+    for data in contents():
+        packed = squeeze(data)
+        assert peer.decompress(packed, len(data)).to_pybytes() == opened(codec, packed, len(data)) == data
+        wrong = [packed[:-cut] for cut in (1, 2, 3, 4, 5, 8)] + [packed + extra for extra in (b"\0", bytes(4), b"x")]
+        for each in wrong:
+            with pytest.raises((pa.ArrowInvalid, OSError)):
+                peer.decompress(each, len(data))
+            with pytest.raises(InvalidData, match=rf"test: invalid {CODECS[codec].member} frame: "):
+                opened(codec, each, len(data))
+        with pytest.raises(InvalidData, match=rf"invalid {CODECS[codec].member} frame: {len(packed)} bytes follow it"):
+            opened(codec, packed * 2, len(data))
+
+
+def test_blocks_of_a_zstd_frame() -> None:
+    """Raw, repeated and compressed blocks, each with its size in the frame, and many small ones."""
+    squeezer = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    pieces = [b"a" * 100_000, random.Random(5).randbytes(300_000), b"ab" * 70_000, *[b"%d" % i for i in range(500)]]
+    packed = b"".join([squeezer.compress(piece) + squeezer.flush(1) for piece in pieces])
+    packed += squeezer.flush()
+    data = b"".join(pieces)
+    assert opened("zstd", packed, len(data)) == data
+    for cut in range(1, 40):
+        with pytest.raises(InvalidData, match="it is cut before its end mark or checksum"):
+            opened("zstd", packed[:-cut], len(data))
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_the_schema_declares_no_feature(codec: str) -> None:
+    """nanoarrow, which reads compressed bodies, refuses every stream that declares COMPRESSED_BODY."""
+    made = sa.record_batch({"a": np.arange(1000)})
+    place = io.BytesIO()
+    with sa.ipc.new_stream(place, made.schema, sa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write(made)
+    assert wire.messages(place.getvalue())[0].message.header["features"] is None
+    assert nanoarrow.ArrayStream.from_readable(place.getvalue()).read_all().to_pylist() == made.to_pylist()
+
+
+# --- no memory --------------------------------------------------------------------------------------------------------
+
+EXHAUSTED = """
+import io, os, resource, sys, time
+import numpy as np
+import shmarrow as sa
+
+codec = sys.argv[1]
+batch = sa.record_batch({f"c{i}": np.random.default_rng(i).integers(0, 1000, 1 << 19) for i in range(8)})
+options = sa.ipc.IpcWriteOptions(compression=codec)
+alone = options.replace(use_threads=False)
+small = sa.record_batch({f"c{i}": np.arange(1000) for i in range(8)})
+
+def written(batch):
+    place = io.BytesIO()
+    with sa.ipc.new_stream(place, batch.schema, alone) as writer:
+        writer.write(batch)
+    return place.getvalue()
+
+class Sink(io.RawIOBase):
+    def writable(self):
+        return True
+    def write(self, data):
+        return len(data)
+
+data = written(small)
+read = sa.ipc.open_stream(data).read_all()  # imports everything, and starts no thread
+exec(sys.argv[2])
+for kib in [0, 64, 128, 256, 512, *range(1024, 16384, 1024), 20480, 24576, 32768, 49152, 65536, 131072, 262144]:
+    child = os.fork()
+    if not child:
+        pages = int(open("/proc/self/statm").read().split()[0])
+        room = pages * 4096 + kib * 1024
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+        try:
+            work()
+        except sa.ShmarrowError:
+            os._exit(1)
+        except MemoryError:  # before or behind the codecs
+            os._exit(2)
+        except BaseException as error:
+            print(type(error), error, file=sys.stderr, flush=True)
+            os._exit(3)
+        os._exit(0)
+    end = time.monotonic() + 60
+    while not (found := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > end:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            sys.exit(f"{kib} KiB: hangs")
+        time.sleep(0.01)
+    print(kib, os.waitstatus_to_exitcode(found[1]))
+"""
+WORK = {
+    "write": """
+sa.ipc.new_stream(Sink(), batch.schema).close()
+def work():
+    sa.ipc.new_stream(Sink(), batch.schema, options).write(batch)
+""",
+    "read": """
+large = written(batch)
+def work(opened=sa.ipc.open_stream(large)):
+    for column in opened.get_batch(0).columns:
+        column.to_numpy()
+""",
+}
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("what", WORK)
+def test_there_is_no_memory(what: str, codec: str) -> None:
+    """With the address space exhausted to any degree, threads included, there is an answer or one of our errors."""
+    code = [sys.executable, "-c", EXHAUSTED, codec, WORK[what]]
+    found = subprocess.run(code, capture_output=True, text=True, check=False, timeout=600)
+    assert found.returncode == 0, found.stderr
+    answers = [line.split() for line in found.stdout.splitlines()]
+    assert {code for _, code in answers} == {"0", "1"}, (answers, found.stderr)
+    assert answers[-1][1] == "0"
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def batch(seed: int) -> tuple[Any, np.ndarray]:
-    """A batch of four compressed columns of 1 MiB, opened, and what is in them."""
-    values = np.random.default_rng(seed).integers(0, 99, (4, 1 << 17))
+def batch(seed: int, rows: int = 1 << 17) -> tuple[Any, np.ndarray]:
+    """A batch of four compressed columns of 8 bytes per row, opened, and what is in them."""
+    values = np.random.default_rng(seed).integers(0, 99, (4, rows))
     place = io.BytesIO()
     made = sa.record_batch({f"c{i}": column for i, column in enumerate(values)})
     with sa.ipc.new_file(place, made.schema, sa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -120,26 +248,22 @@ def batch(seed: int) -> tuple[Any, np.ndarray]:
 
 
 def test_memory_is_used_again_when_nothing_points_to_it() -> None:
-    opened, values = batch(1)
+    rows = 3 << 20  # a size that no other test uses, as the memory that they left is used again, too
+    opened, values = batch(1, rows)
+    seen = {column.to_numpy().ctypes.data for column in opened.columns}
     column = opened.columns[2].to_numpy()
     del opened
     gc.collect()
-    address = column.ctypes.data
-    others = [batch(seed) for seed in range(2, 6)]
-    for other, expected in others:
-        for i, each in enumerate(other.columns):
-            assert not np.shares_memory(each.to_numpy(), column)
-            np.testing.assert_array_equal(each.to_numpy(), expected[i])
+    other, expected = batch(2, rows)
+    for i, each in enumerate(other.columns):
+        assert not np.shares_memory(each.to_numpy(), column)
+        np.testing.assert_array_equal(each.to_numpy(), expected[i])
+    assert len(seen & {each.to_numpy().ctypes.data for each in other.columns}) == 3
     np.testing.assert_array_equal(column, values[2])
-    del others, other, each
-    free = len(memory._free)
     del column
-    assert len(memory._free) == free + 1
-    places = {np.frombuffer(piece, np.uint8).ctypes.data for piece in memory._free}
-    assert address in places
-    again, _ = batch(7)
-    assert again.columns[0].to_numpy().ctypes.data in places
-    assert sum(map(len, memory._free)) <= memory._UNUSED
+    gc.collect()
+    again, _ = batch(3, rows)
+    assert seen & {each.to_numpy().ctypes.data for each in again.columns}
 
 
 def test_threads_do_not_get_the_same_memory() -> None:
@@ -158,18 +282,6 @@ def test_threads_do_not_get_the_same_memory() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-def test_a_column_that_is_kept_keeps_no_other() -> None:
-    opened, values = batch(11)
-    column = opened.columns[1].to_numpy()
-    held = len(memory._free)
-    del opened
-    gc.collect()
-    assert len(memory._free) == held + 3
-    free = [np.frombuffer(piece, np.uint8) for piece in memory._free]
-    assert not any(np.may_share_memory(column, piece) for piece in free)
-    np.testing.assert_array_equal(column, values[1])
 
 
 def test_a_column_that_is_broken_leaves_the_limit_to_the_others() -> None:

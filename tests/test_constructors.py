@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import needs_pyarrow
+from parts import own_buffers
 from test_selection import PEERS
 
 import shmarrow as sa
@@ -96,10 +97,10 @@ def test_codes_of_pandas() -> None:
 
 
 def test_unsafe_indices_are_found_later() -> None:
-    with pytest.raises(sa.InvalidData, match="slot 1 has index 2 but the dictionary has 1 values"):
+    with pytest.raises(sa.InvalidData, match=r"row 1: .*index 2 of a dictionary of 1 values"):
         sa.DictionaryArray.from_arrays([0, 2], ["a"])
     made = sa.DictionaryArray.from_arrays([0, 2], ["a"], safe=False)
-    with pytest.raises(sa.InvalidData, match="slot 1 has index 2"):
+    with pytest.raises(sa.InvalidData, match=r"row 1: .*index 2"):
         made.to_pylist()
 
 
@@ -237,7 +238,7 @@ def parts(array: pa.Array) -> tuple[list[Any], list[Any]]:
         return array.buffers()[:width], list(whole.children)
     if pa.types.is_nested(type) or pa.types.is_run_end_encoded(type):  # not nested before pyarrow 24
         whole = sa.Array.from_pyarrow(array)
-        return array.buffers()[: len(whole._buffers) or 1], list(whole.children)
+        return array.buffers()[: len(own_buffers(whole)) or 1], list(whole.children)
     return array.buffers(), []
 
 
@@ -251,7 +252,7 @@ def test_from_buffers_is_the_array_again(name: str) -> None:
     for made in (
         sa.Array.from_buffers(ours.type, 8, buffers, -1, 0, children),
         sa.Array.from_buffers(ours.type, 8, buffers, children=children),
-        sa.Array.from_buffers(ours.type, length=8, buffers=ours.buffers()[: len(ours._buffers)], children=children),
+        sa.Array.from_buffers(ours.type, length=8, buffers=own_buffers(ours), children=children),
         type(ours).from_buffers(ours.type, 8, buffers, null_count=ours.null_count, children=children),
     ):
         made.validate(full=True)

@@ -23,7 +23,7 @@ from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.schema.encode import DictionaryIds
 from shmarrow.ipc.schema.types import read_type, type_values
 from shmarrow.layout import LISTING
-from shmarrow.layout.listing import walk, walk_types
+from shmarrow.layout.listing import walk
 from shmarrow.types import DataType, descriptors
 from shmarrow.types.descriptors import CLASSES, TYPES, parse_format
 
@@ -133,7 +133,7 @@ def test_flatbuffers(type: Any, slots: dict[str, Any], json: dict[str, Any], for
 def test_json(type: Any, slots: dict[str, Any], json: dict[str, Any], format: str) -> None:
     written = write_field(sa.field("f", type), DictionaryIds())
     assert written["type"] == {"name": type_values(type)[0].lower().rstrip("_"), **json}
-    assert read_field(written, "f", DEFAULT_LIMITS).field == sa.field("f", type)
+    assert read_field(written, DEFAULT_LIMITS).field == sa.field("f", type)
 
 
 @each_sample
@@ -236,7 +236,8 @@ def test_walks_go_depth_first() -> None:
     tree = {"a": ["b", "e"], "b": ["c", "d"], "f": ["g"]}
     assert list(walk(["a", "f"], lambda node: tree.get(node, []))) == list("abcdefg")
     nested = sa.struct({"x": sa.list_(sa.int8()), "y": sa.string()})
-    assert [str(type.layout) for type in walk_types(nested)] == ["struct", "list", "primitive", "binary"]
+    types = walk([nested], lambda type: [field.type for field in type.fields])
+    assert [str(type.layout) for type in types] == ["struct", "list", "primitive", "binary"]
 
 
 def test_dictionary_ids_are_in_the_order_of_the_walk_everywhere() -> None:

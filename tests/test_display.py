@@ -346,5 +346,5 @@ def test_names_do_not_reach_a_terminal_as_they_are(tmp_path: Path) -> None:
         assert text.replace("\n", "").isprintable(), text
     assert "a\\x1b[2J\\u202eb" in repr(reader)
     assert "a\\x1b[2J\\u202eb" in str(field)
-    for broken in ({"places": None}, {"kind": None}, {"kind": "x"}):
+    for broken in ({"refs": None}, {"kind": None}, {"kind": "x"}):
         assert repr(handle.replace(**broken)) == "<Handle, damaged>"

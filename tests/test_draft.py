@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -179,9 +177,9 @@ def test_nothing_is_left_of_what_is_not_published(where: str) -> None:
     with pytest.raises(RuntimeError, match="no"), new_draft(where, FILLED, 3, bytes=SIZES):
         raise RuntimeError("no")
     draft = new_draft(where, FILLED, 3, bytes=SIZES)
-    draft.discard()
-    draft.discard()
-    for call in (draft.publish, draft.__enter__, lambda: draft["x"], lambda: draft.valid("x")):
+    draft.abort()
+    draft.abort()
+    for call in (draft.__enter__, lambda: draft["x"], lambda: draft.valid("x")):
         with pytest.raises(sa.Closed, match=r"the draft '.*' is closed"):
             call()
     strings = sa.schema([("s", sa.string())])
@@ -189,7 +187,7 @@ def test_nothing_is_left_of_what_is_not_published(where: str) -> None:
         draft = new_draft(where, strings, 3, bytes={"s": 4})
         draft["s"].offsets[:] = offsets
         with pytest.raises(sa.InvalidData, match=r"column 's': offsets must increase from 0 to at most 4"):
-            draft.publish()
+            draft.close()
     with pytest.raises(sa.ObjectNotFound):
         segment.attach(where)
 
@@ -200,12 +198,7 @@ def test_once_published(where: str) -> None:
     for column in columns:
         with pytest.raises(ValueError, match="read-only"):
             column[0] = 2
-    draft.discard()
     assert read(where).to_pydict() == {"x": [0, 0, 0], "s": ["", "", ""]}
-    with pytest.raises(sa.Closed):
-        draft.publish()
-    with pytest.raises(sa.InvalidType, match="a Draft cannot be pickled"):
-        pickle.dumps(draft)
 
 
 def test_names_that_are_taken(where: str) -> None:
@@ -221,7 +214,7 @@ def test_names_that_are_taken(where: str) -> None:
         with pytest.raises(sa.ObjectExists):
             new_draft(where, ONE, 1)
     else:
-        new_draft(where, ONE, 1).publish()
+        new_draft(where, ONE, 1).close()
         assert read(where).to_pydict() == {"x": [0]}
 
 
@@ -289,7 +282,7 @@ def test_a_full_file_system(tmp_path: Path) -> None:
         assert os.statvfs(folder).f_bavail == 0
         with pytest.raises(sa.StoreFull, match="cannot reserve"):
             draft.valid("f")
-        draft.publish()
+        draft.close()
         file = pa.ipc.open_file(pa.memory_map(str(folder / "a")))
         theirs = file.read_all()
         assert theirs["x"].null_count == rows // 2
@@ -306,32 +299,9 @@ def test_a_forked_child_fills_and_does_not_publish(where: str) -> None:
             code = 1
             with suppress(BaseException):
                 column[0] = 7
-                try:
-                    draft.publish()
-                except sa.Closed:
-                    draft.__exit__(None, None, None)
-                    code = 0
+                draft.close()
+                code = 0
             os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
         column[1] = 8
     assert read(where).to_pydict() == {"x": [7, 8]}
-
-
-def test_one_thread_publishes(where: str) -> None:
-    draft = new_draft(where, ONE, 1000)
-    results: list[str] = []
-
-    def publish() -> None:
-        try:
-            draft.publish()
-            results.append("published")
-        except sa.Closed:
-            results.append("closed")
-
-    threads = [threading.Thread(target=publish) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results) == ["closed"] * 7 + ["published"]
-    assert read(where).num_rows == 1000

@@ -12,6 +12,7 @@ import pytest
 from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parts import changed, own_buffers
 
 import shmarrow as sa
 from shmarrow import bitmap
@@ -76,7 +77,8 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
 
 def masked(values: list[Any], type: Any, valid: list[bool]) -> Any:
     """An array whose null slots hold the values that they are given."""
-    return sa.array(values, type).trim()._masked(np.array(valid))
+    array = sa.array(values, type).trim()
+    return changed(array, buffers=[np.packbits(valid, bitorder="little"), *own_buffers(array)[1:]], null_count=-1)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -270,7 +272,7 @@ def test_depth_costs_no_more_than_its_levels() -> None:
     type, value = sa.int8(), 1
     for _ in range(40):
         type, value = sa.struct({"c": type}), {"c": value}
-    left, right = (sa.array([value, None, value], type)._with() for _ in range(2))
+    left, right = (sa.array([value, None, value], type).slice(0) for _ in range(2))
     assert left.equals(right)
     deep: Any = 2
     for _ in range(40):
@@ -296,7 +298,7 @@ def test_decimals_of_full_width_are_validated_by_words() -> None:
             if -bound < number < bound:
                 array.validate(full=True)
             else:
-                with pytest.raises(sa.InvalidData, match=f"slot 1 holds .*{precision} digits"):
+                with pytest.raises(sa.InvalidData, match=rf"row 1: .*{precision} digits"):
                     array.validate(full=True)
 
 
@@ -334,5 +336,5 @@ def test_a_slot_beyond_the_first_piece_is_named() -> None:
     views[:, 1] = int.from_bytes("é".encode(), "little")
     sa.BinaryViewArray(sa.string_view(), length, [None, views.reshape(-1).view("u1")]).validate(full=True)
     views[-1, 1] = 0xFFFF
-    with pytest.raises(sa.InvalidData, match=f"slot {length - 1} is not UTF-8"):
+    with pytest.raises(sa.InvalidData, match=rf"row {length - 1}: .*not UTF-8"):
         sa.BinaryViewArray(sa.string_view(), length, [None, views.reshape(-1).view("u1")]).validate(full=True)

@@ -84,9 +84,11 @@ def within_their_sizes(message: bytes) -> int:
         count += 1
         size = struct.unpack_from("<H", message, table.vtable + 2)[0]
         assert table.position + size <= len(message)
-        for slot, *_ in TABLES[table.name]:
-            number, needs, *_ = table._slots[slot]
-            offset = table.offsets[number] if number < len(table.offsets) else 0
+        needed = []
+        for slot, kind, *_ in TABLES[table.name]:
+            needed += [(slot, 1)] if kind.startswith("union") else []
+            needed.append((slot, {"bool": 1, "i1": 1, "i2": 2, "i4": 4, "i8": 8}.get(kind, 4)))
+        for (slot, needs), offset in zip(needed, table.offsets, strict=False):
             assert offset == 0 or 4 <= offset <= size - needs, (table.name, slot)
     return count
 

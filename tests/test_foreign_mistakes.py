@@ -107,7 +107,7 @@ class Promise:
         raise AssertionError("iterated")
 
 
-SINGLE = "is a single column: give its name, as in {'name': values}"
+SINGLE = "is a single column; give its name, as in {'name': values}"
 SCHEMA = "a schema has no rows; pass schema.empty_table()"
 READ_FILE = "; shmarrow.ipc.open_file(path).read_all() reads an Arrow file"
 CONCAT = "; shmarrow.concat_tables([shmarrow.table(item) for item in items]) makes one table"
@@ -144,8 +144,8 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "RecordBatch, 2": (lambda: sa.RecordBatch({"x": [1]}, {"x": "int8"}), T, "shmarrow.record_batch() takes values"),
     "Tensor": (lambda: sa.Tensor(np.zeros(3)), T, "for arrays use shmarrow.Tensor.from_numpy()"),
     "no consumer": (lambda: BATCH.for_consumer(), A, "expected one of spark, polars, duckdb"),
-    "reader": (lambda: sa.ipc.open_file(sa.ipc.open_file(FILE)), T, "RecordBatchFileReader, which is a reader already"),
-    "directory": (lambda: sa.ipc.open_file("/dev/"), A, "'/dev/' is a directory; pass a file in it"),
+    "reader": (lambda: sa.ipc.open_file(sa.ipc.open_file(FILE)), T, "RecordBatchFileReader; it is a reader already"),
+    "directory": (lambda: sa.ipc.open_file("/dev/"), A, "'/dev/' is a directory; pass one of the files in it"),
     "directory to write": (lambda: sa.ipc.new_file("..", BATCH.schema), A, "'..' is a directory"),
     "name of a dtype": (lambda: sa.array([1], "i8"), A, "no type is named 'i8'; numpy's 'i8' is 'int64' here"),
     "Int128": (

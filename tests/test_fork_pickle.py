@@ -291,7 +291,7 @@ def child():
     if end == "close":
         for writer in pending:
             try:
-                (getattr(writer, "close", None) or writer.publish)()
+                (getattr(writer, "close", None) or writer.close)()
             except sa.ShmarrowError:
                 pass
         for reading in (reader, stream, attached, bundle, store):
@@ -317,7 +317,7 @@ for writer in (file, streamed, appender):
     writer.close()
 tensor.close()
 raw.write([b" and parent"])
-raw.publish()
+raw.close()
 into.close()
 for name, count in (("w", 2), ("f", 3)):
     assert [found.to_pydict() for found in sa.ipc.open_file(f"{place}/{name}")] == [values] * count, name

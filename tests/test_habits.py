@@ -127,7 +127,7 @@ WRONG |= {
     "table of a Series": (
         lambda: sa.table(pd.Series([1], name="a")),
         sa.InvalidType,
-        "a pandas.Series is a single column: give its name, as in {'name': values}",
+        "a pandas.Series is a single column; give its name, as in {'name': values}",
     ),
     "table of a number": (
         lambda: sa.table(5),
@@ -187,8 +187,7 @@ WRONG |= {
     "numbers of a dictionary": (
         lambda: sa.array(["a"]).dictionary_encode().cast("int8"),
         sa.InvalidType,
-        "dictionary<values=string, indices=int32, ordered=0>: there is no cast from string to int8; "
-        "format or parse the values in Python",
+        "dictionary: there is no cast from string to int8; format or parse the values in Python",
     ),
     "short column": (
         lambda: TABLE.append_column("n", [1]),
@@ -228,84 +227,83 @@ RANGE = "not within -128 to 127"
 PLACES: dict[str, tuple[Callable[[], Any], str]] = {
     "chunk": (
         lambda: sa.chunked_array([[1, 2], [3, 300]]).cast("int8"),
-        f"int8: slot 3 holds 300: {RANGE}",
+        f"row 3: int8 cannot hold 300: {RANGE}",
     ),
     "column": (
         lambda: sa.table({"n": sa.chunked_array([[1, 2], [3, 300]])}).cast(sa.schema({"n": "int8"})),
-        f"column 'n': int8: slot 3 holds 300: {RANGE}",
+        f"column 'n': row 3: int8 cannot hold 300: {RANGE}",
     ),
     "list": (
         lambda: sa.array([[1], None, [], [2, 300]]).cast(LISTS),
-        f"int8: slot 3, item 1 holds 300: {RANGE}",
+        f"row 3: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "large list": (
         lambda: sa.array([[1], None, [], [2, 300]]).slice(1).cast(sa.large_list("int8")),
-        f"int8: slot 2, item 1 holds 300: {RANGE}",
+        f"row 2: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "list view": (
         lambda: sa.array([[1], None, [2, 300]], sa.list_view("int64")).cast(sa.list_view("int8")),
-        f"int8: slot 2, item 1 holds 300: {RANGE}",
+        f"row 2: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "fixed-size list": (
         lambda: sa.array([[1, 2], None, [2, 300]], sa.list_("int64", 2)).cast(LISTS),
-        f"int8: slot 2, item 1 holds 300: {RANGE}",
+        f"row 2: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "list of lists": (
         lambda: sa.array([[[1]], None, [[2], [3, 300]]]).cast(sa.list_(LISTS)),
-        f"int8: slot 2, item 1, item 1 holds 300: {RANGE}",
+        f"row 2: item 1: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "list in a struct": (
         lambda: sa.array([{"a": [1]}, {"a": [2, 300]}]).cast(STRUCT),
-        f"field 'a': int8: slot 1, item 1 holds 300: {RANGE}",
+        f"field 'a': row 1: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "runs": (
         lambda: sa.array([1, 1, 300]).run_end_encode().cast(sa.run_end_encoded("int32", "int8")),
-        f"int8: slot 2 holds 300: {RANGE}",
+        f"row 2: int8 cannot hold 300: {RANGE}",
     ),
     "built list": (
         lambda: sa.array([[1], None, [2, 300]], LISTS),
-        f"slot 2, item 1: int8: cannot convert 300: {RANGE}",
+        f"row 2: item 1: int8: cannot convert 300: {RANGE}",
     ),
     "built struct": (
         lambda: sa.array([None, {"a": [1, 300]}], STRUCT),
-        f"slot 1, field 'a', item 1: int8: cannot convert 300: {RANGE}",
+        f"row 1: field 'a': item 1: int8: cannot convert 300: {RANGE}",
     ),
     "built map": (
         lambda: sa.array([{"x": 1}, {"y": 300}], MAP),
-        f"slot 1, value: int8: cannot convert 300: {RANGE}",
+        f"row 1: value: int8: cannot convert 300: {RANGE}",
     ),
     "numbers of numpy": (
         lambda: sa.array([[np.int64(1), np.int64(300)]], LISTS),
-        f"int8: slot 0, item 1 holds 300: {RANGE}",
+        f"row 0: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "lists of ndarrays": (
         lambda: sa.array([np.array([1, 2]), np.array([3, 300])], LISTS),
-        f"int8: slot 1, item 1 holds 300: {RANGE}",
+        f"row 1: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "ndarray of two dimensions": (
         lambda: sa.array(np.array([[1, 2], [3, 300]]), sa.list_("int8", 2)),
-        f"int8: slot 1, item 1 holds 300: {RANGE}",
+        f"row 1: item 1: int8 cannot hold 300: {RANGE}",
     ),
     "inferred list": (
         lambda: sa.array([[1], [2, "a"]]),
-        "no single type fits all values: slot 0, item 0 is of type int, slot 1, item 1 is of type str; pass type=",
+        "row 1: item 1: no single type fits all values, which are of the types int, str; pass type=",
     ),
     "inferred struct": (
         lambda: sa.array([None, {"b": 1}, {"a": [1]}, {"a": [2, "a"]}]),
-        "no single type fits all values: slot 2, field 'a', item 0 is of type int, "
-        "slot 3, field 'a', item 1 is of type str; pass type=",
+        "row 3: field 'a': item 1: no single type fits all values, which are of the types int, str; pass type=",
     ),
     "inferred value": (
         lambda: sa.array([[1j]]),
-        "slot 0, item 0 is 1j of type complex, which has no Arrow type: convert to structs of real and imaginary part",
+        "row 0: item 0: complex has no Arrow type, found 1j; convert to structs of real and imaginary part",
     ),
     "fraction": (
         lambda: sa.array([fractions.Fraction(1, 2)]),
-        "slot 0 is Fraction(1, 2) of type Fraction, which has no Arrow type: convert to floats or decimals",
+        "row 0: Fraction has no Arrow type, found Fraction(1, 2); convert to floats or decimals",
     ),
     "member of an Enum": (
         lambda: sa.array([Colour.RED]),
-        "slot 0 is <Colour.RED: 1> of type Colour, which has no Arrow type: convert members to their .value",
+        "row 0: Colour has no Arrow type, found <Colour.RED: 1>; convert members to their .value",
     ),
 }
 
@@ -315,19 +313,19 @@ class Colour(enum.Enum):
 
 
 @pytest.mark.parametrize("case", PLACES)
-def test_an_error_names_slot_item_and_field(case: str) -> None:
+def test_an_error_names_row_item_and_field(case: str) -> None:
     call, message = PLACES[case]
     with pytest.raises((sa.InvalidData, sa.InvalidType)) as caught:
         call()
     assert str(caught.value) == message
 
 
-def test_a_value_that_python_cannot_hold_is_named_by_its_slot() -> None:
+def test_a_value_that_python_cannot_hold_is_named_by_its_row() -> None:
     late = sa.array([0] * 1030 + [2**40], sa.timestamp("s"))
     for read in (lambda: list(late), late.to_pylist, lambda: list(sa.chunked_array([late]))):
-        with pytest.raises(sa.InvalidData, match=r"timestamp\[s\]: slot 1030 holds"):
+        with pytest.raises(sa.InvalidData, match=r"row 1030: timestamp\[s\]: found"):
             read()
-    with pytest.raises(sa.InvalidData, match=r"timestamp\[s\]: slot 1035 holds"):
+    with pytest.raises(sa.InvalidData, match=r"row 1035: timestamp\[s\]: found"):
         sa.chunked_array([late.slice(0, 5), late]).to_pylist()
 
 
@@ -340,13 +338,13 @@ def test_an_error_with_a_place_can_be_pickled() -> None:
 STORED: dict[str, tuple[Callable[[], Any], str]] = {
     "hours": (
         lambda: np.zeros(2, "M8[h]"),
-        "a store keeps an ndarray as a tensor, which has numbers and no nulls, found numpy.ndarray of datetime64[h]: "
+        "a store keeps an ndarray as a tensor, which has numbers and no nulls, found numpy.ndarray of datetime64[h]; "
         "put shmarrow.array(values) instead",
     ),
     "structs": (
         lambda: np.zeros(2, [("a", "i4")]),
         "a store keeps an ndarray as a tensor, which has numbers and no nulls, found numpy.ndarray of "
-        "[('a', '<i4')]: put shmarrow.array(values) instead",
+        "[('a', '<i4')]; put shmarrow.array(values) instead",
     ),
 }
 

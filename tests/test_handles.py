@@ -6,6 +6,7 @@ handle is data from outside, so every number in it is replaced by wrong ones.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import io
 import multiprocessing
@@ -26,7 +27,7 @@ import pytest
 from handle_workers import Removes, hand_back, look, made_and_removed, mapped, put_into, rows_of_first
 
 import shmarrow as sa
-from shmarrow.interchange.handles.places import INLINE_BYTES, Place
+from shmarrow.interchange.handles.objects import INLINE_BYTES, ObjectRef
 from shmarrow.ipc import IpcWriteOptions
 from shmarrow.testing import table as cases
 
@@ -343,7 +344,7 @@ def test_damaged_handles(kind: str, place: Path) -> None:
     """Whatever stands in a handle: it opens, or one of our errors says that it cannot."""
     handle = sa.handle(KINDS[kind](place))
     tried = refused = 0
-    for name in ("kind", "boot", "places", "content", "inline"):
+    for name in ("kind", "boot", "refs", "content", "inline"):
         for value in variants(getattr(handle, name)):
             try:
                 damaged = handle.replace(**{name: value})
@@ -363,7 +364,7 @@ def test_damaged_handles(kind: str, place: Path) -> None:
 def test_places_of_others(place: Path, tmp_path: Path) -> None:
     """A name that leads to another file, a folder, a pipe or out of the names' rules is refused."""
     handle = sa.handle(file(place))
-    known = handle.places[0]
+    known = handle.refs[0]
     os.mkfifo(tmp_path / "pipe")
     for name in (
         "file",
@@ -376,7 +377,7 @@ def test_places_of_others(place: Path, tmp_path: Path) -> None:
         str(place / "zstd"),
     ):
         with pytest.raises(sa.ShmarrowError):
-            handle.replace(places=(Place(name, *known[1:]),)).open()
+            handle.replace(refs=(ObjectRef(name, *known[1:]),)).open()
 
 
 # --- pickles ----------------------------------------------------------------------------------------------------
@@ -567,7 +568,8 @@ def test_a_worker_that_is_killed_leaves_nothing(shm_name: str) -> None:
     assert batch["x"].to_pylist() == list(range(10))
     del batch
     gc.collect()
-    assert sa.segment.remove_unused(f"/dev/shm/{shm_name.removeprefix('shm:')}") is True
+    with open(f"/dev/shm/{shm_name.removeprefix('shm:')}", "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody has it attached
 
 
 def test_joblib_and_distributed(place: Path) -> None:

@@ -150,7 +150,7 @@ def test_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
         (["validate", "--arrow", arrow, "--json", tmp_path / "none.json"], "none.json"),
         (
             ["validate", "--arrow", arrow, "--json", document],
-            "a.json: batches[0].columns[0].VALIDITY",
+            "a.json: batches 0: columns 0: VALIDITY",
         ),
         (["json-to-arrow", "--arrow", tmp_path / "b.arrow", "--json", document], "expected 3 items, found 2"),
         (["arrow-to-json", "--arrow", document, "--json", tmp_path / "b.json"], "expected an Arrow file"),

@@ -4,6 +4,9 @@ The order is data, in :data:`ORDER`. Imports inside functions count, and so do t
 names what stands below it knows of it. ``shmarrow/__init__.py``, the surface, may import everything; the command line
 uses it as any user does, and nothing else in the package imports it.
 
+The one exception is a *forwarder*: a function that does no more than import a function from below, call it and return
+its result, as the methods do that reach other libraries. Its annotations may name what its file may not import.
+
 ``ipc`` has an order of its own, :data:`IPC_ORDER`. Between files there are no cycles of imports but those that
 :data:`CYCLES` gives a reason for, and none at all of what is imported at the top of a file.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import importlib.metadata
 import subprocess
 import sys
@@ -27,9 +31,11 @@ PACKAGE = ROOT / "shmarrow"
 
 ORDER = (
     "errors",
-    "foreign",
+    "lazy",
+    "optional",
+    "capsules",
     "states",
-    "import_hooks",
+    "writer",
     "buffer",
     "pickling",
     "segment",
@@ -41,11 +47,11 @@ ORDER = (
     "layout",
     "extension",
     "build",
-    "naming",
-    "places",
+    "column_names",
+    "chunking",
     "chunked",
     "columns",
-    "inputs",
+    "tabular",
     "batch",
     "tables",
     "tensor",
@@ -63,21 +69,32 @@ ORDER = (
 )
 """Each line may import those before it; a package is one line, whose files may import each other."""
 
-NARROWER = {"segment": {"errors", "buffer"}, "sources": {"errors", "states", "buffer", "segment"}}
+NARROWER = {
+    "segment": {"errors", "lazy", "states", "writer", "buffer"},
+    "sources": {"errors", "lazy", "states", "writer", "buffer", "segment"},
+}
 """Lines that may import less than all that stands above them: where bytes live is no business of what they mean."""
 
-IPC_ORDER = ("options", "flatbuffers", "message", "schema", "batch", "stream", "file", "draft", "tensor")
+IPC_ORDER = ("compression", "options", "flatbuffers", "message", "schema", "batch", "stream", "file", "draft", "tensor")
 """The packages within ``ipc``: each may import those before it."""
 
 CYCLES = {
     "types": "a type has fields and a field a type; the one imports the other for annotations only",
     "layout": "an operation on an array of one layout may give an array of any other",
-    "tensor": "each sparse form converts to all others",
+    "tensor": "a sparse tensor converts to every format; its class imports theirs for annotations only",
     "ipc": "a reader that is unpickled opens its source again, by the functions of the package",
-    "interchange": "a method of a tensor is found in its module, by the name of that, when it is first asked for",
     "store": "transactions and the rebuild after a reboot change the catalog that calls them, and import it for types",
 }
 """The packages whose files may import each other, by imports within functions, and why."""
+
+FORWARDED = {
+    "interchange": "methods that reach other libraries",
+    "build": "values are accepted in place of an array, and pandas' objects are read",
+    "tabular": "a class method makes batches of a data frame",
+    "tables": "a schema makes an empty table",
+    "tensor": "an array is exported by DLPack as a tensor",
+}
+"""The lines that forwarders above them may import from, and what for."""
 
 SURFACE_USE = {("cli", ""), ("integration", ""), ("testing", "")}
 
@@ -103,10 +120,12 @@ FORBIDDEN_AT_IMPORT = PARTNERS | {
 """What ``import shmarrow`` must not pull in beyond what numpy does: each is needed by some users, none by all."""
 
 
-DYNAMIC_IMPORTS = {"import_module", "__import__"}
+DYNAMIC_IMPORTS = {"import_module", "__import__", "optional"}
 
 COMPUTED = {
-    "import_hooks": "it gets at modules of other packages that somebody else has imported",
+    "optional": "it imports what its callers name, which is checked here as their import",
+    "lazy": "it imports what the tables of packages name, which are checked here as imports",
+    "pickling": "it gets at modules of other packages that somebody else has imported",
     "spark.daemon": "it imports rows of a table, and what users name for their own functions",
 }
 """Files that may import names that they compute, and why."""
@@ -125,6 +144,13 @@ MODULES = modules()
 NAMES = {name for name, _ in MODULES}
 
 
+def lazy_names(tree: ast.AST) -> dict[str, list[str]]:
+    """The names that a package imports on first use, by module; see :func:`shmarrow.lazy.lazy`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy"]
+    tables = [ast.literal_eval(call.args[1]) for call in calls]
+    return {module: text.split() or [module[1:]] for table in tables for module, text in table.items()}
+
+
 def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
     package = ["shmarrow", *name.split(".")] if name else ["shmarrow"]
     if path.name != "__init__.py":
@@ -138,12 +164,55 @@ def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
             for alias in node.names:
                 is_module = f"{origin}.{alias.name}".removeprefix("shmarrow.") in NAMES
                 yield node.lineno, f"{origin}.{alias.name}" if is_module else origin
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy":
+            for module in lazy_names(node):
+                yield node.lineno, ".".join(package) + module if module.startswith(".") else module
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in DYNAMIC_IMPORTS:
             argument = node.args[0] if node.args else None
             if isinstance(argument, ast.JoinedStr):  # a name below a package that is spelled out
                 argument = argument.values[0]
             is_text = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
             yield node.lineno, argument.value.rstrip(".") if is_text else "<computed>"
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def forwarders(tree: ast.AST) -> list[tuple[Function, ast.ImportFrom]]:
+    """The functions whose body is no more than an import of one name, and a return of what a call of it returns."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            first = node.body[0]
+            documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            match node.body[documented:]:
+                case [ast.ImportFrom(names=[name]) as imported, ast.Return(ast.Call(ast.Name(called)))]:
+                    if called == (name.asname or name.name):
+                        found.append((node, imported))
+    return found
+
+
+@functools.cache
+def forwarded(source: str) -> set[int]:
+    """The lines of imports that do not count: those of forwarders, and for type checkers what only these name.
+
+    Type checkers may also be told of the packages of others, whose objects methods take and return.
+    """
+    tree = ast.parse(source)
+    found = forwarders(tree)
+    inside = {id(each) for node, _ in found for each in ast.walk(node)}
+    others = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in inside}
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) in inside}
+    lines = {imported.lineno for _, imported in found}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for each in node.body:
+                if isinstance(each, ast.Import | ast.ImportFrom):
+                    names = {(alias.asname or alias.name).partition(".")[0] for alias in each.names}
+                    of_others = isinstance(each, ast.Import) and each.names[0].name.partition(".")[0] in PARTNERS
+                    if of_others or (names <= named and not names & others):
+                        lines.add(each.lineno)
+    return lines
 
 
 @functools.cache
@@ -157,14 +226,15 @@ def offences(name: str, path: Path, source: str) -> list[str]:
     line = name.split(".")[0]
     allowed = NARROWER.get(line, set(ORDER[: ORDER.index(line)])) | {line}
     found = []
+    apart = forwarded(source)
     for number, target in imports(name, path, source):
         root, _, rest = target.partition(".")
         at = f"{path.name}:{number}"
         if root == "shmarrow":
             other = rest.split(".")[0]
-            if other not in allowed and (line, other) not in SURFACE_USE:
+            if other not in allowed and (line, other) not in SURFACE_USE and number not in apart:
                 found.append(f"{at}: {line} may not import shmarrow.{rest}".rstrip("."))
-        elif root in PARTNERS and line not in PARTNER_LINES:
+        elif root in PARTNERS and line not in PARTNER_LINES and number not in apart:
             found.append(f"{at}: {line} may not import {root}; only {', '.join(sorted(PARTNER_LINES))} may")
         elif target == "<computed>" and name not in COMPUTED:
             found.append(f"{at}: imports a name that it computes, which hides its direction")
@@ -175,6 +245,9 @@ def offences(name: str, path: Path, source: str) -> list[str]:
 def test_direction(name: str, path: Path) -> None:
     assert name.split(".")[0] in ORDER, f"{path.name} has no place in the order of imports yet: give it one in ORDER"
     assert offences(name, path, path.read_text(encoding="utf-8")) == []
+
+
+BELOW = "from shmarrow.tables import table"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +263,7 @@ def test_direction(name: str, path: Path) -> None:
         ("types", "importlib.import_module(n)", ["x.py:1: imports a name that it computes, which hides its direction"]),
         ("cli.demo", "import shmarrow as sa", []),
         ("segment", "from . import bitmap", ["x.py:1: segment may not import shmarrow.bitmap"]),
-        ("sources.mapped", "from ..segment import attach", []),
+        ("sources.memory", "from ..segment import attach", []),
         ("segment.files", "from ..sources import Source", ["x.py:1: segment may not import shmarrow.sources"]),
         (
             "batch",
@@ -198,10 +271,39 @@ def test_direction(name: str, path: Path) -> None:
             ["x.py:1: batch may not import pyarrow; only cli, interchange, spark, torch may"],
         ),
         ("spark.share", "import pyarrow.ipc", []),
+        ("types", f"def f():\n    {BELOW}\n    return table(1)", []),
+        ("types", f"def f():\n    'Why.'\n    {BELOW}\n    return table(1)", []),
+        ("types", f"def f():\n    {BELOW}\n    return table", ["x.py:2: types may not import shmarrow.tables"]),
+        ("types", f"def f():\n    {BELOW}\n    return g(table)", ["x.py:2: types may not import shmarrow.tables"]),
+        (
+            "types",
+            f"def f():\n    {BELOW}\n    1\n    return table(1)",
+            ["x.py:2: types may not import shmarrow.tables"],
+        ),
+        ("types", f"if TYPE_CHECKING:\n    {BELOW}\ndef f() -> table:\n    {BELOW}\n    return table()", []),
+        (
+            "types",
+            f"if TYPE_CHECKING:\n    {BELOW}\ndef f() -> table: ...",
+            ["x.py:2: types may not import shmarrow.tables"],
+        ),
     ],
 )
 def test_offences_are_seen(name: str, source: str, expected: list[str]) -> None:
     assert offences(name, Path("x.py"), source) == expected
+
+
+def test_forwarders_lead_to_functions_below() -> None:
+    wrong = []
+    for name, path in MODULES:
+        line = name.split(".")[0]
+        for function, imported in forwarders(ast.parse(path.read_text(encoding="utf-8"))):
+            other = str(imported.module).removeprefix("shmarrow.").split(".")[0]
+            if not name or other not in ORDER or ORDER.index(other) <= ORDER.index(line):
+                continue
+            target = getattr(importlib.import_module(str(imported.module)), imported.names[0].name, None)
+            if other not in FORWARDED or not callable(target):
+                wrong.append(f"{name}:{function.lineno}: {ast.unparse(imported)}")
+    assert wrong == []
 
 
 def at_the_top(source: str) -> set[int]:
@@ -221,11 +323,13 @@ def graph(sources: dict[str, tuple[Path, str]], *, top: bool) -> dict[str, set[s
     """By each file what it imports: at the top of it, or anywhere."""
     found: dict[str, set[str]] = {}
     for name, (path, source) in sources.items():
-        lines = at_the_top(source)
+        lines, apart = at_the_top(source), forwarded(source)
         targets = {
             target.removeprefix("shmarrow.")
             for n, target in imports(name, path, source)
-            if target.startswith("shmarrow.") and (n in lines or not top)  # and not torch itself, for shmarrow.torch
+            if target.startswith("shmarrow.")  # and not torch itself, for shmarrow.torch
+            and (n in lines or not top)
+            and n not in apart
         }
         found[name] = {target for target in targets if target in sources and target != name}
     return found
@@ -330,8 +434,29 @@ def test_what_is_rare_is_imported_late() -> None:
     assert loaded_by("import shmarrow") & LATE == set()
 
 
-@pytest.mark.parametrize("module", ["shmarrow", "shmarrow.extension", "shmarrow.ipc", "shmarrow.layout"])
-def test_every_name_is_there_when_it_is_asked_for(module: str) -> None:
-    code = f"import {module} as m; [getattr(m, name) for name in m.__all__]; print(hasattr(m, 'nothing'))"
+LAZY = [name for name, path in MODULES if lazy_names(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+@pytest.mark.parametrize("name", LAZY, ids=lambda name: name or "shmarrow")
+def test_every_name_is_there_when_it_is_asked_for(name: str) -> None:
+    module = f"shmarrow.{name}".rstrip(".")
+    code = f"import {module} as m; [getattr(m, name) for name in dir(m)]; print(hasattr(m, 'nothing'))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (found.stdout, found.stderr) == ("False\n", "")
+
+
+@pytest.mark.parametrize("name", LAZY, ids=lambda name: name or "shmarrow")
+def test_type_checkers_see_the_names_that_are_imported_late(name: str) -> None:
+    source = dict(MODULES)[name].read_text(encoding="utf-8")
+    late = {each for names in lazy_names(ast.parse(source)).values() for each in names}
+    seen = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for each in node.body:
+                assert isinstance(each, ast.ImportFrom)
+                names = [alias.asname or alias.name for alias in each.names]
+                home = vars(importlib.import_module(str(each.module)))
+                own = [name for name in home if name[0] != "_" and getattr(home[name], "__module__", "") == each.module]
+                seen.update(home.get("__all__", own) if names == ["*"] else names)
+    assert late == seen
+    assert late <= set(dir(importlib.import_module(f"shmarrow.{name}".rstrip("."))))

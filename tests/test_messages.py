@@ -173,7 +173,7 @@ PLACES: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "http": ("https://a.org/x", sa.ObjectNotFound, "a URL is not a path; pass a file object"),
     "shm": ("shm:nobody-made-this", sa.ObjectNotFound, "cannot attach to 'shm:nobody-made-this'.*never published"),
-    "a directory": (".", sa.InvalidArgument, "expected a file, and '.' is a directory; pass a file in it"),
+    "a directory": (".", sa.InvalidArgument, "expected a file, and '.' is a directory; pass one of the files in it"),
     "a folder": ("folder", sa.StorageError, "found a directory; pass one of the files in it;"),
     "number": (5, sa.InvalidType, "a source must be a path, a shm: name, a Segment, a file object, .*, found int"),
     "nothing": (None, sa.InvalidType, "found NoneType"),
@@ -328,7 +328,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     # values
     "text as values": (lambda: sa.array("abc"), T, "expected an ndarray or an iterable of values, found str"),
     "number as values": (lambda: sa.array(5), T, "expected an ndarray or an iterable of values, found int"),
-    "mixed": (lambda: sa.array([1, "a"]), T, "slot 0 is of type int, slot 1 is of type str; pass type="),
+    "mixed": (
+        lambda: sa.array([1, "a"]),
+        T,
+        "row 1: no single type fits all values, which are of the types int, str; pass type=",
+    ),
     "rows of an ndarray": (
         lambda: sa.table(np.eye(2)),
         T,
@@ -442,7 +446,7 @@ STORE: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "dict of lists": (
         lambda s: s.put("q", {"a": [1]}),
         T,
-        "a store keeps a mapping as a bundle of tensors, found list for 'a': put shmarrow.table(mapping)",
+        "a store keeps a mapping as a bundle of tensors, found list for 'a'; put shmarrow.table(mapping)",
     ),
     "evict": (lambda s: s.evict("1"), T, "nbytes must be an int, found '1'"),
     "reserve": (lambda s: s.reserve(None), T, "nbytes must be an int, found None"),

@@ -106,5 +106,5 @@ def test_strings_of_numpy() -> None:
     assert np.isnan(missing).tolist() == [False, False, True, False]
     assert np.asarray(words.slice(0, 2), "U").tolist() == ["a", "bü"]
     for dtype in (np.dtypes.StringDType(), "U5", "S5"):
-        with pytest.raises(sa.InvalidData, match="slot 2 is null"):
+        with pytest.raises(sa.InvalidData, match=r"row 2: .* cannot hold null"):
             np.asarray(words, dtype)

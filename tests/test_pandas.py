@@ -171,9 +171,9 @@ def test_periods_and_intervals_are_stored_as_pandas_stores_them() -> None:
 
 def test_what_a_frame_cannot_store_is_said_to_be_the_index() -> None:
     for frame, where in (
-        (rows([1, "x"]), "^the index: no single type"),
+        (rows([1, "x"]), "^the index: row 1: no single type"),
         (rows([[1, 2], ["a", object()]]), "^level 1 of the index: "),
-        (pd.DataFrame({"__index_level_0__": [1, "x"]}), "^column '__index_level_0__': no single type"),
+        (pd.DataFrame({"__index_level_0__": [1, "x"]}), "^column '__index_level_0__': row 1: no single type"),
     ):
         with pytest.raises(sa.InvalidType, match=where):
             sa.table(frame)

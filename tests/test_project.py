@@ -11,6 +11,7 @@ import pytest
 from conftest import ROOT
 
 import shmarrow
+from shmarrow import optional
 
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
@@ -35,10 +36,13 @@ def test_every_extra_that_a_text_names_exists() -> None:
     files = [*(ROOT / "shmarrow").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     named = {name for names in re.findall(r"shmarrow\[([a-z,]+)\]", text) for name in names.split(",")}
-    called = set(re.findall(r'\bneeded\("[^"]+", "([a-z]+)"\)', text))
     assert {"arrow", "torch"} <= named
-    assert {"arrow", "torch", "sparse"} <= called
-    assert sorted((named | called) - EXTRAS.keys()) == []
+    assert sorted(named - EXTRAS.keys()) == []
+
+
+def test_what_is_optional_is_in_the_extra_that_the_error_names() -> None:
+    for name, extra in optional.EXTRAS.items():
+        assert name.replace("_", "-") in map(package, EXTRAS[extra])
 
 
 def test_the_lock_has_what_the_environment_needs() -> None:

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import re
 import resource
 import select
 import signal
@@ -22,11 +23,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import posix_ipc
@@ -34,7 +38,6 @@ import pytest
 from conftest import mounted
 from store_check import ended, forked
 
-import shmarrow
 from shmarrow import errors, segment
 from shmarrow.segment import attach, create, unlink
 
@@ -75,10 +78,24 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return request.getfixturevalue("shm") if request.param == "shm" else Place(tmp_path, "", "")
 
 
+@contextlib.contextmanager
+def without_tmpfile() -> Iterator[None]:
+    """As on a file system without O_TMPFILE."""
+    opened = os.open
+
+    def refuse(path: object, flags: int, *arguments: object, **options: object) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return opened(path, flags, *arguments, **options)  # type: ignore[arg-type]
+
+    with mock.patch("os.open", refuse):
+        yield
+
+
 @pytest.fixture
-def no_tmpfile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a platform without O_TMPFILE."""
-    monkeypatch.setattr("shmarrow.segment.files._O_TMPFILE", 0)
+def no_tmpfile() -> Iterator[None]:
+    with without_tmpfile():
+        yield
 
 
 @pytest.fixture(params=["unnamed", "named"])
@@ -150,7 +167,7 @@ def test_mode_is_as_asked_whatever_the_umask(place: Place, way: str, mode: int) 
     try:
         with create(place("a"), mode=mode) as writer:
             writer.write([b"x"])
-            assert stat.S_IMODE(os.fstat(writer._fd).st_mode) & 0o177 == 0
+            assert stat.S_IMODE(os.fstat(writer.fileno()).st_mode) & 0o177 == 0
     finally:
         os.umask(before)
     assert stat.S_IMODE(place.path("a").stat().st_mode) == mode
@@ -209,7 +226,7 @@ def test_name_taken_while_writing(place: Place, way: str) -> None:
     writer.write([b"second"])
     put(place("a"), b"first")
     with pytest.raises(errors.ObjectExists):
-        writer.publish()
+        writer.close()
     assert writer.closed
     assert attach(place("a")).data.tobytes() == b"first"
     assert place.names() == ["a"]
@@ -334,16 +351,25 @@ def test_pieces_of_any_type_and_shape(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("most_pieces", "most_bytes"), [(1, 1), (3, 7), (1024, 5), (2, 1 << 31)])
-def test_calls_of_limited_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_pieces: int, most_bytes: int
-) -> None:
-    monkeypatch.setattr("shmarrow.segment.files.MAX_CALL_PIECES", most_pieces)
-    monkeypatch.setattr("shmarrow.segment.files.MAX_CALL_BYTES", most_bytes)
+@pytest.mark.parametrize("most", [1, 5, 7, 100])
+def test_calls_that_write_less_than_asked(tmp_path: Path, most: int) -> None:
+    written = os.pwritev
+
+    def write_less(fd: int, pieces: list[Any], offset: int) -> int:
+        return written(fd, [b"".join(map(bytes, pieces))[:most]], offset)
+
     pieces = [b"", b"a", b"bcdefghijklmnopqr", b"", np.arange(65, 91, dtype="u1"), memoryview(b"0123"), b""]
-    with create(tmp_path / "a") as writer:
+    with create(tmp_path / "a") as writer, mock.patch("os.pwritev", write_less):
         assert writer.write(pieces) == 48
     assert attach(tmp_path / "a").data.tobytes() == b"abcdefghijklmnopqrABCDEFGHIJKLMNOPQRSTUVWXYZ0123"
+
+
+def test_more_than_the_kernel_takes_in_one_call(tmp_path: Path) -> None:
+    """It takes 1,024 pieces."""
+    pieces = [b"ab", b"", b"c"] * 2000
+    with create(tmp_path / "a") as writer:
+        assert writer.write(pieces) == 6000
+    assert attach(tmp_path / "a").data.tobytes() == b"abc" * 2000
 
 
 @pytest.mark.parametrize(
@@ -373,7 +399,7 @@ def test_write_at_beyond_the_end_leaves_zeros_and_no_hole(place: Place) -> None:
 def test_reserved_space_that_was_not_written_is_given_back(place: Place) -> None:
     with create(place("a")) as writer:
         writer.reserve(1 << 20)
-        assert os.fstat(writer._fd).st_blocks * 512 >= 1 << 20
+        assert os.fstat(writer.fileno()).st_blocks * 512 >= 1 << 20
         writer.write([b"abc"])
     found = place.path("a").stat()
     assert found.st_size == 3
@@ -404,11 +430,11 @@ def test_map_of_nothing(tmp_path: Path) -> None:
     assert attach(tmp_path / "a").size == 0
 
 
-def test_discard_leaves_nothing(place: Place, way: str) -> None:
+def test_aborting_leaves_nothing(place: Place, way: str) -> None:
     writer = create(place("a"))
     mapped = writer.map(1 << 16)
-    writer.discard()
-    writer.discard()
+    writer.abort()
+    writer.abort()
     mapped[:] = 1
     with pytest.raises(ZeroDivisionError), create(place("b")) as other:
         other.write([bytes(1 // 0)])
@@ -421,9 +447,9 @@ def test_discard_leaves_nothing(place: Place, way: str) -> None:
 def test_closed_writer_and_segment(place: Place) -> None:
     with create(place("a")) as writer:
         writer.write([b"x"])
-        writer.publish()
-    for call in (lambda: writer.write([b"y"]), lambda: writer.reserve(1), lambda: writer.map(1), writer.publish):
-        with pytest.raises(errors.Closed, match="published or discarded"):
+        writer.close()
+    for call in (lambda: writer.write([b"y"]), lambda: writer.reserve(1), lambda: writer.map(1), writer.fileno):
+        with pytest.raises(errors.Closed, match="is closed"):
             call()
     got = attach(place("a"))
     assert repr(got) == f"<Segment {place('a')!r}, 1 bytes>"
@@ -485,7 +511,7 @@ def test_leftovers_are_collected_and_living_writers_are_not(tmp_path: Path, no_t
     assert len(os.listdir(tmp_path)) == 2
     assert segment.collect_leftovers(str(tmp_path)) == 1
     assert segment.collect_leftovers(str(tmp_path)) == 0
-    living.publish()
+    living.close()
     put(str(tmp_path / "b"), b"y")
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
     assert segment.collect_leftovers(str(tmp_path / "nowhere")) == 0
@@ -494,7 +520,7 @@ def test_leftovers_are_collected_and_living_writers_are_not(tmp_path: Path, no_t
 def test_forked_child_does_not_take_the_file_away(tmp_path: Path, no_tmpfile: None) -> None:
     with create(tmp_path / "a") as writer:
         writer.write([b"x"])
-        assert ended(forked(writer.discard)) == 0
+        assert ended(forked(writer.abort)) == 0
         assert segment.collect_leftovers(str(tmp_path)) == 0
     assert attach(tmp_path / "a").data.tobytes() == b"x"
 
@@ -528,14 +554,32 @@ def python(code: str) -> str:
     return found.stdout.strip()
 
 
-def test_without_dev_shm_names_of_shared_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmarrow.segment.location._HAS_SHM", False)
-    monkeypatch.setattr("shmarrow.segment.location.SHM_DIRECTORY", str(tmp_path / "none"))
-    for call in (attach, create, unlink, shmarrow.Store):
-        with pytest.raises(errors.Unsupported, match=r"^cannot use 'shm:a': .*mount a tmpfs.* use a path instead$"):
-            call("shm:a")
-    put(str(tmp_path / "a"), b"hello")
-    assert attach(tmp_path / "a").data.tobytes() == b"hello"
+WITHOUT_SHM = """
+import sys, shmarrow
+from shmarrow.segment import attach, create, unlink
+for call in (attach, create, unlink, shmarrow.Store):
+    try:
+        call("shm:a")
+    except shmarrow.Unsupported as error:
+        print(error)
+with create(sys.argv[1]) as writer:
+    writer.write([b"hello"])
+print(attach(sys.argv[1]).data.tobytes())
+"""
+
+
+def test_without_dev_shm_names_of_shared_memory_are_refused(tmp_path: Path) -> None:
+    """In a mount namespace with an empty /dev."""
+    command = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev && exec "$@"', "sh"]
+    if subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("cannot make a mount namespace here")
+    code = [sys.executable, "-c", WITHOUT_SHM, str(tmp_path / "a")]
+    found = subprocess.run([*command, *code], capture_output=True, text=True, timeout=60, check=True)
+    *refused, content = found.stdout.splitlines()
+    assert len(refused) == 4
+    for line in refused:
+        assert re.fullmatch(r"cannot use 'shm:a': .*mount a tmpfs.* use a path instead", line)
+    assert content == "b'hello'"
 
 
 def test_stores_are_refused_on_other_platforms(tmp_path: Path) -> None:
@@ -587,7 +631,7 @@ def test_descriptors_are_all_closed(place: Place) -> None:
         got = attach(place(str(number)))
         with pytest.raises(errors.ObjectExists):
             create(place(str(number)))
-        create(place(str(number)), overwrite=True).discard()
+        create(place(str(number)), overwrite=True).abort()
     with pytest.raises(errors.StorageError):
         attach("/dev/null")
     del got
@@ -791,7 +835,7 @@ def test_one_winner_among_sixteen(place: Place, way: str) -> None:
             writer.write([bytes([racer]) * 5000])
             start.wait(30)
             try:
-                writer.publish()
+                writer.close()
                 won.append(number)
             except errors.ObjectExists:
                 pass
@@ -914,11 +958,22 @@ def events(code: str, *arguments: str) -> list[str]:
     return found.stdout.split()
 
 
+WITHOUT_TMPFILE = """
+import errno, os
+opened = os.open
+def refuse(path, flags, *arguments, **options):
+    if flags & os.O_TMPFILE == os.O_TMPFILE:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    return opened(path, flags, *arguments, **options)
+os.open = refuse
+"""
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_no_directory_is_listed(named: bool, tmp_path: Path) -> None:
     """Writing costs the same whatever else the directory holds."""
     put(str(tmp_path / "a"), b"old")
-    code = "shmarrow.segment.files._O_TMPFILE = 0\n" if named else ""
+    code = WITHOUT_TMPFILE if named else ""
     code += "with segment.create(sys.argv[1], overwrite=True) as writer:\n    writer.write([b'new'])\n"
     seen = events(code, str(tmp_path / "a"))
     assert "os.rename" in seen
@@ -939,20 +994,23 @@ def test_leftovers_are_found_by_the_next_writer_of_the_name(tmp_path: Path, no_t
     assert len(os.listdir(tmp_path)) == 3
     for number, writer in enumerate(living):
         writer.write([bytes([number])])
-        writer.publish()
+        writer.close()
     assert os.listdir(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() == b"\x02"
 
 
 def test_names_that_somebody_else_keeps_are_passed_by(tmp_path: Path, way: str) -> None:
-    """As many as there are: a directory in the place of each."""
-    from shmarrow.segment import files
-
-    names = [name for name, _ in zip(files._temp_paths(str(tmp_path), "a"), range(64), strict=False)]
+    """A directory in the place of each that 70 writers of one object have."""
+    with without_tmpfile():
+        writers = [create(tmp_path / "a", overwrite=True) for _ in range(70)]
+    names = os.listdir(tmp_path)
+    assert len(names) == 70
+    for writer in writers:
+        writer.abort()
     for name in names:
-        os.mkdir(name)
+        (tmp_path / name).mkdir()
     put(str(tmp_path / "a"), b"x", overwrite=True)
-    assert sorted(os.listdir(tmp_path)) == sorted(["a", *map(os.path.basename, names)])
+    assert sorted(os.listdir(tmp_path)) == sorted(["a", *names])
 
 
 def test_writers_follow_links(tmp_path: Path, way: str) -> None:
@@ -1083,83 +1141,25 @@ def test_data_races_with_close(place: Place) -> None:
     assert wrong == []
 
 
-def test_discard_races_with_write(tmp_path: Path) -> None:
-    """What is written while another thread discards never lands in another file."""
-    bystander = tmp_path / "bystander"
-
-    def write(writer: segment.SegmentWriter) -> None:
-        with contextlib.suppress(errors.Closed):
-            for _ in range(100):
-                writer.write([b"y" * 100])
-
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(100):
-            writer = create(tmp_path / "a")
-            writing = pool.submit(write, writer)
-            writer.discard()
-            with bystander.open("wb") as file:
-                file.write(b"x" * 10)
-            writing.result()
-            assert bystander.read_bytes() == b"x" * 10
-    assert os.listdir(tmp_path) == ["bystander"]
-
-
-def test_discards_race(tmp_path: Path) -> None:
-    """A descriptor is closed once."""
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(200):
-            writer = create(tmp_path / "a")
-            discarding = [pool.submit(writer.discard) for _ in range(4)]
-            with open(os.devnull) as file:
-                for each in discarding:
-                    each.result()
-                assert os.path.samestat(os.fstat(file.fileno()), os.stat(os.devnull))
-
-
-def test_a_forked_child_does_not_publish(tmp_path: Path, way: str) -> None:
-    with create(tmp_path / "a") as writer:
-        writer.write([b"x"])
-
-        def child() -> None:
-            for call in (writer.publish, writer.fileno, lambda: writer.write([b"y"]), lambda: writer.map(10)):
-                with pytest.raises(errors.Closed, match=f"belongs to process {os.getppid()}"):
-                    call()
-            with contextlib.suppress(errors.Closed), writer:
-                pass
-            gc.collect()
-
-        assert ended(forked(child)) == 0
-        assert not (tmp_path / "a").exists()
-    assert (tmp_path / "a").read_bytes() == b"x"
-
-
-def test_a_forked_child_closes_nothing_else(tmp_path: Path) -> None:
-    """Daemons close what they inherit, and open files under the same numbers."""
-    writer = create(tmp_path / "a")
-    number = writer.fileno()
-
-    def child() -> None:
-        nonlocal writer
-        other = os.open(os.devnull, os.O_RDONLY)
-        assert os.dup2(other, number) == number  # whichever lower numbers are free
-        del writer
-        gc.collect()
-        assert os.path.samestat(os.fstat(number), os.stat(os.devnull))
-
-    assert ended(forked(child)) == 0
-    writer.discard()
-
-
 def test_a_forked_child_while_another_thread_writes(tmp_path: Path) -> None:
     """The lock that the thread has at the time of the fork does not stop the child."""
     writer = create(tmp_path / "a")
-    assert writer._lock.acquire()
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(lambda: ended(forked(writer.discard))).result(timeout=60) == 0
-    finally:
-        writer._lock.release()
-    writer.discard()
+    writing, go_on = threading.Event(), threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        writing.set()
+        assert go_on.wait(60)
+        yield b"x"
+
+    with ThreadPoolExecutor(2) as pool:
+        written = pool.submit(writer.write, pieces())
+        assert writing.wait(60)
+        try:
+            assert pool.submit(lambda: ended(forked(writer.abort))).result(timeout=60) == 0
+        finally:
+            go_on.set()
+        assert written.result(timeout=60) == 1
+    writer.abort()
 
 
 def test_copies_of_a_segment_attach_again(place: Place) -> None:
@@ -1190,10 +1190,3 @@ def test_segments_go_to_other_processes(method: str, shm: Place) -> None:
     put(shm("a"), b"hello")
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.map(_length_of, [attach(shm("a"))]) == [5]
-
-
-def test_writers_are_not_copied(tmp_path: Path) -> None:
-    with create(tmp_path / "a") as writer:
-        for use in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(errors.InvalidType, match="cannot be copied or pickled"):
-                use(writer)

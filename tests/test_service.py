@@ -142,7 +142,7 @@ def test_cast_of_a_dictionary_ignores_what_no_slot_refers_to() -> None:
     array = sa.DictionaryArray.from_arrays(sa.array([2, None, 0], sa.int8()), sa.array([1, 1000, 3]))
     assert array.cast("int8").to_pylist() == [3, None, 1]
     assert array.cast(sa.dictionary("int8", "int8")).to_pylist() == [3, None, 1]
-    with pytest.raises(sa.InvalidData, match="int8: slot 2 holds 1000: "):
+    with pytest.raises(sa.InvalidData, match="row 2: int8 cannot hold 1000: "):
         sa.DictionaryArray.from_arrays(sa.array([0, None, 1], sa.int8()), sa.array([1, 1000, 3])).cast("int8")
 
 
@@ -304,7 +304,7 @@ def test_bits_of_slots_that_take_no_bytes_have_a_limit() -> None:
 def test_too_many_values_for_an_index_type_are_counted_as_a_whole() -> None:
     with pytest.raises(sa.InvalidData, match="300 distinct values exceed the 128 that the index type can address"):
         sa.array([str(i) for i in range(300)], sa.dictionary(sa.int8(), sa.string()))
-    with pytest.raises(sa.InvalidType, match="slot 250: "):
+    with pytest.raises(sa.InvalidType, match="row 250: "):
         sa.array([str(i) if i != 250 else 1.5 for i in range(300)], sa.dictionary(sa.int8(), sa.string()))
 
 

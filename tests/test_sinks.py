@@ -66,9 +66,9 @@ def test_everything_is_accepted(make: Callable[[], Any]) -> None:
     sink = open_sink(file)
     sink.write(PIECES)
     sink.write([b"!"])
-    sink.finish()
+    sink.close()
     assert (file.getvalue() if isinstance(file, io.BytesIO) else bytes(file.taken)) == WRITTEN + b"!"
-    assert sink.position == len(WRITTEN) + 1
+    assert sink.size == len(WRITTEN) + 1
 
 
 @pytest.mark.parametrize("most", [1, 7, 65_536])
@@ -77,7 +77,7 @@ def test_what_is_accepted_in_parts(most: int) -> None:
     sink = open_sink(file)
     data = WRITTEN[:5000]
     sink.write([data])
-    assert (bytes(file.taken), sink.position) == (data, len(data))
+    assert (bytes(file.taken), sink.size) == (data, len(data))
 
 
 @pytest.mark.parametrize("nothing", [0, None])
@@ -89,10 +89,7 @@ def test_nothing_is_accepted(nothing: Any) -> None:
     with pytest.raises(sa.StorageError, match="after 50 bytes, it accepted 220 more and then none") as caught:
         sink.write([b"y" * 120, b"z" * 70_000])
     assert caught.value.errno == errno.EAGAIN
-    for call in (lambda: sink.write([b"a"]), sink.finish):
-        with pytest.raises(sa.Failed, match="accepted 220 more"):
-            call()
-    assert (len(file.taken), sink.position) == (270, 50)
+    assert (len(file.taken), sink.size) == (270, 50)
 
 
 def test_a_pipe_that_is_full() -> None:
@@ -129,8 +126,6 @@ def test_counts_that_make_no_sense(answer: Any) -> None:
         sink = open_sink(file)
         with pytest.raises(sa.InvalidType, match="found"):
             sink.write([b"x" * 100])
-        with pytest.raises(sa.Failed):
-            sink.write([b"x"])
 
 
 @pytest.mark.parametrize(
@@ -151,8 +146,6 @@ def test_errors_of_a_sink(error: Exception, kind: type[Exception]) -> None:
     with pytest.raises(kind) as caught:
         sink.write([b"x"])
     assert caught.value.__cause__ is error
-    with pytest.raises(sa.Failed, match=str(caught.value).rpartition(":")[2]):
-        sink.finish()
 
 
 def test_a_flush_that_fails() -> None:
@@ -163,18 +156,7 @@ def test_a_flush_that_fails() -> None:
     sink = open_sink(Full())
     sink.write([b"x"])
     with pytest.raises(sa.StoreFull):
-        sink.finish()
-    with pytest.raises(sa.Failed):
-        sink.finish()
-
-
-def test_a_failed_object_is_not_published(tmp_path: Path) -> None:
-    sink = open_sink(tmp_path / "a")
-    with pytest.raises(sa.InvalidType):
-        sink.write([np.zeros((200_000, 2), "u1")[:, 0]])
-    with pytest.raises(sa.Failed):
-        sink.finish()
-    assert os.listdir(tmp_path) == []
+        sink.close()
 
 
 @pytest.mark.parametrize("kind", ["socket", "makefile"])
@@ -218,7 +200,7 @@ def test_sinks_are_not_copied(tmp_path: Path) -> None:
     for target in (io.BytesIO(), tmp_path / "a"):
         sink = open_sink(target)
         for use in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(sa.InvalidType, match="cannot be copied or pickled"):
+            with pytest.raises(sa.InvalidType, match="cannot be pickled or copied"):
                 use(sink)
         sink.abort()
 

@@ -21,7 +21,7 @@ def test_without_pyspark(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-1] == (
-        "shmarrow.errors.MissingExtra: Spark is needed here: pip install 'shmarrow[spark]' (none here)"
+        "shmarrow.errors.MissingExtra: pyspark is needed here: pip install 'shmarrow[spark]' (none here)"
     )
 
 

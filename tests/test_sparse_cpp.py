@@ -107,7 +107,7 @@ def test_index_types(peer: Peer, tmp_path: Path, form: str) -> None:
     for index_type in INDEX_TYPES:
         peer("to-sparse", form, index_type, tmp_path / "dense", tmp_path / f"theirs-{index_type}")
         theirs = sa.ipc.read_tensor(tmp_path / f"theirs-{index_type}")
-        assert theirs._index()[0].dtype == np.dtype(index_type)
+        assert theirs.index[0].dtype == np.dtype(index_type)
         np.testing.assert_array_equal(theirs.to_dense(), dense)
         order = {"axis_order": (1, 0)} if form == "csf" else {}
         ours = FORMS[form].from_dense(dense, index_type=index_type, **order)

@@ -140,7 +140,7 @@ def test_drafts_and_writers_outlive_their_store(shm_name: str, tmp_path: Path) -
         draft["x"][:] = 1
     with writer:
         writer.write_batch(sa.record_batch({"x": [1, 2]}, schema=schema))
-    dropped.discard()
+    dropped.abort()
     for file in files:
         file.seek(0)
         assert file.read() == b"content of a file"

@@ -55,7 +55,7 @@ def error(*words: object, status: int, stdin: bytes = b"") -> dict[str, Any]:
     ran = forked_command(*words, "--json", stdin=stdin)
     assert (ran.returncode, ran.stdout) == (status, b""), ran
     found: dict[str, Any] = json.loads(ran.stderr)
-    assert list(found) == ["error", "message", "hints", "status"]
+    assert list(found) == ["error", "message", "hint", "status"]
     assert found["status"] == status
     return found
 
@@ -105,7 +105,7 @@ def test_what_a_shell_is_told(shm_name: str, tmp_path: Path) -> None:
     assert not os.path.exists(f"/dev/shm/{shm_name[4:]}")
     run("put", shm_name, source)
     assert "remove that object with shmarrow rm, or pass --overwrite" in run("put", shm_name, source, status=4)
-    assert error("put", shm_name, source, status=4)["message"].endswith("or pass --overwrite")
+    assert error("put", shm_name, source, status=4)["hint"].endswith("or pass --overwrite")
     out = tmp_path / "out"
     os.umask(umask := os.umask(0o027))
     try:
@@ -115,7 +115,7 @@ def test_what_a_shell_is_told(shm_name: str, tmp_path: Path) -> None:
         os.umask(umask)
     assert out.stat().st_mode & 0o777 == 0o600  # as the store's objects: nobody else may read them
     assert "remove it first, or pass --overwrite" in run("get", shm_name, "cities", out, status=4)
-    assert error("get", shm_name, "cities", "/nonexistent/x", status=3)["hints"] == []
+    assert error("get", shm_name, "cities", "/nonexistent/x", status=3)["hint"].startswith("make the directory")
     assert "only one of them" in run("rm", shm_name, "cities", "--all", status=2)
     assert "expected a number from 1 on, found 'x'" in run("top", "--count", "x", status=2)
     assert "expected seconds" in run("top", "--interval", "x", status=2)
@@ -323,11 +323,11 @@ def test_a_store_that_is_not_there_is_not_made(shm_name: str, tmp_path: Path) ->
                 found = error(command, where, *rest, status=3)
                 assert found["error"] == "ObjectNotFound"
                 assert "there is no store at" in found["message"]
-                assert (f"did you mean {shm_name!r}?" in found["hints"]) == (where == typo)
+                assert (found["hint"] == f"did you mean {shm_name!r}?") == (where == typo)
         assert not os.path.exists(f"/dev/shm/{typo[4:]}")
         assert sorted(os.listdir(tmp_path)) == ["folder"]
         assert os.listdir(tmp_path / "folder") == ["mine"]
-        assert error("get", shm_name, "citis", status=3)["hints"] == ["did you mean 'cities'?"]
+        assert error("get", shm_name, "citis", status=3)["hint"] == "did you mean 'cities'?"
         assert run("rm", shm_name, "citis", status=3).endswith("; did you mean 'cities'?\n")
         assert json.loads(run("destroy", shm_name, "--json")) == {"store": shm_name, "objects": 1}
         assert not os.path.exists(store.path)
@@ -495,7 +495,7 @@ def test_store_and_name_as_one_argument(where: str, tmp_path: Path) -> None:
     copy = str(tmp_path / "copy")
     assert run("get", f"{where}/b/c", copy) == f"{copy}\n"
     assert Path(copy).read_bytes() == Path(path).read_bytes()
-    assert error("info", f"{where}/d", status=3)["hints"] == []
+    assert error("info", f"{where}/d", status=3)["hint"] is None
     assert "with one STORE for all" in run("rm", f"{where}/a", "b/c", status=2)
     assert "found" in run("put", f"{where}/b", path, "--name", "c", status=2)
     assert run("rm", f"{where}/a", f"{where}/b/c") == ""
@@ -507,7 +507,7 @@ def test_loose_objects_in_shared_memory(shm_name: str) -> None:
     with sa.ipc.new_file(shm_name, sa.schema({"id": "int64"})) as writer:
         writer.write(sa.record_batch({"id": [1]}))
     bare = shm_name.removeprefix("shm:")
-    assert error("inspect", bare, status=3)["hints"] == [f"did you mean {shm_name!r}?"]
+    assert error("inspect", bare, status=3)["hint"] == f"did you mean {shm_name!r}?"
     assert run("rm", shm_name) == ""
     assert error("rm", shm_name, status=3)["error"] == "ObjectNotFound"
     Path("/dev/shm", bare).write_bytes(b"another program's")
@@ -526,4 +526,4 @@ def test_hints_for_what_is_no_arrow_data(tmp_path: Path) -> None:
         assert run(*words, status=3).endswith(f"`curl -sL {url} | shmarrow inspect -` reads it\n")
     assert not (tmp_path / "store").exists()
     missing = f"shm:no-store-{os.getpid()}-of-this-name"
-    assert error("stats", missing, status=3)["hints"] == ["`shmarrow ls` lists the stores in shared memory"]
+    assert error("stats", missing, status=3)["hint"] == "`shmarrow ls` lists the stores in shared memory"

@@ -196,7 +196,7 @@ def test_a_directory_that_is_removed(tmp_path: Path) -> None:
             with pytest.raises(sa.StorageError, match="was destroyed; open it again"):
                 use()
         with pytest.raises(sa.StorageError):
-            draft.publish()
+            draft.close()
         with sa.Store(where) as again:
             again.put("a", batch(2, 10))
             for use in (lambda: store.delete("a"), store.clear):
@@ -320,7 +320,7 @@ def test_a_forked_child_closes_what_it_inherited_and_harms_nobody(where: str) ->
         def child() -> None:
             nonlocal held, draft, writer
             del held
-            draft.discard()
+            draft.abort()
             writer.abort()
             store.close()
 
@@ -330,7 +330,7 @@ def test_a_forked_child_closes_what_it_inherited_and_harms_nobody(where: str) ->
             store.evict(1)
         assert sa.Store(where).collect().objects == []
         draft["x"][:] = 7
-        draft.publish()
+        draft.close()
         writer.write(batch(1, 5))
         writer.close()
         assert store.get("b")["x"].to_pylist() == [7] * 10

@@ -176,21 +176,6 @@ def test_a_sink_that_fails(kind: str) -> None:
     assert call >= (2 if kind == "bundle" else 1)
 
 
-def test_a_tensor_that_cannot_be_published(tmp_path: Path) -> None:
-    """Whoever closes a writer again after its name was taken gets the first error, and nothing is replaced."""
-    path = tmp_path / "t.tensor"
-    writer = sa.ipc.new_tensor(path, (3,), "int8", overwrite=False)
-    path.write_bytes(b"mine")
-    with pytest.raises(sa.ObjectExists):
-        writer.close()
-    with pytest.raises(sa.Failed, match="ObjectExists"):
-        writer.close()
-    writer.abort()
-    assert path.read_bytes() == b"mine"
-    assert not writer.array.flags.writeable
-    assert os.listdir(tmp_path) == ["t.tensor"]
-
-
 @pytest.mark.parametrize("shape", [(2.5,), "ab", None, 7, (None,)])
 def test_what_is_no_shape(shape: Any, tmp_path: Path) -> None:
     with pytest.raises(sa.InvalidType, match="a shape must be a sequence of integers"):

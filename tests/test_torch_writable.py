@@ -41,14 +41,14 @@ def test_the_mapping_behind_an_array(tmp_path: Path, shm_name: str) -> None:
         with sa.ipc.new_file(name, batch.schema) as writer:
             writer.write(batch)
         column = sa.ipc.open_file(name).get_batch(0)["x"]
-        file = os.stat(segment.attach(name)._path)
+        file = os.stat(name.replace("shm:", "/dev/shm/"))
         for memory in (column.to_numpy(), column.slice(5).to_numpy()[3:], memoryview(column.to_numpy())):
             mapping = mapping_of(memory)
             assert mapping is not None
-            assert mapping.name == name
+            assert mapping.location == name
             assert mapping.identity == (file.st_dev, file.st_ino, file.st_size, file.st_ctime_ns)
-            assert mapping.size == file.st_size
-            assert mapping.address <= address(memory) < mapping.address + mapping.size
+            assert len(mapping) == file.st_size
+            assert mapping.address <= address(memory) < mapping.address + len(mapping)
         values = mapping.private()
         assert values is not None
         assert values.flags.writeable
@@ -57,7 +57,7 @@ def test_the_mapping_behind_an_array(tmp_path: Path, shm_name: str) -> None:
         column = sa.ipc.open_file(opened).get_batch(0)["x"]
     found = mapping_of(column.to_numpy())
     assert found is not None
-    assert found.name == path
+    assert found.location == path
     for unmapped in (np.arange(3), b"abc", memoryview(b"abc"), values, column.to_numpy(writable=True), None):
         assert mapping_of(unmapped) is None
 
@@ -449,6 +449,7 @@ def test_what_torch_has_not_says_what_to_do() -> None:
         (text.dictionary_encode().to_torch, sa.CopyRequired, "use .indices or .dictionary"),
         (sa.array([1], sa.timestamp("s")).to_torch, ExportRefused, "timestamp[s]; view('int64').to_torch() gives"),
         (sa.array([1], "date32").to_torch, ExportRefused, "date32[day]; view('int32').to_torch() gives the integers"),
+        (sa.array([1], "duration[s]").to_torch, ExportRefused, "view('int64').to_torch() gives the integers"),
         (sa.array([[1]]).to_torch, sa.CopyRequired, "cast it to lists of one length"),
         (sa.array([1], sa.decimal128(3)).to_torch, sa.CopyRequired, "cast it to 'float64'"),
         (sa.array([True, None]).to_torch, sa.CopyRequired, "1"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parts import changed, own_buffers
 
 import shmarrow as sa
 from shmarrow.layout.validation import make_safe
@@ -31,25 +32,28 @@ WRONG_CHILDREN: dict[str, Any] = {
         sa.struct({"s": sa.string()}), 1, [None], children=[sa.array(["a"], "large_string")]
     ),
     "list": lambda: sa.ListArray(
-        sa.list_(sa.string()), 1, sa.array([["a"]])._buffers, children=[sa.array(["a"], "large_string")]
+        sa.list_(sa.string()), 1, own_buffers(sa.array([["a"]])), children=[sa.array(["a"], "large_string")]
     ),
-    "list-view": lambda: sa.array([[1]], sa.list_view(sa.int64()))._with(children=[ints(1)]),
-    "fixed-size-list": lambda: sa.array([[1]], sa.list_(sa.int64(), 1))._with(children=[ints(1)]),
-    "map": lambda: sa.array([{"a": 1}], sa.map_(sa.string(), sa.int64()))._with(
-        children=[sa.array([{"key": "a", "value": "b"}])]
+    "list-view": lambda: changed(sa.array([[1]], sa.list_view(sa.int64())), children=[ints(1)]),
+    "fixed-size-list": lambda: changed(sa.array([[1]], sa.list_(sa.int64(), 1)), children=[ints(1)]),
+    "map": lambda: changed(
+        sa.array([{"a": 1}], sa.map_(sa.string(), sa.int64())), children=[sa.array([{"key": "a", "value": "b"}])]
     ),
-    "sparse-union": lambda: sa.array([1], sa.sparse_union({"i": sa.int64()}))._with(children=[ints(1)]),
-    "dense-union": lambda: sa.array([1], sa.dense_union({"i": sa.int64()}))._with(children=[ints(1)]),
-    "run-ends": lambda: sa.array([1], sa.run_end_encoded(sa.int32(), sa.int64()))._with(
-        children=[ints(1, type="int64"), ints(1, type="int64")]
+    "sparse-union": lambda: changed(sa.array([1], sa.sparse_union({"i": sa.int64()})), children=[ints(1)]),
+    "dense-union": lambda: changed(sa.array([1], sa.dense_union({"i": sa.int64()})), children=[ints(1)]),
+    "run-ends": lambda: changed(
+        sa.array([1], sa.run_end_encoded(sa.int32(), sa.int64())),
+        children=[ints(1, type="int64"), ints(1, type="int64")],
     ),
-    "runs": lambda: sa.array([1], sa.run_end_encoded(sa.int32(), sa.int64()))._with(
-        children=[ints(1, type="int32"), ints(1)]
+    "runs": lambda: changed(
+        sa.array([1], sa.run_end_encoded(sa.int32(), sa.int64())), children=[ints(1, type="int32"), ints(1)]
     ),
-    "extension": lambda: sa.array([[1.0, 2.0]], sa.fixed_shape_tensor(sa.float64(), (2,)))._with(children=[ints(1, 2)]),
-    "signedness": lambda: sa.array([[1]], sa.list_(sa.int64()))._with(children=[ints(1, type="uint64")]),
-    "deep": lambda: sa.array([[[1]]], sa.list_(sa.list_(sa.int64())))._with(
-        children=[sa.array([[1]], sa.list_(sa.int8()))]
+    "extension": lambda: changed(
+        sa.array([[1.0, 2.0]], sa.fixed_shape_tensor(sa.float64(), (2,))), children=[ints(1, 2)]
+    ),
+    "signedness": lambda: changed(sa.array([[1]], sa.list_(sa.int64())), children=[ints(1, type="uint64")]),
+    "deep": lambda: changed(
+        sa.array([[[1]]], sa.list_(sa.list_(sa.int64()))), children=[sa.array([[1]], sa.list_(sa.int8()))]
     ),
 }
 
@@ -69,7 +73,7 @@ def test_a_child_of_another_type_is_named(name: str, full: bool) -> None:
 def test_the_names_of_a_maps_entries_are_no_part_of_its_type() -> None:
     array = sa.array([{"a": 1}], sa.map_(sa.string(), sa.int64()))
     entries = sa.struct([sa.field("k", sa.string(), nullable=False), sa.field("v", sa.int64())])
-    renamed = array._with(children=[array.children[0]._with(type=entries)])
+    renamed = changed(array, children=[changed(array.children[0], type=entries)])
     renamed.validate(full=True)
 
 
@@ -193,17 +197,17 @@ NULLED = ints(1, None, 3)
 
 
 def lists(offsets: list[int], mask: list[bool] | None = None) -> Any:
-    return sa.ListArray.from_arrays(offsets, NULLED, sa.list_(OPTIONAL), mask=mask)._with(type=LIST)
+    return changed(sa.ListArray.from_arrays(offsets, NULLED, sa.list_(OPTIONAL), mask=mask), type=LIST)
 
 
 def views(starts: list[int], sizes: list[int], mask: list[bool] | None = None) -> Any:
     made: Any = sa.ListViewArray.from_arrays(starts, sizes, NULLED, sa.list_view(OPTIONAL), mask=mask)
-    return made._with(type=sa.list_view(REQUIRED))
+    return changed(made, type=sa.list_view(REQUIRED))
 
 
 def fixed(size: int, mask: list[bool] | None = None) -> Any:
     made: Any = sa.FixedSizeListArray.from_arrays(NULLED, type=sa.list_(OPTIONAL, size), mask=mask)
-    return made._with(type=sa.list_(REQUIRED, size))
+    return changed(made, type=sa.list_(REQUIRED, size))
 
 
 def dense(offsets: list[int]) -> Any:
@@ -220,7 +224,7 @@ IN_UNION = sa.UnionArray.from_dense([0, 0, 0], [0, 1, 1], [NULLED], type=sa.dens
 
 def required(child: Any) -> Any:
     made: Any = sa.StructArray.from_arrays([child], ["n"])
-    return made._with(type=sa.struct([sa.field("n", child.type, nullable=False)]))
+    return changed(made, type=sa.struct([sa.field("n", child.type, nullable=False)]))
 
 
 ALLOWED: dict[str, Any] = {
@@ -353,7 +357,7 @@ def test_sorted_keys_are_sorted(key: Any, values: list[Any]) -> None:
     sa.array(rows, type).validate(full=True)
     sa.array([rising[::-1]], sa.map_(key, sa.int8())).validate(full=True)
     broken = sa.array([rising, None, rising[::-1]], type)
-    with pytest.raises(sa.InvalidData, match=r"slot 2 has the key .* keys_sorted"):
+    with pytest.raises(sa.InvalidData, match=r"row 2: .*the key .* keys_sorted"):
         broken.validate(full=True)
     broken.validate()
     broken.slice(0, 2).validate(full=True)

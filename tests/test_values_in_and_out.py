@@ -226,7 +226,7 @@ def test_a_fraction_of_a_microsecond_is_refused(name: str) -> None:
     array = sa.array([count, count + 1], type)
     assert array.slice(0, 1).to_pylist() == [array[0]]
     for read in (array.to_pylist, lambda: array[1], lambda: list(array), lambda: sa.table({"a": array}).to_pylist()):
-        with pytest.raises(sa.InvalidData, match=rf"slot 1 holds {shown}.*the microsecond; (to_numpy|.values)"):
+        with pytest.raises(sa.InvalidData, match=rf"row 1: .*found {shown}.*the microsecond; (to_numpy|.values)"):
             read()
     assert shown in str(array)
     assert shown in repr(array)
@@ -267,11 +267,11 @@ def test_dates_by_themselves_or_with_a_type_are_taken() -> None:
 def test_a_time_zone_is_neither_dropped_nor_made_up(unit: str) -> None:
     zoned, plain = sa.timestamp(unit, "Europe/Paris"), sa.timestamp(unit)
     for value in (AWARE, pd.Timestamp(AWARE)):
-        with pytest.raises(sa.InvalidType, match=r"slot 1: .*which has a time zone; .*astimezone"):
+        with pytest.raises(sa.InvalidType, match=r"row 1: .*which has a time zone; .*astimezone"):
             sa.array([NAIVE, value], plain)
         assert sa.array([value], zoned).to_pylist() == [AWARE]
     for value in (NAIVE, pd.Timestamp(NAIVE)):
-        with pytest.raises(sa.InvalidType, match=r"slot 1: .*which has no time zone; .*replace\(tzinfo=zone\)"):
+        with pytest.raises(sa.InvalidType, match=r"row 1: .*which has no time zone; .*replace\(tzinfo=zone\)"):
             sa.array([AWARE, value], zoned)
         with pytest.raises(sa.InvalidType, match="which has no time zone"):
             sa.array([AWARE, None], zoned).fill_null(value)
@@ -312,7 +312,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("values", "dtype"), LOSSES, ids=[f"{values} {dtype}" for values, dtype in LOSSES])
 def test_an_ndarray_of_another_dtype_has_the_same_values_or_is_refused(values: Any, dtype: str, form: str) -> None:
-    with pytest.raises(sa.InvalidData, match=r"slot [01] holds"):
+    with pytest.raises(sa.InvalidData, match=r"row [01]: .*cannot hold"):
         np.asarray(FORMS[form](values), dtype=dtype)
 
 
@@ -376,7 +376,7 @@ def test_nulls_above_a_field_that_is_not_nullable_are_taken() -> None:
 
 
 def test_maps_with_sorted_keys_are_sorted() -> None:
-    with pytest.raises(sa.InvalidData, match="slot 0 has the key 'a' after 'b', but the type has keys_sorted"):
+    with pytest.raises(sa.InvalidData, match=r"row 0: .*the key 'a' comes after 'b', but the type has keys_sorted"):
         sa.MapArray.from_arrays([0, 2], ["b", "a"], [1, 2], type=SORTED)
     with pytest.raises(sa.InvalidData):
         sa.MapArray.from_arrays([0, 5, 2], ["b", "a"], [1, 2], type=SORTED)

@@ -28,7 +28,6 @@ from shmarrow.errors import InvalidArgument, InvalidType, StorageError
 from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.layout.listing import LISTING
 from shmarrow.xray import page as pages
-from shmarrow.xray.leaves import CHAPTERS
 from shmarrow.xray.page.data import pack
 from shmarrow.xray.sentences import PARTS
 from shmarrow.xray.walker import NAMES
@@ -261,8 +260,8 @@ def test_each_kind_of_part_has_a_sentence() -> None:
     assert all(re.fullmatch(r"[A-Z].{20,220}\.", text) for text in sentences.values())
     # A context is the name of a chapter, or of what is around the part.
     contexts = {name.partition(", ")[2] for name in PARTS} - {"", "footer", "bundle"}
-    assert contexts <= {*CHAPTERS.values(), "Variadic buffers", "Sparse Tensor"}
-    offsets = {CHAPTERS[name] for name, layout in LISTING.items() if any(b.role == "offsets" for b in layout.buffers)}
+    assert contexts <= {*[layout.chapter for layout in LISTING.values()], "Variadic buffers", "Sparse Tensor"}
+    offsets = {layout.chapter for layout in LISTING.values() if any(b.role == "offsets" for b in layout.buffers)}
     own = {chapter for chapter in offsets if f"offsets buffer, {chapter}" in PARTS}
     assert offsets - own == {"Variable-size Binary Layout"}  # that of "offsets buffer"
 

@@ -141,8 +141,8 @@ def drawn(plot: Plot) -> str:
     """The inside of a plot, on two logarithmic axes."""
     xs = sorted({x for points in plot.series.values() for x, _ in points})
     ys = [y for points in plot.series.values() for _, y in points] + [y for _, *ends in plot.ranges for y in ends]
-    ticks = _ticks(min(ys), max(ys), 2 if plot.unit == "bytes" else 10)
-    low, high = ticks[0], ticks[-1]
+    marks = ticks(min(ys), max(ys), 2 if plot.unit == "bytes" else 10)
+    low, high = marks[0], marks[-1]
 
     def across(x: float) -> float:
         if xs[0] == xs[-1]:
@@ -155,7 +155,7 @@ def drawn(plot: Plot) -> str:
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
     parts = [f'<text class="title" x="14" y="24">{escape(plot.title)}</text>']
-    for tick in ticks:
+    for tick in marks:
         y = up(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         label = show(tick, "bytes" if plot.unit == "bytes" else "s")
@@ -199,7 +199,7 @@ def drawn(plot: Plot) -> str:
     return "".join(parts)
 
 
-def _ticks(low: float, high: float, base: int) -> list[float]:
+def ticks(low: float, high: float, base: int) -> list[float]:
     """At most seven powers of a base, evenly apart, of which the first and the last enclose both figures."""
     first = math.floor(math.log(max(low, 1e-9), base) + 1e-9)
     last = math.ceil(math.log(max(high, 1e-9), base) - 1e-9)

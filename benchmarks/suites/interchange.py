@@ -95,7 +95,7 @@ def export_rows(bench: Bench) -> None:
             required,
             turns,
         )
-        for name, door in (
+        for name, export in (
             ("pyarrow", pa.record_batch),
             ("polars", pl.DataFrame),
             ("duckdb", lambda batch: duckdb.sql("select max(c0) from batch").fetchall()),
@@ -103,8 +103,8 @@ def export_rows(bench: Bench) -> None:
             bench.row(
                 f"{columns} columns to {name}",
                 {
-                    "shmarrow": lambda _, door=door, ours=ours: door(ours),
-                    "pyarrow's batch": lambda _, door=door, theirs=theirs: door(theirs),
+                    "shmarrow": lambda _, export=export, ours=ours: export(ours),
+                    "pyarrow's batch": lambda _, export=export, theirs=theirs: export(theirs),
                 },
                 Extra(1e-3 if columns == 10 else 5e-3, "under 1 ms more" if columns == 10 else "under 5 ms more"),
                 turns // 4,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from shmarrow import import_hooks, types
+from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
 from shmarrow.convert import exact_items, kinds_of
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, row_of, shown
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
@@ -330,18 +330,14 @@ def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is
         if missing.any():
             valid = ~missing if valid is None else _deepened(valid, missing) & ~missing
     type = type_of_ndarray(values, valid) if wanted is None else wanted
-    try:
+    with renumbered(_in_shape, values.shape):
         return array_from_numpy(values, type, valid)
-    except InvalidData as error:
-        if values.dtype.names is not None:
-            raise
-        raise moved(error, lambda place: _in_shape(values.shape, place)) from None
 
 
-def _in_shape(shape: tuple[int, ...], place: Place) -> Place:
+def _in_shape(row: int, shape: tuple[int, ...]) -> list[Part]:
     """The place of an element of an ndarray, from its flat index."""
-    slot, *items = np.unravel_index(place[0], shape)
-    return Place((int(slot), *[f"item {item}" for item in items], *place[1:]))
+    slot, *items = np.unravel_index(row, shape)
+    return [("row", int(slot)), *[("item", int(item)) for item in items]]
 
 
 def _deepened(valid: Mask, like: Mask) -> Mask:
@@ -367,7 +363,7 @@ def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | Non
 
 def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Any) -> InvalidData | InvalidType:
     """The error of a list, with the place of the first invalid value."""
-    if not type.fields and "slot" in str(error):
+    if not type.fields and row_of(error) is not None:
         return error
     if type.layout == "dictionary" and not isinstance(type, ExtensionType):
         type = type.value_type  # the number of distinct values depends on the whole list
@@ -375,12 +371,11 @@ def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Any)
     if found is None:
         return error  # no single value is invalid
     slot, steps, error = found
-    if error._parts:
-        return moved(error, lambda place: Place((slot, *steps, *place[1:])))
-    return error.__class__(f"{Place((slot, *steps))}: {error}")
+    error.where = (("row", slot), *steps, *[part for part in error.where if part[0] != "row"])
+    return error
 
 
-_Refused: TypeAlias = "tuple[int, list[str], InvalidData | InvalidType]"
+_Refused: TypeAlias = tuple[int, list[Part], InvalidData | InvalidType]
 
 
 def _first_refused(values: Sequence[Any], type: DataType) -> _Refused | None:
@@ -402,7 +397,7 @@ def _first_refused(values: Sequence[Any], type: DataType) -> _Refused | None:
         found = _first_refused(parts, part_type)
         if found is not None:
             at, steps, error = found
-            return start, [step or f"item {at}", *steps], error
+            return start, [step or ("item", at), *steps], error
     return start, [], error
 
 
@@ -414,16 +409,13 @@ def _error(values: Sequence[Any], type: DataType) -> InvalidData | InvalidType |
     return None
 
 
-def _parts(value: Any, type: Any) -> list[tuple[str, Sequence[Any], DataType]]:
-    """The parts of a nested value, with their types and their names for messages."""
+def _parts(value: Any, type: Any) -> list[tuple[Part, Sequence[Any], DataType]]:
+    """The parts of a nested value, with their types and what they add to the location of an error."""
     if type.layout == "struct" and isinstance(value, Mapping):
-        return [(f"field {field.name!r}", [value.get(field.name)], field.type) for field in type.fields]
+        return [(("field", field.name), [value.get(field.name)], field.type) for field in type.fields]
     if type.layout == "map" and isinstance(value, Mapping):
-        keys: list[tuple[str, Sequence[Any], DataType]] = [("key", [key], type.key_type) for key in value]
-        return keys + [("value", [item], type.item_type) for item in value.values()]
+        keys: list[tuple[Part, Sequence[Any], DataType]] = [(("key",), [key], type.key_type) for key in value]
+        return keys + [(("value",), [item], type.item_type) for item in value.values()]
     if type.layout in LISTS and (isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1):
-        return [("", list(exact_items(value)), type.fields[0].type)]
+        return [((), list(exact_items(value)), type.fields[0].type)]
     return []
-
-
-import_hooks.arrived("build")

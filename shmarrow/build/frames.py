@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, not_expected, shown
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidData, not_expected, shown
 from shmarrow.types import DataType, Schema
 from shmarrow.types.zones import zone_name
 
@@ -216,3 +216,17 @@ def check_no_duplicates(frame: Frame) -> None:
         raise InvalidArgument(
             f"columns are matched to the schema by name, but the data frame has several named {shown(name)}"
         )
+
+
+def pandas_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any] | None:
+    """Implement :attr:`Schema.pandas_metadata`, for the metadata of a schema."""
+    text = (metadata or {}).get(KEY)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidData(f"the metadata {shown(KEY)} are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidData(f"the metadata {shown(KEY)} must be a JSON object, found {shown(found)}")
+    return found

@@ -13,7 +13,7 @@ from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items, kinds_of
 from shmarrow.convert.python import DayTime, MonthDayNano
-from shmarrow.errors import InvalidType, Place, moved, placed, shown
+from shmarrow.errors import InvalidType, Part, renumbered, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
@@ -118,14 +118,13 @@ def _refuse(values: Sequence[Any], kinds: set[Any]) -> NoReturn:
         if value.__class__ in kinds:
             slots.setdefault(value.__class__, i)
     if len(slots) > 1:
-        parts: list[Any] = []
-        for kind, i in list(slots.items())[:4]:
-            parts += [", " if parts else "", Place((i,)), f" is of type {kind.__name__}"]
-        raise placed(InvalidType, "no single type fits all values: ", *parts, "; pass type=")
+        names = ", ".join([kind.__name__ for kind in list(slots)[:4]])
+        text = f"no single type fits all values, which are of the types {names}"
+        raise InvalidType(text, where=[("row", list(slots.values())[1])], hint="pass type=")
     ((kind, slot),) = slots.items()
-    hint = next((f": {_HINTS[cls.__name__]}" for cls in kind.__mro__ if cls.__name__ in _HINTS), "")
-    text = " ".join(shown(values[slot]).split())
-    raise placed(InvalidType, Place((slot,)), f" is {text} of type {kind.__name__}, which has no Arrow type{hint}")
+    hint = next((_HINTS[cls.__name__] for cls in kind.__mro__ if cls.__name__ in _HINTS), None)
+    found = " ".join(shown(values[slot]).split())
+    raise InvalidType(f"{kind.__name__} has no Arrow type, found {found}", where=[("row", slot)], hint=hint)
 
 
 def _integers(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -147,7 +146,7 @@ def _decimals(values: Sequence[Any]) -> DataType:
         if value is not None:
             number = decimal.Decimal(int(value)) if isinstance(value, np.integer) else decimal.Decimal(value)
             if not number.is_finite():
-                raise placed(InvalidType, Place((i,)), f" is {number}, which does not fit any decimal type")
+                raise InvalidType(f"{number} does not fit any decimal type", where=[("row", i)])
             exponent = number.as_tuple().exponent
             assert isinstance(exponent, int)
             scale = max(scale, -exponent)
@@ -184,7 +183,7 @@ def _spans(values: Sequence[Any], kinds: set[Any]) -> DataType:
     if python:
         nanos = any(hasattr(kind, "nanoseconds") for kind in python)
         units.add("ns" if nanos and any(getattr(value, "nanoseconds", 0) for value in values) else "us")
-    return types.duration(_finest(units)) if units else types.null()
+    return from_numpy_dtype(f"m8[{_finest(units)}]") if units else types.null()
 
 
 def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
@@ -230,19 +229,22 @@ def _struct(values: Sequence[Any], above: tuple[Any, ...]) -> DataType:
         if value is not None:
             for key, item in value.items():
                 if not isinstance(key, str):
-                    what = f": dict keys become field names, found {shown(key)}; pass a map type for maps"
-                    raise placed(InvalidType, Place((i,)), what)
+                    text = f"dict keys become field names, expected str, found {shown(key)}"
+                    raise InvalidType(text, where=[("row", i)], hint="pass a map type for maps")
                 columns.setdefault(key, []).append(item)
     return types.struct({name: _of_field(name, column, values, above) for name, column in columns.items()})
 
 
 def _of_field(name: str, column: Sequence[Any], rows: Sequence[Any], above: tuple[Any, ...]) -> DataType:
     """The type of a field's values; errors name the rows."""
-    try:
+    with renumbered(_in_field, name, rows):
         return type_of_values(column, above=above)
-    except InvalidType as error:
-        slots = [i for i, row in enumerate(rows) if row is not None and name in row]
-        raise moved(error, lambda place: Place((slots[place[0]], f"field {name!r}", *place[1:]))) from None
+
+
+def _in_field(number: int, name: str, rows: Sequence[Any]) -> tuple[Part, ...]:
+    """The place of a field's value: the row that has it."""
+    slots = [i for i, row in enumerate(rows) if row is not None and name in row]
+    return ("row", slots[number]), ("field", name)
 
 
 def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> DataType:
@@ -265,18 +267,16 @@ def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> Dat
         raise InvalidType("a 0-d ndarray is not a list")
     if len(above) > 3 or sum(map(len, known)) > _MANY:
         known = list({id(value): value for value in known}.values())
-    try:
+    with renumbered(_in_list, values, known):
         return types.list_(type_of_values(list(chain.from_iterable(known)), above=above))
-    except InvalidType as error:
-        raise moved(error, lambda place: _in_list(values, known, place)) from None
 
 
-def _in_list(values: Sequence[Any], lists: Sequence[Any], place: Place) -> Place:
+def _in_list(row: int, values: Sequence[Any], lists: Sequence[Any]) -> tuple[Part, ...]:
     """The place of an element: the first value that is its list, and its position in it."""
     ends = np.cumsum([len(each) for each in lists])
-    at = int(np.searchsorted(ends, place[0], "right"))
+    at = int(np.searchsorted(ends, row, "right"))
     slot = next(i for i, value in enumerate(values) if value is lists[at])
-    return Place((slot, f"item {place[0] - int(ends[at]) + len(lists[at])}", *place[1:]))
+    return ("row", slot), ("item", row - int(ends[at]) + len(lists[at]))
 
 
 _PLAIN = {list, tuple}

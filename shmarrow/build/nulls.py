@@ -9,7 +9,6 @@ import numpy as np
 
 from shmarrow.convert import kinds_of
 from shmarrow.layout.array import Array
-from shmarrow.layout.memory import frozen, validity_of
 from shmarrow.types.extension import ExtensionType
 
 
@@ -39,13 +38,9 @@ def nan_to_null(array: Array) -> Any:
     """Return the array with NaN made null, also in children; copies no values."""
     if isinstance(array.type, ExtensionType):
         return array
-    if array.type.layout == "primitive" and array.type.descriptor.values == "float":
-        values = array.values  # type: ignore[attr-defined]
-        missing = np.isnan(values)
-        if not missing.any():
-            return array
-        validity, nulls = validity_of(array._valid() & ~missing)
-        return array._with(offset=0, buffers=[validity, frozen(values)], null_count=nulls)
+    missing = array._nans()
+    if missing is not None:
+        return array.trim()._masked(array._valid() & ~missing) if missing.any() else array
     children = [nan_to_null(child) for child in array.children]
     if all(new is old for new, old in zip(children, array.children, strict=True)):
         return array

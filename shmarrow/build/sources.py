@@ -9,24 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import foreign
+from shmarrow import capsules
 from shmarrow.build import pandas
 from shmarrow.errors import InvalidType, MissingExtra, full_name
+from shmarrow.layout.array import Array
 
 Reader = Callable[[Any], Any]
 
-_READERS: dict[type, Reader] = {}
-_INTERFACES: dict[str, Reader] = {}
+
+def _of_arrow_array(value: Any) -> Array:
+    """Convert an object with ``__arrow_array__``, through pyarrow."""
+    from shmarrow.interchange.pyarrow import array_of
+
+    return array_of(value)
 
 
-def read_class(kind: type, reader: Reader) -> None:
-    """Register ``reader`` to convert objects of a class to arrays."""
-    _READERS[kind] = reader
-
-
-def read_interface(method: str, reader: Reader) -> None:
-    """Register ``reader`` to convert objects of unregistered classes that have this method."""
-    _INTERFACES[method] = reader
+_INTERFACES: dict[str, Reader] = {
+    "__shmarrow_array__": lambda obj: obj.__shmarrow_array__(),
+    capsules.ARRAY: capsules.read_array,
+    capsules.STREAM: capsules.read_array,
+    "__arrow_array__": _of_arrow_array,
+}
+"""What converts an object to an array, by the method that its class has."""
 
 
 def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, bool]:
@@ -49,9 +53,6 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
         If reading it needs nanoarrow or pyarrow, which is not installed.
     """
     kind = obj.__class__
-    for base in kind.__mro__:
-        if base in _READERS:
-            return _READERS[base](obj), False
     if pandas.is_pandas(kind):
         return pandas.values_of(obj, build, _by_interface), True
     if any(hasattr(kind, method) for method in _INTERFACES):
@@ -64,8 +65,8 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
         except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
             raise InvalidType(f"{full_name(obj)} cannot be converted to an ndarray: {error}") from None
     if not isinstance(obj, Iterable):
-        found = full_name(obj) + foreign.next_step(obj)
-        raise InvalidType(f"expected an ndarray or an iterable of values, found {found}")
+        text = f"expected an ndarray or an iterable of values, found {full_name(obj)}"
+        raise InvalidType(text, hint=capsules.next_step(obj))
     return list(obj if size is None else islice(obj, min(size, sys.maxsize))), False
 
 

@@ -204,15 +204,13 @@ def _refuse_unknown(words: Sequence[str]) -> None:
         from difflib import get_close_matches
 
         close = get_close_matches(first, [*names, *_OPTIONS], n=1)
-        hint = f"did you mean {close[0]!r}?" if close else ""
+        hint = f"did you mean {close[0]!r}?" if close else "`shmarrow --help` lists the commands"
     what = "no command is named"
     if first.startswith("-"):
         what = "unknown option"
         if any(word in names for word in words[1:]):
             what = "expected COMMAND before its options, found"
-    error = WrongUsage(f"{what} {first!r}")
-    error.add_note(hint or "`shmarrow --help` lists the commands")
-    raise error
+    raise WrongUsage(f"{what} {first!r}", hint=hint)
 
 
 def _as_json(words: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from shmarrow.cli.report import reporting
-from shmarrow.errors import MissingExtra
+from shmarrow.optional import optional
 
 SHELLS = ("bash", "zsh", "tcsh")
 _HOW = """\
@@ -32,10 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @reporting
 def run(arguments: argparse.Namespace) -> int:
     """Print the script for a shell."""
-    try:
-        import shtab
-    except ImportError:
-        raise MissingExtra("shmarrow completion needs shtab: pip install 'shmarrow[cli]'") from None
+    shtab = optional("shtab")
     from shmarrow.cli import parser
 
     commands = parser([], whole=True)

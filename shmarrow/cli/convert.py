@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmarrow.cli.progress import bar
 from shmarrow.cli.report import WrongUsage, print_json, reporting
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, counted, printable
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, counted, printable, recast
+from shmarrow.ipc.compression import CODECS
 
 if TYPE_CHECKING:
     from shmarrow.batch import RecordBatch
 
-CODECS = ("lz4", "zstd", "none")
 _GRACE = 1.0
 """Seconds after which a signal ends the process if no Python handler ran."""
 
@@ -63,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--force", "--overwrite", action="store_true", help="replace OUT if it exists")
     parser.add_argument("--columns", metavar="A,B", help="only these columns or tensors, in this order")
     parser.add_argument("--rows-per-batch", type=int, metavar="N", help="write batches (row groups) of N rows")
-    parser.add_argument("--compress", choices=CODECS, help="codec for arrow, arrows, feather, parquet and tensors")
+    parser.add_argument(
+        "--compress", choices=(*CODECS, "none"), help="codec for arrow, arrows, feather, parquet and tensors"
+    )
     parser.add_argument("--level", type=int, metavar="N", help="compression level")
     parser.add_argument(
         "--types", metavar="A=TYPE,...", help="column types for CSV and JSON, such as id=string,x=double"
@@ -109,10 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
                 made = _Counted(content, target_format.holds is files.Rows, progress)
                 files.write(made.content, target, target_format, options)
                 size = target.size
-        except ObjectExists:
-            raise ObjectExists(
-                errno.EEXIST, f"cannot create {name!r}: the name is taken; --force replaces it"
-            ) from None
+        except ObjectExists as error:
+            error.hint = "--force replaces it"
+            raise
         except StorageError as error:
             if error.errno == errno.EPIPE and name == "-":
                 raise BrokenPipeError from None  # whoever reads has seen enough
@@ -132,7 +133,7 @@ def _usage() -> Iterator[None]:
     try:
         yield
     except (InvalidArgument, InvalidType) as error:
-        raise WrongUsage(str(error)) from None
+        raise recast(WrongUsage, error) from None
 
 
 def _options(arguments: argparse.Namespace) -> Any:
@@ -142,7 +143,7 @@ def _options(arguments: argparse.Namespace) -> Any:
     if arguments.rows_per_batch is not None and arguments.rows_per_batch < 1:
         raise InvalidArgument(f"--rows-per-batch expects at least 1, found {arguments.rows_per_batch}")
     if arguments.level is not None and arguments.compress in (None, "none"):
-        raise InvalidArgument("--level needs --compress lz4 or zstd")
+        raise InvalidArgument(f"--level needs --compress {' or '.join(CODECS)}")
     types = {}
     for each in arguments.types.split(",") if arguments.types else ():
         name, equals, type_name = each.rpartition("=")

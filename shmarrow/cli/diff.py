@@ -23,8 +23,8 @@ from shmarrow.cli.schemas import text_pairs
 from shmarrow.cli.targets import HELP, add_columns, add_common, add_memory, open_rows
 from shmarrow.errors import counted, printable
 from shmarrow.layout import concat_arrays
-from shmarrow.layout.array import has_floats
 from shmarrow.layout.codes import slot_codes
+from shmarrow.types.extension import has_floats
 
 _PIECE = 1 << 13
 """Rows whose slots are compared at a time where they are not equal as a whole."""
@@ -213,7 +213,7 @@ def _unequal(mine: Any, theirs: Any) -> Iterator[tuple[int, Any, Any, Any]]:
 
 def differing(mine: Any, theirs: Any) -> Any:
     """Which slots of two arrays of one type and length differ, as a bool ndarray; NaN equals NaN."""
-    if mine.type.layout == "primitive" and mine.type.storage.kind == "f":
+    if mine.type.descriptor.values == "float":
         return _differing_floats(mine, theirs)
     try:
         codes = slot_codes(concat_arrays([mine, theirs]))

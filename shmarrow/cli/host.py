@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -56,9 +55,8 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
     try:
         store = sa.Store(where, trust=arguments.trust, create=False)
     except sa.ObjectNotFound as error:
+        error.hint = "`shmarrow ls` lists the stores in shared memory"
         _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared_stores())
-        if not getattr(error, "__notes__", None):
-            error.add_note("`shmarrow ls` lists the stores in shared memory")
         raise
     with store:
         try:
@@ -84,17 +82,17 @@ def split_name(word: str) -> tuple[str, str] | None:
 
 
 def guess_object(error: sa.ObjectNotFound, name: str, store: sa.Store) -> None:
-    """Add a note that suggests a similar object."""
+    """Suggest a similar object, if there is one, in the hint of an error."""
     if store.stats().objects <= _MOST_NAMES:
         _guess(error, name, store.names())
 
 
 def _guess(error: sa.ObjectNotFound, name: str, names: list[str]) -> None:
-    """Add a note that suggests a similar name."""
+    """Suggest a similar name, if there is one, in the hint of an error."""
     from difflib import get_close_matches
 
     for found in get_close_matches(name, names, n=1, cutoff=0.7):
-        error.add_note(f"did you mean {found!r}?")
+        error.hint = f"did you mean {found!r}?"
 
 
 # --- all stores -------------------------------------------------------------------------------------------------
@@ -153,13 +151,13 @@ def look(where: str, trust: bool) -> dict[str, Any] | None:
     except (sa.ObjectNotFound, FileNotFoundError):
         return None
     except sa.ShmarrowError as error:
-        return {"store": where, "user": _owner_of(where), "error": type(error).__name__, "message": str(error)}
+        kind = type(error).__name__
+        return {"store": where, "user": _owner_of(where), "error": kind, "message": str(error), "reason": error.message}
 
 
 def reason(found: dict[str, Any]) -> str:
     """A short reason why a store was not opened."""
-    why = found["message"].removeprefix(f"cannot open the store {found['store']!r}: ")
-    return f"not opened: {re.split('[,;] ', why, maxsplit=1)[0]}"
+    return f"not opened: {found['reason']}"
 
 
 def _owner_of(where: str) -> str | None:

@@ -28,7 +28,6 @@ _KINDS = {
     "file": "Arrow file", "stream": "Arrow stream", "bundle": "bundle of tensors (an Arrow file)",
     "tensor": "tensor message", "sparse tensor": "sparse tensor message",
 }  # fmt: skip
-_CODECS = {"LZ4_FRAME": "lz4", "ZSTD": "zstd"}
 _COLUMNS = 60
 """Rows of the table of columns on a terminal."""
 _DICTIONARIES = 1 << 12
@@ -96,7 +95,7 @@ def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
     return {
         "version": found.version,
         "endianness": found.endianness,
-        "compression": _CODECS.get(found.compression or "", found.compression),
+        "compression": found.compression,
         "batches": len(found.blocks),
         "rows": rows,
         "rows_exact": rows_exact,

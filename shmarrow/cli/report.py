@@ -8,20 +8,21 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import shmarrow as sa
-from shmarrow.errors import printable
+from shmarrow.errors import MORE_MEMORY, printable
 
 OTHER, USAGE, NOT_FOUND, EXISTS, FULL = 1, 2, 3, 4, 5
 INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
 
-_IN_A_SHELL = (
-    ("delete that object first, or pass overwrite=True", "remove that object with shmarrow rm, or pass --overwrite"),
-    ("unlink it first, or pass overwrite=True", "remove it first, or pass --overwrite"),
-    ("; open it and pass the file object", "; - stands for standard input or output"),
-    ("; pass one of the files in it; shmarrow.Store opens a store", ""),
-    ("; pass a file in it; shmarrow.Store opens a store", ""),
-    ("pass trust=USER, or trust=True to trust anyone", "pass --trust to accept it"),
-)
-"""Advice in messages for programs, and the same for a shell."""
+_IN_A_SHELL: dict[str | None, str | None] = {
+    "delete that object first, or pass overwrite=True": "remove that object with shmarrow rm, or pass --overwrite",
+    "unlink it first, or pass overwrite=True": "remove it first, or pass --overwrite",
+    MORE_MEMORY: "if you trust the data and have the memory, --max-decompressed SIZE raises the limit",
+    "open it and pass the file object": "- stands for standard input or output",
+    "pass one of the files in it; shmarrow.Store opens a store": None,
+    "that user could plant or replace objects: choose another directory, or pass trust=USER, or trust=True to trust "
+    "anyone": "that user could plant or replace objects: choose another directory, or pass --trust to accept it",
+}
+"""Hints for programs, and those for a shell in place of them."""
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -34,7 +35,7 @@ class Interrupted(sa.ShmarrowError):
     """Ctrl-C."""
 
 
-def exit_status(error: Exception) -> int:
+def exit_status(error: sa.ShmarrowError) -> int:
     """The exit status for an error."""
     kinds = (
         (WrongUsage, USAGE), (sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL),
@@ -43,24 +44,23 @@ def exit_status(error: Exception) -> int:
     return next((status for kind, status in kinds if isinstance(error, kind)), OTHER)
 
 
-def print_error(error: Exception, as_json: bool) -> None:
-    """Print an error to standard error: one line, or an object with ``error``, ``message``, ``hints`` and ``status``.
-
-    The hints are the notes of the error.
-    """
+def print_error(error: sa.ShmarrowError, as_json: bool) -> None:
+    """Print an error to standard error: one line, or an object with ``error``, ``message``, ``hint`` and ``status``."""
     import json
 
-    hints = getattr(error, "__notes__", [])
-    message = str(error)
-    for ours, theirs in _IN_A_SHELL:
-        message = message.replace(ours, theirs)
+    hint = shell_hint(error)
     if as_json:
         found = {
-            "error": type(error).__name__, "message": message, "hints": hints, "status": exit_status(error)
+            "error": type(error).__name__, "message": error.problem, "hint": hint, "status": exit_status(error)
         }  # fmt: skip
         print(json.dumps(found), file=sys.stderr)
     else:
-        print(f"shmarrow: {printable('; '.join([message, *hints]))}", file=sys.stderr)
+        print(f"shmarrow: {printable(error.problem if hint is None else f'{error.problem}; {hint}')}", file=sys.stderr)
+
+
+def shell_hint(error: sa.ShmarrowError) -> str | None:
+    """The hint of an error in the words of a shell; None if it has none."""
+    return _IN_A_SHELL.get(error.hint, error.hint)
 
 
 def reporting(run: Run) -> Run:
@@ -102,7 +102,7 @@ def size_text(size: int) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Format a duration for people, in its largest unit."""
+    """Format a span of seconds for people, in its largest unit."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if abs(seconds) >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"

@@ -10,6 +10,7 @@ from typing import Any
 import shmarrow as sa
 from shmarrow.cli.report import clipped, print_json, print_table
 from shmarrow.cli.targets import Target
+from shmarrow.types.extension import storage_of
 
 
 def show(arguments: argparse.Namespace, schema: Any) -> int:
@@ -42,8 +43,8 @@ def _field_json(field: Any) -> dict[str, Any]:
 
 
 def _children(type: Any) -> list[Any]:
-    storage = getattr(type, "storage_type", type)
-    return list(getattr(storage, "value_type", storage).fields if storage.layout == "dictionary" else storage.fields)
+    storage = storage_of(type)
+    return list(storage.value_type.fields if storage.layout == "dictionary" else storage.fields)
 
 
 def tree(schema: Any, indent: bool = True) -> Iterator[list[str]]:

@@ -318,7 +318,7 @@ def _source(file: str, stack: ExitStack) -> str:
                 return file
         except (OSError, ValueError):
             return file
-    from shmarrow.interchange.files.ends import open_input
+    from shmarrow.interchange.files.endpoints import open_input
 
     return stack.enter_context(open_input(file)).path()
 

@@ -24,14 +24,13 @@ import numpy as np
 import shmarrow as sa
 from shmarrow.buffer import Bytes
 from shmarrow.cli.report import WrongUsage, byte_size
-from shmarrow.errors import DEFAULT_LIMITS, LimitExceeded, Limits
+from shmarrow.errors import DEFAULT_LIMITS, Limits
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.sources.formats import HEAD, recognized
 
 HELP = "an Arrow file, stream or tensor: a path, shm:NAME, STORE/NAME (an object of a store), or - for standard input"
 ROWS = ("file", "stream")
-MORE_MEMORY = "if you trust the data and have the memory, --max-decompressed SIZE raises the limit"
 _CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a Feather file of version 1", "a NumPy array",
               "a NumPy archive", "a safetensors file")  # fmt: skip
 """Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
@@ -111,7 +110,7 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[tuple[str, Any]]:
 
     with ExitStack() as stack:
         if word == "-" or _is_pipe(word):
-            from shmarrow.interchange.files.ends import open_input
+            from shmarrow.interchange.files.endpoints import open_input
 
             source = open_source(stack.enter_context(open_input(word)).whole())
             source.name = "standard input" if word == "-" else word
@@ -142,7 +141,7 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
         If the bytes are not Arrow's.
     """
     if in_order and (word == "-" or _is_pipe(word)):
-        from shmarrow.interchange.files.ends import open_input
+        from shmarrow.interchange.files.endpoints import open_input
 
         with open_input(word) as found:
             if found.data is None and found.head and not found.head.startswith(MAGIC):
@@ -172,15 +171,15 @@ def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) ->
         path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
         if os.path.isfile(f"{path}/{CONTROL}"):
             where = word.rstrip("/")
-            error.add_note(f"{where} is a store: `shmarrow ls {where}` lists its objects, {where}/NAME is one of them")
+            error.hint = f"{where} is a store: `shmarrow ls {where}` lists its objects, {where}/NAME is one of them"
         elif path == word and word[:1] not in "./~" and os.path.exists(f"{SHM_DIRECTORY}/{word.partition('/')[0]}"):
-            error.add_note(f"did you mean {SHM_SCHEME + word!r}?")
+            error.hint = f"did you mean {SHM_SCHEME + word!r}?"
         raise
 
 
 def refuse_url(word: str) -> None:
     """Refuse a URL; the error says what downloads it."""
-    from shmarrow.interchange.files.ends import download
+    from shmarrow.interchange.files.endpoints import download
 
     command = download(word)
     if command:
@@ -252,18 +251,17 @@ def refuse_others(name: str, data: Bytes) -> None:
 
 
 def _refuse(name: str, head: bytes) -> None:
-    what = recognized(head)
+    what, hint = recognized(head)
     if not what or head[:4] == b"\xff\xff\xff\xff":
         return
     suffix = os.path.splitext(name)[1].lower()
     if what == "text" and suffix in _TEXTS:
         what = _TEXTS[suffix]
     if what.startswith(_CONVERTED):
-        what = what.partition(";")[0]
         source = "-" if name == "standard input" else shlex.quote(name)
         missing = "" if what.startswith(_WITHOUT_PYARROW) or find_spec("pyarrow") else " (needs shmarrow[arrow])"
-        what += f"; `shmarrow convert {source} OUT.arrow` makes it an Arrow file{missing}"
-    raise sa.InvalidData(f"{name}: expected Arrow data, found {what}")
+        hint = f"`shmarrow convert {source} OUT.arrow` makes it an Arrow file{missing}"
+    raise sa.InvalidData(f"expected Arrow data, found {what}", where=[(name,)], hint=hint)
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -273,13 +271,7 @@ def _refuse(name: str, head: bytes) -> None:
 def open_rows(arguments: argparse.Namespace, word: str, in_order: bool = False) -> Iterator[Any]:
     """A reader of a target's batches; the errors are those of :func:`open_target` and :func:`rows_of`."""
     with open_target(word, arguments.trust, in_order) as target, rows_of(arguments, word, target) as reader:
-        try:
-            yield reader
-        except LimitExceeded as error:
-            ours = any(limit in str(error) for limit in ("decompressed_bytes", "dictionary_bytes"))
-            if ours and MORE_MEMORY not in getattr(error, "__notes__", ()):  # `diff` has two readers
-                error.add_note(MORE_MEMORY)
-            raise
+        yield reader
 
 
 @contextmanager
@@ -364,7 +356,8 @@ def row_counts(reader: Any) -> list[tuple[int, int]]:
         from shmarrow.xray.batches import BatchTable
 
         source = reader._source
-        blocks = np.array([(at, body - at, end - body) for at, body, end, _ in reader._opened().places], np.int64)
+        places = reader._opened().places
+        blocks = np.array([(at.offset, body - at.offset, end - body) for at, body, end in places], np.int64)
         table = BatchTable(source.data, blocks, source.name, DEFAULT_LIMITS, source.location, source.identity)
         return [(1, rows) for rows in table.rows(0, count).tolist()]
     return [(1, reader.get_batch(i).num_rows) for i in range(count)]

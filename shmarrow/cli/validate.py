@@ -15,16 +15,14 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.cli.report import print_json, reporting
-from shmarrow.cli.targets import MORE_MEMORY, add_memory, add_target, limits_of, open_bytes, refuse_others
+from shmarrow.cli.report import print_json, reporting, shell_hint
+from shmarrow.cli.targets import add_memory, add_target, limits_of, open_bytes, refuse_others
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidData,
-    LimitExceeded,
     ShmarrowError,
     Unsupported,
     counted,
-    prefixed,
     printable,
 )
 from shmarrow.ipc.file.footer import HEAD
@@ -37,10 +35,7 @@ if TYPE_CHECKING:
 _MOST = 1000
 _FAILING = ("error", "warning")
 """Findings of these severities make the exit status 1."""
-_REMEDIES = (
-    (LimitExceeded, MORE_MEMORY),
-    (Unsupported, "write it with another type or version"),
-)
+_REMEDIES = ((Unsupported, "write it with another type or version"),)
 _AGAIN = "write the object again; what has no finding can be read"
 
 
@@ -137,8 +132,8 @@ def _read(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
 def _finding(overview: Overview, start: int, end: int, error: ShmarrowError) -> Finding:
     from shmarrow.xray import Finding
 
-    remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), _AGAIN)
-    return Finding(start, max(start, end), "error", str(error).removeprefix(f"{overview.name}: "), remedy)
+    remedy = shell_hint(error) or next((text for kind, text in _REMEDIES if isinstance(error, kind)), _AGAIN)
+    return Finding(start, max(start, end), "error", error.problem.removeprefix(f"{overview.name}: "), remedy)
 
 
 def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
@@ -173,14 +168,13 @@ def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Findi
             try:
                 array = batch.column(column)
                 array.validate(full=full)
-                if full and not field.nullable and array.null_count and field.type.layout != "null":
+                if full and field.required and array.null_count:
                     raise InvalidData(f"the field is not nullable but has {counted(array.null_count, 'null')}")
             except ShmarrowError as error:
                 if dictionaries.caused(error, column):
                     continue
-                where = f"batch {number}: column {column} {field.name!r}: "
-                if where not in str(error):
-                    error = prefixed(where, error)
+                if ("column", column, field.name) not in error.where:
+                    error.where = ("batch", number), ("column", column, field.name), *error.where
                 yield _finding(overview, *_extent(overview, number, column), error)
 
 
@@ -200,9 +194,7 @@ class _Dictionaries:
         """Check the dictionaries of a batch that have not been checked yet."""
         reader, overview = self._reader, self._overview
         try:
-            places = None if hasattr(reader, "dictionaries") else reader._opened().places
-            found = reader.dictionaries if places is None else places[number].dictionaries
-            pairs = list(found.items())
+            pairs = list(reader._dictionaries_of(number).items())
         except ShmarrowError as error:  # those of a file are read together
             if not self._messages:
                 self._messages.append(str(error))
@@ -217,7 +209,8 @@ class _Dictionaries:
                 dictionary.array(self._fields[id]).validate(full=self._full)
             except ShmarrowError as error:
                 self._messages.append(str(error))
-                yield _finding(overview, *self._place(id, number), prefixed(f"dictionary {id}: ", error))
+                error.where = ("dictionary", id), *error.where
+                yield _finding(overview, *self._place(id, number), error)
 
     def caused(self, error: ShmarrowError, column: int) -> bool:
         """Whether an error of a column is that of one of its dictionaries, which was reported already."""

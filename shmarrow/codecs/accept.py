@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import foreign
+from shmarrow import capsules
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.codecs.kinds import COLUMN
@@ -21,11 +21,10 @@ from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
-from shmarrow.layout.listing import walk
 from shmarrow.tables import RecordBatchReader, table
 from shmarrow.tensor.convert import as_tensor, may_be_tensor
-from shmarrow.tensor.element import is_column
-from shmarrow.types import DataType, DictionaryType, ExtensionType, Field, Schema
+from shmarrow.types import DataType, ExtensionType, Field, Schema
+from shmarrow.types.extension import types_in
 
 
 def accepted(value: Any) -> Any:
@@ -41,35 +40,37 @@ def accepted(value: Any) -> Any:
     except ShmarrowError:
         raise
     except Exception as error:  # attribute access on arbitrary objects may raise anything
-        said = f", which raises {type(error).__name__}: {error}"
-        raise InvalidType(f"a store accepts data, found {full_name(value)}{said}{_instead(value)}") from error
+        text = f"a store accepts data, found {full_name(value)}, which raises {type(error).__name__}: {error}"
+        raise InvalidType(text, hint=_instead(value)) from error
     return read()
 
 
 def _reader(value: Any, name: str) -> Callable[[], Any]:
     """The function that reads a value."""
-    if isinstance(value, (RecordBatchReader, RecordBatchFileReader)) or name == "pandas.DataFrame":
+    if isinstance(value, (RecordBatchReader, RecordBatchFileReader)) or capsules.is_frame(value):
         return partial(table, value)
-    if type(value).__name__ == "RecordBatch" and foreign.has_data(value):
-        return partial(foreign.read, "record_batch", value)
-    step = "" if foreign.has_data(value) else foreign.next_step(value)
+    if type(value).__name__ == "RecordBatch" and capsules.has_data(value):
+        return partial(capsules.read_record_batch, value)
+    step = None if capsules.has_data(value) else capsules.next_step(value)
     if step:
-        raise InvalidType(f"a store accepts data, found {name}{step}")
-    if is_column(value) and (name.endswith(("Array", "Series")) or not foreign.has_stream(value)) and _is_long(value):
+        raise InvalidType(f"a store accepts data, found {name}", hint=step)
+    if (
+        capsules.is_column(value)
+        and (name.endswith(("Array", "Series")) or not capsules.has_stream(value))
+        and _is_long(value)
+    ):
         _check_index(value)
-        return (
-            partial(foreign.read, "chunked_array", value) if name.endswith(".ChunkedArray") else partial(array, value)
-        )
-    if foreign.has_data(value):
+        return partial(capsules.read_chunked_array, value) if name.endswith(".ChunkedArray") else partial(array, value)
+    if capsules.has_data(value):
         return partial(_rows, value)
     try:
         tensor = as_tensor(value)
     except InvalidType as error:
-        reason = f": {error}" if may_be_tensor(value) and "found" not in str(error) else ""
+        reason = f": {error.message}" if may_be_tensor(value) else ""
         raise InvalidType(
             "a store accepts a RecordBatch, a Table, a data frame, an Array, a Series, a ChunkedArray, a tensor, an "
-            "ndarray, a mapping of names to tensors, bytes, a str, a number or a bool, found "
-            f"{name}{reason}{_instead(value)}"
+            f"ndarray, a mapping of names to tensors, bytes, a str, a number or a bool, found {name}{reason}",
+            hint=_instead(value) or error.hint,
         ) from None
     return lambda: tensor
 
@@ -78,39 +79,39 @@ def _rows(value: Any) -> Any:
     try:
         return table(value)
     except InvalidType:  # it is a stream of a single column
-        return foreign.read("chunked_array", value)
+        return capsules.read_chunked_array(value)
 
 
 def _is_long(value: Any) -> bool:
     return hasattr(type(value), "__len__")
 
 
-def _instead(value: Any) -> str:
-    """The end of a message: what to put instead of an unsupported value."""
+def _instead(value: Any) -> str | None:
+    """The hint that says what to put instead of an unsupported value."""
     for kinds, step in _INSTEAD:
         if isinstance(value, kinds):
-            return f"; {step}"
+            return step
     if (
         isinstance(value, (list, tuple))
         and value
         and (isinstance(value[0], RecordBatch) or hasattr(value[0], "columns"))
     ):
-        return "; put shmarrow.table(batches)"
+        return "put shmarrow.table(batches)"
     for made in (str, bytes, bytearray, int, float):  # subclasses would come back as another class
         if isinstance(value, made):
-            return f"; {made.__name__}(value) is kept as such"
+            return f"{made.__name__}(value) is kept as such"
     method = next((name for name in ("state_dict", "as_py") if hasattr(type(value), name)), "")
     if method:
-        return f"; put value.{method}()"
+        return f"put value.{method}()"
     with suppress(Exception):
         memoryview(value)
-        return "; put memoryview(value)"
+        return "put memoryview(value)"
     if isinstance(value, Collection):
-        return "; put shmarrow.array(values)"
+        return "put shmarrow.array(values)"
     with suppress(Exception):
         array([value])
-        return "; put shmarrow.array([value])"
-    return ""
+        return "put shmarrow.array([value])"
+    return None
 
 
 _INSTEAD: tuple[tuple[Any, str], ...] = (
@@ -127,20 +128,19 @@ def check_mapping(value: Mapping[Any, Any]) -> None:
             isinstance(each, (str, bytes, int, float, Mapping, type(None))) and not isinstance(each, np.generic)
         ):
             step = "put shmarrow.table(mapping) to keep columns" if rows else "put json.dumps(mapping), which is a str"
-            raise InvalidType(
-                f"a store keeps a mapping as a bundle of tensors, found {full_name(each)} for {shown(key)}: {step}, or "
-                "ndarrays as values"
-            )
+            text = f"a store keeps a mapping as a bundle of tensors, found {full_name(each)} for {shown(key)}"
+            raise InvalidType(text, hint=f"{step}, or ndarrays as values")
 
 
 def check_ndarray(value: Any) -> None:
     """Reject an ndarray with nulls or unsupported elements."""
     if isinstance(value, (str, bytes)):
-        raise InvalidType(f"a store accepts data, found {full_name(value)}{_instead(value)}")
+        raise InvalidType(f"a store accepts data, found {full_name(value)}", hint=_instead(value))
     if _has_no_tensor(value.dtype) or isinstance(value, np.ma.MaskedArray):
         raise InvalidType(
             f"a store keeps an ndarray as a tensor, which has numbers and no nulls, found {full_name(value)} of "
-            f"{value.dtype}: put shmarrow.array(values) instead"
+            f"{value.dtype}",
+            hint="put shmarrow.array(values) instead",
         )
 
 
@@ -158,7 +158,7 @@ _UNITS["M"] = [("D", 1), *_UNITS["m"]]
 
 def check_type(type: DataType) -> None:
     """Reject types that would be read back as another type, as extension types are only identified by name."""
-    if not any(isinstance(each, ExtensionType) for each in walk([type], _parts_of)):
+    if not any(isinstance(each, ExtensionType) for each in types_in(type)):
         return
     found = _as_read(Field(COLUMN, type)).type
     if found != type:
@@ -166,13 +166,6 @@ def check_type(type: DataType) -> None:
             f"an array of {type} would come back as one of {found}; "
             "register the type with shmarrow.register_extension_type, or put a batch, which keeps its name"
         )
-
-
-def _parts_of(type: Any) -> list[DataType]:
-    parts = [field.type for field in type.fields]
-    if isinstance(type, DictionaryType):
-        parts.append(type.value_type)
-    return parts
 
 
 def _as_read(field: Field) -> Field:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import ALIGNMENT, PADDING, U1, padded
+from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, U1, padded
 from shmarrow.chunked import ChunkedArray
 from shmarrow.codecs.accept import accepted, check_mapping, check_ndarray, check_type
 from shmarrow.codecs.kinds import COLUMN, KIND, SCALARS, mark, unmarked
@@ -30,13 +30,12 @@ from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
 from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import EMPTY
-from shmarrow.sources.pieces import joined
-from shmarrow.sources.sinks import Sink
+from shmarrow.sources.sinks import joined
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.element import Element, as_storage
 from shmarrow.types import DataType, Field, Metadata, Schema, as_metadata, uint8
+from shmarrow.writer import Sink
 
 Piece = Any
 """Bytes, or a C-contiguous ndarray of uint8."""
@@ -103,28 +102,27 @@ def encode(value: Any, options: IpcWriteOptions | None = None) -> Encoded:
 class _Recorder(Sink):
     """A sink that buffers pieces in memory."""
 
-    __slots__ = ("parts",)
-
     def __init__(self) -> None:
-        super().__init__("an object")
+        self.name = "an object"
+        self.size = 0
         self.parts: list[Iterable[Piece]] = []
+        super().__init__("the writer of an object")
 
-    def write(self, pieces: Iterable[Piece]) -> None:
+    def write(self, pieces: Iterable[Piece]) -> int:
         kept = list(pieces)
+        size = sum(map(len, kept))
         self.parts.append(kept)
-        self.position += sum(map(len, kept))
+        self.size += size
+        return size
 
     def write_each(self, pieces: Iterable[Piece], size: int) -> None:
         self.parts.append(pieces)
-        self.position += size
+        self.size += size
 
     def take(self) -> Iterator[Piece]:
         """Take all pieces since the last call."""
         parts, self.parts = self.parts, []
         return chain.from_iterable(parts)
-
-    def finish(self) -> None:
-        """Do nothing."""
 
 
 def _batch(batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch") -> Encoded:
@@ -162,9 +160,9 @@ def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encod
         return Encoded(kind, None, parts())
     sink, kept = _Recorder(), True
     for _ in write(sink):
-        if len(table.batches) > 1 and sink.position > _GROUP:  # what is as large is encoded again, batch by batch
+        if len(table.batches) > 1 and sink.size > _GROUP:  # what is as large is encoded again, batch by batch
             sink.parts, kept = [], False
-    return Encoded(kind, sink.position, _groups(sink.take()) if kept else parts())
+    return Encoded(kind, sink.size, _groups(sink.take()) if kept else parts())
 
 
 def _one_dictionary_each(table: Table) -> bool:
@@ -265,7 +263,7 @@ def _bundle(tensors: Mapping[str, Any], options: IpcWriteOptions) -> Encoded:
     check_mapping(tensors)
     sink = _Recorder()
     write_tensors(tensors, sink, tensors.metadata if isinstance(tensors, (Bundle, NamedTensors)) else None, options)
-    return Encoded("bundle", sink.position, _groups(sink.take()))
+    return Encoded("bundle", sink.size, _groups(sink.take()))
 
 
 def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from shmarrow.lazy import lazy
+
 if TYPE_CHECKING:
     from shmarrow.convert.storage import convert, convertible
 
@@ -29,10 +31,5 @@ def exact_items(value: Any) -> Any:
 _HONEST = {list, tuple, set, frozenset}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in ("convert", "convertible"):
-        raise AttributeError(f"module 'shmarrow.convert' has no attribute {name!r}")
-    from shmarrow.convert import storage
-
-    value = globals()[name] = getattr(storage, name)
-    return value
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, {".storage": "convert convertible"})

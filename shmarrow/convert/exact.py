@@ -29,22 +29,23 @@ class Fault(NamedTuple):
     where : bool ndarray
         True for invalid values; shape (n,).
     why : str
-        Reason, which follows "slot 3 holds 300: " in messages.
-    loss : str
-        Effect of ``safe=False`` on such values; empty if it does not help.
+        Reason, which follows "int8 cannot hold 300: " in messages.
+    hint : str, optional
+        What ``safe=False`` does to such values, if it helps.
     """
 
     where: Mask
     why: str
-    loss: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.why}; a cast with safe=False {self.loss}" if self.loss else self.why
+    hint: str | None = None
 
 
 def faults(*found: tuple[Mask | None, str] | tuple[Mask | None, str, str]) -> list[Fault]:
-    """Return the faults whose masks are not None."""
-    return [Fault(*each) for each in found if each[0] is not None]
+    """Return the faults whose masks are not None, from masks, reasons, and effects of ``safe=False``."""
+    return [
+        Fault(where, why, *[f"a cast with safe=False {effect}" for effect in effects])
+        for where, why, *effects in found
+        if where is not None
+    ]
 
 
 def outside(values: Values, low: int, high: int) -> Mask | None:

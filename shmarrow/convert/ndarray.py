@@ -10,7 +10,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.convert import storage, time
 from shmarrow.convert.exact import Values, faults
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType
-from shmarrow.types import DataType, IntType, duration, from_numpy_dtype, timestamp
+from shmarrow.types import DataType, IntType, from_numpy_dtype
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -99,15 +99,18 @@ def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDA
     numbers = wanted.kind in "biuf" and values.dtype.kind in "biuf" and wanted.itemsize <= 8
     if not numbers and (wanted.kind not in "mM" or wanted.kind != values.dtype.kind):
         return values.astype(wanted)
-    unit, count = ("", 1) if numbers else np.datetime_data(wanted)
-    if not numbers and (count != 1 or unit not in ("s", "ms", "us", "ns")):
+    try:
+        type = from_numpy_dtype(wanted)
+    except InvalidType:  # a unit that Arrow lacks
+        return values.astype(wanted)
+    if type.descriptor.values == "date":
         return values.astype(wanted)
     flat = values.reshape(-1)
     if numbers:
-        made = from_ndarray(from_numpy_dtype(wanted), flat, None)
+        made = from_ndarray(type, flat, None)
     else:
         missing = np.isnat(flat)
-        made = from_ndarray(timestamp(unit) if wanted.kind == "M" else duration(unit), flat, ~missing).view(wanted)
+        made = from_ndarray(type, flat, ~missing).view(wanted)
         if missing.any():
             made = np.where(missing, np.array("NaT", wanted), made)
     return made.astype(wanted, copy=np.may_share_memory(made, values)).reshape(values.shape)
@@ -120,5 +123,6 @@ def _without_none(values: npt.NDArray[Any], wanted: np.dtype[Any]) -> npt.NDArra
         return values
     if not hasattr(wanted, "na_object"):
         slot = int(missing.reshape(-1).argmax())
-        raise InvalidData(f"slot {slot} is null, which {wanted} cannot hold; np.dtypes.StringDType(na_object=None) can")
+        hint = "np.dtypes.StringDType(na_object=None) can"
+        raise InvalidData(f"{wanted} cannot hold null", where=[("row", slot)], hint=hint)
     return np.where(missing, np.array(wanted.na_object, object), values)

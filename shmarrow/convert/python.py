@@ -130,15 +130,15 @@ def _bad(type: DataType, value: Any) -> InvalidType:
     return InvalidType(f"{type}: cannot convert {shown(value)} of type {value.__class__.__name__}")
 
 
-def _refuse(type: DataType, value: Any, why: object) -> Never:
-    raise InvalidData(f"{type}: cannot convert {shown(value)}: {why}")
+def _refuse(type: DataType, value: Any, why: str, hint: str | None = None) -> Never:
+    raise InvalidData(f"{type}: cannot convert {shown(value)}: {why}", hint=hint)
 
 
 def _checked(type: DataType, values: Sequence[Any], made: tuple[Values, list[Fault]]) -> Values:
     """Return the converted storage if no value is invalid."""
     for fault in made[1]:
         if fault.where.any():
-            _refuse(type, values[int(fault.where.argmax())], fault)
+            _refuse(type, values[int(fault.where.argmax())], fault.why, fault.hint)
     return made[0]
 
 
@@ -340,17 +340,16 @@ def _check_zones(type: Any, values: Sequence[Any]) -> None:
             _refuse(type, value, f"its time zone has no offset: {shown(error)}")
         if type.tz is None and offset is not None:
             remedy = "use a type with one, or value.astimezone(zone).replace(tzinfo=None)"
-            raise InvalidType(f"{type}: cannot convert {shown(value)}, which has a time zone; {remedy}")
+            raise InvalidType(f"{type}: cannot convert {shown(value)}, which has a time zone", hint=remedy)
         if type.tz is not None and offset is None:
             remedy = "use a type without one, or value.replace(tzinfo=zone)"
-            raise InvalidType(f"{type}: cannot convert {shown(value)}, which has no time zone; {remedy}")
+            raise InvalidType(f"{type}: cannot convert {shown(value)}, which has no time zone", hint=remedy)
 
 
 def _days(type: Any, values: Sequence[Any]) -> Values:
     if getattr(type, "tz", None) is not None:
-        raise InvalidType(
-            f"{type}: cannot convert {shown(values[0])}, as a date has no time zone; convert dates to datetimes"
-        )
+        text = f"{type}: cannot convert {shown(values[0])}, as a date has no time zone"
+        raise InvalidType(text, hint="convert dates to datetimes")
     days = np.fromiter(map(dt.date.toordinal, values), np.int64, len(values)) - _EPOCH.toordinal()
     return _checked(type, values, time.in_units(days, time.DAY, type, True))
 
@@ -359,7 +358,7 @@ def _midnights(type: Any, values: Sequence[Any]) -> Values:
     """Convert datetimes at midnight to dates."""
     hours, minutes, seconds, micros = _attributes(values, "hour", "minute", "second", "microsecond")
     cut = (hours | minutes | seconds | micros) != 0
-    fault = Fault(cut, "not midnight; a cast of timestamps with safe=False drops the time of day")
+    fault = Fault(cut, "not midnight", "a cast of timestamps with safe=False drops the time of day")
     return _checked(type, values, (_days(type, values), [fault]))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from shmarrow.bitmap import Mask
 from shmarrow.convert import decimals, numbers, time
 from shmarrow.convert.exact import Fault, Values
-from shmarrow.errors import InvalidData, InvalidType, Place, placed
+from shmarrow.errors import InvalidData, InvalidType
 
 if TYPE_CHECKING:
     from shmarrow.types import DataType
@@ -48,7 +48,7 @@ def convert(values: Values, valid: Mask | None, source: DataType, target: DataTy
     InvalidType
         If there is no conversion between the types.
     InvalidData
-        If a value does not fit; names the first such slot.
+        If a value does not fit; names the first such row.
     """
     if source == target:
         return values
@@ -66,15 +66,16 @@ def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Calla
         at = fault.where if valid is None else fault.where & valid
         if at.any():
             slot = int(at.argmax())
-            raise placed(InvalidData, f"{target}: ", Place((slot,)), f" holds {show(slot)}: {fault}")
+            text = f"{target} cannot hold {show(slot)}: {fault.why}"
+            raise InvalidData(text, where=[("row", slot)], hint=fault.hint)
 
 
 def no_way(source: DataType, target: DataType) -> InvalidType:
     """Return the error for types without a cast between them."""
     texts = [getattr(type, "text", False) for type in (source, target)]
     plain = [type.layout in ("primitive", "bool") and type.descriptor.values != "bytes" for type in (source, target)]
-    hint = "; format or parse the values in Python" if any(texts) and any(plain) else ""
-    return InvalidType(f"there is no cast from {source} to {target}{hint}")
+    hint = "format or parse the values in Python" if any(texts) and any(plain) else None
+    return InvalidType(f"there is no cast from {source} to {target}", hint=hint)
 
 
 def shown(type: Any, values: Values) -> str:

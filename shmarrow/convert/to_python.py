@@ -20,7 +20,7 @@ from shmarrow.convert.exact import Values, divided, outside
 from shmarrow.convert.python import DayTime, MonthDayNano, decimal_module
 from shmarrow.convert.storage import shown
 from shmarrow.convert.time import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, PER_SECOND, time_zone
-from shmarrow.errors import InvalidData, Place, placed
+from shmarrow.errors import InvalidData
 from shmarrow.types import DataType
 
 
@@ -53,7 +53,7 @@ def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) ->
     remedy = (
         ".values has the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) returns it"
     )
-    raise placed(InvalidData, f"{type}: ", Place((first + slot,)), f" holds {held}, {what}; {remedy}")
+    raise InvalidData(f"{type}: found {held}, {what}", where=[("row", first + slot)], hint=remedy)
 
 
 def _within(

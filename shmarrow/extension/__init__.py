@@ -7,11 +7,12 @@ factory; it is imported on first use of its names, or when its type occurs in da
 
 from __future__ import annotations
 
+import sys
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shmarrow.extension.array import ExtensionArray
+from shmarrow.lazy import lazy
 from shmarrow.types.extension import (
     METADATA_KEY,
     NAME_KEY,
@@ -78,36 +79,32 @@ __all__ = [
     "variable_shape_tensor",
 ]
 
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".booleans": "Bool8Array Bool8Type bool8",
+            ".json": "JsonArray JsonType json_",
+            ".opaque_values": "OpaqueType opaque",
+            ".tensors": "FixedShapeTensorArray FixedShapeTensorType VariableShapeTensorArray VariableShapeTensorType "
+            "fixed_shape_tensor variable_shape_tensor",
+            ".uuids": "UuidType uuid",
+            ".variants": "VariantArray VariantType parquet_variant",
+            ".zoned_timestamps": "TimestampWithOffsetArray TimestampWithOffsetType timestamp_with_offset",
+        },
+    )
+
 CANONICAL = {
-    "arrow.bool8": ("booleans", "Bool8Type", "Bool8Array", "bool8"),
-    "arrow.fixed_shape_tensor": ("tensors", "FixedShapeTensorType", "FixedShapeTensorArray", "fixed_shape_tensor"),
-    "arrow.json": ("json", "JsonType", "JsonArray", "json_"),
-    "arrow.opaque": ("opaque_values", "OpaqueType", "opaque"),
-    "arrow.parquet.variant": ("variants", "VariantType", "VariantArray", "parquet_variant"),
-    "arrow.timestamp_with_offset": (
-        "zoned_timestamps", "TimestampWithOffsetType", "TimestampWithOffsetArray", "timestamp_with_offset",
-    ),
-    "arrow.uuid": ("uuids", "UuidType", "uuid"),
-    "arrow.variable_shape_tensor": (
-        "tensors", "VariableShapeTensorType", "VariableShapeTensorArray", "variable_shape_tensor",
-    ),
-}  # fmt: skip
-"""Canonical extension types by name: the module, the type class, and its other public names."""
+    "arrow.bool8": "Bool8Type",
+    "arrow.fixed_shape_tensor": "FixedShapeTensorType",
+    "arrow.json": "JsonType",
+    "arrow.opaque": "OpaqueType",
+    "arrow.parquet.variant": "VariantType",
+    "arrow.timestamp_with_offset": "TimestampWithOffsetType",
+    "arrow.uuid": "UuidType",
+    "arrow.variable_shape_tensor": "VariableShapeTensorType",
+}
+"""The classes of canonical extension types by name, imported when data name the type."""
 
-_HOMES = {name: home for home, *names in CANONICAL.values() for name in names}
-
-
-def _load(name: str) -> Any:
-    return getattr(import_module(f"shmarrow.extension.{_HOMES[name]}"), name)
-
-
-for _name, _row in CANONICAL.items():
-    provide_extension_type(_name, partial(_load, _row[1]))
-
-
-def __getattr__(name: str) -> Any:
-    """Import canonical extension types on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'shmarrow.extension' has no attribute {name!r}")
-    value = globals()[name] = _load(name)
-    return value
+for _name, _class in CANONICAL.items():
+    provide_extension_type(_name, partial(getattr, sys.modules[__name__], _class))

@@ -36,12 +36,16 @@ class ExtensionArray(Array, of=ExtensionType):
     @property
     def storage(self) -> Array:
         """Array of the storage type over the same buffers; zero-copy."""
-        found: Array = self._storage
-        return found
+        return self._storage
 
     @property
-    def _storage(self) -> Any:
+    def _storage(self) -> Array:
         return self._with(type=self._type.storage_type)
+
+    def _part(self, name: str) -> Any:
+        """A field of the storage, an array of structs."""
+        structs: Any = self._storage
+        return structs.field(name)
 
     @classmethod
     def from_storage(cls, type: Any, storage: Any) -> Self:
@@ -67,14 +71,14 @@ class ExtensionArray(Array, of=ExtensionType):
     # --- delegated to the storage ---
 
     def _count_nulls(self) -> int:
-        return self._storage._count_nulls()  # type: ignore[no-any-return]
+        return self._storage._count_nulls()
 
     def _valid(self) -> Mask:
-        return self._storage._valid()  # type: ignore[no-any-return]
+        return self._storage._valid()
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         """The values of the storage as an ndarray."""
-        return self._storage.to_numpy(zero_copy_only)  # type: ignore[no-any-return]
+        return self._storage.to_numpy(zero_copy_only)
 
     def _gather(self, indices: Indices) -> Any:
         return self._under(self._storage._gather(indices))
@@ -92,7 +96,7 @@ class ExtensionArray(Array, of=ExtensionType):
         return arrays[0]._under(type(storages[0])._join(storages))
 
     def _same(self, other: Any, live: Mask | None) -> bool:
-        return self._storage._same(other.storage, live)  # type: ignore[no-any-return]
+        return self._storage._same(other.storage, live)
 
     def _codes(self) -> Indices:
         from shmarrow.layout.codes import slot_codes
@@ -100,10 +104,13 @@ class ExtensionArray(Array, of=ExtensionType):
         return slot_codes(self.storage)
 
     def _run_starts(self) -> Indices:
-        return self._storage._run_starts()  # type: ignore[no-any-return]
+        return self._storage._run_starts()
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return self._storage._cast_to(target, safe)
+
+    def _referenced_only(self) -> Any:
+        return self._under(self._storage._referenced_only())
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
@@ -119,9 +126,6 @@ class ExtensionArray(Array, of=ExtensionType):
 
     def _check_structure(self) -> None:
         self._storage._check_structure()
-
-    def _check_null_count(self) -> None:
-        self._storage._check_null_count()
 
     def _check_references(self) -> None:
         self._storage._check_references()
@@ -140,13 +144,13 @@ class ExtensionArray(Array, of=ExtensionType):
         return self if made is storage else self._under(made)
 
     def _takes(self, field: Field, found: DataType) -> bool:
-        return self._storage._takes(field, found)  # type: ignore[no-any-return]
+        return self._storage._takes(field, found)
 
     def _check_nullability(self, live: Mask | None) -> None:
         self._storage._check_nullability(live)
 
     def _logical_nulls(self) -> Mask | None:
-        return self._storage._logical_nulls()  # type: ignore[no-any-return]
+        return self._storage._logical_nulls()
 
     # --- Python values ---
 
@@ -162,12 +166,12 @@ class ExtensionArray(Array, of=ExtensionType):
 
     def _item_preview(self, index: int, budget: Budget) -> str:
         if not _converts(self._type):
-            return self._storage._item_preview(index, budget)  # type: ignore[no-any-return]
+            return self._storage._item_preview(index, budget)
         try:
             value = self._item(index)
             return "null" if value is None else clip(str(value), 100)
         except Exception:  # user code: a failing conversion must not break the preview
-            return self._storage._item_preview(index, budget)  # type: ignore[no-any-return]
+            return self._storage._item_preview(index, budget)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
@@ -222,8 +226,8 @@ def converted(type: Any, convert: Callable[[Any], Any], values: Sequence[Any], f
         raise
     except Exception as error:
         slot = len(made)
-        where = f"{type}: slot {first + slot}: {convert.__name__}({shown(values[slot])})"
-        raise InvalidData(f"{where} raised {shown(error)}") from error
+        text = f"{type}: {convert.__name__}({shown(values[slot])}) raised {shown(error)}"
+        raise InvalidData(text, where=[("row", first + slot)]) from error
     return made
 
 

@@ -50,14 +50,15 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
             result = np.empty(self._length, object)
             result[:] = self.to_pylist()
             return result
-        values = self._storage.values
+        storage: Any = self._storage
+        values: npt.NDArray[Any] = storage.values
         if not len(values) or int(values.view(np.uint8).max()) <= 1:
-            return values.view(np.bool_)  # type: ignore[no-any-return]
+            return values.view(np.bool_)
         if zero_copy_only:
             raise CopyRequired(
                 f"{self._type}: bytes other than 0 and 1 are not valid numpy bools; pass zero_copy_only=False"
             )
-        return values != 0  # type: ignore[no-any-return]
+        return np.asarray(values != 0)
 
     @classmethod
     def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:

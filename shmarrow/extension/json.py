@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from shmarrow.errors import InvalidArgument, InvalidData
@@ -42,14 +43,13 @@ class JsonArray(ExtensionArray, of=JsonType):
         InvalidData
             If a value is not JSON, or nests too deep.
         """
-        import json
-
         result: list[Any] = []
         for i, text in enumerate(self.to_pylist()):
             try:
                 result.append(None if text is None else json.loads(text))
             except (ValueError, RecursionError) as error:
-                raise InvalidData(f"{self._type}: slot {i} holds {text[:80]!r}, which is not JSON: {error}") from None
+                found = f"{self._type}: {text[:80]!r} is not JSON: {error}"
+                raise InvalidData(found, where=[("row", i)]) from None
         return result
 
     def _check_values(self) -> None:

@@ -5,6 +5,7 @@ Parameters from a file are untrusted: their size and depth are limited, and they
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from shmarrow import types
@@ -20,8 +21,6 @@ def parameters_of(what: str, serialized: bytes) -> dict[str, Any]:
         return {}
     if len(serialized) > _MOST_PARAMETERS:
         raise InvalidArgument(f"{what}: {len(serialized)} bytes of parameters, expected at most {_MOST_PARAMETERS}")
-    import json
-
     try:
         found = json.loads(serialized.decode())
     except (ValueError, RecursionError) as error:
@@ -33,8 +32,6 @@ def parameters_of(what: str, serialized: bytes) -> dict[str, Any]:
 
 def as_json(parameters: dict[str, Any]) -> bytes:
     """Return parameters as compact JSON, without those that are None."""
-    import json
-
     given = {name: value for name, value in parameters.items() if value is not None}
     return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -327,8 +327,8 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
 
     def shapes(self) -> npt.NDArray[np.int32]:
         """Physical shape of each tensor, int32 of shape (length, ndim), unspecified for nulls; a view."""
-        sizes = self._storage.field("shape")._window().values
-        return sizes.reshape(self._length, self._type.ndim)  # type: ignore[no-any-return]
+        sizes: npt.NDArray[np.int32] = self._part("shape")._window().values
+        return sizes.reshape(self._length, self._type.ndim)
 
     def tensor(self, index: int) -> npt.NDArray[Any] | None:
         """Return one tensor as an ndarray of its logical shape, a read-only view; None for null."""
@@ -347,7 +347,7 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
         """
         mask = self._mask()
         offsets, shapes = self._checked(mask)
-        data = self._storage.field("data").values
+        data = self._part("data").values
         first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
         flat = data.slice(first, last - first).to_numpy(True)
         valid = [True] * self._length if mask is None else mask.tolist()
@@ -364,7 +364,7 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
         """Offsets into the elements, and shapes, checked to match where ``valid`` is True."""
         from shmarrow.layout.offsets import checked_offsets
 
-        data, shape = self._storage.field("data"), self._storage.field("shape")
+        data, shape = self._part("data"), self._part("shape")
         offsets = checked_offsets(data, len(data.values), "elements")
         shapes = self.shapes()
         counts = np.diff(offsets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from shmarrow import types
@@ -45,8 +46,7 @@ class VariantType(ExtensionType):
             self._check_typed(typed)
 
     def _check_typed(self, typed: DataType) -> None:
-        lists = (types.ListType, types.LargeListType, types.ListViewType)
-        if isinstance(typed, (types.StructType, *lists)):
+        if isinstance(typed, (types.StructType, types.ListType, types.LargeListType, types.ListViewType)):
             for field in typed.fields:
                 if field.nullable:
                     raise InvalidArgument(f"{self.extension_name}: shredded fields must not be nullable, found {field}")
@@ -60,19 +60,23 @@ class VariantType(ExtensionType):
         return "typed_value" in self.storage_type.names  # type: ignore[attr-defined]
 
 
+_PRIMITIVES: dict[str, Callable[[Any], bool]] = {
+    "bool": lambda t: True,
+    "integer": lambda t: True,
+    "float": lambda t: t.bits >= 32,
+    "decimal": lambda t: t.bits <= 128,
+    "date": lambda t: t.unit == "day",
+    "time": lambda t: t.bits == 64,
+    "timestamp": lambda t: t.unit in ("us", "ns") and t.tz in (None, "UTC"),
+}
+"""Which types of each kind of values are shredded."""
+
+
 def _is_variant_primitive(type: DataType) -> bool:
-    if isinstance(type, types.TimestampType):
-        return type.unit in ("us", "ns") and type.tz in (None, "UTC")
-    if isinstance(type, types.DecimalType):
-        return type.bits <= 128
-    if isinstance(type, types.FloatType):
-        return type.bits >= 32
-    if isinstance(type, types.TimeType):
-        return type.bits == 64
-    if isinstance(type, types.DateType):
-        return type.unit == "day"
-    binary = (types.BinaryType, types.LargeBinaryType, types.BinaryViewType)
-    return isinstance(type, (types.NullType, types.BoolType, types.IntType, UuidType, *binary))
+    if isinstance(type, ExtensionType):
+        return isinstance(type, UuidType)
+    check = _PRIMITIVES.get(type.descriptor.values)
+    return type == types.null() or hasattr(type, "text") or (check is not None and check(type))
 
 
 class VariantArray(ExtensionArray, of=VariantType):
@@ -83,7 +87,7 @@ class VariantArray(ExtensionArray, of=VariantType):
     @property
     def metadata(self) -> Array:
         """Metadata of each value; zero-copy."""
-        result: Array = self._storage.field("metadata")
+        result: Array = self._part("metadata")
         return result
 
     @property
@@ -99,7 +103,7 @@ class VariantArray(ExtensionArray, of=VariantType):
         return result
 
     def _optional(self, name: str) -> Any:
-        return self._storage.field(name) if name in self._type.storage_type.names else None
+        return self._part(name) if name in self._type.storage_type.names else None
 
 
 def parquet_variant(storage_type: DataType | None = None) -> VariantType:

@@ -80,13 +80,13 @@ class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
     @property
     def timestamps(self) -> PrimitiveArray:
         """Values as a timestamp array in UTC; zero-copy."""
-        result: PrimitiveArray = self._storage.field("timestamp")
+        result: PrimitiveArray = self._part("timestamp")
         return result
 
     @property
     def offset_minutes(self) -> PrimitiveArray:
         """Offsets in minutes as an int16 array; copied only if dictionary or run-end encoded."""
-        offsets = self._storage.field("offset_minutes")
+        offsets = self._part("offset_minutes")
         result: PrimitiveArray = offsets if offsets.type.layout == "primitive" else offsets.decode()
         return result
 
@@ -98,9 +98,8 @@ class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
         wrong = ((values < low) | (values > high)) & offsets._valid() & self._valid()
         if wrong.any():
             i = int(wrong.argmax())
-            raise InvalidData(
-                f"{self._type}: slot {i} has a UTC offset of {int(values[i])} minutes, expected {low} to {high}"
-            )
+            text = f"{self._type}: expected a UTC offset of {low} to {high} minutes, found {int(values[i])}"
+            raise InvalidData(text, where=[("row", i)])
 
 
 def timestamp_with_offset(unit: str, offset_type: DataType | str = "int16") -> TimestampWithOffsetType:

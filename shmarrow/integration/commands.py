@@ -23,6 +23,7 @@ from typing import Any
 
 import shmarrow
 from shmarrow.errors import storage_error
+from shmarrow.integration.json import read_json, write_json
 from shmarrow.types import Field, MapType
 from shmarrow.types.extension import ExtensionType
 
@@ -71,16 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _arrow_to_json(arguments: argparse.Namespace) -> int:
-    from shmarrow.integration.json import write_json
-
     with _source(arguments.arrow) as source, _sink(arguments.json) as sink, shmarrow.ipc.open_file(source) as reader:
         write_json(sink, reader.read_all(), overwrite=True, mode=_MODE)
     return 0
 
 
 def _json_to_arrow(arguments: argparse.Namespace) -> int:
-    from shmarrow.integration.json import read_json
-
     with _source(arguments.json) as source, _sink(arguments.arrow) as sink:
         table = read_json(source)
         with shmarrow.ipc.new_file(sink, table.schema, overwrite=True, mode=_MODE) as writer:
@@ -89,8 +86,6 @@ def _json_to_arrow(arguments: argparse.Namespace) -> int:
 
 
 def _validate(arguments: argparse.Namespace) -> int:
-    from shmarrow.integration.json import read_json
-
     with (
         _source(arguments.json) as json,
         _source(arguments.arrow) as arrow,

@@ -4,17 +4,19 @@ A document holds a schema, dictionaries and record batches; the buffers of each 
 Invariants:
 
 * one traversal driven by the buffer listing reads, another writes;
-* errors raise :class:`InvalidData` with a path, such as ``batches[0].columns[2].children[0].DATA[7]``, and the expected
-  and found values;
+* errors raise :class:`InvalidData` with a path, such as ``batches 0: columns 2: child 'x': DATA: item 7``, and the
+  expected and found values;
 * null slots may hold any value in JSON, and are zero in tables read and documents written; only fixed-size binary
   preserves their bytes.
 """
 
 from __future__ import annotations
 
+import json
 import struct
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,11 +24,12 @@ from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes, as_bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits
-from shmarrow.integration.json_schema import member, read_schema, shown, write_schema
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, at
+from shmarrow.integration.json_schema import member, read_items, read_schema, shown, write_schema
 from shmarrow.integration.json_values import (
     VALUES,
     check_kinds,
+    no_item,
     read_hex,
     read_integers,
     read_text,
@@ -35,11 +38,11 @@ from shmarrow.integration.json_values import (
 )
 from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.schema.decode import FieldLayout
-from shmarrow.layout import concat_arrays, make_array, nulls
+from shmarrow.layout import concat_arrays, nulls
 from shmarrow.layout.listing import LISTING, BufferSpec
 from shmarrow.layout.memory import check_expansion, frozen, offsets_of, read_only
+from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.layout.text import decode
-from shmarrow.layout.validation import check_buffers
 from shmarrow.layout.views import INLINE
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
@@ -78,10 +81,8 @@ def read_json(source: Any, *, limits: Limits = DEFAULT_LIMITS) -> Table:
         document = _parse(opened.read(0, opened.size or 0), opened.name, limits)
     finally:
         opened.close()
-    try:
+    with at(opened.name):
         return _read_table(document, limits)
-    except InvalidData as error:
-        raise type(error)(f"{opened.name}: {error}") from None
 
 
 def write_json(
@@ -113,23 +114,16 @@ def write_json(
     table = Table.from_batches([data]) if isinstance(data, RecordBatch) else data
     if not isinstance(table, Table):
         raise InvalidType(f"expected a Table or a RecordBatch, found {data.__class__.__name__}")
-    opened = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
-    try:
+    with open_sink(sink, overwrite=overwrite, mode=mode, durable=durable) as opened:
         pieces = _pieces(table)
         for piece in _deflated(pieces) if opened.name.endswith(".gz") else pieces:
             opened.write([piece])
-        opened.finish()
-    except BaseException:
-        opened.abort()
-        raise
 
 
 # --- documents ---------------------------------------------------------------------------------------------------
 
 
 def _parse(data: Bytes, name: str, limits: Limits) -> Any:
-    import json
-
     text = data.tobytes()
     if text.startswith(GZIP):
         text = _inflated(text, name, limits)
@@ -142,8 +136,6 @@ def _parse(data: Bytes, name: str, limits: Limits) -> Any:
 
 
 def _inflated(data: bytes, name: str, limits: Limits) -> bytes:
-    import zlib
-
     parts = []
     size = 0
     while data:
@@ -166,8 +158,6 @@ def _inflated(data: bytes, name: str, limits: Limits) -> bytes:
 
 
 def _deflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    import zlib
-
     deflate = zlib.compressobj(wbits=_GZIP_WINDOW)
     for piece in pieces:
         yield deflate.compress(piece)
@@ -175,18 +165,19 @@ def _deflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _read_table(document: Any, limits: Limits) -> Table:
-    schema, wires = read_schema(member(document, "schema", dict, "the document"), "schema", limits)
+    header = member(document, "schema", dict)
+    with at("schema"):
+        schema, wires = read_schema(header, limits)
     columns = _Columns(document)
-    batches = []
-    for i, item in enumerate(member(document, "batches", list, "the document")):
-        count, found = columns.read_batch(item, wires, f"batches[{i}]")
-        batches.append(RecordBatch(schema, count, found))
-    return Table(schema, batches)
+
+    def read_batch(item: Any) -> RecordBatch:
+        return RecordBatch(schema, *columns.read_batch(item, wires))
+
+    return Table(schema, read_items(document, "batches", read_batch))
 
 
 def _pieces(table: Table) -> Iterator[bytes]:
     """Yield the document in pieces, one per batch."""
-    import json
 
     def text(value: Any) -> bytes:
         return json.dumps(value, allow_nan=False).encode()
@@ -242,222 +233,226 @@ _OUTSIDE = struct.Struct("<i4sii")
 
 
 class _Columns:
-    """Builds arrays from column objects, and the document's dictionaries on first use."""
+    """The columns of a document, and its dictionaries, which are built on first use."""
 
     def __init__(self, document: Any) -> None:
         self._made: dict[tuple[int, DataType], Any] = {}
         self._busy: set[int] = set()
-        self._dictionaries: dict[int, tuple[Any, str]] = {}
-        for i, item in enumerate(member(document, "dictionaries", list, "the document", [])):
-            where = f"dictionaries[{i}]"
-            id = member(item, "id", int, where)
-            if id in self._dictionaries:
-                first = self._dictionaries[id][1]
-                raise InvalidData(f"{where}.id: dictionary {id} is already defined in {first}")
-            self._dictionaries[id] = (member(item, "data", dict, where), f"{where}.data")
+        self._dictionaries: dict[int, tuple[Any, int]] = {}
+        for i, item in enumerate(member(document, "dictionaries", list, [])):
+            with at("dictionaries", i):
+                id = member(item, "id", int)
+                if id in self._dictionaries:
+                    raise InvalidData(f"dictionary {id} is already defined in dictionaries {self._dictionaries[id][1]}")
+                self._dictionaries[id] = (member(item, "data", dict), i)
 
-    def read_batch(self, value: Any, wires: Sequence[FieldLayout], where: str) -> tuple[int, list[Any]]:
+    def read_batch(self, value: Any, wires: Sequence[FieldLayout]) -> tuple[int, list[Any]]:
         """Return the number of rows and the columns of a batch object."""
-        count = _count(value, where)
-        items = _items(value, "columns", len(wires), where)
-        columns = [self._named(item, wire, f"{where}.columns[{i}]") for i, (item, wire) in _pairs(items, wires)]
-        for i, column in enumerate(columns):
-            if len(column) != count:
-                raise InvalidData(f"{where}.columns[{i}].count: expected {count}, as in the batch, found {len(column)}")
+        count = _count(value)
+        columns = []
+        for i, (item, wire) in enumerate(zip(_items(value, "columns", len(wires)), wires, strict=True)):
+            with at("columns", i):
+                columns.append(assemble(_ColumnParts(self, item, wire, named=True)))
+                _check_count(columns[i], count)
         return count, columns
 
-    def _named(self, value: Any, wire: FieldLayout, where: str) -> Any:
-        name = member(value, "name", str, where)
-        if name != wire.field.name:
-            raise InvalidData(f"{where}.name: expected {shown(wire.field.name)}, as in the schema, found {shown(name)}")
-        return self._array(value, wire, where)
-
-    def _array(self, value: Any, wire: FieldLayout, where: str) -> Any:
-        type = wire.type
-        layout = LISTING[type.layout]
-        length = _count(value, where)
-        has_type_ids = bool(layout.buffers) and layout.buffers[0].role == "type_ids"
-        valid = None
-        # Unions had validity before format 1.0.
-        if layout.has_validity or (has_type_ids and _KEYS["validity"] in value):
-            valid = _read_validity(value, length, where)
-        slots = _Slots(value, type, length, valid, where)
-        buffers: dict[Any, Bytes | None] = {}
-        for spec in layout.buffers:
-            buffers.update(_READ[spec.role](spec, slots))
-        items = member(value, "children", list, where, [])
-        if len(items) != len(wire.children):
-            raise InvalidData(f"{where}.children: expected {len(wire.children)}, as in the schema, found {len(items)}")
-        children = [
-            self._named(item, child, f"{where}.children[{i}]") for i, (item, child) in _pairs(items, wire.children)
-        ]
-        null_count = 0 if valid is None else length - int(np.count_nonzero(valid))
-        dictionary = None
-        if wire.dictionary_id is not None:
-            dictionary = self._dictionary(wire.dictionary_id, wire, null_count == length, where)
-        counted = null_count if layout.has_validity else length if type.layout == "null" else 0
-        made = make_array(type, length, list(buffers.values()), counted, 0, children, dictionary)
-        try:
-            check_buffers(made)
-            made._check_structure()
-            if has_type_ids and null_count:
-                made = made.with_nulls(valid)
-        except InvalidData as error:
-            raise error.__class__(f"{where}: {error}") from None
-        logical = wire.field.type
-        return made if logical is type else made._with(type=logical)
-
-    def _dictionary(self, id: int, wire: FieldLayout, unused: bool, where: str) -> Any:
-        values = wire.values
+    def dictionary(self, wire: FieldLayout, unused: bool) -> Any:
+        """Return the dictionary of a field; if it is ``unused``, it need not be in the document."""
+        values, id = wire.values, wire.dictionary_id
         assert values is not None
+        assert id is not None
         key = (id, values.field.type)
         if key in self._made:
             return self._made[key]
         if id not in self._dictionaries:
             if unused:
                 return nulls(0, wire.type.value_type)
-            raise InvalidData(f"{where}: its dictionary, id {id}, is not among {sorted(self._dictionaries)[:20]}")
-        value, at = self._dictionaries[id]
-        if id in self._busy:
-            raise InvalidData(f"{at}: dictionary {id} refers to itself")
-        self._busy.add(id)
-        (item,) = _items(value, "columns", 1, at)
-        made = self._array(item, values, f"{at}.columns[0]")
-        if len(made) != _count(value, at):
-            raise InvalidData(f"{at}.columns[0].count: expected {value['count']}, as in the batch, found {len(made)}")
+            raise InvalidData(f"its dictionary, id {id}, is not among {sorted(self._dictionaries)[:20]}")
+        value, number = self._dictionaries[id]
+        with at("dictionaries", number):
+            if id in self._busy:
+                raise InvalidData(f"dictionary {id} refers to itself")
+            self._busy.add(id)
+            (item,) = _items(value, "columns", 1)
+            made = assemble(_ColumnParts(self, item, values))
+            _check_count(made, _count(value))
         self._busy.discard(id)
         self._made[key] = made
         return made
 
 
-def _pairs(items: Sequence[Any], wires: Sequence[FieldLayout]) -> Iterator[tuple[int, tuple[Any, FieldLayout]]]:
-    return enumerate(zip(items, wires, strict=True))
-
-
-def _count(value: Any, where: str) -> int:
-    count: int = member(value, "count", int, where)
+def _count(value: Any) -> int:
+    count: int = member(value, "count", int)
     if not 0 <= count < 1 << 63:
-        raise InvalidData(f"{where}.count: expected a number from 0 to {(1 << 63) - 1}, found {shown(count)}")
+        raise InvalidData(f"expected a number from 0 to {(1 << 63) - 1}, found {shown(count)}", where=[("count",)])
     return count
 
 
-def _items(value: Any, key: str, length: int, where: str) -> list[Any]:
+def _check_count(column: Any, count: int) -> None:
+    if len(column) != count:
+        raise InvalidData(f"expected {count}, as in the batch, found {len(column)}", where=[("count",)])
+
+
+def _items(value: Any, key: str, length: int) -> list[Any]:
     """Return an array member, checking its length."""
-    items: list[Any] = member(value, key, list, where)
+    items: list[Any] = member(value, key, list)
     if len(items) != length:
-        raise InvalidData(f"{where}.{key}: expected {length} items, found {len(items)}")
+        raise InvalidData(f"expected {length} items, found {len(items)}", where=[(key,)])
     return items
 
 
-def _read_validity(value: Any, length: int, where: str) -> Mask | None:
+class _ColumnParts(Parts):
+    """The parts of a column object."""
+
+    def __init__(self, columns: _Columns, value: Any, wire: FieldLayout, *, named: bool = False) -> None:
+        if named:
+            name = member(value, "name", str)
+            if name != wire.field.name:
+                expected = f"expected {shown(wire.field.name)}, as in the schema"
+                raise InvalidData(f"{expected}, found {shown(name)}", where=[("name",)])
+        self.type = wire.field.type
+        self._columns = columns
+        self._value = value
+        self._wire = wire
+        self._length = _count(value)
+        self._children: list[Any] = member(value, "children", list, [])
+        if len(self._children) != len(wire.children):
+            expected = f"expected {len(wire.children)}, as in the schema"
+            raise InvalidData(f"{expected}, found {len(self._children)}", where=[("children",)])
+        self._valid: Mask | None = None
+        self._null_count = 0
+
+    def node(self) -> Node:
+        layout = LISTING[self.type.layout]
+        in_union = bool(layout.buffers) and layout.buffers[0].role == "type_ids"
+        if layout.has_validity or (in_union and _KEYS["validity"] in self._value):
+            items = _items(self._value, _KEYS["validity"], self._length)
+            with at(_KEYS["validity"]):
+                self._valid = _valid_slots(items)
+        if self._valid is not None:
+            self._null_count = self._length - int(np.count_nonzero(self._valid))
+        return Node(self._length, self._null_count, 0, self._valid if in_union else None)
+
+    def buffer(self, spec: BufferSpec) -> Bytes | None:
+        return self._READ[spec.role](self, spec)
+
+    def child(self, index: int) -> Parts:
+        return _ColumnParts(self._columns, self._children[index], self._wire.children[index], named=True)
+
+    def dictionary(self) -> Any:
+        return self._columns.dictionary(self._wire, self._null_count == self._length)
+
+    def variadic(self) -> Sequence[Bytes]:
+        return read_items(self._value, _VARIADIC, lambda item: as_bytes(read_hex([item])[0]))
+
+    def _slots(self, role: str, filler: Any) -> list[Any]:
+        """Return an item per slot, with ``filler`` for null slots unless it is None."""
+        items = _items(self._value, _KEYS[role], self._length)
+        if self._valid is None or filler is None:
+            return items
+        return [item if keep else filler for item, keep in zip(items, self._valid.tolist(), strict=True)]
+
+    def _validity(self, spec: BufferSpec) -> Bytes | None:
+        return None if self._valid is None else read_only(bitmap.pack(self._valid))
+
+    def _integers(self, spec: BufferSpec) -> Bytes:
+        key = _KEYS[spec.role]
+        items = member(self._value, key, list)
+        if items or self._length:  # some writers omit the single offset of an empty array
+            items = _items(self._value, key, self._length + spec.extra)
+        with at(key):
+            return frozen(read_integers(items, np.dtype(f"<i{spec.bits >> 3}")))
+
+    def _offsets(self, spec: BufferSpec) -> Bytes:
+        """Return the offsets of lists as they are; those of text are new, as its null slots take no bytes."""
+        given = self._integers(spec)
+        if LISTING[self.type.layout].buffers[-1].role != "data":
+            return given
+        storage = self._wire.type
+        items = self._slots("data", "")
+        with at(_KEYS["data"]):
+            self._data, lengths = read_text(storage.text, items)
+            between = np.diff(given.view(storage.offset_dtype))
+            wrong = between != lengths if len(lengths) else np.zeros(0, np.bool_)
+            if self._valid is not None:
+                wrong &= self._valid
+            if wrong.any():
+                i = int(wrong.argmax())
+                raise no_item(i, f"expected {between[i]} bytes, as in OFFSET, found {int(lengths[i])}")
+        return frozen(offsets_of(lengths, storage))
+
+    def _text(self, spec: BufferSpec) -> Bytes:
+        return as_bytes(self._data)
+
+    def _values(self, spec: BufferSpec) -> Bytes:
+        storage = self._wire.type
+        form = VALUES[storage.descriptor.values]
+        items = self._slots(spec.role, form.zero(storage))
+        with at(_KEYS[spec.role]):
+            return frozen(form.read(storage, items))
+
+    def _views(self, spec: BufferSpec) -> Bytes:
+        text = self._wire.type.text
+        packed = []
+        for i, item in enumerate(self._slots(spec.role, _NO_VIEW)):
+            with at(_KEYS[spec.role], i):
+                packed.append(_read_view(item, text))
+        return as_bytes(b"".join(packed))
+
+    _READ: ClassVar[dict[str, Callable[[_ColumnParts, BufferSpec], Bytes | None]]] = {
+        "validity": _validity,
+        "offsets": _offsets,
+        "sizes": _integers,
+        "type_ids": _integers,
+        "values": _values,
+        "data": _text,
+        "views": _views,
+    }
+
+
+def _valid_slots(items: list[Any]) -> Mask | None:
     """Return a mask of the valid slots; None if all are valid."""
-    where, items = f"{where}.VALIDITY", _items(value, _KEYS["validity"], length, where)
-    check_kinds(items, (int, bool), "0 or 1", where)
+    check_kinds(items, (int, bool), "0 or 1")
     if not set(items) <= {0, 1}:
         i = next(i for i, item in enumerate(items) if item not in (0, 1))
-        raise InvalidData(f"{where}[{i}]: expected 0 or 1, found {shown(items[i])}")
+        raise no_item(i, f"expected 0 or 1, found {shown(items[i])}")
     mask = np.array(items, np.bool_)
     return None if mask.all() else mask
 
 
-class _Slots(NamedTuple):
-    """The source of buffers: a column object, its type, length, validity mask and path."""
-
-    value: Any
-    type: Any
-    length: int
-    valid: Mask | None
-    where: str
-
-    def items(self, key: str, filler: Any) -> list[Any]:
-        """Return an item per slot, with ``filler`` for null slots unless it is None."""
-        items = _items(self.value, key, self.length, self.where)
-        if self.valid is None or filler is None:
-            return items
-        return [item if keep else filler for item, keep in zip(items, self.valid.tolist(), strict=True)]
-
-
-_Read: TypeAlias = "dict[Any, Bytes | None]"
-
-
-def _validity_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
-    return {spec.role: None if slots.valid is None else read_only(bitmap.pack(slots.valid))}
-
-
-def _integer_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
-    key = _KEYS[spec.role]
-    items = member(slots.value, key, list, slots.where)
-    if items or slots.length:  # some writers omit the single offset of an empty array
-        items = _items(slots.value, key, slots.length + spec.extra, slots.where)
-    return {spec.role: frozen(read_integers(items, np.dtype(f"<i{spec.bits >> 3}"), f"{slots.where}.{key}"))}
-
-
-def _value_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
-    form = VALUES[slots.type.descriptor.values]
-    items = slots.items(_KEYS[spec.role], form.zero(slots.type))
-    return {spec.role: frozen(form.read(slots.type, items, f"{slots.where}.DATA"))}
-
-
-def _data_buffer(spec: BufferSpec, slots: _Slots) -> _Read:
-    """Return the data and new offsets, in which null slots take no bytes; OFFSET is only checked."""
-    type, where = slots.type, f"{slots.where}.DATA"
-    data, lengths = read_text(type.text, slots.items(_KEYS[spec.role], ""), where)
-    offsets = read_integers(slots.value[_KEYS["offsets"]], type.offset_dtype, f"{slots.where}.OFFSET")
-    wrong = np.diff(offsets) != lengths if len(lengths) else np.zeros(0, np.bool_)
-    if slots.valid is not None:
-        wrong &= slots.valid
-    if wrong.any():
-        i = int(wrong.argmax())
-        between = int(offsets[i + 1]) - int(offsets[i])
-        raise InvalidData(f"{where}[{i}]: expected {between} bytes, as in OFFSET, found {int(lengths[i])}")
-    return {"offsets": frozen(offsets_of(lengths, type)), spec.role: as_bytes(data)}
-
-
-def _view_buffers(spec: BufferSpec, slots: _Slots) -> _Read:
-    views = slots.items(_KEYS[spec.role], _NO_VIEW)
-    packed = [_read_view(item, slots.type.text, f"{slots.where}.VIEWS[{i}]") for i, item in enumerate(views)]
-    parts = member(slots.value, _VARIADIC, list, slots.where)
-    data = [as_bytes(read_hex([part], f"{slots.where}.{_VARIADIC}")[0]) for part in parts]
-    return {spec.role: as_bytes(b"".join(packed)), **dict(enumerate(data))}
-
-
-def _read_view(item: Any, text: bool, where: str) -> bytes:
-    size = member(item, "SIZE", int, where)
+def _read_view(item: Any, text: bool) -> bytes:
+    size = member(item, "SIZE", int)
     if size <= INLINE:
-        value, _ = read_text(text, [member(item, "INLINED", str, where)], f"{where}.INLINED")
+        inlined = member(item, "INLINED", str)
+        with at("INLINED"):
+            value, _ = read_text(text, [inlined])
         if len(value) != size:
-            raise InvalidData(f"{where}.SIZE: expected {len(value)}, the bytes of INLINED, found {shown(size)}")
+            raise InvalidData(f"expected {len(value)}, the bytes of INLINED, found {shown(size)}", where=[("SIZE",)])
         return _INLINED.pack(size, value)
-    prefix, _ = read_hex([member(item, "PREFIX_HEX", str, where)], f"{where}.PREFIX_HEX")
-    if len(prefix) != 4:
-        raise InvalidData(f"{where}.PREFIX_HEX: expected 4 bytes, found {len(prefix)}")
-    numbers = [size, member(item, "BUFFER_INDEX", int, where), member(item, "OFFSET", int, where)]
+    digits = member(item, "PREFIX_HEX", str)
+    with at("PREFIX_HEX"):
+        prefix, _ = read_hex([digits])
+        if len(prefix) != 4:
+            raise InvalidData(f"expected 4 bytes, found {len(prefix)}")
+    numbers = [size, member(item, "BUFFER_INDEX", int), member(item, "OFFSET", int)]
     if not all(0 <= number < 1 << 31 for number in numbers):
         found = ", ".join(map(shown, numbers))
-        raise InvalidData(f"{where}: SIZE, BUFFER_INDEX and OFFSET have 32 bits, found {found}")
+        raise InvalidData(f"SIZE, BUFFER_INDEX and OFFSET have 32 bits, found {found}")
     return _OUTSIDE.pack(size, prefix, *numbers[1:])
 
-
-_READ: dict[str, Callable[[BufferSpec, _Slots], _Read]] = {
-    "validity": _validity_buffer,
-    "offsets": _integer_buffer,
-    "sizes": _integer_buffer,
-    "type_ids": _integer_buffer,
-    "values": _value_buffer,
-    "data": _data_buffer,
-    "views": _view_buffers,
-}
 
 # --- writing columns ---------------------------------------------------------------------------------------------
 
 
 def _write_batch(names: Sequence[str], columns: Sequence[Any], count: int) -> dict[str, Any]:
-    return {"count": count, "columns": [_write_column(*pair) for pair in zip(names, columns, strict=True)]}
+    parts = take_apart(columns, trim=True)
+    return {"count": count, "columns": [_write_column("column", name, parts) for name in names]}
 
 
-def _write_column(name: str, column: Any) -> dict[str, Any]:
-    try:
-        array = column.trim()
+def _write_column(what: str, name: str, parts: Iterator[Any]) -> dict[str, Any]:
+    """Write the next array of ``parts`` and its children."""
+    with at(what, name):
+        array = next(parts)
         if isinstance(array.type, ExtensionType):
             array = array.storage
         layout = LISTING[array.type.layout]
@@ -466,11 +461,8 @@ def _write_column(name: str, column: Any) -> dict[str, Any]:
             check_expansion(len(array), str(array.type))
         for spec in layout.buffers:
             result.update(_WRITE[spec.role](spec, array))
-        if array.children:
-            fields = zip(array.type.fields, array.children, strict=True)
-            result["children"] = [_write_column(field.name, child) for field, child in fields]
-    except InvalidData as error:
-        raise type(error)(f"column {name!r}: {error}") from None
+        if array.type.fields:
+            result["children"] = [_write_column("child", field.name, parts) for field in array.type.fields]
     return result
 
 

@@ -4,20 +4,23 @@ Invariants:
 
 * a type's name and parameters come from its descriptor, in both directions;
 * every member is read by name and JSON kind; a missing one, or one of another kind, raises :class:`InvalidData` with
-  its path, such as ``schema.fields[2].type.bitWidth``.
+  its path, such as ``schema: fields 2: type: bitWidth``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported, at, recast
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.encode import DictionaryIds
 from shmarrow.types import DataType, Field, Metadata, Schema
 from shmarrow.types.descriptors import REQUIRED, TYPES, Enumeration, Parameter
 from shmarrow.types.extension import extension_type, storage_field
+
+T = TypeVar("T")
 
 # --- members of objects ------------------------------------------------------------------------------------------
 
@@ -32,7 +35,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
-def member(value: Any, key: str, kind: type, where: str, default: Any = REQUIRED) -> Any:
+def member(value: Any, key: str, kind: type, default: Any = REQUIRED) -> Any:
     """Return a member of a JSON object.
 
     Parameters
@@ -43,8 +46,6 @@ def member(value: Any, key: str, kind: type, where: str, default: Any = REQUIRED
         The name of the member.
     kind : type
         The Python class of its value.
-    where : str
-        The path of the object.
     default : object, optional
         Returned for a missing or null member; without it, both are errors.
 
@@ -54,15 +55,24 @@ def member(value: Any, key: str, kind: type, where: str, default: Any = REQUIRED
         If the member is missing, or of another kind.
     """
     if value.__class__ is not dict:
-        raise InvalidData(f"{where}: expected an object, found {shown(value)}")
+        raise InvalidData(f"expected an object, found {shown(value)}")
     found = value.get(key)
     if found.__class__ is kind:
         return found
     if found is None and default is not REQUIRED:
         return default
     if key not in value:
-        raise InvalidData(f"{where}: expected a member {key!r}, found only {', '.join(list(value)[:20]) or 'none'}")
-    raise InvalidData(f"{where}.{key}: expected {_KINDS[kind]}, found {shown(found)}")
+        raise InvalidData(f"expected a member {key!r}, found only {', '.join(list(value)[:20]) or 'none'}")
+    raise InvalidData(f"expected {_KINDS[kind]}, found {shown(found)}", where=[(key,)])
+
+
+def read_items(value: Any, key: str, read: Callable[[Any], T], default: Any = REQUIRED) -> list[T]:
+    """Return ``read(item)`` of each item of an array member."""
+    result = []
+    for i, item in enumerate(member(value, key, list, default)):
+        with at(key, i):
+            result.append(read(item))
+    return result
 
 
 # --- types -------------------------------------------------------------------------------------------------------
@@ -76,33 +86,33 @@ _CLASSES: dict[Any, type] = {"i4": int, "bool": bool, "string": str, "[i4]": lis
 """The Python class of a parameter's value in JSON; values of enumerations are strings."""
 
 
-def read_type(value: Any, children: tuple[Field, ...], where: str) -> DataType:
+def read_type(value: Any, children: tuple[Field, ...]) -> DataType:
     """Read a type from its JSON object and its child fields."""
-    name = member(value, "name", str, where)
+    name = member(value, "name", str)
     if name in _OLDER:
         value = value | _OLDER[name]
         name = value["name"]
     descriptor = _NAMES.get(name)
     if descriptor is None:
-        raise InvalidData(f"{where}.name: expected one of {', '.join(_NAMES)}, found {shown(name)}")
-    parameters = {each.name: _read_parameter(each, value, where) for each in descriptor.parameters}
+        raise InvalidData(f"expected one of {', '.join(_NAMES)}, found {shown(name)}", where=[("name",)])
+    parameters = {each.name: _read_parameter(each, value) for each in descriptor.parameters}
     try:
         made: DataType = descriptor.make(parameters, children)
     except (InvalidArgument, InvalidType) as error:
-        raise InvalidData(f"{where}: {error}") from None
+        raise recast(InvalidData, error) from None
     return made
 
 
-def _read_parameter(parameter: Parameter, value: Any, where: str) -> Any:
+def _read_parameter(parameter: Parameter, value: Any) -> Any:
     key, kind = parameter.json or parameter.slot, parameter.kind
-    found = member(value, key, _CLASSES.get(kind, str), where, parameter.optional)
+    found = member(value, key, _CLASSES.get(kind, str), parameter.optional)
     if isinstance(kind, Enumeration):
         label = found.upper()  # union modes are specified as Sparse and Dense, but written SPARSE and DENSE
         if label not in kind.labels:
-            raise InvalidData(f"{where}.{key}: expected one of {', '.join(kind.labels)}, found {shown(found)}")
+            raise InvalidData(f"expected one of {', '.join(kind.labels)}, found {shown(found)}", where=[(key,)])
         return kind.labels[label]
     if kind == "[i4]" and not all(item.__class__ is int for item in found):
-        raise InvalidData(f"{where}.{key}: expected integers, found {shown(found)}")
+        raise InvalidData(f"expected integers, found {shown(found)}", where=[(key,)])
     return found
 
 
@@ -124,35 +134,39 @@ def write_type(type: DataType) -> dict[str, Any]:
 # --- fields and schemas ------------------------------------------------------------------------------------------
 
 
-def read_field(value: Any, where: str, limits: Limits, depth: int = 0) -> FieldLayout:
+def read_field(value: Any, limits: Limits, depth: int = 0) -> FieldLayout:
     """Read a field and its children from its JSON object."""
     if depth >= limits.depth:
-        raise LimitExceeded(f"{where}: types nest deeper than Limits.depth = {limits.depth}")
-    name = _encodable(member(value, "name", str, where), f"{where}.name")
-    nullable = member(value, "nullable", bool, where)
-    items = member(value, "children", list, where, [])
-    children = tuple([read_field(item, f"{where}.children[{i}]", limits, depth + 1) for i, item in enumerate(items)])
-    type_value = member(value, "type", dict, where)
-    type = storage = read_type(type_value, tuple([child.field for child in children]), f"{where}.type")
-    metadata = read_metadata(value, where)
-    encoding = member(value, "dictionary", dict, where, None)
+        raise LimitExceeded(f"types nest deeper than Limits.depth = {limits.depth}")
+    name = _encodable(member(value, "name", str), "name")
+    nullable = member(value, "nullable", bool)
+    children = tuple(read_items(value, "children", lambda item: read_field(item, limits, depth + 1), []))
+    with at("type"):
+        type = storage = read_type(member(value, "type", dict), tuple([child.field for child in children]))
+    metadata = read_metadata(value)
+    encoding = member(value, "dictionary", dict, None)
     dictionary_id = values = None
     if encoding is not None:
-        at = f"{where}.dictionary"
-        dictionary_id = member(encoding, "id", int, at)
-        index = member(encoding, "indexType", dict, at, None)
-        index_type = types.int32() if index is None else read_type(index, (), f"{at}.indexType")
+        with at("dictionary"):
+            dictionary_id = member(encoding, "id", int)
+            storage = _read_encoding(encoding, type)
         values = FieldLayout(Field(name, type), type, None, children, None)
         children = ()
-        try:
-            storage = types.DictionaryType(index_type, type, member(encoding, "isOrdered", bool, at, False))
-        except InvalidArgument as error:
-            raise InvalidData(f"{at}.indexType: {error}") from None
     logical, metadata = extension_type(storage, metadata)
     if values is not None and logical is not storage and isinstance(logical, types.DictionaryType):
         storage = logical  # the dictionary values have the extension type
         values = values._replace(field=Field(name, logical.value_type))
     return FieldLayout(Field(name, logical, nullable, metadata), storage, dictionary_id, children, values)
+
+
+def _read_encoding(encoding: Any, value_type: DataType) -> DataType:
+    ordered = member(encoding, "isOrdered", bool, False)
+    index = member(encoding, "indexType", dict, None)
+    with at("indexType"):
+        try:
+            return types.DictionaryType(types.int32() if index is None else read_type(index, ()), value_type, ordered)
+        except InvalidArgument as error:
+            raise recast(InvalidData, error) from None
 
 
 def write_field(field: Field, ids: DictionaryIds) -> dict[str, Any]:
@@ -174,11 +188,10 @@ def write_field(field: Field, ids: DictionaryIds) -> dict[str, Any]:
     return result
 
 
-def read_schema(value: Any, where: str, limits: Limits) -> tuple[Schema, list[FieldLayout]]:
+def read_schema(value: Any, limits: Limits) -> tuple[Schema, list[FieldLayout]]:
     """Read a schema; also returns the layout of its columns in JSON."""
-    items = member(value, "fields", list, where)
-    wires = [read_field(item, f"{where}.fields[{i}]", limits) for i, item in enumerate(items)]
-    return Schema([wire.field for wire in wires], read_metadata(value, where)), wires
+    wires = read_items(value, "fields", lambda item: read_field(item, limits))
+    return Schema([wire.field for wire in wires], read_metadata(value)), wires
 
 
 def write_schema(schema: Schema) -> dict[str, Any]:
@@ -194,15 +207,16 @@ def write_schema(schema: Schema) -> dict[str, Any]:
 _ERRORS = "surrogateescape"
 
 
-def read_metadata(value: Any, where: str) -> Metadata | None:
+def read_metadata(value: Any) -> Metadata | None:
     """Read the metadata of a field or a schema; the last of duplicate keys wins."""
-    result = {}
-    for i, item in enumerate(member(value, "metadata", list, where, [])):
-        at = f"{where}.metadata[{i}]"
-        pair = [_encodable(member(item, part, str, at), f"{at}.{part}", _ERRORS) for part in ("key", "value")]
-        key, text = [part.encode(errors=_ERRORS) for part in pair]
-        result[key] = text
-    return result or None
+    return dict(read_items(value, "metadata", _read_pair, [])) or None
+
+
+def _read_pair(item: Any) -> tuple[bytes, bytes]:
+    key, value = [
+        _encodable(member(item, part, str), part, _ERRORS).encode(errors=_ERRORS) for part in ("key", "value")
+    ]
+    return key, value
 
 
 def write_metadata(metadata: Metadata) -> list[dict[str, str]]:
@@ -211,9 +225,11 @@ def write_metadata(metadata: Metadata) -> list[dict[str, str]]:
     return [{"key": key.decode(errors=_ERRORS), "value": value.decode(errors=_ERRORS)} for key, value in pairs]
 
 
-def _encodable(text: str, where: str, errors: str = "strict") -> str:
+def _encodable(text: str, key: str, errors: str = "strict") -> str:
     try:
         text.encode(errors=errors)
     except UnicodeEncodeError as error:
-        raise InvalidData(f"{where}: the string {shown(text)} cannot be encoded as UTF-8: {error.reason}") from None
+        raise InvalidData(
+            f"the string {shown(text)} cannot be encoded as UTF-8: {error.reason}", where=[(key,)]
+        ) from None
     return text

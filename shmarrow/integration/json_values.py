@@ -4,7 +4,7 @@ Invariants:
 
 * whole arrays are converted at a time, between a list of JSON values and storage;
 * JSON numbers are neither exact for 64 bits nor infinite or NaN, so these are strings; bytes are hexadecimal;
-* a value of another kind, or out of range for its type, raises :class:`InvalidData` with its path.
+* a value of another kind, or out of range for its type, raises :class:`InvalidData` with its position.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from shmarrow import bitmap, types
 from shmarrow.buffer import as_bytes
 from shmarrow.convert.decimals import decimal_integers, decimal_words
-from shmarrow.errors import InvalidData
+from shmarrow.errors import InvalidData, at
 from shmarrow.integration.json_schema import shown
 from shmarrow.layout.binary import join_bytes
 
@@ -27,26 +27,31 @@ if TYPE_CHECKING:
 Values: TypeAlias = "npt.NDArray[Any]"
 
 
-def check_kinds(items: Sequence[Any], kinds: tuple[type, ...], expected: str, where: str) -> None:
+def no_item(index: int, text: str) -> InvalidData:
+    """Return the error for an item of an array."""
+    return InvalidData(text, where=[("item", index)])
+
+
+def check_kinds(items: Sequence[Any], kinds: tuple[type, ...], expected: str) -> None:
     """Refuse items of other classes than ``kinds``."""
     if not set(map(_class_of, items)) <= set(kinds):
         i = next(i for i, item in enumerate(items) if item.__class__ not in kinds)
-        raise InvalidData(f"{where}[{i}]: expected {expected}, found {shown(items[i])}")
+        raise no_item(i, f"expected {expected}, found {shown(items[i])}")
 
 
 def _class_of(value: Any) -> Any:
     return value.__class__
 
 
-def read_integers(items: Sequence[Any], dtype: Any, where: str) -> Values:
+def read_integers(items: Sequence[Any], dtype: Any) -> Values:
     """Read integers from numbers or strings, the form of 64-bit integers."""
-    check_kinds(items, (int, str), "an integer", where)
+    check_kinds(items, (int, str), "an integer")
     try:
         return np.array(list(map(int, items)), dtype)
     except (ValueError, OverflowError):
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
         i = next(i for i, item in enumerate(items) if not _fits(item, low, high))
-        raise InvalidData(f"{where}[{i}]: expected a number from {low} to {high}, found {shown(items[i])}") from None
+        raise no_item(i, f"expected a number from {low} to {high}, found {shown(items[i])}") from None
 
 
 def _fits(item: Any, low: int, high: int) -> bool:
@@ -66,16 +71,16 @@ _NOT_FINITE = {"NaN": np.nan, "Infinity": np.inf, "+Infinity": np.inf, "-Infinit
 _NOT_FINITE |= {"Inf": np.inf, "+Inf": np.inf, "-Inf": -np.inf}
 
 
-def _read_floats(type: Any, items: Sequence[Any], where: str) -> Values:
+def _read_floats(type: Any, items: Sequence[Any]) -> Values:
     """Read floats from numbers, or from strings for NaN and infinities."""
     if not set(map(_class_of, items)) <= {float, int}:
         items = [_NOT_FINITE.get(item, item) if item.__class__ is str else item for item in items]
-        check_kinds(items, (float, int), "a number, NaN or Infinity", where)
+        check_kinds(items, (float, int), "a number, NaN or Infinity")
     try:
         with np.errstate(over="ignore"):
             return np.array(items, np.float64).astype(type.storage)
     except OverflowError:
-        raise InvalidData(f"{where}: an integer is larger than any {type}") from None
+        raise InvalidData(f"an integer is larger than any {type}") from None
 
 
 def _write_floats(type: Any, values: Values) -> list[Any]:
@@ -92,33 +97,34 @@ def _write_floats(type: Any, values: Values) -> list[Any]:
     return numbers
 
 
-def _read_decimals(type: Any, items: Sequence[Any], where: str) -> Values:
-    check_kinds(items, (str, int), "the unscaled value as a string", where)
+def _read_decimals(type: Any, items: Sequence[Any]) -> Values:
+    check_kinds(items, (str, int), "the unscaled value as a string")
     bound = 1 << (type.bits - 1)
     for i, item in enumerate(items):
         if not _fits(item, -bound, bound - 1):
-            raise InvalidData(f"{where}[{i}]: expected an integer of {type.bits} bits, found {shown(item)}")
+            raise no_item(i, f"expected an integer of {type.bits} bits, found {shown(item)}")
     return decimal_words(type, list(map(int, items)))
 
 
-def _read_bools(type: Any, items: Sequence[Any], where: str) -> Values:
-    check_kinds(items, (bool, int), "true or false", where)
+def _read_bools(type: Any, items: Sequence[Any]) -> Values:
+    check_kinds(items, (bool, int), "true or false")
     if not set(items) <= {0, 1}:
         i = next(i for i, item in enumerate(items) if item not in (0, 1))
-        raise InvalidData(f"{where}[{i}]: expected true or false, found {shown(items[i])}")
+        raise no_item(i, f"expected true or false, found {shown(items[i])}")
     return bitmap.pack(np.array(items, np.bool_))
 
 
-def _read_intervals(type: Any, items: Sequence[Any], where: str) -> Values:
+def _read_intervals(type: Any, items: Sequence[Any]) -> Values:
     if type.storage.names is None:
-        return read_integers(items, type.storage, where)
+        return read_integers(items, type.storage)
     result = np.zeros(len(items), type.storage)
-    check_kinds(items, (dict,), f"an object of {', '.join(type.storage.names)}", where)
+    check_kinds(items, (dict,), f"an object of {', '.join(type.storage.names)}")
     for name in type.storage.names:
         numbers = [item.get(name) for item in items]
         if None in numbers:
-            raise InvalidData(f"{where}[{numbers.index(None)}]: expected a member {name!r}")
-        result[name] = read_integers(numbers, type.storage[name], f"{where}.{name}")
+            raise no_item(numbers.index(None), f"expected a member {name!r}")
+        with at(name):
+            result[name] = read_integers(numbers, type.storage[name])
     return result
 
 
@@ -128,29 +134,26 @@ def _write_intervals(type: Any, values: Values) -> list[Any]:
     return numbers if names is None else [dict(zip(names, item, strict=True)) for item in numbers]
 
 
-def _read_fixed(type: Any, items: Sequence[Any], where: str) -> Values:
-    data, lengths = read_hex(items, where)
+def _read_fixed(type: Any, items: Sequence[Any]) -> Values:
+    data, lengths = read_hex(items)
     wrong = lengths != type.width
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidData(f"{where}[{i}]: expected {type.width} bytes, found {int(lengths[i])}")
+        raise no_item(i, f"expected {type.width} bytes, found {int(lengths[i])}")
     return as_bytes(data)
 
 
-def read_text(text: bool, items: Sequence[Any], where: str) -> tuple[bytes, Values]:
+def read_text(text: bool, items: Sequence[Any]) -> tuple[bytes, Values]:
     """Return the concatenated bytes of text or hexadecimal values, and their lengths."""
     if not text:
-        return read_hex(items, where)
-    check_kinds(items, (str,), "a string", where)
-    try:
-        return join_bytes(types.string(), items, None)
-    except InvalidData as error:
-        raise InvalidData(f"{where}: {error}") from None
+        return read_hex(items)
+    check_kinds(items, (str,), "a string")
+    return join_bytes(types.string(), items, None)
 
 
-def read_hex(items: Sequence[Any], where: str) -> tuple[bytes, Values]:
+def read_hex(items: Sequence[Any]) -> tuple[bytes, Values]:
     """Return the concatenated bytes of hexadecimal values, and their lengths."""
-    check_kinds(items, (str,), "a string of hexadecimal digits", where)
+    check_kinds(items, (str,), "a string of hexadecimal digits")
     digits = np.fromiter(map(len, items), np.int64, len(items))
     try:
         data = bytes.fromhex("".join(items))
@@ -158,7 +161,7 @@ def read_hex(items: Sequence[Any], where: str) -> tuple[bytes, Values]:
         data = b""
     if 2 * len(data) != int(digits.sum()) or (digits & 1).any():
         i = next(i for i, item in enumerate(items) if not _is_hex(item))
-        raise InvalidData(f"{where}[{i}]: expected pairs of hexadecimal digits, found {shown(items[i])}")
+        raise no_item(i, f"expected pairs of hexadecimal digits, found {shown(items[i])}")
     return data, digits >> 1
 
 
@@ -183,19 +186,19 @@ class ValueForm(NamedTuple):
         Returns the replacement for the JSON value of null slots, by type. None keeps the JSON value, which bounds the
         memory of wide slots by the size of the document.
     read : callable
-        Returns the storage for a type, JSON values and their path.
+        Returns the storage for a type and JSON values.
     write : callable
         Returns the JSON values for a type and storage.
     """
 
     zero: Callable[[Any], Any]
-    read: Callable[[Any, Sequence[Any], str], Values]
+    read: Callable[[Any, Sequence[Any]], Values]
     write: Callable[[Any, Values], list[Any]]
 
 
 _INTEGERS = ValueForm(
     lambda type: 0,
-    lambda type, items, where: read_integers(items, type.storage, where),
+    lambda type, items: read_integers(items, type.storage),
     lambda type, values: write_integers(values),
 )
 

@@ -9,19 +9,24 @@ Invariants:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Unsupported, not_expected, shown
+from shmarrow.batch import RecordBatch
+from shmarrow.chunked import ChunkedArray
+from shmarrow.columns import Columns
+from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Unsupported, at, not_expected, shown
 from shmarrow.interchange.consumers import CONSUMERS, KINDS, LOSSY, RULES, Consumer, Rule, kind_of
+from shmarrow.layout.array import Array
+from shmarrow.tables import RecordBatchReader, mapped_batches
 from shmarrow.types import DataType, Schema
-from shmarrow.types.extension import ExtensionType
+from shmarrow.types.extension import ExtensionType, storage_of, types_in
 
-_CAST_HINT = re.compile(r"; a cast with safe=False [^;]*")
-"""The hint in a cast's error at an argument that does not exist here."""
+Column = TypeVar("Column", bound=Array | ChunkedArray)
+Rows = TypeVar("Rows", bound=Columns[Any])
 
 
 class Stages(NamedTuple):
@@ -45,8 +50,8 @@ class Casting(NamedTuple):
     def allows(self, kind: str) -> bool:
         return "all" in self.lossy or kind in self.lossy
 
-    def stages(self, type: Any, where: str, inside: bool = False) -> Stages:
-        """Return the stages of a type, which may be nested in another; ``where`` is named in errors.
+    def stages(self, type: Any, inside: bool = False) -> Stages:
+        """Return the stages of a type, which may be nested in another.
 
         Raises
         ------
@@ -59,10 +64,10 @@ class Casting(NamedTuple):
                 return Stages(type, type, type)
             if type.extension_name == "arrow.bool8":
                 return Stages(*[types.bool_()] * 3)
-            return self.stages(type.storage_type, where, inside)
+            return self.stages(type.storage_type, inside)
         if self.consumer.unique_names and type.layout == "struct":
-            self.check_names([field.name for field in type.fields], f"{where}: ", "field")
-        before = self._children(type, where)
+            self.check_names([field.name for field in type.fields], "field")
+        before = self._children(type)
         kind = kind_of(type)
         rules = [rule for rule in RULES[self.name].get(kind, ()) if rule.inside <= inside and rule.when(before.final)]
         if not rules:
@@ -70,77 +75,75 @@ class Casting(NamedTuple):
         allowed = self.allows(kind)
         rule = next((each for each in rules if allowed or not each.lossy), None)
         if rule is None or rule.becomes is None:
-            raise self._unsupported(type, kind, rules, where)
+            raise self._unsupported(type, kind, rules)
         become, through = rule.becomes, rule.through or rule.becomes
         if not rule.loses:
             return before.map(become)
         checked = before.checked if allowed else through(before.checked)
         return Stages(checked, through(before.loosened), become(before.final))
 
-    def _children(self, type: Any, where: str) -> Stages:
+    def _children(self, type: Any) -> Stages:
         """Return the stages of a type from those of its children."""
         if type.layout == "dictionary":
-            values = self.stages(type.value_type, where, True)
+            values = self.stages(type.value_type, True)
             return values.map(lambda value: types.dictionary(type.index_type, value, type.ordered))
         if not type.fields:
             return Stages(type, type, type)
         parts = []
         for i, field in enumerate(type.fields):
-            inner = f"{where}, field {shown(field.name)}" if len(type.fields) > 1 else where
-            entries = type.layout == "map" and i == 0
-            found = self._children(field.type, inner) if entries else self.stages(field.type, inner, True)
+            with at("field", field.name) if len(type.fields) > 1 else nullcontext():
+                entries = type.layout == "map" and i == 0
+                found = self._children(field.type) if entries else self.stages(field.type, True)
             parts.append([field.with_type(each) for each in found])
         parameters = {each.name: getattr(type, each.name) for each in type.descriptor.parameters}
         made = [type.descriptor.make(parameters, children) for children in zip(*parts, strict=True)]
         return Stages(*[type if each == type else each for each in made])
 
-    def _unsupported(self, type: Any, kind: str, rules: list[Rule], where: str) -> Unsupported:
+    def _unsupported(self, type: Any, kind: str, rules: list[Rule]) -> Unsupported:
         losing = next((rule for rule in rules if rule.lossy), None)
-        if losing is None:
-            return Unsupported(f"{where}: {self.consumer.title} has no type for {type}")
-        return Unsupported(
-            f"{where}: {self.consumer.title} has no type for {type}; lossy={kind!r} makes it {losing.shown}, "
-            f"without {losing.loses}"
-        )
+        hint = losing and f"lossy={kind!r} makes it {losing.shown}, without {losing.loses}"
+        return Unsupported(f"{self.consumer.title} has no type for {type}", hint=hint)
 
-    def check_names(self, names: list[str], where: str, what: str) -> None:
+    def check_names(self, names: list[str], what: str) -> None:
         """Reject duplicate names."""
         if len(set(names)) < len(names):
             name = next(name for i, name in enumerate(names) if name in names[:i])
             raise Unsupported(
-                f"{where}{self.consumer.title} requires a unique name for each {what}, found {shown(name)} more than "
-                "once"
+                f"{self.consumer.title} requires a unique name for each {what}, found {shown(name)} more than once"
             )
 
     def schema(self, schema: Schema) -> list[Stages]:
         """Return the target types of the columns."""
         if self.consumer.unique_names:
-            self.check_names(schema.names, "", "column")
+            self.check_names(schema.names, "column")
         if self.consumer.some_column and not len(schema):
             raise Unsupported(f"{self.consumer.title} has no tables without columns")
         known: dict[DataType, Stages] = {}
         for field in schema:
             if field.type not in known:
-                known[field.type] = self.stages(field.type, f"column {shown(field.name)}")
+                with at("column", field.name):
+                    known[field.type] = self.stages(field.type)
         return [known[field.type] for field in schema]
 
-    def column(self, column: Any, stages: Stages, where: str) -> Any:
+    def column(self, column: Any, stages: Stages) -> Any:
         """Cast an array or chunked array; returns the same object if it has the type."""
         try:
-            column = _cast(column, stages.checked, True)
-        except (InvalidData, LimitExceeded) as error:
-            hint = self._hint(column.type) if isinstance(error, InvalidData) else ""
-            text = _CAST_HINT.sub("", str(error))
-            raise error.__class__(f"{where}for {self.consumer.title}: {text}{hint}") from None
+            with at(f"for {self.consumer.title}"):
+                column = _cast(column, stages.checked, True)
+        except InvalidData as error:
+            if not isinstance(error, LimitExceeded):
+                error.hint = self._hint(column.type)  # the caller has an argument lossy, and none named safe
+            raise
         for target, safe in ((stages.loosened, False), (stages.final, True)):
             column = _cast(column, target, safe)
         if self.consumer.distinct and column.type.layout == "dictionary":
             return _distinct_chunks(column) if hasattr(column, "chunks") else _distinct(column)
         return column
 
-    def _hint(self, type: DataType) -> str:
-        kinds = sorted(kind for kind in _kinds_in(type) if kind in LOSSY[self.name] and not self.allows(kind))
-        return "".join(f"; lossy={kind!r} drops {LOSSY[self.name][kind]}" for kind in kinds)
+    def _hint(self, type: DataType) -> str | None:
+        found = {kind_of(storage_of(each)) for each in types_in(type)}
+        kinds = sorted(kind for kind in found if kind in LOSSY[self.name] and not self.allows(kind))
+        return "; ".join([f"lossy={kind!r} drops {LOSSY[self.name][kind]}" for kind in kinds]) or None
 
 
 def _cast(column: Any, target: DataType, safe: bool) -> Any:
@@ -160,13 +163,6 @@ def _distinct_chunks(column: Any) -> Any:
     made = [_distinct(chunk) for chunk in column.chunks]
     same = all(new is old for new, old in zip(made, column.chunks, strict=True))
     return column if same else type(column)(made, column.type)
-
-
-def _kinds_in(type: Any) -> set[str]:
-    if isinstance(type, ExtensionType):
-        type = type.storage_type
-    inner = [type.value_type] if type.layout == "dictionary" else [field.type for field in type.fields]
-    return {kind_of(type)}.union(*[_kinds_in(each) for each in inner])
 
 
 def casting_for(name: str, lossy: str | Iterable[str]) -> Casting:
@@ -195,7 +191,7 @@ def _nothing_lost(name: str, kind: Any) -> InvalidArgument:
         )
     close = get_close_matches(str(kind)[:40], known, 1)
     hint = f"did you mean {close[0]!r}?" if close else expected
-    return InvalidArgument(f"lossy={shown(kind)}: no kind of type has that name; {hint}")
+    return InvalidArgument(f"lossy={shown(kind)}: no kind of type has that name", hint=hint)
 
 
 def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:
@@ -206,14 +202,15 @@ def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:
     return Schema(fields, schema.metadata)
 
 
-def array(column: Any, name: str, lossy: str | Iterable[str]) -> Any:
-    """Cast an array or chunked array to a type that a consumer accepts."""
+def array(column: Column, name: str, lossy: str | Iterable[str]) -> Column:
+    """Implement :meth:`Array.for_consumer` and :meth:`ChunkedArray.for_consumer`."""
     casting = casting_for(name, lossy)
-    return casting.column(column, casting.stages(column.type, str(column.type)), "")
+    made: Column = casting.column(column, casting.stages(column.type))
+    return made
 
 
-def columns(rows: Any, name: str, lossy: str | Iterable[str]) -> Any:
-    """Cast a record batch or table to types that a consumer accepts."""
+def columns(rows: Rows, name: str, lossy: str | Iterable[str]) -> Rows:
+    """Implement :meth:`RecordBatch.for_consumer` and :meth:`Table.for_consumer`."""
     casting = casting_for(name, lossy)
     schema = rows.schema
     stages = casting.schema(schema)
@@ -222,7 +219,8 @@ def columns(rows: Any, name: str, lossy: str | Iterable[str]) -> Any:
         looked_at = casting.consumer.distinct and each.final.layout == "dictionary"
         if looked_at or any(field.type != type for type in each):
             column = rows.column(i)
-            made = casting.column(column, each, f"column {shown(field.name)}: ")
+            with at("column", field.name):
+                made = casting.column(column, each)
             if made is not column:
                 new[i] = made
     if not new:
@@ -232,7 +230,18 @@ def columns(rows: Any, name: str, lossy: str | Iterable[str]) -> Any:
 
 
 def schema(schema: Schema, name: str, lossy: str | Iterable[str]) -> Schema:
-    """Return the schema of rows cast for a consumer."""
+    """Implement :meth:`Schema.for_consumer`."""
     stages = casting_for(name, lossy).schema(schema)
     same = all(field.type == each.final for field, each in zip(schema, stages, strict=True))
     return schema if same else _new_schema(schema, stages)
+
+
+def reader(
+    wanted: Schema,
+    batches: Iterable[RecordBatch],
+    name: str,
+    lossy: str | Iterable[str],
+    close: Callable[[], None] | None = None,
+) -> RecordBatchReader:
+    """Implement :meth:`RecordBatchReader.for_consumer`, for batches of a schema; closing it calls ``close``."""
+    return mapped_batches(schema(wanted, name, lossy), batches, lambda batch: columns(batch, name, lossy), close)

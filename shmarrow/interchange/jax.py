@@ -10,53 +10,30 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shmarrow.interchange.partner import needed
+from shmarrow.optional import optional
 from shmarrow.segment.mappings import copied
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.dense import Exposed
 from shmarrow.types import MetadataLike
 
-
-@cache
-def partner() -> Any:
-    """Import ``jax``; MissingExtra if it is not installed."""
-    with needed("jax", "jax"):
-        import jax
-    return jax
+if TYPE_CHECKING:
+    import jax
 
 
-def tensor_to_jax(tensor: Tensor, device: Any = None) -> Any:
-    """Convert to a ``jax.Array``: zero-copy if the memory is aligned to 64 bytes, otherwise JAX copies it.
-
-    Without ``jax_enable_x64`` JAX converts 64-bit elements to 32 bits, which copies them, too.
-
-    Parameters
-    ----------
-    device : jax.Device, optional
-        Target device; by default the CPU.
-
-    Raises
-    ------
-    ExportRefused
-        If JAX has no such dtype.
-    """
-    jax = partner()
+def tensor_to_jax(tensor: Tensor, device: jax.Device | None = None) -> jax.Array:
+    """Implement :meth:`Tensor.to_jax`."""
+    jax = optional("jax")
     storage = tensor.storage if tensor.storage.flags.aligned else copied(tensor.storage)
     made = jax.dlpack.from_dlpack(Exposed(storage, tensor._element))
     return made if device is None else jax.device_put(made, device)
 
 
 def tensor_from_jax(
-    value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+    value: jax.Array, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Tensor:
-    """Make a tensor over the memory of a ``jax.Array``; arrays on other devices are copied to the CPU."""
+    """Implement :meth:`Tensor.from_jax`."""
     return Tensor.from_numpy(np.asarray(value), dim_names, metadata=metadata)
-
-
-Tensor.from_jax = staticmethod(tensor_from_jax)
-Tensor.to_jax = tensor_to_jax

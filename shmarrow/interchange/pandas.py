@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from shmarrow.build.frames import KEY
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, MissingExtra, Unsupported, shown
-from shmarrow.interchange.pyarrow import partner
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, Unsupported, shown
+from shmarrow.optional import optional
 from shmarrow.types import Schema
 
 OPTIONS = frozenset({
@@ -25,15 +25,6 @@ OPTIONS = frozenset({
     "types_mapper", "coerce_temporal_nanoseconds",
 })  # fmt: skip
 """The options of pyarrow's ``to_pandas`` that are passed on."""
-
-
-def pandas() -> Any:
-    """Import ``pandas``; MissingExtra if it is not installed."""
-    try:
-        import pandas as module
-    except ImportError as error:
-        raise MissingExtra(f"pandas is needed here: pip install 'shmarrow[pandas]' ({error})") from None
-    return module
 
 
 def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, Any]) -> Any:
@@ -122,7 +113,7 @@ def _writable(column: Any, made: Any) -> Any:
     made : pandas.Series
         pyarrow's result. Several chunks have been copied, and Arrow-backed values are replaced on assignment.
     """
-    module = pandas()
+    module = optional("pandas")
     chunks = getattr(column, "chunks", [column])
     dtype = made.dtype
     if len(chunks) != 1 or isinstance(dtype, module.ArrowDtype):
@@ -140,8 +131,8 @@ def _checked(options: dict[str, Any], arrow_backed: bool) -> dict[str, Any]:
     if unknown:
         known = f"expected one or more of {', '.join(sorted(OPTIONS))}"
         hint = "arrow_backed=True gives Arrow-backed columns" if unknown[0] == "dtype_backend" else known
-        raise InvalidArgument(f"to_pandas has no option {shown(unknown[0])}; {hint}")
-    module = pandas()
+        raise InvalidArgument(f"to_pandas has no option {shown(unknown[0])}", hint=hint)
+    module = optional("pandas")
     if not arrow_backed:
         return options
     if "types_mapper" in options:
@@ -151,7 +142,7 @@ def _checked(options: dict[str, Any], arrow_backed: bool) -> dict[str, Any]:
 
 def _converted(convert: Callable[[], Any], options: dict[str, Any], described: bool) -> Any:
     """Run pyarrow's conversion, and translate its errors."""
-    pa = partner()
+    pa = optional("pyarrow")
     try:
         return convert()
     except (pa.ArrowNotImplementedError, NotImplementedError) as error:
@@ -187,7 +178,7 @@ def _restored(made: Any, schema: Schema, described: Any, index: list[str], optio
     index : list of str
         Fields that are levels of the index.
     """
-    module = pandas()
+    module = optional("pandas")
     if "types_mapper" in options:
         return _with_metadata(made, schema, described).to_pandas(**options)
     entries = {entry.get("field_name", entry["name"]): entry for entry in described["columns"]}
@@ -203,7 +194,7 @@ def _restored(made: Any, schema: Schema, described: Any, index: list[str], optio
                 levels[field.name] = dtype.__from_arrow__(made.column(i))
         elif backed:
             columns.append(i)
-            blank = partner().array(np.zeros(made.num_rows, np.int8))  # it is replaced below
+            blank = optional("pyarrow").array(np.zeros(made.num_rows, np.int8))  # it is replaced below
             table = table.set_column(i, field.name, blank)
         if backed:
             entry["numpy_type"] = "object"

@@ -3,7 +3,7 @@
 Invariants:
 
 * nothing is imported for it, not even this file: reducers are registered when other code imports the module of the
-  pickler, see ``interchange/__init__``;
+  pickler, see :mod:`shmarrow.pickling`;
 * objects without a handle are copied: those in private memory, or whose name was removed;
 * unpickling a handle never raises, as pools and executors unpickle in threads that an error would end. A handle that
   cannot be opened becomes a placeholder that raises the error when it is used;
@@ -12,6 +12,8 @@ Invariants:
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -36,9 +38,9 @@ def _open(handle: Any) -> Any:
     try:
         return handle.open()
     except ShmarrowError as error:
-        from shmarrow.interchange.gone import Gone
+        from shmarrow.interchange.handles.unavailable import Unavailable
 
-        return Gone(handle.kind, error)
+        return Unavailable(handle.kind, error)
 
 
 def with_multiprocessing(module: ModuleType) -> None:
@@ -66,8 +68,6 @@ def with_distributed(module: ModuleType) -> None:
 
 def _serialized(value: Any, context: Any = None) -> tuple[dict[str, Any], list[Any]]:
     """Return header and frames of a handle, or of a pickle with out-of-band buffers."""
-    import pickle
-
     from shmarrow.interchange.handles import handle
 
     if _same_host(context):
@@ -81,8 +81,6 @@ def _serialized(value: Any, context: Any = None) -> tuple[dict[str, Any], list[A
 
 
 def _deserialized(header: dict[str, Any], frames: list[Any]) -> Any:
-    import pickle
-
     value = pickle.loads(frames[0], buffers=frames[1:])
     return _open(value) if header["handle"] else value
 
@@ -93,3 +91,16 @@ def _same_host(context: Any) -> bool:
         return False
     ends = [context.get(end) for end in ("sender", "recipient")]
     return all(isinstance(end, dict) and str(end.get("address", "")).startswith(_LOOPBACK) for end in ends)
+
+
+_REGISTER: dict[str, Callable[[ModuleType], None]] = {
+    "multiprocessing.reduction": with_multiprocessing,
+    "joblib.externals.loky.backend.reduction": with_loky,
+    "loky.backend.reduction": with_loky,
+    "distributed.protocol.serialize": with_distributed,
+}
+
+
+def register(module: ModuleType) -> None:
+    """Register handles with the pickler of a module, one of :data:`shmarrow.pickling.PICKLERS`."""
+    _REGISTER[module.__name__](module)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from shmarrow import capsules
 from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name
-from shmarrow.interchange.pyarrow import partner
-from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseTensor, Tensor
-from shmarrow.tensor.element import is_column
-
-_SPARSE: dict[str, Any] = {
-    "SparseCOOTensor": SparseCOOTensor,
-    "SparseCSCMatrix": SparseCSCMatrix,
-    "SparseCSRMatrix": SparseCSRMatrix,
-}
+from shmarrow.optional import optional
+from shmarrow.tensor import SparseCSFTensor, SparseTensor, Tensor
+from shmarrow.tensor.formats import FORMS
 
 
 def tensor_from_pyarrow(value: Any) -> Tensor | SparseTensor:
@@ -27,14 +22,14 @@ def tensor_from_pyarrow(value: Any) -> Tensor | SparseTensor:
     CopyRequired
         If a column has nulls, or its values have no zero-copy form in numpy.
     """
-    if isinstance(value, partner().Tensor):
+    if isinstance(value, optional("pyarrow").Tensor):
         return Tensor.from_numpy(value.to_numpy(), value.dim_names or None)
-    form = _SPARSE.get(type(value).__name__)
+    form = next((form for form in FORMS.values() if form.__name__ == type(value).__name__), None)
+    if form is SparseCSFTensor:
+        raise InvalidType("pyarrow does not expose the axis order of a SparseCSFTensor; pass to_tensor()")
     if form is not None:
         made: SparseTensor = form.from_numpy(*value.to_numpy(), value.shape, dim_names=value.dim_names or None)
         return made
-    if is_column(value):
+    if capsules.is_column(value):
         return Tensor.from_array(array(value, from_pandas=False))
-    if type(value).__name__ == "SparseCSFTensor":
-        raise InvalidType("pyarrow does not expose the axis order of a SparseCSFTensor; pass to_tensor()")
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")

@@ -10,38 +10,22 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 from shmarrow.errors import InvalidType
-from shmarrow.interchange.partner import needed
+from shmarrow.optional import optional
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseMatrix, SparseTensor
+from shmarrow.tensor.sparse import Form
 from shmarrow.types import MetadataLike
 
 
-@cache
-def partner() -> Any:
-    """Import ``sparse``; MissingExtra if it is not installed."""
-    with needed("the package sparse", "sparse"):
-        import sparse
-    return sparse
-
-
 def sparse_to_pydata(tensor: SparseTensor) -> Any:
-    """Convert to an array of the package ``sparse``: CSR and CSC to ``GCXS``, COO and CSF to ``COO``.
-
-    Duplicates are summed first, as the package does not support them.
-
-    Raises
-    ------
-    InvalidData
-        If a value of the index is invalid.
-    """
-    sparse = partner()
+    """Implement :meth:`SparseTensor.to_pydata_sparse`."""
+    sparse = optional("sparse")
     if isinstance(tensor, SparseMatrix):
         single = tensor.coalesced()
         parts = (single.data, single.indices, single.indptr)
-        return sparse.GCXS(parts, shape=single.shape, compressed_axes=(single.axis,))
+        return sparse.GCXS(parts, shape=single.shape, compressed_axes=single.axis_order[:1])
     coordinates = tensor.as_form(SparseCOOTensor).coalesced()
     return sparse.COO(
         coordinates.indices.T, coordinates.data, shape=coordinates.shape, has_duplicates=False, sorted=True
@@ -49,20 +33,14 @@ def sparse_to_pydata(tensor: SparseTensor) -> Any:
 
 
 def sparse_from_pydata(
-    cls: Any, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
-) -> Any:
-    """Convert a ``sparse.COO`` or ``sparse.GCXS`` to this format; zero-copy if it is in this format.
-
-    Raises
-    ------
-    InvalidType
-        If it is neither, or its fill value is not zero.
-    """
+    cls: type[Form], value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+) -> Form:
+    """Implement :meth:`SparseTensor.from_pydata_sparse`."""
     return _from_pydata(value, dim_names, metadata).as_form(cls)
 
 
-def _from_pydata(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> Any:
-    sparse = partner()
+def _from_pydata(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> SparseTensor:
+    sparse = optional("sparse")
     if not isinstance(value, (sparse.COO, sparse.GCXS)):
         raise InvalidType(f"expected a sparse.COO or sparse.GCXS, found {type(value).__name__}")
     if value.fill_value != 0:
@@ -77,10 +55,4 @@ def _from_pydata(value: Any, dim_names: Iterable[str] | None, metadata: Metadata
 
 def from_pydata_sparse(value: Any) -> SparseTensor:
     """Convert an array of the package ``sparse``, keeping its format."""
-    made: SparseTensor = _from_pydata(value, None, None)
-    return made
-
-
-_Sparse: Any = SparseTensor
-_Sparse.from_pydata_sparse = classmethod(sparse_from_pydata)
-_Sparse.to_pydata_sparse = sparse_to_pydata
+    return _from_pydata(value, None, None)

@@ -11,6 +11,7 @@ The package ``safetensors`` is not used: it copies each tensor for numpy (128 Mi
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -21,7 +22,7 @@ import numpy as np
 
 from shmarrow import segment, types
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported, at
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import dense_pieces
 from shmarrow.tensor.element import Element, as_element
@@ -57,23 +58,30 @@ def read_safetensors(
     Unsupported
         If an element type does not take whole bytes.
     """
-    with segment.attach(path) as found:
-        data, where = found.data, found.name
-    header, start = _read_header(data, where, limits)
+    with segment.attach(path) as found, at(found.name):
+        return _read(found.data, limits)
+
+
+def _read(data: Bytes, limits: Limits) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors and the metadata of a file's bytes."""
+    header, start = _read_header(data, limits)
     metadata = header.pop(METADATA, None)
     metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise InvalidData(f"{where}: {METADATA} is a mapping of strings to strings")
-    entries = [_entry(name, value, where) for name, value in header.items()]
+        raise InvalidData(f"{METADATA} is a mapping of strings to strings")
+    entries = []
+    for name, value in header.items():
+        with at("tensor", name):
+            entries.append(_entry(name, value))
     position = 0
     for name, _, _, begin, end in sorted(entries, key=lambda entry: entry[3:]):
         if begin != position:
             raise InvalidData(
-                f"{where}: the tensor {name!r} starts at {begin}, expected {position}, the end of the previous one"
+                f"the tensor {name!r} starts at {begin}, expected {position}, the end of the previous one"
             )
         position = end
     if position != len(data) - start:
-        raise InvalidData(f"{where}: the tensors take {position} bytes, but the file has {len(data) - start} for them")
+        raise InvalidData(f"the tensors take {position} bytes, but the file has {len(data) - start} for them")
     tensors = {}
     for name, element, shape, begin, _ in entries:
         array: Any = np.ndarray(shape, element.dtype, data, start + begin)
@@ -81,28 +89,22 @@ def read_safetensors(
     return tensors, metadata
 
 
-def _read_header(data: Bytes, where: str, limits: Limits) -> tuple[dict[str, Any], int]:
+def _read_header(data: Bytes, limits: Limits) -> tuple[dict[str, Any], int]:
     """Return the header, and the offset of the tensors' bytes."""
-    import json
-
     if len(data) < _LENGTH.size:
-        raise InvalidData(f"{where}: a safetensors file has at least {_LENGTH.size} bytes, found {len(data)}")
+        raise InvalidData(f"a safetensors file has at least {_LENGTH.size} bytes, found {len(data)}")
     (length,) = _LENGTH.unpack(data[: _LENGTH.size].tobytes())
     if length > len(data) - _LENGTH.size:
-        raise InvalidData(
-            f"{where}: the header declares {length} bytes, but only {len(data) - _LENGTH.size} are available"
-        )
+        raise InvalidData(f"the header declares {length} bytes, but only {len(data) - _LENGTH.size} are available")
     if length > limits.metadata_bytes:
-        raise LimitExceeded(
-            f"{where}: a header of {length} bytes, over Limits.metadata_bytes = {limits.metadata_bytes}"
-        )
+        raise LimitExceeded(f"a header of {length} bytes, over Limits.metadata_bytes = {limits.metadata_bytes}")
     start = _LENGTH.size + length
     try:
         header = json.loads(data[_LENGTH.size : start].tobytes().decode(), object_pairs_hook=_without_twins)
     except (ValueError, RecursionError) as error:
-        raise InvalidData(f"{where}: the header is not a JSON object of distinct names: {error}") from None
+        raise InvalidData(f"the header is not a JSON object of distinct names: {error}") from None
     if not isinstance(header, dict):
-        raise InvalidData(f"{where}: the header must be a JSON object, found {type(header).__name__}")
+        raise InvalidData(f"the header must be a JSON object, found {type(header).__name__}")
     return header, start
 
 
@@ -113,25 +115,24 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _entry(name: str, value: Any, where: str) -> tuple[str, Element, tuple[int, ...], int, int]:
+def _entry(name: str, value: Any) -> tuple[str, Element, tuple[int, ...], int, int]:
     """Return a tensor's name, element, shape, and start and end offsets from its header entry."""
-    where = f"{where}: the tensor {name!r}"
     if not isinstance(value, dict):
-        raise InvalidData(f"{where}: expected a JSON object, found {type(value).__name__}")
+        raise InvalidData(f"expected a JSON object, found {type(value).__name__}")
     dtype: Any = value.get("dtype")
     shape: Any = value.get("shape")
     offsets: Any = value.get("data_offsets")
     if not isinstance(dtype, str):
-        raise InvalidData(f"{where}: has no dtype")
+        raise InvalidData("it has no dtype")
     if dtype not in ELEMENTS:
-        raise Unsupported(f"{where}: elements of {dtype} are not supported; expected one of {', '.join(ELEMENTS)}")
+        raise Unsupported(f"elements of {dtype} are not supported; expected one of {', '.join(ELEMENTS)}")
     if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2 or len(shape) > 64:
-        raise InvalidData(f"{where}: a shape and two offsets are lists of sizes, found {shape!r} and {offsets!r}")
+        raise InvalidData(f"a shape and two offsets are lists of sizes, found {shape!r} and {offsets!r}")
     element = ELEMENTS[dtype]
     begin, end = offsets
     size = prod(shape) * element.dtype.itemsize
     if end - begin != size or prod([n for n in shape if n]) * element.dtype.itemsize >= 1 << 63:
-        raise InvalidData(f"{where}: {dtype} of shape {shape} takes {size} bytes, found [{begin}, {end})")
+        raise InvalidData(f"{dtype} of shape {shape} takes {size} bytes, found [{begin}, {end})")
     return name, element, tuple(shape), begin, end
 
 
@@ -182,8 +183,6 @@ def safetensors_pieces(tensors: Mapping[str, Any], metadata: Mapping[str, str] |
     InvalidType
         Immediately, if a tensor is sparse, or the format has no such type.
     """
-    import json
-
     for name, tensor in tensors.items():
         if isinstance(tensor, SparseTensor) or tensor._element not in _NAMES:
             kind = type(tensor).__name__ if isinstance(tensor, SparseTensor) else tensor.type

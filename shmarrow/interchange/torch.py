@@ -13,84 +13,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.errors import CopyRequired, ExportRefused, InvalidType, StorageError, Unsupported
-from shmarrow.interchange.partner import needed
 from shmarrow.layout import Array
-from shmarrow.tensor import (
-    SparseCOOTensor,
-    SparseCSCMatrix,
-    SparseCSFTensor,
-    SparseCSRMatrix,
-    SparseMatrix,
-    SparseTensor,
-    Tensor,
-)
+from shmarrow.optional import optional
+from shmarrow.tensor import SparseCOOTensor, SparseMatrix, SparseTensor, Tensor
 from shmarrow.tensor.dense import Exposed, as_dim_names, integers_of, own_elements
 from shmarrow.tensor.element import ML_DTYPES, NDArray, as_element
+from shmarrow.tensor.formats import FORMS
+from shmarrow.tensor.sparse import Form
 from shmarrow.types import MetadataLike, as_metadata
 
-
-@cache
-def partner() -> Any:
-    """Import ``torch``; MissingExtra if it is not installed."""
-    with needed("torch", "torch"):
-        import torch
-    return torch
-
+if TYPE_CHECKING:
+    import torch
 
 # --- dense ------------------------------------------------------------------------------------------------------
 
 
-def tensor_to_torch(tensor: Tensor, device: Any = None, *, writable: bool = True) -> Any:
-    """Convert to a ``torch.Tensor``.
-
-    Parameters
-    ----------
-    device : torch.device or str, optional
-        Target device; by default the CPU. Other devices get the elements by one transfer from the shared memory.
-    writable : bool
-        True returns a private tensor that may be written to: changes do not affect the object or file, nor tensors of
-        other calls. Mapped elements are copy-on-write: reading is free, writing copies the modified pages. Tensors of
-        less than 64 KiB, and memory that is not mapped, are copied.
-
-        False returns the shared memory itself, never a copy. torch has no read-only tensors: writing to it kills the
-        process if the memory is mapped, and changes an immutable object otherwise.
-
-    Raises
-    ------
-    ExportRefused
-        If torch has no such dtype, or ``writable`` is False and the elements are not aligned to their size.
-    StorageError
-        If ``writable`` is True and the mapped file was truncated.
-    LimitExceeded
-        If there is not enough memory for a copy.
-    """
-    torch = partner()
+def tensor_to_torch(tensor: Tensor, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
+    """Implement :meth:`Tensor.to_torch`."""
+    torch = optional("torch")
     shared = not (writable and _is_cpu(device))
     made = torch.from_dlpack(Exposed(tensor.storage, tensor._element) if shared else tensor)
     return made if device is None else made.to(device)
 
 
-def _is_cpu(device: Any) -> bool:
-    return device is None or partner().device(device).type == "cpu"
+def _is_cpu(device: torch.device | str | None) -> bool:
+    return device is None or optional("torch").device(device).type == "cpu"
 
 
 def tensor_from_torch(
-    value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+    value: torch.Tensor, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Tensor:
-    """Make a tensor over the memory of a dense ``torch.Tensor``; tensors on other devices are copied to the CPU.
-
-    Raises
-    ------
-    InvalidType
-        If it is sparse, or Arrow has no such type.
-    """
-    torch = partner()
+    """Implement :meth:`Tensor.from_torch`."""
+    torch = optional("torch")
     if not isinstance(value, torch.Tensor):
         raise InvalidType(f"expected a torch.Tensor, found {type(value).__name__}")
     if value.layout is not torch.strided:
@@ -111,18 +70,12 @@ def tensor_from_torch(
     return Tensor(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
 
 
-def array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -> Any:
-    """Convert a column of numbers, fixed-size lists or fixed-shape tensors; see `tensor_to_torch`.
-
-    Raises
-    ------
-    CopyRequired
-        If there are nulls, or torch has no dtype for the values; for booleans, which are copied, if not ``writable``.
-    """
+def array_to_torch(array: Array, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
+    """Implement :meth:`Array.to_torch`."""
     if array.type.layout == "bool" and not array.null_count:
         if not writable and _is_cpu(device):
             raise CopyRequired("Arrow stores booleans as bits, torch as bytes: writable=False cannot share them")
-        made = partner().from_numpy(array.to_numpy(zero_copy_only=False, writable=True))
+        made = optional("torch").from_numpy(array.to_numpy(zero_copy_only=False, writable=True))
         return made if device is None else made.to(device)
     integers = integers_of(array.type)
     if integers:
@@ -133,30 +86,13 @@ def array_to_torch(array: Array, device: Any = None, *, writable: bool = True) -
 # --- sparse -----------------------------------------------------------------------------------------------------
 
 
-def sparse_to_torch(tensor: SparseTensor, device: Any = None, *, writable: bool = True) -> Any:
-    """Convert to a sparse ``torch.Tensor``: COO, CSR and CSC keep their format, CSF becomes COO.
-
-    The index is converted if torch does not support its integer type: int64 for COO, int32 and int64 for the others.
-
-    Parameters
-    ----------
-    device : torch.device or str, optional
-        Target device; by default the CPU.
-    writable : bool
-        As for :meth:`Tensor.to_torch`, for the values and the index.
-
-    Raises
-    ------
-    InvalidData
-        If a value of the index is invalid.
-    ExportRefused
-        If torch has no such element type.
-    """
-    torch = partner()
+def sparse_to_torch(
+    tensor: SparseTensor, device: torch.device | str | None = None, *, writable: bool = True
+) -> torch.Tensor:
+    """Implement :meth:`SparseTensor.to_torch`."""
+    torch = optional("torch")
     tensor.validate(full=True)
-    given = (tensor.storage, *tensor._index()) if writable and _is_cpu(device) else ()
-    if isinstance(tensor, SparseCSFTensor):
-        tensor = tensor.to_coo()
+    given = (tensor.storage, *tensor.index) if writable and _is_cpu(device) else ()
 
     def part(array: NDArray, dtype: str | None = None) -> Any:
         """Export a part; zero-copy if a conversion here has just allocated it."""
@@ -168,39 +104,34 @@ def sparse_to_torch(tensor: SparseTensor, device: Any = None, *, writable: bool 
 
     if isinstance(tensor, SparseMatrix):
         tensor = tensor.coalesced()
-        make = torch.sparse_csr_tensor if tensor.axis == 0 else torch.sparse_csc_tensor
-        dtype = "<i4" if {tensor.indptr.dtype, tensor.indices.dtype} == {np.dtype("<i4")} else "<i8"
-        index = [part(tensor.indptr, dtype), part(tensor.indices, dtype)]
+        make = getattr(torch, f"sparse_{tensor.form.lower()}_tensor")
+        dtype = "<i4" if {each.dtype for each in tensor.index} == {np.dtype("<i4")} else "<i8"
+        index = [part(each, dtype) for each in tensor.index]
         made = make(*index, part(tensor.storage), tensor.shape, check_invariants=False)
     else:
-        assert isinstance(tensor, SparseCOOTensor)
-        canonical = tensor.is_canonical or None
-        index = part(tensor.indices, "<i8").T
-        values = part(tensor.storage)
-        made = torch.sparse_coo_tensor(index, values, tensor.shape, is_coalesced=canonical, check_invariants=False)
+        coo = tensor.as_form(SparseCOOTensor)
+        canonical = coo.is_canonical or None
+        coordinates, values = part(coo.indices, "<i8").T, part(coo.storage)
+        made = torch.sparse_coo_tensor(coordinates, values, coo.shape, is_coalesced=canonical, check_invariants=False)
     return made if device is None else made.to(device)
 
 
 def sparse_from_torch(
-    cls: Any, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
-) -> Any:
-    """Convert a sparse COO, CSR or CSC ``torch.Tensor`` to this format; zero-copy if it is in this format.
-
-    Raises
-    ------
-    InvalidType
-        If it is of another layout.
-    Unsupported
-        If its values are dense tensors, or it is a batch of matrices.
-    """
-    if not isinstance(value, partner().Tensor):
+    cls: type[Form],
+    value: torch.Tensor,
+    dim_names: Iterable[str] | None = None,
+    *,
+    metadata: MetadataLike | None = None,
+) -> Form:
+    """Implement :meth:`SparseTensor.from_torch`."""
+    if not isinstance(value, optional("torch").Tensor):
         raise InvalidType(f"expected a torch.Tensor, found {type(value).__name__}")
     return _from_torch(value, dim_names, metadata).as_form(cls)
 
 
-def _from_torch(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> Any:
+def _from_torch(value: torch.Tensor, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> SparseTensor:
     """Convert a sparse tensor, keeping its format."""
-    torch = partner()
+    torch = optional("torch")
     value = value.detach().cpu()
     layout = value.layout
     if layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
@@ -215,11 +146,13 @@ def _from_torch(value: Any, dim_names: Iterable[str] | None, metadata: MetadataL
         values = tensor_from_torch(value._values())
         return SparseCOOTensor.from_numpy(values, coordinates, shape, is_canonical=canonical, **given)
     values = tensor_from_torch(value.values())
-    if layout is torch.sparse_csr:
-        indptr, indices = value.crow_indices().numpy(), value.col_indices().numpy()
-        return SparseCSRMatrix.from_numpy(values, indptr, indices, shape, **given)
-    indptr, indices = value.ccol_indices().numpy(), value.row_indices().numpy()
-    return SparseCSCMatrix.from_numpy(values, indptr, indices, shape, **given)
+    form, parts = (
+        ("CSR", (value.crow_indices(), value.col_indices()))
+        if layout is torch.sparse_csr
+        else ("CSC", (value.ccol_indices(), value.row_indices()))
+    )
+    made: SparseTensor = FORMS[form].from_numpy(values, *[part.numpy() for part in parts], shape, **given)
+    return made
 
 
 # --- GPU --------------------------------------------------------------------------------------------------------
@@ -229,20 +162,8 @@ _READ_ONLY = 8  # cudaHostRegisterReadOnly
 
 @contextmanager
 def pinned(tensor: Tensor) -> Iterator[Tensor]:
-    """Page-lock a tensor's memory for the GPU during the block, so that transfers from it run at full speed.
-
-    Raises
-    ------
-    Unsupported
-        If torch has no CUDA device.
-    StorageError
-        If the driver refuses.
-
-    Examples
-    --------
-    ``with tensor.pinned(): on_device = tensor.to_torch("cuda")``
-    """
-    torch = partner()
+    """Implement :meth:`Tensor.pinned`."""
+    torch = optional("torch")
     if not torch.cuda.is_available():
         raise Unsupported("pinning needs a GPU, but torch sees no CUDA device")
     runtime = torch.cuda.cudart()
@@ -262,17 +183,9 @@ def pinned(tensor: Tensor) -> Iterator[Tensor]:
         runtime.cudaHostUnregister(address)
 
 
-# --- methods ----------------------------------------------------------------------------------------------------
+# --- any format -------------------------------------------------------------------------------------------------
 
 
-def from_torch(value: Any) -> Tensor | SparseTensor:
+def from_torch(value: torch.Tensor) -> Tensor | SparseTensor:
     """Convert any ``torch.Tensor``, keeping its format."""
-    return tensor_from_torch(value) if value.layout is partner().strided else _from_torch(value, None, None)
-
-
-Tensor.from_torch = staticmethod(tensor_from_torch)
-Tensor.to_torch = tensor_to_torch
-Tensor.pinned = pinned
-_Sparse: Any = SparseTensor
-_Sparse.from_torch = classmethod(sparse_from_torch)
-_Sparse.to_torch = sparse_to_torch
+    return tensor_from_torch(value) if value.layout is optional("torch").strided else _from_torch(value, None, None)

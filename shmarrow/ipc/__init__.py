@@ -5,7 +5,6 @@ Sources and sinks are paths, ``shm:NAME`` for POSIX shared memory, file objects 
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shmarrow import sources
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits, as_limits
 from shmarrow.ipc.file.reader import RecordBatchFileReader
+from shmarrow.lazy import lazy
 from shmarrow.sources import open_source
 from shmarrow.types import MetadataLike, Schema
 
@@ -202,46 +202,6 @@ def open_stream(
     return kind(opened, limits, included_fields)  # type: ignore[no-any-return]
 
 
-_HOMES = {
-    "BatchEvent": "stream.decoder",
-    "DictionaryEvent": "stream.decoder",
-    "EndEvent": "stream.decoder",
-    "SchemaEvent": "stream.decoder",
-    "StreamDecoder": "stream.decoder",
-    "Draft": "draft",
-    "VariableSize": "draft",
-    "new_draft": "draft",
-    "MappedStreamReader": "stream.reader",
-    "RecordBatchStreamReader": "stream.reader",
-    "RecordBatchStreamWriter": "stream.writer",
-    "RecordBatchFileAppender": "file.appender",
-    "RecordBatchFileWriter": "file.writer",
-    "IpcWriteOptions": "options",
-    "Bundle": "tensor.bundle",
-    "load_tensors": "tensor.bundle",
-    "save_tensors": "tensor.bundle",
-    "TensorReader": "tensor.reader",
-    "TensorWriter": "tensor.writer",
-    "get_tensor_size": "tensor.writer",
-    "new_tensor": "tensor.writer",
-    "read_sparse_tensor": "tensor.reader",
-    "read_tensor": "tensor.reader",
-    "read_tensors": "tensor.reader",
-    "write_sparse_tensor": "tensor.writer",
-    "write_tensor": "tensor.writer",
-}
-"""Lazily imported names and their modules."""
-
-
-def __getattr__(name: str) -> Any:
-    """Import writers, streams, bundles and tensor messages on first access."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'shmarrow.ipc' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"shmarrow.ipc.{home}"), name)
-    return value
-
-
 __all__ = [
     "BatchEvent",
     "Bundle",
@@ -278,6 +238,19 @@ __all__ = [
     "write_tensor",
 ]
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".draft": "Draft VariableSize new_draft",
+            ".file.appender": "RecordBatchFileAppender",
+            ".file.writer": "RecordBatchFileWriter",
+            ".options": "IpcWriteOptions",
+            ".stream.decoder": "BatchEvent DictionaryEvent EndEvent SchemaEvent StreamDecoder",
+            ".stream.reader": "MappedStreamReader RecordBatchStreamReader",
+            ".stream.writer": "RecordBatchStreamWriter",
+            ".tensor.bundle": "Bundle load_tensors save_tensors",
+            ".tensor.reader": "TensorReader read_sparse_tensor read_tensor read_tensors",
+            ".tensor.writer": "TensorWriter get_tensor_size new_tensor write_sparse_tensor write_tensor",
+        },
+    )

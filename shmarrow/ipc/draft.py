@@ -12,15 +12,14 @@ Invariants:
 from __future__ import annotations
 
 import struct
-from _thread import RLock
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import PADDING, Bytes, padded
+from shmarrow.column_names import checked_schema
 from shmarrow.errors import (
     FieldNotFound,
     InvalidArgument,
@@ -35,24 +34,19 @@ from shmarrow.ipc.flatbuffers.tables import STRUCTS
 from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.layout.arguments import checked_size
-from shmarrow.layout.listing import LISTING, BufferSpec
+from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.memory import LONGEST
-from shmarrow.naming import checked_schema
 from shmarrow.segment import Location, SegmentWriter, is_location
-from shmarrow.sources.sinks import SegmentSink, open_sink
-from shmarrow.states import CLOSE, CLOSED, OPEN, WRITE, NotCopied, StateMachine, Transitions
-from shmarrow.types import DataType, Field, MetadataLike, Schema
-from shmarrow.types.extension import ExtensionType
+from shmarrow.sources.sinks import open_sink
+from shmarrow.types import Field, MetadataLike, Schema
+from shmarrow.types.extension import storage_of
+from shmarrow.writer import Writer, operation
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-TRANSITIONS: Transitions = {OPEN: {WRITE: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
-"""States of a draft. It is closed once publishing or discarding begins, even if that fails."""
-
 _SIZE = struct.Struct("<i")
-_BINARY = ("binary", "large_binary")
-_FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", *_BINARY)
+_FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", "binary", "large_binary")
 
 # A file is smaller than 2**63 bytes; the difference is for everything but the body.
 _MOST_BYTES = LONGEST - (1 << 32)
@@ -89,14 +83,14 @@ class _Column:
     def __init__(self, path: str, field: Field, length: int) -> None:
         self.path = path
         self.field = field
-        self.type: Any = _storage_of(field.type)
+        self.type: Any = storage_of(field.type)
         self.length = length
         self.places: dict[str, tuple[int, int]] = {}
         self.arrays: dict[str, npt.NDArray[Any]] = {}
 
     @property
     def null_count(self) -> int:
-        if self.type.layout == "null":
+        if not _buffers(self):
             return self.length
         valid = self.arrays.get("validity")
         return 0 if valid is None else self.length - int(np.count_nonzero(valid))
@@ -107,8 +101,8 @@ class _DraftFile(RecordBatchFileWriter):
 
     def __init__(self, writer: SegmentWriter, schema: Schema, metadata: MetadataLike | None) -> None:
         self._writer = writer
-        super().__init__(SegmentSink(writer), schema, DEFAULT_OPTIONS, metadata)
-        self.start = self._sink.position
+        super().__init__(writer, schema, DEFAULT_OPTIONS, metadata)
+        self.start = writer.size
         pairs = (self._metadata or {}).items()
         self._footer = self.start + _FOOTER + sum([len(key) + len(value) + 32 for key, value in pairs])
 
@@ -118,22 +112,22 @@ class _DraftFile(RecordBatchFileWriter):
 
     def map(self, size: int) -> Bytes:
         """Map the first ``size`` bytes of the message, to be filled in place."""
-        return self._sink.allocate(size)
+        return self._writer.map(self.start + size)[self.start :]
 
     def end(self, metadata: bytes, tail: list[Any]) -> None:
         """Write everything not filled in place, and publish."""
-        self._sink.write(tail)
+        self._writer.write(tail)
         self._writer.write_at(self.start, [metadata])
-        body = self._sink.position - self.start - len(metadata)
+        body = self._writer.size - self.start - len(metadata)
         self._blocks["recordBatches"].append((self.start, len(metadata), body))
         self.close()
 
 
-class Draft(NotCopied):
+class Draft(Writer):
     """A record batch being filled in place; made by :func:`shmarrow.ipc.new_draft` and :meth:`shmarrow.Store.create`.
 
-    A context manager: publishes the batch at the end of the block, and discards it on an exception. ``draft[path]`` is
-    a column: a writable ndarray for fixed-width types, a :class:`VariableSize` for strings and binary. Children of
+    A context manager: publishes the batch at the end of the block, and drops it on an exception. ``draft[path]`` is a
+    column: a writable ndarray for fixed-width types, a :class:`VariableSize` for strings and binary. Children of
     structs have the path ``"struct.child"``; a fixed-size list is an ndarray with one more dimension.
 
     Attributes
@@ -145,11 +139,20 @@ class Draft(NotCopied):
     num_rows : int
         The number of rows.
 
+    Raises
+    ------
+    InvalidData
+        On closing, if the offsets of a column decrease or exceed its data. Nothing is published.
+    ObjectExists
+        On closing, if the name was taken in the meantime.
+
     Notes
     -----
-    Thread safety: threads may fill columns concurrently; one of them publishes when all are done. A forked child may
-    fill columns that its parent accessed, except booleans and validity, which are private to each process; its copy of
-    the draft can only be discarded, which has no effect.
+    The arrays become read-only on closing; existing slices must not be written to any more.
+
+    Thread safety: threads may fill columns concurrently; one of them closes the draft when all are done. A forked child
+    may fill columns that its parent accessed, except booleans and validity, which are private to each process; its copy
+    of the draft can only be closed, which publishes nothing.
 
     Examples
     --------
@@ -171,12 +174,10 @@ class Draft(NotCopied):
         num_rows: int,
         bytes: Mapping[str, int] | None = None,
         metadata: MetadataLike | None = None,
-        *,
-        name: str | None = None,
     ) -> None:
-        self.name = writer.name if name is None else name
-        self._lock = RLock()  # re-entrant: a signal handler may call discard() during publish()
-        self._states = StateMachine(f"the draft {self.name!r}", TRANSITIONS)
+        self.name = writer.name
+        self._writer = writer
+        super().__init__(f"the draft {self.name!r}")
         try:
             self.schema = checked_schema(schema)
             self.num_rows = checked_size(num_rows, "the number of rows")
@@ -192,26 +193,26 @@ class Draft(NotCopied):
             self._reserved = self._metadata_size + self._body_size
             self._file.reserve(self._reserved)
             self._body = self._file.map(self._reserved)[self._metadata_size :]
+            for column in reversed(columns):
+                self._map(column)
         except BaseException:
-            writer.discard()
+            self.abort()
             raise
-        for column in reversed(columns):
-            self._map(column)
 
     def _map(self, column: _Column) -> None:
         """Create a column's arrays; its children's exist already."""
         type = column.type
         parts = {role: self._body[start : start + size] for role, (start, size) in column.places.items()}
-        if type.layout in _BINARY:
+        if "data" in parts:
             column.arrays = {"offsets": parts["offsets"].view(type.offset_dtype), "data": parts["data"]}
-        elif type.layout == "bool":
+        elif "values" in parts and type.storage is None:
             column.arrays = {"values": np.zeros(column.length, np.bool_)}
-        elif type.layout == "primitive":
+        elif "values" in parts:
             flat = parts["values"].view(type.storage.base).reshape(column.length, *type.storage.shape)
             dtype = type.numpy_dtype
             fits = dtype is not None and dtype.itemsize == type.storage.itemsize
             column.arrays = {"values": flat.view(dtype) if fits else flat}
-        elif type.layout == "fixed_size_list":
+        elif hasattr(type, "list_size"):
             inner = self._columns[f"{column.path}.{type.fields[0].name}"].arrays.get("values")
             if inner is not None:
                 column.arrays = {"values": inner.reshape(column.length, type.list_size, *inner.shape[1:])}
@@ -234,9 +235,10 @@ class Draft(NotCopied):
         """The paths of all columns to fill."""
         return [path for path, column in self._columns.items() if column.arrays.keys() - {"validity"}]
 
+    @operation
     def __getitem__(self, path: str) -> Any:
         column = self._column(path)
-        if column.type.layout in _BINARY:
+        if "data" in column.arrays:
             return VariableSize(column.arrays["offsets"], column.arrays["data"])
         if "values" not in column.arrays:
             raise FieldNotFound(f"{path!r} is {column.field.type}, which has no values itself; see Draft.columns")
@@ -245,6 +247,7 @@ class Draft(NotCopied):
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
 
+    @operation
     def valid(self, path: str) -> npt.NDArray[np.bool_]:
         """Return the validity of a column: a writable bool ndarray of shape (slots,), initially all True.
 
@@ -258,16 +261,14 @@ class Draft(NotCopied):
         column = self._column(path)
         if not column.field.nullable or not LISTING[column.type.layout].has_validity:
             raise InvalidArgument(f"column {path!r} ({column.field}) cannot hold nulls")
-        with self._lock:
-            if "validity" not in column.arrays:
-                size = self._reserved + padded(bitmap.bytes_for(column.length))
-                self._file.reserve(size)
-                self._reserved = size
-                column.arrays["validity"] = np.ones(column.length, np.bool_)
-            return column.arrays["validity"]
+        if "validity" not in column.arrays:
+            size = self._reserved + padded(bitmap.bytes_for(column.length))
+            self._file.reserve(size)
+            self._reserved = size
+            column.arrays["validity"] = np.ones(column.length, np.bool_)
+        return column.arrays["validity"]
 
     def _column(self, path: str) -> _Column:
-        self._states.go(WRITE)
         column = self._columns.get(path) if isinstance(path, str) else None
         if column is None:
             raise FieldNotFound(f"no column {path!r} in the draft {self.name!r}; it has {', '.join(self.columns)}")
@@ -275,31 +276,11 @@ class Draft(NotCopied):
 
     # --- the end ---
 
-    def publish(self) -> None:
-        """Publish the batch. Its arrays become read-only; existing slices must not be written to any more.
+    def _finish(self) -> None:
+        buffers, tail = self._parts()
+        self._file.end(self._metadata(buffers, self._body_size + sum(map(len, tail))), tail)
 
-        Raises
-        ------
-        InvalidData
-            If the offsets of a column decrease or exceed its data. Nothing is published.
-        ObjectExists
-            If the name was taken in the meantime.
-        Closed
-            If it was published or discarded before, or was inherited from a parent process.
-        """
-        self._states.go(WRITE)  # raises in a forked child, before it waits for a lock that is never released
-        with self._lock:
-            self._states.go(WRITE)
-            self._states.go(CLOSE)
-            try:
-                buffers, tail = self._finish()
-                metadata = self._metadata(buffers, self._body_size + sum(map(len, tail)))
-                self._file.end(metadata, tail)
-            except BaseException:
-                self._file.abort()
-                raise
-
-    def _finish(self) -> tuple[list[tuple[int, int]], list[Any]]:
+    def _parts(self) -> tuple[list[tuple[int, int]], list[Any]]:
         """The (offset, size) of all buffers, and the data that follows the buffers filled in place."""
         buffers: list[tuple[int, int]] = []
         tail: list[Any] = []
@@ -323,27 +304,8 @@ class Draft(NotCopied):
                 array.flags.writeable = False
         return buffers, tail
 
-    def discard(self) -> None:
-        """Discard the batch, leaving nothing behind. Does nothing if called twice or after publishing."""
-        if self._states.inherited:
-            self._file.abort()
-            return
-        with self._lock:
-            if self._states.state == OPEN:
-                self._states.go(CLOSE)
-                self._file.abort()
-
-    def __enter__(self) -> Self:
-        self._states.go(WRITE)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None or self._states.inherited:
-            self.discard()
-        elif self._states.state == OPEN:
-            self.publish()
+    def _drop(self) -> None:
+        self._writer.abort()
 
     def __repr__(self) -> str:
         return f"<Draft {self.name!r}, {self.num_rows} rows, {self._states.state}>"
@@ -387,12 +349,8 @@ def new_draft(
     """
     if not is_location(where):
         raise InvalidType(f"the target of a draft must be a path or shm:NAME, found {full_name(where)}")
-    sink: Any = open_sink(where, overwrite=overwrite, mode=mode, durable=durable)
-    return Draft(sink.writer, schema, num_rows, bytes)
-
-
-def _storage_of(type: DataType) -> DataType:
-    return type.storage_type if isinstance(type, ExtensionType) else type
+    writer: Any = open_sink(where, overwrite=overwrite, mode=mode, durable=durable)
+    return Draft(writer, schema, num_rows, bytes)
 
 
 def _buffers(column: _Column) -> tuple[BufferSpec, ...]:
@@ -410,7 +368,7 @@ def _columns(path: str, field: Field, length: int) -> Iterator[_Column]:
     if length > LONGEST:
         raise LimitExceeded(f"column {path!r}: expected at most 2**63 - 1 slots, found {length}")
     yield column
-    step = column.type.list_size if column.type.layout == "fixed_size_list" else 1
+    step = getattr(column.type, "list_size", 1)
     for child in column.type.fields:
         yield from _columns(f"{path}.{child.name}", child, length * step)
 
@@ -420,7 +378,7 @@ def _sizes(given: Any, columns: list[_Column]) -> dict[str, int]:
     if not isinstance(given, Mapping | None):
         raise InvalidType(f"bytes must be a mapping of columns to sizes, found {full_name(given)}")
     sizes = given or {}
-    variable = {column.path: column.type for column in columns if column.type.layout in _BINARY}
+    variable = {column.path: column.type for column in columns if DATA in _buffers(column)}
     if variable.keys() != sizes.keys():
         raise InvalidArgument(f"expected bytes for the columns of variable size, {list(variable)}, found {list(sizes)}")
     checked = {path: checked_size(size, f"the bytes of column {path!r}") for path, size in sizes.items()}
@@ -454,7 +412,7 @@ def _place(columns: list[_Column], sizes: Mapping[str, int]) -> int:
 
 
 def _check_offsets(column: _Column) -> None:
-    if column.type.layout not in _BINARY:
+    if "data" not in column.arrays:
         return
     offsets, size = column.arrays["offsets"], len(column.arrays["data"])
     if offsets[0] < 0 or offsets[-1] > size or bool((offsets[1:] < offsets[:-1]).any()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shmarrow.errors import InvalidArgument, InvalidType, Settings, full_name, shown
+from shmarrow.ipc.compression import CODECS
 
 
 class IpcWriteOptions(Settings):
@@ -73,7 +74,7 @@ class IpcWriteOptions(Settings):
     ) -> None:
         self._fix(locals())
         choices = {
-            "compression": (None, "lz4", "zstd"),
+            "compression": (None, *CODECS),
             "metadata_version": ("V4", "V5"),
             "endianness": ("little", "big"),
             "csf_lengths": ("bytes", "elements"),
@@ -100,7 +101,7 @@ class IpcWriteOptions(Settings):
         if self.compression_level is not None and self.compression is None:
             raise InvalidArgument(f"compression_level {self.compression_level} needs a compression, found None")
         if self.compression is not None and self.compression_level is not None:
-            (least, most), level = _LEVELS[self.compression], self.compression_level
+            (least, most), level = CODECS[self.compression].levels, self.compression_level
             if not least <= level <= most:
                 raise InvalidArgument(
                     f"compression_level of {self.compression} must be from {least} to {most}, found {shown(level)}"
@@ -111,9 +112,6 @@ class IpcWriteOptions(Settings):
             raise InvalidArgument(f"min_space_savings must be from 0 to 1, found {self.min_space_savings}")
 
 
-_LEVELS = {"lz4": (-65536, 16), "zstd": (-131072, 22)}
-"""The levels that each codec's library accepts, from fastest to smallest output."""
-
 DEFAULT_OPTIONS = IpcWriteOptions()
 
 
@@ -122,6 +120,7 @@ def as_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
     if options is None:
         return DEFAULT_OPTIONS
     if not isinstance(options, IpcWriteOptions):
-        hint = f"; pass IpcWriteOptions(compression={options!r})" if options in ("lz4", "zstd") else ""
-        raise InvalidType(f"options must be a shmarrow.ipc.IpcWriteOptions, found {full_name(options)}{hint}")
+        named = isinstance(options, str) and options in CODECS
+        hint = f"pass IpcWriteOptions(compression={options!r})" if named else None
+        raise InvalidType(f"options must be a shmarrow.ipc.IpcWriteOptions, found {full_name(options)}", hint=hint)
     return options

@@ -7,12 +7,12 @@ equal slots.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shmarrow.layout.array import Array
-from shmarrow.layout.listing import HOMES, LISTING, BufferSpec, Layout
+from shmarrow.layout.listing import LISTING, BufferSpec, Layout
 from shmarrow.layout.making import concat_arrays, make_array, nulls
+from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
     from shmarrow.convert.python import DayTime, MonthDayNano
@@ -58,13 +58,23 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the array and interval classes on first use."""
-    if name in ("DayTime", "MonthDayNano"):
-        from shmarrow.convert import python
-
-        return getattr(python, name)
-    if name not in HOMES:
-        raise AttributeError(f"module 'shmarrow.layout' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"shmarrow.layout.{HOMES[name]}"), name)
-    return value
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "shmarrow.convert.python": "DayTime MonthDayNano",
+            ".binary": "BinaryArray",
+            ".binary_view": "BinaryViewArray",
+            ".boolean": "BooleanArray",
+            ".dictionary": "DictionaryArray",
+            ".fixed_size_list": "FixedSizeListArray",
+            ".list": "LargeListArray ListArray",
+            ".list_view": "LargeListViewArray ListViewArray",
+            ".map": "MapArray",
+            ".null": "NullArray",
+            ".primitive": "PrimitiveArray",
+            ".run_end_encoded": "RunEndEncodedArray",
+            ".struct": "StructArray",
+            ".union": "UnionArray",
+        },
+    )

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow import import_hooks
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.convert import exact_items
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, LimitExceeded, counted, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.memory import EMPTY, Indices, frozen, validity_of
-from shmarrow.types import DataType, int64
+from shmarrow.layout.memory import Indices, frozen, validity_of
+from shmarrow.layout.primitive import PrimitiveArray
+from shmarrow.types import DataType, DictionaryType, int64
+from shmarrow.types.extension import storage_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-def _no_builder(values: Any, type: DataType | None) -> Any:
-    raise InvalidType(f"expected an Array, found {values.__class__.__name__}")
-
-
-builder: Callable[[Any, DataType | None], Any] = _no_builder
-"""Hook for :func:`shmarrow.array`, which is above this package in the import order and registers itself here."""
-
-
-def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
+def as_array(values: Any, what: str, type: DataType | None = None) -> Array:
     """Return an array unchanged; convert anything else with :func:`shmarrow.array`, with ``type`` if given.
 
     Raises
@@ -41,7 +33,13 @@ def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
     if isinstance(values, Array):
         return values
     refuse_type(values, what)
-    return builder(values, type)
+    return _built(values, type)
+
+
+def _built(values: Any, type: DataType | None) -> Array:
+    from shmarrow.build import array
+
+    return array(values, type)
 
 
 def refuse_type(value: Any, what: str) -> None:
@@ -74,11 +72,13 @@ def checked_size(size: Any, what: str) -> int:
     return count
 
 
-def unmasked(values: Any) -> Any:
-    """Return a masked ndarray as an array with nulls, or its data if nothing is masked; anything else unchanged."""
+def one_array(values: Any) -> Any:
+    """Return a chunked array as one array, a masked ndarray as an array with nulls; anything else unchanged."""
+    if hasattr(type(values), "__shmarrow_array__"):
+        return values.__shmarrow_array__()
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    return builder(values, None) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
+    return _built(values, None) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
 
 
 def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
@@ -91,13 +91,14 @@ def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[
     InvalidData
         If a value does not fit the dtype.
     """
-    values = unmasked(values)
+    values = one_array(values)
     if isinstance(values, Array):
-        if values.null_count or values.type.layout != "primitive":
+        plain = values._storage
+        if values.null_count or not isinstance(plain, PrimitiveArray):
             raise InvalidType(
                 f"{what} must be integers without nulls, found {values.type}, {counted(values.null_count, 'null')}"
             )
-        values = values.values  # type: ignore[attr-defined]
+        values = plain.values
     refuse_type(values, what)
     try:
         given = np.asarray(values)
@@ -122,11 +123,11 @@ def offsets_and_nulls(
 
     A null offset gets the value of the next valid one.
     """
-    offsets = unmasked(offsets)
+    offsets = one_array(offsets)
     if getattr(offsets, "null_count", 0) or (isinstance(offsets, (list, tuple)) and None in offsets):
-        offsets = as_array(offsets, what, int64())
+        offsets = as_array(offsets, what, int64())._storage
         known = offsets._mask()
-        if known is not None and offsets.type.layout == "primitive":
+        if known is not None and isinstance(offsets, PrimitiveArray):
             nearest = np.where(known, np.arange(len(known)), len(known))
             nearest = np.minimum.accumulate(nearest[::-1])[::-1]
             values = np.append(offsets.values, offsets.values.dtype.type(0))[nearest]
@@ -137,12 +138,13 @@ def offsets_and_nulls(
 def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
     """Return indices of dtype int64 and shape (n,), and which are valid; None if all are."""
     known: Mask | None = None
-    indices = unmasked(indices)
+    indices = one_array(indices)
     if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
         return indices, None
-    if isinstance(indices, Array) and indices.type.layout == "primitive":
+    indices = indices._storage if isinstance(indices, Array) else indices
+    if isinstance(indices, PrimitiveArray):
         known = indices._mask()
-        values = np.asarray(indices.values)  # type: ignore[attr-defined]
+        values = np.asarray(indices.values)
         if known is not None and values.dtype.kind in "iu":
             values = np.where(known, values, 0)
     else:
@@ -192,7 +194,7 @@ def checked_mask(mask: Any, length: int) -> Mask:
         If the shape is wrong.
     """
     refuse_type(mask, "a mask")
-    mask = unmasked(mask)
+    mask = one_array(mask)
     if getattr(mask, "null_count", 0):
         raise InvalidType(f"a mask must not have nulls, found {counted(mask.null_count, 'null')}")
     if isinstance(mask, (list, tuple)) and not (kinds := set(map(type, mask))) <= {bool, np.bool_}:
@@ -238,10 +240,12 @@ def checked_parts(
     InvalidArgument
         If the length or offset is negative.
     """
-    if type.layout == "dictionary":
+    if isinstance(storage_of(type), DictionaryType):
         raise InvalidType(f"{type}: buffers cannot hold the dictionary; use DictionaryArray.from_arrays")
     slots, first = checked_size(length, "a length"), checked_size(offset, "an offset")
     nulls = -1 if null_count == -1 else checked_size(null_count, "a null count")
+    if not LISTING[type.layout].has_validity:  # any count is accepted, and ignored
+        nulls = -1
     for child in items_of(children, "children"):
         if not isinstance(child, Array):
             raise InvalidType(f"{type}: children must be Arrays, found {child.__class__.__name__}")
@@ -274,6 +278,3 @@ def _as_bytes(type: DataType, data: Any) -> Bytes | None:
         raise InvalidType(
             f"{type}: a buffer must be contiguous bytes, found {data.__class__.__name__}: {error}"
         ) from None
-
-
-import_hooks.arrived("layout.arguments")

@@ -11,24 +11,24 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow import bitmap, foreign
+from shmarrow import bitmap, capsules
 from shmarrow.buffer import Buffer
+from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     EXPANDED_VALUES,
-    CopyRequired,
     IndexOutOfRange,
     InvalidData,
     InvalidType,
     LimitExceeded,
-    Place,
-    moved,
     not_an_index,
+    renumbered,
     shown,
 )
 from shmarrow.layout import validation
@@ -40,9 +40,13 @@ from shmarrow.layout.validation import has_required
 from shmarrow.pickling import packed, travels, unpacked
 from shmarrow.segment.mappings import own
 from shmarrow.types import DataType, as_type
+from shmarrow.types.extension import has_floats
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
+    import pyarrow as pa
+    import torch
 
     from shmarrow.layout.boolean import BooleanArray
     from shmarrow.layout.dictionary import DictionaryArray
@@ -82,15 +86,6 @@ class Array(LayoutHooks):
     """
 
     __slots__ = ()
-
-    from_pyarrow: ClassVar[Callable[[Any], Any]]
-    to_pyarrow: Callable[[], Any]
-    to_torch: Callable[..., Any]
-    __dlpack__: Callable[..., Any]
-    __dlpack_device__: Callable[..., tuple[int, int]]
-    for_consumer: Callable[..., Self]
-    to_pandas: Callable[..., Any]
-    from_pandas: ClassVar[Callable[..., Array]]
 
     def __init_subclass__(cls, of: type[DataType] | None = None) -> None:
         if of is not None:
@@ -161,8 +156,9 @@ class Array(LayoutHooks):
             If more than 2**27 slots occupy no memory.
         """
         bits = bitmap.inverted(self._valid_bits(), self._length)
-        if nan_is_null and self._type.layout == "primitive" and has_floats(self._type):
-            bits |= bitmap.pack(np.isnan(self.values))  # type: ignore[attr-defined]
+        nans = self._storage._nans() if nan_is_null else None
+        if nans is not None:
+            bits |= bitmap.pack(nans)
         result: BooleanArray = boolean_bits(bits, self._length)
         return result
 
@@ -201,10 +197,9 @@ class Array(LayoutHooks):
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, self._length, 1024):
-            try:
-                yield from self.slice(start, 1024).to_pylist()
-            except InvalidData as error:
-                raise moved(error, lambda place: Place((start + place[0], *place[1:]))) from None  # noqa: B023
+            with renumbered(operator.add, start):
+                values = self.slice(start, 1024).to_pylist()
+            yield from values
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
         """Return up to ``length`` slots starting at ``offset``; copies nothing.
@@ -270,15 +265,6 @@ class Array(LayoutHooks):
         values = self._to_numpy(zero_copy_only)
         return own(values) if writable else values
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
-        """Return the values as an ndarray: a read-only view or a new array."""
-        if zero_copy_only:
-            raise CopyRequired(f"{self._type} has no zero-copy numpy form; call to_numpy(zero_copy_only=False)")
-        values = self.to_pylist()
-        result = np.empty(self._length, object)
-        result[:] = values
-        return result
-
     def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
         """Return a read-only masked ndarray over the same memory, masked where a slot is null.
 
@@ -296,9 +282,11 @@ class Array(LayoutHooks):
         >>> sa.array([1, None, 3]).to_masked_array().sum()
         np.int64(4)
         """
-        from shmarrow.layout.numpy_forms import masked_array
-
-        return masked_array(self)
+        values, missing = self._storage._masked_values()
+        made: np.ma.MaskedArray[Any, Any] = np.ma.array(
+            values, mask=np.ma.nomask if missing is None else missing, copy=False
+        )
+        return made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return the values as an ndarray; see :meth:`to_numpy`. Raises if a number or time does not fit ``dtype``.
@@ -410,7 +398,7 @@ class Array(LayoutHooks):
         InvalidType
             If ``other`` is not an array of any Arrow library.
         """
-        other = foreign.comparable(other, Array, "array")
+        other = capsules.comparable(other, Array, capsules.read_array)
         if self._type != other._type or self._length != other._length:
             return False
         try:
@@ -420,8 +408,6 @@ class Array(LayoutHooks):
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     # --- validation ---
 
@@ -515,7 +501,13 @@ class Array(LayoutHooks):
         """
         target = as_type(target_type)
         try:
-            result: Array = self._cast_to(target, safe)
+            try:
+                result: Array = self._cast_to(target, safe)
+            except InvalidData:  # perhaps of a value that no slot refers to
+                kept = self._referenced_only()
+                if kept is self:
+                    raise
+                result = kept._cast_to(target, safe)
         except MemoryError:
             raise LimitExceeded(
                 f"{clip(f'{self._type} to {target}', 200)}: no memory for the result of the cast; work on slices"
@@ -533,9 +525,9 @@ class Array(LayoutHooks):
             If a type has no fixed byte width, or the widths differ.
         """
         target = as_type(target_type)
-        if not self._type.layout == target.layout == "primitive" or self._type.byte_width != target.byte_width:
+        made: Array | None = self._storage._view(target)
+        if made is None:
             raise InvalidType(f"cannot view {self._type} as {target}: expected two types of the same fixed width")
-        made: Array = make_array(target, self._length, self._buffers, self._null_count, self._offset)
         return made
 
     def unique(self) -> Self:
@@ -577,9 +569,9 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
-        from shmarrow.layout.dictionary import encode
+        from shmarrow.layout.dictionary import DictionaryArray, encode
 
-        found: Any = self if self._type.layout == "dictionary" else encode(self, null_encoding, index_type)
+        found: Any = self if isinstance(self._storage, DictionaryArray) else encode(self, null_encoding, index_type)
         made: DictionaryArray = found
         return made
 
@@ -593,11 +585,186 @@ class Array(LayoutHooks):
         InvalidData
             If the array is too long for the run end type.
         """
-        from shmarrow.layout.run_end_encoded import encode
+        from shmarrow.layout.run_end_encoded import RunEndEncodedArray, encode
 
-        found: Any = self if self._type.layout == "run_end_encoded" else encode(self, run_end_type)
+        found: Any = self if isinstance(self._storage, RunEndEncodedArray) else encode(self, run_end_type)
         made: RunEndEncodedArray = found
         return made
+
+    # --- other libraries ---
+
+    @staticmethod
+    def from_pyarrow(array: pa.Array) -> Array:
+        """Convert a ``pyarrow.Array``, zero-copy.
+
+        Raises
+        ------
+        InvalidType
+            If it is not a pyarrow Array.
+        Unsupported
+            If there is no such type here, or the buffers are not in CPU memory.
+        MissingExtra
+            If pyarrow or nanoarrow is not installed.
+        """
+        from shmarrow.interchange.pyarrow import array_from_pyarrow
+
+        return array_from_pyarrow(array)
+
+    def to_pyarrow(self) -> pa.Array:
+        """Convert to a ``pyarrow.Array``, zero-copy.
+
+        Raises
+        ------
+        InvalidData
+            If the array violates the format such that pyarrow would read outside its buffers: in its structure,
+            offsets, views, indices, type ids, run ends or UTF-8. Ranges of values are not checked.
+        Unsupported
+            If pyarrow has no such type.
+        MissingExtra
+            If pyarrow or nanoarrow is not installed.
+        """
+        from shmarrow.interchange.pyarrow import array_to_pyarrow
+
+        return array_to_pyarrow(self)
+
+    @staticmethod
+    def from_pandas(obj: Any, mask: Any = None, type: DataType | str | None = None, safe: bool = True) -> Array:
+        """Make an array from a ``pandas.Series``, index or array; NaN and pandas' other missing values become null.
+
+        The same as ``sa.array(obj, type, mask, from_pandas=True)``; see :func:`shmarrow.array` for the arguments.
+        """
+        from shmarrow.build import array
+
+        return array(obj, type, mask, from_pandas=True, safe=safe)
+
+    def to_pandas(self, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
+        """Convert to a ``pandas.Series``, through pyarrow.
+
+        Integers, floats, timestamps and durations without nulls are zero-copy and read-only unless ``writable`` is
+        True. Everything else is copied: integers with nulls become floats, booleans one byte each, strings pandas' own
+        strings.
+
+        Parameters
+        ----------
+        arrow_backed : bool
+            Return a series of dtype ``pandas.ArrowDtype``, which keeps type and nulls, zero-copy.
+        writable : bool
+            Return private, writable values. Numbers of a mapped object are copy-on-write, so only modified pages take
+            memory. See :meth:`to_numpy`.
+        **options
+            Options of ``pyarrow.Array.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``.
+
+        Returns
+        -------
+        pandas.Series
+            Shape (n,). Dictionaries become categories; views, runs and other types that pandas lacks are cast first, as
+            by ``for_consumer("pandas")``.
+
+        Raises
+        ------
+        Unsupported
+            If pandas has no dtype for it: unions, and intervals of months or of days.
+        InvalidData
+            If the array violates the format such that other code would read outside its buffers.
+        CopyRequired
+            If ``zero_copy_only=True`` and the values need a copy.
+        InvalidArgument
+            If an option is unknown or wrong.
+        MissingExtra
+            If pandas or pyarrow is not installed.
+        """
+        from shmarrow.interchange.pandas import series
+
+        return series(self, arrow_backed, writable, options)
+
+    def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> Array:
+        """Cast to a type that another tool accepts; returns the same object if none is needed.
+
+        Parameters
+        ----------
+        name : str
+            The tool: ``"spark"``, ``"polars"``, ``"duckdb"``, ``"pandas"`` or ``"parquet"``.
+        lossy : str or iterable of str
+            Kinds of types whose values may lose something, such as ``"timestamp"`` or ``"decimal256"``, or ``"all"``.
+            By default no value changes.
+
+        Returns
+        -------
+        Array
+            Only data that must change is copied.
+
+        Raises
+        ------
+        Unsupported
+            If the tool has no type for the values; names the ``lossy`` kind that would allow a cast, if any.
+        InvalidData
+            If a value does not fit the new type; likewise.
+        InvalidArgument
+            If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
+        """
+        from shmarrow.interchange.for_consumer import array
+
+        return array(self, name, lossy)
+
+    def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
+        """Convert to a torch tensor; see :meth:`Tensor.to_torch`. Booleans are copied: torch stores one per byte.
+
+        Raises
+        ------
+        CopyRequired
+            If the array has nulls, or torch has no dtype for the values; for booleans, if ``writable`` is False.
+        MissingExtra
+            If torch is not installed.
+        """
+        from shmarrow.interchange.torch import array_to_torch
+
+        return array_to_torch(self, device, writable=writable)
+
+    def __dlpack__(self, **options: Any) -> PyCapsule:
+        """Export the values as a DLPack capsule over private writable memory; see :meth:`Tensor.__dlpack__`.
+
+        Booleans are copied, as DLPack stores one per byte.
+
+        Raises
+        ------
+        CopyRequired
+            If the array has nulls, or its values have no zero-copy form.
+        """
+        from shmarrow.tensor.dense import array_to_dlpack
+
+        return array_to_dlpack(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the DLPack device of the memory, the CPU."""
+        return 1, 0
+
+    def __arrow_c_array__(
+        self, requested_schema: PyCapsule | None = None, **unknown: Any
+    ) -> tuple[PyCapsule, PyCapsule]:
+        """Export the array as PyCapsules ``arrow_schema`` and ``arrow_array`` (Arrow PyCapsule interface), zero-copy.
+
+        The values are validated once, before the first export, so that no offset or index points outside its buffer.
+        The memory stays valid for as long as the consumer uses it.
+
+        Parameters
+        ----------
+        requested_schema : PyCapsule, optional
+            The ``arrow_schema`` of the type that the consumer requests; values are cast to it without loss.
+
+        Raises
+        ------
+        InvalidData
+            If the array violates the format, or a value does not fit the requested type.
+        InvalidType
+            If there is no cast to the requested type.
+        Unsupported
+            If there are other keywords, unless they are None.
+        MissingExtra
+            If nanoarrow is not installed.
+        """
+        from shmarrow.interchange.c_data.export_array import export_array
+
+        return export_array(self, requested_schema, **unknown)
 
     # --- showing ---
 
@@ -625,13 +792,3 @@ def _rebuild(
 ) -> Any:
     views = [None if data is None else unpacked(data) for data in buffers]
     return make_array(type, length, views, null_count, 0, children, dictionary)
-
-
-def has_floats(type: Any) -> bool:
-    """Return whether values of the type may be or contain NaN, which is not equal to anything."""
-    storage = type.storage
-    if type.layout == "primitive":
-        return storage is not None and storage.kind == "f"
-    if type.layout == "dictionary":
-        return has_floats(getattr(type, "storage_type", type).value_type)
-    return any(has_floats(field.type) for field in type.fields)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, make_array
-from shmarrow.layout.memory import EMPTY, Indices, check_reach, frozen, offsets_of, read_only, validity_of
+from shmarrow.layout.memory import Indices, check_reach, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
@@ -35,9 +35,6 @@ from shmarrow.types import DataType, binary
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-BINARY = ("binary", "large_binary", "binary_view")
-"""The layouts of bytes and strings."""
 
 
 class BinaryArray(Array):
@@ -60,7 +57,8 @@ class BinaryArray(Array):
     def _bounds(self, index: int) -> tuple[int, int]:
         start, end = self.offsets[index : index + 2].tolist()
         if not 0 <= start <= end <= len(self.data):
-            raise InvalidData(f"{self._type}: slot {index} refers to bytes [{start}, {end}) of {len(self.data)}")
+            text = f"{self._type}: a value in bytes [{start}, {end}) of {len(self.data)}"
+            raise InvalidData(text, where=[("row", index)])
         return start, end
 
     def _value(self, index: int) -> Any:
@@ -81,7 +79,7 @@ class BinaryArray(Array):
             start, end = int(bounds[0]), int(bounds[-1])
             bounds -= start
             if start < 0 or end > len(data) or int(np.diff(bounds).min()) < 0:
-                raise InvalidData(f"{self._type}: offsets after slot {first} changed while they were read")
+                raise InvalidData(f"{self._type}: offsets after row {first} changed while they were read")
             found = split(self._type, data[start:end], bounds[1:])
             if found is None:
                 listed = bounds.tolist()
@@ -105,6 +103,26 @@ class BinaryArray(Array):
         return make_array(self._type, len(indices), [None, frozen(ends), data], 0)
 
     _gather_valid = _gather
+
+    def _filled(self, missing: Mask, value: Any) -> Any:
+        """Insert a short value at nulls of no bytes."""
+        offsets = checked_offsets(self, len(self.data), "bytes")
+        lengths = np.diff(offsets).astype(np.int64)
+        if len(value.data) > _SHORT or lengths[missing].any():
+            return None
+        lengths[missing] = len(value.data)
+        ends = offsets_of(lengths, self._type)
+        data = np.empty(int(ends[-1]), np.uint8)
+        kept = np.ones(len(data), np.bool_)
+        places = ends[:-1][missing].astype(np.int64)
+        for i, byte in enumerate(value.data.tolist()):
+            data[places + i] = byte
+            kept[places + i] = False
+        data[kept] = self.data[int(offsets[0]) : int(offsets[-1])]
+        return make_array(self._type, self._length, [None, frozen(ends), read_only(data)], 0)
+
+    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+        return float(counts @ np.diff(checked_offsets(self, len(self.data), "bytes")))
 
     def trim(self) -> Self:
         offsets, data = trimmed_offsets(self, len(self.data))
@@ -147,9 +165,18 @@ class BinaryArray(Array):
         return starts_of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        return cast_binary(self, target)
+        return cast_bytes(self, target)
 
-    def _contiguous(self) -> tuple[npt.NDArray[Any], Bytes]:
+    @classmethod
+    def _of_bytes(cls, array: Any, target: Any) -> Any:
+        """Bytes or strings of any layout as a type of this class."""
+        kept = array.trim() if isinstance(array, BinaryArray) else array
+        offsets, data = kept._contiguous(target)
+        check_reach(int(offsets[-1]), target)
+        buffers = [kept._trimmed_validity(), frozen(offsets.astype(target.offset_dtype)), data]
+        return make_array(target, len(kept), buffers, kept.null_count)
+
+    def _contiguous(self, target: Any = None) -> tuple[npt.NDArray[Any], Bytes]:
         """Checked offsets, and the data buffer; copies nothing."""
         return checked_offsets(self, len(self.data), "bytes"), self.data
 
@@ -161,12 +188,12 @@ class BinaryArray(Array):
 
     def _check_values(self) -> None:
         if self._type.text:
-            check_utf8(self, self.data, self.offsets)
+            check_utf8(self._type, self.data, self.offsets, mask=self._mask())
 
     def _safe_values(self) -> Any:
         offsets = checked_offsets(self, len(self.data), "bytes")
         if self._type.text and not is_utf8(self.data, offsets):
-            check_utf8(self, self.data, offsets)
+            check_utf8(self._type, self.data, offsets, mask=self._mask())
             return self._under_mask()
         return self
 
@@ -225,25 +252,16 @@ class BinaryArray(Array):
         return result
 
 
-def cast_binary(array: Any, target: Any) -> Any:
+def cast_bytes(array: Any, target: Any) -> Any:
     """Cast bytes or strings between layouts, or to fixed-size binary; bytes cast to strings are checked for UTF-8."""
-    if target.layout not in BINARY:
-        return _cast_to_fixed(array, target) if target.descriptor.values == "bytes" else None
+    if target.descriptor.values == "bytes":
+        return _cast_to_fixed(array, target)
+    if not hasattr(target, "text"):
+        return None
     if target.text and not array.type.text:
         array._with(type=array.type.__class__(True)).validate(full=True)
-    kept = array if array.type.layout == "binary_view" and target.layout != "binary_view" else array.trim()
-    validity, count = kept._trimmed_validity(), kept.null_count
-    if target.layout == "binary_view":
-        if array.type.layout == "binary_view":
-            return make_array(target, len(kept), kept._buffers, count)
-        offsets = checked_offsets(kept, len(kept.data), "bytes")
-        made = array_class(target).over(target, kept.data, offsets)  # type: ignore[attr-defined]
-        return make_array(target, len(kept), [validity, *made._buffers[1:]], count)
-    if array.type.layout == "binary_view":
-        check_reach(int(kept._sizes(kept._mask()).sum(dtype=np.int64)), target)
-    offsets, data = kept._contiguous()
-    check_reach(int(offsets[-1]), target)
-    return make_array(target, len(kept), [validity, frozen(offsets.astype(target.offset_dtype)), data], count)
+    made: Any = array_class(target)
+    return made._of_bytes(array, target)
 
 
 def _cast_to_fixed(array: Any, target: Any) -> Any:
@@ -253,7 +271,7 @@ def _cast_to_fixed(array: Any, target: Any) -> Any:
     wrong = lengths != width if mask is None else (lengths != width) & mask
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidData(f"{target}: slot {i} has {int(lengths[i])} bytes, expected {width}")
+        raise InvalidData(f"{target}: expected {width} bytes, found {int(lengths[i])}", where=[("row", i)])
     if mask is None:
         values = data[int(offsets[0]) : int(offsets[-1])]
     else:

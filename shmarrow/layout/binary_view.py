@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array
-from shmarrow.layout.binary import cast_binary, join_bytes, slices, split
+from shmarrow.layout.binary import cast_bytes, join_bytes, slices, split
 from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import EMPTY, Indices, frozen, read_only, validity_of, view_of
+from shmarrow.layout.memory import Indices, check_reach, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
-from shmarrow.layout.runs import PIECE, SLACK, gather_bytes, same_bytes, same_runs, words_at
-from shmarrow.layout.text import check_views, decode
+from shmarrow.layout.runs import PIECE, SLACK, gather_bytes, is_ascii, same_bytes, same_runs, words_at
+from shmarrow.layout.text import check_utf8, decode
 from shmarrow.layout.views import (
     HALF,
+    HIGH_BITS,
     INLINE,
     MASK,
     MAX,
@@ -154,7 +155,8 @@ class BinaryViewArray(Array):
             if 0 <= index < len(sizes)
             else f"of buffer {index} of {len(sizes)}"
         )
-        raise InvalidData(f"{self._type}: the view in slot {slot} refers to bytes [{start}, {start + length}) {found}")
+        text = f"{self._type}: the view refers to bytes [{start}, {start + length}) {found}"
+        raise InvalidData(text, where=[("row", slot)])
 
     def _bytes(self, index: int, most: int = MAX) -> tuple[bytes, int]:
         """The first bytes of a slot's value, and its length."""
@@ -178,46 +180,50 @@ class BinaryViewArray(Array):
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
         sizes = self._sizes(valid)
-        if int(sizes.sum(dtype=np.int64)) > sum(map(len, self.data_buffers)) + 16 * self._length:
-            return self._distinct(sizes, valid)
+        if self._is_repeated(sizes):
+            distinct, places = self._distinct(valid)
+            values = distinct._pylist(None)
+            return [values[i] for i in places.tolist()]
         result: list[Any] = []
-        for piece in self._pieces(sizes):
-            offsets = offsets_from(piece.sizes)
-            target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
-            join_views(target, offsets[:-1], piece)
-            data = target[:-SLACK]
+        for first, offsets, data in self._joined(sizes):
             found = split(self._type, data, offsets[1:])
             if found is None:
-                at, first = offsets.tolist(), piece.first
-                part = None if valid is None else valid[first : first + len(piece.sizes)]
+                at = offsets.tolist()
+                part = None if valid is None else valid[first : first + PIECE]
                 found = slices(self._type, data.tobytes(), at[:-1], at[1:], part, first)
             result += found
         return result
 
-    def _distinct(self, sizes: Sizes, valid: Mask | None) -> list[Any]:
-        """The values if long ones overlap; equal views share one object."""
-        at, numbers, places = (np.concatenate(part) for part in zip(*self._long(sizes), strict=True))
-        short = self._words().copy()
-        short[at] = 0
-        starts = np.arange(4, 16 * self._length + 4, 16)
-        ends = starts + np.where(sizes <= INLINE, sizes, 0)
-        result = slices(self._type, short.tobytes(), starts.tolist(), ends.tolist(), valid)
-        distinct, inverse = np.unique(
-            np.stack([numbers, places, sizes[at].astype(np.int64)], 1), axis=0, return_inverse=True
-        )
-        self._check_total(distinct[:, 2])
-        buffers = self.data_buffers
-        raw = [buffers[i][start : start + length].tobytes() for i, start, length in distinct.tolist()]
-        values = [decode(self._type, value, 0) for value in raw] if self._type.text else raw
-        for slot, i in zip(at.tolist(), inverse.reshape(-1).tolist(), strict=True):
-            result[slot] = values[i]
-        return result
+    def _joined(self, sizes: Sizes) -> Iterator[tuple[int, Indices, Bytes]]:
+        """The first slot, the offsets and the concatenated bytes of some thousands of values each."""
+        for piece in self._pieces(sizes):
+            offsets = offsets_from(piece.sizes)
+            target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
+            join_views(target, offsets[:-1], piece)
+            yield piece.first, offsets, target[:-SLACK]
 
-    def _check_total(self, lengths: npt.NDArray[Any]) -> None:
-        """Limit the total size of overlapping views."""
-        total, held = int(lengths.sum(dtype=np.int64)), sum(map(len, self.data_buffers)) + 16 * self._length
-        if total > 4 * held + EXPANDED_VALUES:
-            raise LimitExceeded(f"{self._type}: overlapping views add up to {total} bytes over {held}; take slices")
+    def _is_repeated(self, sizes: Sizes) -> bool:
+        """Whether values add up to far more bytes than the array has, as views refer to the same bytes.
+
+        Raises
+        ------
+        LimitExceeded
+            If they do although all views differ.
+        """
+        total, held = int(sizes.sum(dtype=np.int64)), sum(map(len, self.data_buffers)) + 16 * self._length
+        if total <= 4 * held + EXPANDED_VALUES:
+            return False
+        distinct = self._distinct(sizes > 0)[0]
+        if len(distinct) < self._length and not distinct._is_repeated(distinct._sizes(None)):
+            return True
+        raise LimitExceeded(f"{self._type}: overlapping views add up to {total} bytes over {held}; take slices")
+
+    def _distinct(self, valid: Mask | None) -> tuple[Any, Indices]:
+        """The distinct views as an array without nulls, and the position of each slot's view in it."""
+        words = self._words() if valid is None else self._words() * valid[:, None]
+        distinct, places = np.unique(words, axis=0, return_inverse=True)
+        buffers = [None, frozen(distinct), *self._buffers[2:]]
+        return make_array(self._type, len(distinct), buffers, 0), places.reshape(-1)
 
     def contiguous(self) -> tuple[npt.NDArray[np.int64], Bytes]:
         """Return offsets of shape (length + 1,) and the concatenated bytes of all values, nulls empty; a copy.
@@ -230,7 +236,11 @@ class BinaryViewArray(Array):
             If overlapping views add up to far more bytes than the buffers have.
         """
         sizes = self._sizes(self._mask())
-        self._check_total(sizes)
+        if self._is_repeated(sizes):
+            distinct, places = self._distinct(self._mask())
+            offsets, data = distinct.contiguous()
+            ends = offsets_from(np.diff(offsets)[places])
+            return ends, gather_bytes(data, offsets[places], np.diff(ends))
         offsets = offsets_from(sizes)
         target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
         for piece in self._pieces(sizes):
@@ -342,9 +352,23 @@ class BinaryViewArray(Array):
         return of_runs(data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
-        return cast_binary(self, target)
+        return cast_bytes(self, target)
 
-    _contiguous = contiguous
+    @classmethod
+    def _of_bytes(cls, array: Any, target: Any) -> Any:
+        kept = array.trim()
+        if isinstance(kept, BinaryViewArray):
+            return kept._with(type=target)
+        offsets, data = kept._contiguous()
+        made = cls.over(target, data, offsets)
+        buffers = [kept._trimmed_validity(), *made._buffers[1:]]
+        return make_array(target, len(kept), buffers, kept.null_count)
+
+    def _contiguous(self, target: Any = None) -> tuple[npt.NDArray[Any], Bytes]:
+        """As :meth:`contiguous`; checked before the copy to be within reach of the offsets of a target."""
+        if target is not None:
+            check_reach(int(self._sizes(self._mask()).sum(dtype=np.int64)), target)
+        return self.contiguous()
 
     def _check_references(self) -> None:
         self._check_places(self._mask())
@@ -365,8 +389,22 @@ class BinaryViewArray(Array):
 
     def _check_all(self, valid: Mask | None) -> None:
         self._check_places(valid)
-        if self._type.text:
-            check_views(self, valid)
+        self._check_text(valid)
+
+    def _check_text(self, valid: Mask | None) -> None:
+        """Check that strings are UTF-8, except where ``valid`` is False."""
+        if not self._type.text:
+            return
+        sizes = self._sizes(valid)
+        if self._is_repeated(sizes):
+            self._distinct(valid)[0]._check_text(None)
+            return
+        words = self._words()
+        inline = ((words[:, 0] >> HALF) | words[:, 1]) * (sizes <= INLINE)
+        if not np.bitwise_or.reduce(inline) & HIGH_BITS and all(map(is_ascii, self.data_buffers)):
+            return
+        for first, offsets, data in self._joined(sizes):
+            check_utf8(self._type, data, offsets, first)
 
     def _check_places(self, valid: Mask | None) -> None:
         """Check that views are within their buffers, except where ``valid`` is False."""
@@ -393,18 +431,16 @@ class BinaryViewArray(Array):
                 unequal &= piece.long
                 if unequal.any():
                     slot = piece.first + int(unequal.argmax())
-                    raise InvalidData(
-                        f"{self._type}: the view in slot {slot} has a prefix other than its value's first 4 bytes"
-                    )
+                    text = f"{self._type}: the view has a prefix other than its value's first 4 bytes"
+                    raise InvalidData(text, where=[("row", slot)])
             words, own = piece.words[short], piece.sizes[short]
             bad = (words[:, 0] & PADDING[own]) | (words[:, 1] & PADDING_2[own])
             if valid is not None:
                 bad *= valid[piece.first : piece.first + PIECE][short]
             if bad.any():
                 slot = piece.first + int(np.arange(len(piece.sizes))[short][(bad != 0).argmax()])
-                raise InvalidData(f"{self._type}: the view in slot {slot} has non-zero padding")
-        if self._type.text:
-            check_views(self, valid)
+                raise InvalidData(f"{self._type}: the view has non-zero padding", where=[("row", slot)])
+        self._check_text(valid)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:

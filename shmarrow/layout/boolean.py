@@ -13,7 +13,7 @@ from shmarrow.convert import kinds_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import make_array
+from shmarrow.layout.making import booleans, make_array
 from shmarrow.layout.memory import Indices, read_only, validity_of
 from shmarrow.layout.primitive import cast_values
 from shmarrow.types import DataType
@@ -40,6 +40,13 @@ class BooleanArray(Array):
         if zero_copy_only or self.null_count:
             return super()._to_numpy(zero_copy_only)
         return self.values
+
+    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+        mask = self._mask()
+        return self.values, None if mask is None else ~mask
+
+    def _filled(self, missing: Mask, value: Any) -> Any:
+        return booleans(np.where(missing, value.values[0], self.values))
 
     def _value(self, index: int) -> Any:
         data = self._buffers[1]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Place, moved, prefixed, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, shown
 from shmarrow.layout.arguments import as_array, checked_mask
-from shmarrow.layout.array import Array, has_floats
+from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.layout.repeats import check_repeats, has_fixed_width
+from shmarrow.layout.repeats import check_repeats, has_fixed_width, same_at
 from shmarrow.layout.runs import CHUNK
 from shmarrow.types import DataType, DictionaryType
 from shmarrow.types.extension import ExtensionType
@@ -92,18 +92,13 @@ class DictionaryArray(Array):
     def _cast(self, target: Any, safe: bool) -> Any:
         """Cast the dictionary, then gather its values: each is converted once."""
         kept = self._shortened()
-        try:
+        with renumbered(lambda number: _first_use(number, kept._through(np.arange(len(kept.dictionary))))):
             values = kept.dictionary._cast_to(target, safe)
-        except InvalidType as error:
-            raise prefixed(f"{self._type}: ", error) from None
-        except InvalidData:  # perhaps of an unreferenced value
-            kept = self._compact()
-            try:
-                values = kept.dictionary._cast_to(target, safe)
-            except InvalidData as error:
-                codes = kept._through(np.arange(len(kept.dictionary)))
-                raise moved(error, lambda place: Place((int((codes == place[0]).argmax()), *place[1:]))) from None
         return kept._repeated(values)
+
+    def _referenced_only(self) -> Any:
+        kept = self._compact()
+        return kept._with(dictionary=kept.dictionary._referenced_only())
 
     def _repeated(self, values: Any) -> Any:
         """Gather converted dictionary values, one per slot."""
@@ -164,27 +159,30 @@ class DictionaryArray(Array):
                 self._fail(i, indices[i])
 
     def _fail(self, slot: int, index: Any) -> None:
-        raise InvalidData(
-            f"{self._type}: slot {slot} has index {int(index)} but the dictionary has {len(self._dictionary_())} values"
-        )
+        size = len(self._dictionary_())
+        raise InvalidData(f"{self._type}: index {int(index)} of a dictionary of {size} values", where=[("row", slot)])
 
     def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
         if zero_copy_only:
             return super()._to_numpy(True)
-        if self._type.value_type.layout not in ("primitive", "bool"):
+        if not self._type.value_type.descriptor.values:
             return super()._to_numpy(False)
         result: npt.NDArray[Any] = self.decode().to_numpy(False)
         return result
 
+    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+        found: tuple[npt.NDArray[Any], Mask | None] = self.decode()._storage._masked_values()
+        return found
+
     def _value(self, index: int) -> Any:
-        return self._dictionary_()[self._key(index)]
+        key = self._key(index)
+        with renumbered(lambda row: index):
+            return self._dictionary_()[key]
 
     def _key(self, index: int) -> int:
         key = int(self.indices.values[index])
         if not 0 <= key < len(self._dictionary_()):
-            raise InvalidData(
-                f"{self._type}: slot {index} has index {key} but the dictionary has {len(self._dictionary_())} values"
-            )
+            self._fail(index, key)
         return key
 
     def _value_preview(self, index: int, budget: Budget) -> str:
@@ -198,7 +196,8 @@ class DictionaryArray(Array):
         if len(dictionary) > 4 * self._length + 1024:
             used, indices = np.unique(indices, return_inverse=True)
             dictionary = dictionary._take(used)
-        values = dictionary.to_pylist()
+        with renumbered(_first_use, indices if valid is None else np.where(valid, indices, -1)):
+            values = dictionary.to_pylist()
         return [values[i] for i in indices.tolist()]
 
     def _gather(self, indices: Indices) -> Any:
@@ -242,11 +241,9 @@ class DictionaryArray(Array):
             valid = differ if valid is None else differ & valid
         slots = np.arange(self._length) if valid is None else np.flatnonzero(valid)
         mine, theirs = self._checked(self._mask())[slots], other._checked(other._mask())[slots]
-        head = slice(0, 16)  # differences mostly show at the start
-        return all(
-            _same_values(dictionary, left, other._dictionary, right)
-            for left, right in ((mine[head], theirs[head]), (mine, theirs))
-        )
+        pairs: Any = (dictionary, mine.astype(np.int64)), (other._dictionary, theirs.astype(np.int64))
+        (left, at), (right, there) = [_used(*pair) if len(pair[0]) >> 31 else pair for pair in pairs]
+        return same_at(left, at, right, there)
 
     def _check_structure(self) -> None:
         if self._dictionary is None or self._dictionary.type != self._type.value_type:
@@ -337,7 +334,8 @@ class DictionaryArray(Array):
         InvalidArgument
             If the length of the mask is wrong.
         """
-        keys, values = as_array(indices, "indices"), as_array(dictionary, "a dictionary")
+        keys: Any = as_array(indices, "indices")
+        values = as_array(dictionary, "a dictionary")
         if keys.type.descriptor.values != "integer":
             raise InvalidType(f"indices must be integers, found {keys.type}")
         missing = None if mask is None else checked_mask(mask, len(keys))
@@ -353,6 +351,12 @@ class DictionaryArray(Array):
         if safe:
             result._check_references()
         return result
+
+
+def _first_use(number: int, indices: Indices) -> int | tuple[Part, ...]:
+    """The first row with a value of the dictionary, for :class:`renumbered`; its number if no row has it."""
+    found = np.flatnonzero(indices == number)
+    return int(found[0]) if len(found) else (("dictionary",), ("row", number))
 
 
 def encode(
@@ -387,7 +391,7 @@ def _over(type: Any, codes: Indices, dictionary: Any) -> Any:
     return make_array(type, len(codes), [validity, indices], count, 0, (), dictionary)
 
 
-def with_one_dictionary(arrays: list[Any]) -> list[Any]:
+def with_one_dictionary(arrays: Sequence[Any]) -> list[Any]:
     """Return arrays of one type with a common dictionary; nulls in dictionaries become null indices.
 
     Raises
@@ -397,7 +401,7 @@ def with_one_dictionary(arrays: list[Any]) -> list[Any]:
     """
     first = arrays[0].dictionary
     if all(array.dictionary is first for array in arrays):
-        return arrays
+        return list(arrays)
     dictionary, codes = _merged(arrays, "mask")
     masks = [array._mask() for array in arrays]
     parts = [part if mask is None else np.where(mask, part, -1) for part, mask in zip(codes, masks, strict=True)]
@@ -423,41 +427,7 @@ def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indice
     return merged.dictionary, found
 
 
-def _same_values(left: Any, mine: npt.NDArray[Any], right: Any, theirs: npt.NDArray[Any]) -> bool:
-    """Whether slots of one array equal slots of another, comparing each distinct pair once."""
-    from shmarrow.layout.codes import codes_of
-
-    if len(left) + len(right) > 8 * len(mine):
-        left, mine = _used(left, mine)
-        right, theirs = _used(right, theirs)
-    found = _partners(mine, len(left), theirs, len(right))
-    if found is None:  # duplicates in a dictionary, or the arrays differ
-        (left, mine), (right, theirs) = _used(left, mine), _used(right, theirs)
-        (codes, first), (other_codes, other_first) = codes_of(left, True), codes_of(right, True)
-        left, right = left._take(first), right._take(other_first)
-        mine, theirs = codes[mine], other_codes[theirs]
-        found = _partners(mine, len(left), theirs, len(right))
-        if found is None:
-            if not has_floats(left.type):
-                return False
-            pairs = np.unique(mine * len(right) + theirs)  # 0.0 equals -0.0
-            found = pairs // len(right), pairs % len(right)
-    return bool(left._take(found[0])._equal(right._take(found[1]), None))
-
-
 def _used(dictionary: Any, indices: npt.NDArray[Any]) -> tuple[Any, Indices]:
     """The referenced values of a dictionary, in order, and the indices remapped to them."""
     used, places = np.unique(indices, return_inverse=True)
     return dictionary._take(used), places
-
-
-def _partners(
-    mine: npt.NDArray[Any], count: int, theirs: npt.NDArray[Any], other_count: int
-) -> tuple[Indices, Indices] | None:
-    """The distinct positions on the left, and the matching one on the right for each; None if one has several."""
-    partner, back = np.full(count, -1, np.int64), np.full(other_count, -1, np.int64)
-    partner[mine], back[theirs] = theirs, mine
-    if (partner[mine] != theirs).any() or (back[theirs] != mine).any():
-        return None
-    used = np.flatnonzero(partner >= 0)
-    return used, partner[used]

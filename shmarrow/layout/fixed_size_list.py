@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted, renumbered
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
 from shmarrow.layout.array import Array
-from shmarrow.layout.items import items_of_lists, spread_lists
-from shmarrow.layout.list_forms import Lists
+from shmarrow.layout.items import spread_lists
+from shmarrow.layout.list_forms import Lists, Parts, of_one_length
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, spread, zeros
 from shmarrow.layout.memory import Indices, check_expansion, validity_of
-from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, list_
 
@@ -50,19 +49,26 @@ class FixedSizeListArray(Lists):
         inner: npt.NDArray[Any] = self._window().to_numpy(zero_copy_only)
         return inner.reshape(self._length, self._type.list_size, *inner.shape[1:])
 
-    def _value(self, index: int) -> Any:
-        size = self._type.list_size
-        return self.values.slice((self._offset + index) * size, size).to_pylist()
+    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+        inner, missing = self._window()._storage._masked_values()
+        shape = (self._length, self._type.list_size, *inner.shape[1:])
+        mask = self._mask()
+        if mask is None:
+            return inner.reshape(shape), None if missing is None else missing.reshape(shape)
+        whole = np.zeros(shape, bool) if missing is None else missing.reshape(shape)
+        whole[~mask] = True
+        return inner.reshape(shape), whole
 
-    def _value_preview(self, index: int, budget: Budget) -> str:
+    def _item_run(self, index: int) -> Any:
         size = self._type.list_size
-        return str(self.values.slice((self._offset + index) * size, size)._preview(budget))
+        return self.values.slice((self._offset + index) * size, size)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
         size = self._type.list_size
         if not size:
             check_expansion(self._length, str(self._type))
-        items = self._window().to_pylist()
+        with renumbered(lambda row: (("row", row // size), ("item", row % size))):
+            items = self._window().to_pylist()
         return [items[i * size : (i + 1) * size] for i in range(self._length)]
 
     def _gather(self, indices: Indices) -> Any:
@@ -94,6 +100,11 @@ class FixedSizeListArray(Lists):
         size = self._type.list_size
         return np.arange(self._length) * size, np.full(self._length, size, np.int64), self._window()
 
+    @classmethod
+    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:
+        elements = of_one_length(array, target, starts, sizes, items)
+        return [], np.arange(len(sizes)) * target.list_size, elements
+
     def _referenced_children(self) -> Sequence[Any]:
         return [self._window()]
 
@@ -114,19 +125,13 @@ class FixedSizeListArray(Lists):
         return zeros(type, length, length * type.list_size)  # type: ignore[attr-defined]
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
-        return result
-
-    @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
         """Create lists from an array of all elements; null lists have either all of theirs or none."""
         size = type.list_size
         wrong = lengths != size if valid is None else (lengths != size) & valid
         if wrong.any():
             i = int(wrong.argmax())
-            where = f"the list in slot {i}" if len(lengths) > 1 else "a list"
-            raise InvalidData(f"{type}: {where} has {int(lengths[i])} items, expected {size}")
+            raise InvalidData(f"{type}: expected {size} items, found {int(lengths[i])}", where=[("row", i)])
         validity, count = validity_of(valid)
         child = spread_lists(items, size, lengths, valid)
         return make_array(type, len(lengths), [validity], count, 0, [child])

@@ -13,7 +13,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import frozen, offsets_of, read_only, validity_of
-from shmarrow.types import DataType, EncodedType, from_numpy_dtype
+from shmarrow.types import DataType, EncodedType, UnionType, from_numpy_dtype
 from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def type_of_dtype(dtype: np.dtype[Any]) -> DataType:
     try:
         return from_numpy_dtype(dtype)
     except InvalidType as error:
-        hint = _HINTS.get("g" if dtype.char == "g" else dtype.kind)
-        raise InvalidType(f"{error}; {hint}") if hint else error from None
+        error.hint = _HINTS.get("g" if dtype.char == "g" else dtype.kind, error.hint)
+        raise
 
 
 def lists_of(type: DataType, shape: tuple[int, ...]) -> DataType:
@@ -76,23 +76,24 @@ def array_from_numpy(values: Values, type: DataType, valid: Mask | None = None) 
 
     ``valid`` is False where a slot is null; with as many dimensions as the ndarray, it applies to the innermost values.
     """
+    make: Any = getattr(array_class(type), "from_numpy", None)
     if isinstance(type, ExtensionType):
-        return array_class(type).from_numpy(type, values, valid)  # type: ignore[attr-defined]
+        return make(type, values, valid)
     if isinstance(type, EncodedType):
         return array_from_numpy(values, type.value_type, valid).cast(type)
     if values.ndim > 1:
         return _lists(values, type, valid)
     if values.dtype.names is not None:
         return _structs(values, type, valid)
-    if values.dtype.kind in _ITEMS or type.layout in ("dense_union", "sparse_union"):
+    if values.dtype.kind in _ITEMS or isinstance(type, UnionType):
         return _from_items(values, type, valid)
-    if values.dtype.kind in "US" and type.layout != "primitive":
+    if make is not None:
+        return make(type, values, valid)
+    if values.dtype.kind in "US":
         made = (_text if values.dtype.kind == "U" else _bytes)(values, valid)
         return made if made.type == type else made.cast(type)
-    if type.layout in ("primitive", "bool"):
-        return array_class(type).from_numpy(type, values, valid)  # type: ignore[attr-defined]
     natural = type_of_dtype(values.dtype)
-    if natural.layout != "primitive" or type.layout not in ("binary", "large_binary", "binary_view"):
+    if natural.storage is None or not hasattr(type, "text"):
         raise InvalidType(f"{type}: cannot convert an ndarray of {values.dtype} and {values.ndim} dimensions")
     return array_from_numpy(values, natural, valid).cast(type)
 
@@ -127,7 +128,7 @@ def _lists(values: Values, type: DataType, valid: Mask | None) -> Any:
     if make is None or type.layout == "map":
         raise InvalidType(f"{type}: cannot convert an ndarray of {values.ndim} dimensions")
     length, size = values.shape[:2]
-    if type.layout == "fixed_size_list" and size != type.list_size:  # type: ignore[attr-defined]
+    if size != getattr(type, "list_size", size):
         raise InvalidArgument(f"{type}: cannot convert an ndarray of the shape {values.shape}")
     shape = (length * size, *values.shape[2:])
     inner = valid.reshape(shape) if valid is not None and valid.ndim > 1 else None
@@ -178,7 +179,8 @@ def _text(values: Values, valid: Mask | None) -> Any:
             text = chars.astype("<u4", copy=False).tobytes().decode("utf-32-le")
         except UnicodeDecodeError as error:
             i = int(np.searchsorted(ends, error.start // 4, "right"))
-            raise InvalidData(f"string: slot {start + i} is not valid Unicode: {error.reason}") from None
+            text = f"string: not valid Unicode: {error.reason}"
+            raise InvalidData(text, where=[("row", start + i)]) from None
         data.append(np.frombuffer(text.encode(), np.uint8))
         wide = np.add(chars > 0x7F, chars > 0x7FF, dtype=np.int64) + (chars > 0xFFFF)
         total = np.append(0, np.cumsum(wide))

@@ -10,12 +10,13 @@ those whose structure or values can break rules                      ``_check_st
                                                                      ``_check_values``, ``_safe_values``
 those with children or a dictionary                                  ``_referenced``, ``_referenced_children``,
                                                                      ``_windowed``
-those whose nulls are not, or not only, those of a validity bitmap   ``_logical_nulls``, ``_nulls``, ``_count_nulls``,
-                                                                     ``_check_null_count``
-those that have a cast                                               ``_cast``, ``_cast_from``
+those whose nulls are not, or not only, those of a validity bitmap   ``_logical_nulls``, ``_nulls``, ``_count_nulls``
+those that have a cast                                               ``_cast``, ``_cast_from``, ``_referenced_only``
+those whose values numpy can hold                                    ``_to_numpy``, ``_masked_values``, ``_nans``
 those that can do better than the default                            ``_item``, ``_run_starts``, ``_value_preview``,
-                                                                     ``_item_preview``, ``_check_slots``, ``_to_numpy``,
-                                                                     ``_gather_valid``, ``_take_runs``
+                                                                     ``_item_preview``, ``_check_slots``, ``_filled``,
+                                                                     ``_gather_valid``, ``_take_runs``,
+                                                                     ``_copied_bytes``, ``_view``
 ===================================================================  ==================================================
 
 Hooks may rely on what :meth:`Array.validate` checks without ``full``, but never on values: another process may write
@@ -32,7 +33,7 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType
+from shmarrow.errors import EXPANDED_VALUES, CopyRequired, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
@@ -95,6 +96,13 @@ class LayoutHooks:
         if self._null_count < 0:
             self._null_count = self._count_nulls()
         return self._null_count
+
+    @property
+    def _storage(self) -> Array:
+        """The array itself; of an extension type, as an array of the storage type."""
+        own: Any = self
+        array: Array = own
+        return array
 
     def _validity(self) -> Bytes | None:
         """The validity bitmap, starting at slot 0 of the buffers rather than of the array; None without one."""
@@ -294,6 +302,25 @@ class LayoutHooks:
         """Create an array of ``type`` from Python values; ``valid`` is False for None, or None if no value is None."""
         raise NotImplementedError
 
+    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+        """The values as an ndarray: a read-only view or a new array."""
+        if zero_copy_only:
+            raise CopyRequired(f"{self._type} has no zero-copy numpy form; call to_numpy(zero_copy_only=False)")
+        values = self.to_pylist()  # type: ignore[attr-defined]  # refuses what takes no memory here but would there
+        result = np.empty(self._length, object)
+        result[:] = values
+        return result
+
+    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+        """The values of all slots, unspecified for nulls, and a mask of the nulls; None if there are none."""
+        raise CopyRequired(
+            f"numpy has no dtype for {self._type}; call to_numpy(zero_copy_only=False) for Python values"
+        )
+
+    def _nans(self) -> Mask | None:
+        """True for floating-point NaN; None for types without."""
+        return None
+
     # --- hooks: gather, trim and concatenate ---
 
     def _gather(self, indices: Indices) -> Any:
@@ -310,6 +337,14 @@ class LayoutHooks:
         Copies only what must be moved.
         """
         raise NotImplementedError
+
+    def _filled(self, missing: Mask, value: Any) -> Any:
+        """The slots with those of ``missing`` replaced by an array of one value; None if the default is as good."""
+        return None
+
+    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+        """A lower bound of the bytes that are written when each slot is copied ``counts`` times."""
+        return 0.0
 
     _joins_slices: ClassVar[bool] = False
     """Whether :meth:`_join` accepts untrimmed arrays."""
@@ -416,6 +451,10 @@ class LayoutHooks:
         """The array as another type; None if there is no cast between the types."""
         return None
 
+    def _referenced_only(self) -> Any:
+        """An equal array without the values that no slot refers to, which need not fit the target of a cast."""
+        return self
+
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
         """Cast an array of any type to a type of this class; overridden if it does more than the source's ``_cast``."""
@@ -425,6 +464,10 @@ class LayoutHooks:
 
             raise no_way(array.type, target)
         return result
+
+    def _view(self, target: Any) -> Any:
+        """The same bytes as another type; None if that is impossible."""
+        return None
 
     # --- hooks: preview ---
 

@@ -62,30 +62,20 @@ def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
     return joined if joined.type == item else joined.cast(item)
 
 
-def forms_of(values: Sequence[npt.NDArray[Any]]) -> dict[tuple[Any, ...], list[int] | None]:
-    """Group ndarrays by dtype, row shape and class; None means all of them.
+def forms_of(values: Sequence[npt.NDArray[Any]]) -> dict[tuple[Any, ...], list[int]]:
+    """Return the positions of ndarrays by dtype, row shape and class.
 
     Raises
     ------
     InvalidType
         If an ndarray is 0-dimensional.
     """
-    first = values[0]
-    dtypes = list(map(_DTYPE, values))
-    dimensions = set(map(_NDIM, values))
-    if 0 in dimensions:
-        raise InvalidType(f"the list at {list(map(_NDIM, values)).index(0)} is a 0-d ndarray")
-    if dimensions == {1} and dtypes.count(first.dtype) == len(dtypes) and len(kinds_of(values)) == 1:
-        return {(first.dtype, (), first.__class__): None}
-    forms: dict[tuple[Any, ...], list[int] | None] = {}
+    forms: dict[tuple[Any, ...], list[int]] = {}
     for i, value in enumerate(values):
-        found = forms.setdefault((value.dtype, value.shape[1:], value.__class__), [])
-        assert found is not None
-        found.append(i)
+        if not value.ndim:
+            raise InvalidType(f"the list at {i} is a 0-d ndarray")
+        forms.setdefault((value.dtype, value.shape[1:], value.__class__), []).append(i)
     return forms
-
-
-_DTYPE, _NDIM = operator.attrgetter("dtype"), operator.attrgetter("ndim")
 
 
 def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
@@ -93,7 +83,7 @@ def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
     forms = forms_of(values)
     if len(forms) == 1:
         return _of_one_dtype(values, item)
-    groups = [group or [] for group in forms.values()]
+    groups = list(forms.values())
     parts = [_of_one_dtype([values[i] for i in group], item) for group in groups]
     order = [i for group in groups for i in group]
     sizes = np.fromiter([len(values[i]) for i in order], np.int64, len(order))
@@ -139,10 +129,8 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
         elif isinstance(value, (list, tuple, set, frozenset)):
             value = exact_items(value)
         elif not isinstance(value, range):
-            where = f"slot {i}: " if len(values) > 1 else ""
-            raise InvalidType(
-                f"{type}: {where}expected a list, found {shown(value)} of type {value.__class__.__name__}"
-            )
+            text = f"{type}: expected a list, found {shown(value)} of type {value.__class__.__name__}"
+            raise InvalidType(text, where=[("row", i)])
         lengths[i] = len(value)
         items += value
     return lengths, items

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData
+from shmarrow.errors import InvalidData, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
-from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import Lists
+from shmarrow.layout.list_forms import Lists, Parts, in_list, packed
 from shmarrow.layout.making import concat_arrays, make_array, spread
-from shmarrow.layout.memory import Indices, frozen, offsets_of, validity_of
+from shmarrow.layout.memory import Indices, check_reach, frozen, offsets_of, validity_of
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
@@ -28,9 +27,8 @@ from shmarrow.layout.offsets import (
     same_lengths,
     trimmed_offsets,
 )
-from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import check_required
-from shmarrow.types import DataType, Field, large_list, list_
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -54,29 +52,18 @@ class ListArray(Lists):
         offsets = checked_offsets(self, len(self.values), "values")
         return self.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
-    def _bounds(self, index: int) -> tuple[int, int]:
+    def _item_run(self, index: int) -> Any:
         start, end = self.offsets[index : index + 2].tolist()
         if not 0 <= start <= end <= len(self.values):
-            raise InvalidData(f"{self._type}: slot {index} refers to values [{start}, {end}) of {len(self.values)}")
-        return start, end
-
-    def _value(self, index: int) -> Any:
-        start, end = self._bounds(index)
-        return self._run(start, end - start)
-
-    def _value_preview(self, index: int, budget: Budget) -> str:
-        start, end = self._bounds(index)
-        return str(self.values.slice(start, end - start)._preview(budget))
-
-    def _run(self, start: int, length: int) -> list[Any]:
-        """A range of the child's slots as Python objects."""
-        items: list[Any] = self.values.slice(start, length).to_pylist()
-        return items
+            text = f"{self._type}: a list of the values [{start}, {end}) of {len(self.values)}"
+            raise InvalidData(text, where=[("row", index)])
+        return self.values.slice(start, end - start)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
         offsets = checked_offsets(self, len(self.values), "values")
         first, last = int(offsets[0]), int(offsets[-1])
-        items = self._run(first, last - first)
+        with renumbered(in_list, offsets[:-1] - first):
+            items = self._elements(self.values.slice(first, last - first))
         bounds = (offsets - first).tolist()
         return [items[start:end] for start, end in itertools.pairwise(bounds)]
 
@@ -129,6 +116,21 @@ class ListArray(Lists):
         first = int(offsets[0])
         return offsets[:-1] - first, np.diff(offsets), self.values.slice(first, int(offsets[-1]) - first)
 
+    @classmethod
+    def _of_lists(cls, array: Any, target: Any) -> Parts:
+        if not isinstance(array, ListArray):
+            return super()._of_lists(array, target)
+        offsets = checked_offsets(array, len(array.values), "values")
+        first, last = int(offsets[0]), int(offsets[-1])
+        check_reach(last - first, target)
+        moved = offsets - offsets[0] if first else offsets
+        return [moved.astype(target.offset_dtype, copy=False)], moved[:-1], array.values.slice(first, last - first)
+
+    @classmethod
+    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:
+        offsets = offsets_of(sizes, target)
+        return [offsets], offsets[:-1], packed(starts, sizes, items)
+
     def _referenced_children(self) -> Sequence[Any]:
         offsets = trimmed_offsets(self, len(self.values))[1]
         return [self.values.slice(offsets.start, offsets.stop - offsets.start)]
@@ -146,13 +148,7 @@ class ListArray(Lists):
         yield self._type.fields[0], child, spread(live, np.diff(offsets), child)
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
-        return result
-
-    @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
-        """Create lists from their lengths and an array of all elements."""
         offsets = offsets_of(lengths, type)
         validity, nulls = validity_of(valid)
         return make_array(type, len(lengths), [validity, frozen(offsets)], nulls, 0, [items])
@@ -189,10 +185,6 @@ class ListArray(Lists):
         return result
 
     @classmethod
-    def _type_over(cls, item: DataType) -> DataType:
-        return list_(item)
-
-    @classmethod
     def _from_child(cls, offsets: Any, child: Any, type: Any, mask: Any) -> Any:
         typed, known = offsets_and_nulls(offsets, type.offset_dtype)
         if not len(typed):
@@ -210,7 +202,3 @@ class LargeListArray(ListArray):
 
     __slots__ = ()
     layouts = ("large_list",)
-
-    @classmethod
-    def _type_over(cls, item: DataType) -> DataType:
-        return large_list(item)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from shmarrow.errors import EXPANDED_VALUES, InvalidData, InvalidType, Place, moved, prefixed
+from shmarrow.bitmap import Mask
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, renumbered, row_of
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import make_array, no_memory
-from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, ranges, total_of, validity_of
-from shmarrow.layout.offsets import checked_offsets, trimmed_offsets
-from shmarrow.layout.preview import clip
-from shmarrow.types import Field, int32, int64
+from shmarrow.layout.items import items_of_lists
+from shmarrow.layout.making import array_class, is_sparse, make_array, no_memory
+from shmarrow.layout.memory import Indices, check_expansion, frozen, ranges, total_of, validity_of
+from shmarrow.layout.preview import Budget, clip
+from shmarrow.types import DataType, int32, int64
+from shmarrow.types.descriptors import TYPES
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from shmarrow.layout.primitive import PrimitiveArray
 
-_BY_OFFSETS = ("list", "large_list", "map")
+Parts: TypeAlias = "tuple[Sequence[npt.NDArray[Any]], Indices, Any]"
+"""Lists: the buffers after validity, the start of each list in the child, and the child."""
+
 LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list")
-"""The list layouts, including maps."""
+"""The list layouts, without that of maps."""
 
 
 class Lists(Array):
@@ -32,10 +38,61 @@ class Lists(Array):
         """The start and length of each list, and the child; null slots may have elements."""
         raise NotImplementedError
 
+    @classmethod
+    def _of_lists(cls, array: Any, target: Any) -> Parts:
+        """The parts of lists of any layout as a type of this class."""
+        return cls._of_spans(array, target, *array._spans())
+
+    @classmethod
+    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:
+        """As :meth:`_of_lists`, of lists given by starts and sizes in ``items``."""
+        raise NotImplementedError
+
+    def _referenced_only(self) -> Any:
+        starts, sizes, items = self._spans()
+        mask = self._mask()
+        if mask is not None:
+            sizes = np.where(mask, sizes, 0)
+        found = np.cumsum(sizes) - sizes, sizes, packed(starts, sizes, items)
+        parts, _, items = self._of_spans(self, self._type, *found)
+        return _over(self, self._type, parts, items._referenced_only())
+
     @property
     def values(self) -> Array:
         """Child array, regardless of slicing."""
         return self._children[0]
+
+    def _item_run(self, index: int) -> Any:
+        """The elements of the list in a slot, checked to be within the child."""
+        raise NotImplementedError
+
+    def _elements(self, items: Any) -> list[Any]:
+        """Slots of the child as Python objects."""
+        found: list[Any] = items.to_pylist()
+        return found
+
+    def _value(self, index: int) -> Any:
+        items = self._item_run(index)
+        with renumbered(item_of, index):
+            return self._elements(items)
+
+    def _value_preview(self, index: int, budget: Budget) -> str:
+        return str(self._item_run(index)._preview(budget))
+
+    @classmethod
+    def _type_over(cls, item: DataType) -> Any:
+        """The type of this class for elements of a type."""
+        return next(each for each in TYPES if each.layouts == cls.layouts).make({}, [item])
+
+    @classmethod
+    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
+        return result
+
+    @classmethod
+    def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
+        """Create lists from their lengths and an array of all elements."""
+        raise NotImplementedError
 
     def value_lengths(self) -> PrimitiveArray:
         """Return the length of each list, null for null lists, in the offset type; a copy."""
@@ -66,6 +123,13 @@ class Lists(Array):
         result: PrimitiveArray = make_array(int64(), len(slots), [None, frozen(slots)], 0)
         return result
 
+    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+        _, sizes, items = self._spans()
+        positions = 8 * float(counts @ sizes)
+        if len(items) > EXPANDED_VALUES and is_sparse(items):
+            return positions
+        return positions + float(items._storage._copied_bytes(np.repeat(counts, sizes)))
+
     def _codes(self) -> Indices:
         from shmarrow.layout.codes import of_lists
 
@@ -84,82 +148,40 @@ def _check_places(count: int, items: Any, array: Any) -> None:
 
 def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:
     """Cast lists between layouts; ``convert`` casts the elements if not by field names."""
-    if target.layout not in (*LISTS, "map"):
+    if not issubclass(array_class(target), Lists):
         return None
-    convert = convert or (lambda items: _cast_items(items, target.fields[0], safe))
+    field = target.fields[0]
+    made: Any = array_class(target)
+    parts, starts, items = made._of_lists(array, target)
     try:
-        return _cast_all(array, target, convert)
-    except InvalidData as error:
-        refused = error
-    if array.null_count:  # elements of null lists need not fit
-        try:
-            return _cast_spans(array, target, convert, *_of_valid_slots(array))
-        except InvalidData as error:
-            refused = error
-    raise _located(array, convert, refused)
+        with renumbered(in_list, starts):
+            values = items._cast_to(field.type, safe) if convert is None else convert(items)
+    except ShmarrowError as error:
+        if row_of(error) is None:
+            error.where = (("child", field.name), *error.where)
+        raise
+    return _over(array, target, parts, values)
 
 
-def _located(array: Any, convert: Callable[[Any], Any], error: InvalidData) -> InvalidData:
-    """The error of an element, located by the slot of its list and the position in it."""
-    if not error._parts:
-        return error
-    try:
-        starts, _, items = _of_valid_slots(array)
-        convert(items)
-    except InvalidData as found:
-        if found._parts:
-            return moved(found, lambda place: _in_list(starts, place))
-    return error  # an unreferenced element, or too many elements to locate it
+def _over(array: Any, type: Any, parts: Sequence[npt.NDArray[Any]], items: Any) -> Any:
+    """Lists with the validity of an array, from the buffers after it and the child."""
+    buffers = [array._trimmed_validity(), *map(frozen, parts)]
+    return make_array(type, len(array), buffers, array.null_count, 0, [items])
 
 
-def _in_list(starts: Indices, place: Place) -> Place:
-    slot = int(np.searchsorted(starts, place[0], "right")) - 1
-    return Place((slot, f"item {place[0] - int(starts[slot])}", *place[1:]))
+def in_list(row: int, starts: Indices) -> tuple[Part, ...]:
+    """The row of the list that has an element, and the element's position in it, for :class:`renumbered`."""
+    slot = int(np.searchsorted(starts, row, "right")) - 1
+    return ("row", slot), ("item", row - int(starts[slot]))
 
 
-def _cast_items(items: Any, field: Field, safe: bool) -> Any:
-    try:
-        return items._cast_to(field.type, safe)
-    except (InvalidData, InvalidType) as error:
-        raise prefixed("" if error._parts else f"items {field.name!r}: ", error) from None
+def item_of(row: int, index: int) -> tuple[Part, ...]:
+    """The place of an element of the list in row ``index``, for :class:`renumbered`."""
+    return ("row", index), ("item", row)
 
 
-def _cast_all(array: Any, target: Any, convert: Callable[[Any], Any]) -> Any:
-    if array.type.layout not in _BY_OFFSETS or target.layout not in _BY_OFFSETS:
-        return _cast_spans(array, target, convert, *array._spans())
-    checked_offsets(array, len(array.values), "values")
-    offsets, run = trimmed_offsets(array, len(array.values))
-    _check_reach(target, run.stop - run.start)
-    values = convert(array.values.slice(run.start, run.stop - run.start))
-    return _made(array, target, [offsets.astype(target.offset_dtype, copy=False)], values)
-
-
-def _cast_spans(
-    array: Any, target: Any, convert: Callable[[Any], Any], starts: Indices, sizes: Indices, items: Any
-) -> Any:
-    """Lists given by starts and sizes in ``items``, as lists of another layout."""
-    if target.layout == "fixed_size_list":
-        return _made(array, target, [], convert(_of_one_length(array, target, starts, sizes, items)))
-    if target.layout in _BY_OFFSETS:
-        offsets = offsets_of(sizes, target)
-        return _made(array, target, [offsets], convert(_packed(starts, sizes, items)))
-    _check_reach(target, len(items))
-    parts = [part.astype(target.offset_dtype, copy=False) for part in (starts, sizes)]
-    return _made(array, target, parts, convert(items))
-
-
-def _made(array: Any, target: Any, parts: list[Any], values: Any) -> Any:
-    buffers = [array._trimmed_validity(), *[frozen(part) for part in parts]]
-    return make_array(target, len(array), buffers, array.null_count, 0, [values])
-
-
-def _check_reach(target: Any, size: int) -> None:
-    if size > np.iinfo(target.offset_dtype).max:
-        raise InvalidData(f"{target}: {size} elements exceed the reach of the offsets; use the large type")
-
-
-def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
-    """The concatenated elements of the lists; a slice if they are contiguous."""
+def packed(starts: Indices, sizes: Indices, items: Any) -> Any:
+    """Return the concatenated elements of the lists; a slice if they are contiguous."""
     ends = np.cumsum(sizes)
     moved = starts != ends - sizes
     if moved.any() and (moved & (sizes > 0)).any():
@@ -167,25 +189,16 @@ def _packed(starts: Indices, sizes: Indices, items: Any) -> Any:
     return items.slice(0, int(ends[-1]) if len(ends) else 0)
 
 
-def _of_valid_slots(array: Any) -> tuple[Indices, Indices, Any]:
-    """The start and length of each list, and the elements without those of null lists."""
-    starts, sizes, items = array._spans()
-    mask = array._mask()
-    if mask is not None:
-        sizes = np.where(mask, sizes, 0)
-    return np.cumsum(sizes) - sizes, sizes, _packed(starts, sizes, items)
-
-
-def _of_one_length(array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Any:
-    """The concatenated elements of lists of one length, including null lists."""
+def of_one_length(array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Any:
+    """Return the concatenated elements of lists of one length, including null lists."""
     size, mask = target.list_size, array._mask()
     other = sizes != size
     if not other.any():
-        return _packed(starts, sizes, items)
+        return packed(starts, sizes, items)
     wrong = other if mask is None else other & mask
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidData(f"{target}: the list in slot {i} has {int(sizes[i])} elements, expected {size}")
+        raise InvalidData(f"{target}: expected {size} items, found {int(sizes[i])}", where=[("row", i)])
     _check_places(len(sizes) * size, items, array)
     slots = np.repeat(mask, size)
     positions = np.zeros(len(slots), np.int64)

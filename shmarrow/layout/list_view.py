@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.errors import InvalidArgument, InvalidData, Part, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
-from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.list_forms import Lists
+from shmarrow.layout.list_forms import Lists, Parts
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
-from shmarrow.layout.memory import Indices, check_expansion, frozen, offsets_of, total_of, validity_of, view_of
-from shmarrow.layout.preview import Budget
+from shmarrow.layout.memory import (
+    Indices,
+    check_expansion,
+    check_reach,
+    frozen,
+    offsets_of,
+    total_of,
+    validity_of,
+    view_of,
+)
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import CHUNK, PIECE
 from shmarrow.layout.validation import EXPORTED_SLOTS, check_required, too_many
-from shmarrow.types import DataType, Field, large_list_view, list_view
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -61,7 +68,8 @@ class ListViewArray(Lists):
 
     def _fail(self, index: int) -> None:
         start, size = int(self.offsets[index]), int(self.sizes[index])
-        raise InvalidData(f"{self._type}: slot {index} refers to {size} values at {start}, of {len(self.values)}")
+        text = f"{self._type}: a list of {size} values at {start}, of {len(self.values)}"
+        raise InvalidData(text, where=[("row", index)])
 
     def flatten(self) -> Array:
         """Return the values of all valid lists, concatenated; a copy."""
@@ -86,12 +94,6 @@ class ListViewArray(Lists):
             self._fail(index)
         return self.values.slice(start, size)
 
-    def _value(self, index: int) -> Any:
-        return self._item_run(index).to_pylist()
-
-    def _value_preview(self, index: int, budget: Budget) -> str:
-        return str(self._item_run(index)._preview(budget))
-
     def _pylist(self, valid: Mask | None) -> list[Any]:
         starts, sizes = self._runs(valid)
         self._check_total(sizes)
@@ -99,13 +101,25 @@ class ListViewArray(Lists):
         if not used.any():
             return [[] for _ in range(self._length)]
         first, last = int(starts[used].min()), int((starts + sizes).max())
-        items = self.values.slice(first, last - first).to_pylist()
+        with renumbered(self._element, starts - first, sizes):
+            items = self.values.slice(first, last - first).to_pylist()
         starts = np.where(used, starts - first, 0)
         return [items[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+
+    @staticmethod
+    def _element(row: int, starts: Indices, sizes: Indices) -> tuple[Part, ...]:
+        """The first list that has an element, and the element's position in it; its number if no list has it."""
+        found = np.flatnonzero((starts <= row) & (row < starts + sizes))
+        if not len(found):
+            return ("child", "item"), ("row", row)
+        return ("row", int(found[0])), ("item", row - int(starts[found[0]]))
 
     def _gather(self, indices: Indices) -> Any:
         buffers = [None, frozen(self.offsets[indices]), frozen(self.sizes[indices])]
         return make_array(self._type, len(indices), buffers, 0, 0, self._children)
+
+    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+        return 0.0  # elements are not copied
 
     def trim(self) -> Self:
         starts, sizes = self._runs(self._mask())
@@ -121,9 +135,7 @@ class ListViewArray(Lists):
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
-        total = sum(len(array.values) for array in arrays)
-        if total > np.iinfo(type.offset_dtype).max:
-            raise InvalidData(f"{type}: {total} elements exceed the reach of the offsets; use the large type")
+        check_reach(sum(len(array.values) for array in arrays), type)
         shifts = np.cumsum([0, *[len(array.values) for array in arrays[:-1]]])
         starts = np.concatenate(
             [array.offsets + type.offset_dtype.type(n) for array, n in zip(arrays, shifts, strict=True)]
@@ -165,6 +177,11 @@ class ListViewArray(Lists):
         last = int((starts + sizes).max()) if used.any() else 0
         return np.where(used, starts - first, 0), sizes, self.values.slice(first, last - first)
 
+    @classmethod
+    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:
+        check_reach(len(items), target)
+        return [part.astype(target.offset_dtype, copy=False) for part in (starts, sizes)], starts, items
+
     def _referenced_children(self) -> Sequence[Any]:
         return self._children
 
@@ -190,13 +207,7 @@ class ListViewArray(Lists):
         yield self._type.fields[0], self.values, np.cumsum(changes[:-1]) > 0
 
     @classmethod
-    def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
-        return result
-
-    @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
-        """Create lists from their lengths and an array of all elements."""
         starts = offsets_of(lengths, type)[:-1]
         validity, nulls = validity_of(valid)
         buffers = [validity, frozen(starts), frozen(lengths.astype(type.offset_dtype))]
@@ -247,17 +258,9 @@ class ListViewArray(Lists):
         check_required(result)
         return result
 
-    @classmethod
-    def _type_over(cls, item: DataType) -> DataType:
-        return list_view(item)
-
 
 class LargeListViewArray(ListViewArray):
     """Array of lists in the view layout with 64-bit offsets and sizes."""
 
     __slots__ = ()
     layouts = ("large_list_view",)
-
-    @classmethod
-    def _type_over(cls, item: DataType) -> DataType:
-        return large_list_view(item)

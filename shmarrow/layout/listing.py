@@ -40,18 +40,21 @@ class Layout(NamedTuple):
     ----------
     buffers : tuple of BufferSpec
         Buffers in order.
+    chapter : str
+        Chapter of the specification.
+    home : str
+        Module and class of the arrays, imported on first use.
     variadic : bool
         Whether any number of data buffers may follow.
     v4_validity : bool
         Whether a validity bitmap precedes them in metadata version 4, as in Arrow C++.
-    home : str
-        Module and class of the arrays, imported on first use.
     """
 
     buffers: tuple[BufferSpec, ...]
+    chapter: str
+    home: str
     variadic: bool = False
     v4_validity: bool = False
-    home: str = ""
 
     @property
     def has_validity(self) -> bool:
@@ -64,36 +67,47 @@ class Layout(NamedTuple):
 
 
 _VALIDITY = BufferSpec("validity", 1)
-_DATA = BufferSpec("data", -1)
+DATA = BufferSpec("data", -1)
 
 LISTING: dict[str, Layout] = {
-    "null": Layout((), home="null.NullArray"),
-    "bool": Layout((_VALIDITY, BufferSpec("values", 1)), home="boolean.BooleanArray"),
-    "primitive": Layout((_VALIDITY, BufferSpec("values", 0)), home="primitive.PrimitiveArray"),
-    "binary": Layout((_VALIDITY, BufferSpec("offsets", 32, 1), _DATA), home="binary.BinaryArray"),
-    "large_binary": Layout((_VALIDITY, BufferSpec("offsets", 64, 1), _DATA), home="binary.BinaryArray"),
-    "binary_view": Layout((_VALIDITY, BufferSpec("views", 128)), variadic=True, home="binary_view.BinaryViewArray"),
-    "list": Layout((_VALIDITY, BufferSpec("offsets", 32, 1)), home="list.ListArray"),
-    "large_list": Layout((_VALIDITY, BufferSpec("offsets", 64, 1)), home="list.LargeListArray"),
-    "map": Layout((_VALIDITY, BufferSpec("offsets", 32, 1)), home="map.MapArray"),
+    "null": Layout((), "Null Layout", "null.NullArray"),
+    "bool": Layout((_VALIDITY, BufferSpec("values", 1)), "Fixed-size Primitive Layout", "boolean.BooleanArray"),
+    "primitive": Layout(
+        (_VALIDITY, BufferSpec("values", 0)), "Fixed-size Primitive Layout", "primitive.PrimitiveArray"
+    ),
+    "binary": Layout(
+        (_VALIDITY, BufferSpec("offsets", 32, 1), DATA), "Variable-size Binary Layout", "binary.BinaryArray"
+    ),
+    "large_binary": Layout(
+        (_VALIDITY, BufferSpec("offsets", 64, 1), DATA), "Variable-size Binary Layout", "binary.BinaryArray"
+    ),
+    "binary_view": Layout(
+        (_VALIDITY, BufferSpec("views", 128)), "Variable-size Binary View Layout", "binary_view.BinaryViewArray",
+        variadic=True,
+    ),
+    "list": Layout((_VALIDITY, BufferSpec("offsets", 32, 1)), "List Layout", "list.ListArray"),
+    "large_list": Layout((_VALIDITY, BufferSpec("offsets", 64, 1)), "List Layout", "list.LargeListArray"),
+    "map": Layout((_VALIDITY, BufferSpec("offsets", 32, 1)), "List Layout", "map.MapArray"),
     "list_view": Layout(
-        (_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32)), home="list_view.ListViewArray"
+        (_VALIDITY, BufferSpec("offsets", 32), BufferSpec("sizes", 32)), "ListView Layout", "list_view.ListViewArray"
     ),
     "large_list_view": Layout(
-        (_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64)), home="list_view.LargeListViewArray"
+        (_VALIDITY, BufferSpec("offsets", 64), BufferSpec("sizes", 64)),
+        "ListView Layout", "list_view.LargeListViewArray",
     ),
-    "fixed_size_list": Layout((_VALIDITY,), home="fixed_size_list.FixedSizeListArray"),
-    "struct": Layout((_VALIDITY,), home="struct.StructArray"),
-    "sparse_union": Layout((BufferSpec("type_ids", 8),), v4_validity=True, home="union.UnionArray"),
+    "fixed_size_list": Layout((_VALIDITY,), "Fixed-Size List Layout", "fixed_size_list.FixedSizeListArray"),
+    "struct": Layout((_VALIDITY,), "Struct Layout", "struct.StructArray"),
+    "sparse_union": Layout((BufferSpec("type_ids", 8),), "Sparse Union", "union.UnionArray", v4_validity=True),
     "dense_union": Layout(
-        (BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), v4_validity=True, home="union.UnionArray"
+        (BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), "Dense Union", "union.UnionArray", v4_validity=True
     ),
-    "dictionary": Layout((_VALIDITY, BufferSpec("values", 0)), home="dictionary.DictionaryArray"),
-    "run_end_encoded": Layout((), v4_validity=True, home="run_end_encoded.RunEndEncodedArray"),
-}
-
-HOMES = {name: module for module, _, name in [layout.home.partition(".") for layout in LISTING.values()]}
-"""Modules of the array classes, by class name."""
+    "dictionary": Layout(
+        (_VALIDITY, BufferSpec("values", 0)), "Dictionary-encoded Layout", "dictionary.DictionaryArray"
+    ),
+    "run_end_encoded": Layout(
+        (), "Run-End Encoded Layout", "run_end_encoded.RunEndEncodedArray", v4_validity=True
+    ),
+}  # fmt: skip
 
 _Node = TypeVar("_Node")
 
@@ -113,11 +127,6 @@ def walk(nodes: Iterable[_Node], children: Callable[[_Node], Iterable[_Node]]) -
     for node in nodes:
         yield node
         yield from walk(children(node), children)
-
-
-def walk_types(type: DataType) -> Iterator[DataType]:
-    """Iterate over a type and its descendants, in the order of a record batch's nodes."""
-    return walk([type], lambda node: [field.type for field in node.fields])
 
 
 def bytes_needed(spec: BufferSpec, type: DataType, slots: int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from shmarrow import bitmap, foreign
+from shmarrow import bitmap, capsules
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, not_expected
@@ -16,6 +16,7 @@ from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.memory import check_expansion, read_only
 from shmarrow.layout.preview import clip
 from shmarrow.types import DataType, as_type, bool_, null
+from shmarrow.types.extension import storage_of
 
 if TYPE_CHECKING:
     from shmarrow.layout.array import Array
@@ -164,11 +165,9 @@ def one_null(type: DataType) -> Any:
 
 def _slot_bytes(type: Any) -> int:
     """Bytes per null, including children."""
-    storage = getattr(type, "storage_type", type)
-    if storage.layout == "fixed_size_list":
-        return int(storage.list_size) * _slot_bytes(storage.fields[0].type)
+    storage = storage_of(type)
     if storage.fields and not LISTING[storage.layout].has_lists:
-        return sum([_slot_bytes(field.type) for field in storage.fields])
+        return int(getattr(storage, "list_size", 1)) * sum([_slot_bytes(field.type) for field in storage.fields])
     return int(storage.byte_width)
 
 
@@ -198,9 +197,9 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
         raise InvalidArgument("nothing to concatenate: expected at least one array")
     for i, item in enumerate(found):
         if not isinstance(item, Array):
-            if not foreign.has_data(item):
+            if not capsules.has_data(item):
                 raise not_expected("a list of shmarrow.Array", item)
-            found[i] = foreign.read("array", item)
+            found[i] = capsules.read_array(item)
     first = found[0]
     for other in found[1:]:
         if other.type != first.type:

@@ -14,16 +14,16 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items, kinds_of
-from shmarrow.errors import InvalidData, InvalidType, counted, shown
+from shmarrow.errors import InvalidData, InvalidType, at, counted, shown
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
-from shmarrow.layout.list_forms import LISTS, cast_lists
-from shmarrow.layout.making import make_array
+from shmarrow.layout.list_forms import Lists, cast_lists
+from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import Indices, check_expansion
 from shmarrow.layout.validation import check_no_nulls, check_required
-from shmarrow.types import DataType, EncodedType, Field, FixedSizeBinaryType, IntervalType, StructType, map_
+from shmarrow.types import DataType, EncodedType, Field, StructType, map_
 
 
 class MapArray(ListArray):
@@ -48,9 +48,8 @@ class MapArray(ListArray):
         items: Array = self._entries.field(1)
         return items
 
-    def _run(self, start: int, length: int) -> list[Any]:
-        keys, items = self.keys.slice(start, length).to_pylist(), self.items.slice(start, length).to_pylist()
-        return list(zip(keys, items, strict=True))
+    def _elements(self, items: Any) -> list[Any]:
+        return list(zip(items.field(0).to_pylist(), items.field(1).to_pylist(), strict=True))
 
     def _under(self, type: Any) -> Any:
         """The same maps with an equal type, whose field names may differ."""
@@ -73,7 +72,7 @@ class MapArray(ListArray):
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
-        if array.type.layout not in LISTS:
+        if not isinstance(array, Lists):
             return super()._cast_from(array, target, safe)
         made = _cast_entries(array, target, safe)
         if made is None:
@@ -85,9 +84,9 @@ class MapArray(ListArray):
     def _check_nullability(self, live: Mask | None) -> None:
         for field, entries, used in self._referenced(self._live(live)):
             assert field is not None
-            where = f"{self._type}: the entries and keys of a map must not be null"
-            check_no_nulls(field.name, entries, used, where)
-            check_no_nulls(self._type.key_field.name, entries.field(0), used, where)
+            with at("the entries and keys of a map must not be null"):
+                check_no_nulls(self._type, field.name, entries, used)
+                check_no_nulls(self._type, self._type.key_field.name, entries.field(0), used)
         super()._check_nullability(live)
 
     def _safe_values(self) -> Any:
@@ -120,10 +119,10 @@ class MapArray(ListArray):
             falls &= ~(missing[1:] | missing[:-1])
         if falls.any():
             i = int(falls.argmax())
-            raise InvalidData(
-                f"{self._type}: slot {int(owner[i])} has the key {shown(keys[i + 1])} after {shown(keys[i])}, "
-                "but the type has keys_sorted"
+            text = (
+                f"{self._type}: the key {shown(keys[i + 1])} comes after {shown(keys[i])}, but the type has keys_sorted"
             )
+            raise InvalidData(text, where=[("row", int(owner[i]))])
 
     @classmethod
     def from_arrays(  # type: ignore[override]  # as pyarrow's: keys and items for the child
@@ -182,7 +181,7 @@ class MapArray(ListArray):
         missing = key_array._logical_nulls()
         if missing is not None and missing.any():
             slot = int(np.searchsorted(np.cumsum(lengths), int(missing.argmax()), "right"))
-            raise InvalidData(f"{type}: {f'the map in slot {slot}' if len(values) > 1 else 'a map'} has a null key")
+            raise InvalidData(f"{type}: a key is null", where=[("row", slot)])
         children = [key_array, array_from_pylist(items, entries.fields[1].type)]
         child = make_array(entries, len(keys), [None], 0, 0, children)
         result: Self = cls._from_items(type, lengths, child, valid)
@@ -205,13 +204,13 @@ _NONE = type(None)
 
 def _cast_entries(array: Any, target: Any, safe: bool) -> Any:
     """Cast lists of two-field structs, or maps, with fields matched by position, as map field names do not matter."""
-    if target.layout not in (*LISTS, "map"):
+    if not issubclass(array_class(target), Lists):
         return None
     inner = target.fields[0].type
     if any(type.__class__ is not StructType or len(type.fields) != 2 for type in (array.type.fields[0].type, inner)):
         return None
     made = cast_lists(array, target, safe, lambda entries: entries._cast_fields(inner, [0, 1], safe))
-    if target.layout == "map" and target.keys_sorted:
+    if getattr(target, "keys_sorted", False):
         made._check_order()
     return made
 
@@ -221,19 +220,16 @@ def _falls(keys: Any) -> Mask | None:
 
     Numbers and times are in numeric order, strings and bytes in byte order.
     """
-    if hasattr(keys, "storage"):
-        keys = keys.storage
+    keys = keys._storage
     if isinstance(keys.type, EncodedType):
         if len(keys) > 8 * keys.get_total_buffer_size():
             check_expansion(len(keys), str(keys.type))
         keys = keys.decode()
-    type = keys.type
-    if type.layout in ("primitive", "bool") and type.__class__ not in (FixedSizeBinaryType, IntervalType):
-        values = keys.values
-        if values.ndim == 1:
-            return np.asarray(values[1:] < values[:-1])
-    elif type.layout not in ("binary", "large_binary", "binary_view") and type.__class__ is not FixedSizeBinaryType:
+    kind = "bytes" if hasattr(keys.type, "text") else keys.type.descriptor.values
+    if kind in ("", "interval"):
         return None
+    if kind != "bytes" and keys.values.ndim == 1:
+        return np.asarray(keys.values[1:] < keys.values[:-1])
     # Python's strings sort like their UTF-8, and its Decimals like the stored numbers.
     items = keys.to_pylist()
     if keys.null_count:

@@ -19,13 +19,12 @@ from shmarrow.errors import (
     counted,
     shown,
 )
+from shmarrow.layout.listing import LISTING
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 Indices: TypeAlias = "npt.NDArray[np.int64]"
-EMPTY = np.empty(0, np.uint8)
-EMPTY.flags.writeable = False
 
 
 def read_only(data: npt.NDArray[Any]) -> Bytes:
@@ -106,9 +105,9 @@ def check_reach(total: int, type: Any) -> None:
     """
     dtype = type.offset_dtype
     if total > np.iinfo(dtype).max:
-        text = type.layout in ("binary", "large_binary")
+        text = hasattr(type, "text")
         name = type if text else type.layout
-        large = "" if type.layout == "map" or dtype.itemsize == 8 else f"; cast to large_{name} first"
+        large = f"; cast to large_{name} first" if f"large_{type.layout}" in LISTING else ""
         raise InvalidData(
             f"{name}: the result would have {total} {'bytes' if text else 'elements'}; "
             f"{dtype.name} offsets reach {np.iinfo(dtype).max}{large}"

@@ -27,10 +27,6 @@ class NullArray(Array):
     def _count_nulls(self) -> int:
         return self._length
 
-    @property
-    def null_count(self) -> int:
-        return self._length
-
     def _item(self, index: int) -> Any:
         return None
 
@@ -91,9 +87,6 @@ class NullArray(Array):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return nulls(self._length, target)
-
-    def _check_null_count(self) -> None:
-        """Accept any count; it is ignored."""
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:

@@ -14,10 +14,11 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import EMPTY
 from shmarrow.errors import CopyRequired, InvalidData, counted
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import check_slots, make_array
-from shmarrow.layout.memory import EMPTY, Indices, check_expansion, frozen, read_only, validity_of, view_of
+from shmarrow.layout.making import CLASSES, check_slots, make_array
+from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, FloatType, LargeBinaryType
 
@@ -70,6 +71,19 @@ class PrimitiveArray(Array):
             result[~mask] = np.array("NaT" if dtype.kind in "Mm" else np.nan, dtype)
         return result
 
+    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+        mask, values = self._mask(), self.values
+        if self._type.numpy_dtype is not None:
+            values = values.view(self._type.numpy_dtype)
+        elif self._type.descriptor.values == "date":
+            values = values.astype("i8").view("M8[D]")
+        else:
+            return super()._masked_values()
+        return values, None if mask is None else ~mask
+
+    def _nans(self) -> Mask | None:
+        return np.isnan(self.values) if self.values.dtype.kind == "f" else None
+
     def _value(self, index: int) -> Any:
         from shmarrow.convert.to_python import to_python
 
@@ -99,6 +113,14 @@ class PrimitiveArray(Array):
 
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, frozen(self.values[indices])], 0)
+
+    def _filled(self, missing: Mask, value: Any) -> Any:
+        numbers = np.array(self.values)
+        numbers[missing] = value.values[0]
+        return make_array(self._type, self._length, [None, frozen(numbers)], 0)
+
+    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+        return float(counts.sum()) * int(self._type.byte_width)
 
     def trim(self) -> Self:
         size = self._type.byte_width
@@ -157,10 +179,13 @@ class PrimitiveArray(Array):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         if self._type.descriptor.values == "bytes":
-            from shmarrow.layout.binary import BINARY
-
-            return self._as_binary().cast(target) if target.layout in BINARY else None
+            return self._as_binary().cast(target) if hasattr(target, "text") else None
         return cast_values(self, target, safe)
+
+    def _view(self, target: Any) -> Any:
+        if not issubclass(CLASSES[target.layout], PrimitiveArray) or self._type.byte_width != target.byte_width:
+            return None
+        return make_array(target, self._length, self._buffers, self._null_count, self._offset)
 
     def _as_binary(self) -> Any:
         """Fixed-size binary as binary with 64-bit offsets; copies no bytes."""
@@ -184,7 +209,7 @@ class PrimitiveArray(Array):
             if wrong.any():
                 slot = start + int(wrong.argmax())
                 held = shown(self._type, values[slot : slot + 1])
-                raise InvalidData(f"{self._type}: slot {slot} holds {held}; {rule}")
+                raise InvalidData(f"{self._type}: {rule}, found {held}", where=[("row", slot)])
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
@@ -267,10 +292,10 @@ def cast_values(array: Any, target: DataType, safe: bool) -> Any:
     """Cast between numbers, bools and temporal types; None if there is no cast."""
     from shmarrow.convert import convert, convertible
 
-    if target.layout not in ("primitive", "bool") or not convertible(array.type, target):
+    if not convertible(array.type, target):
         return None
     values = convert(array.values, array._mask(), array.type, target, safe)
-    data = read_only(bitmap.pack(values)) if target.layout == "bool" else frozen(values)
+    data = read_only(bitmap.pack(values)) if values.dtype.kind == "b" else frozen(values)
     return make_array(target, len(array), [array._trimmed_validity(), data], array.null_count)
 
 

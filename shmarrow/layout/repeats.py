@@ -1,4 +1,4 @@
-"""Limits on copies of repeatedly referenced values, checked before copying.
+"""Values that are referenced repeatedly: limits on copies, checked before copying, and comparison of each pair once.
 
 A dictionary of one long value with many indices, long runs, and overlapping list views take few bytes but can expand
 without limit.
@@ -6,21 +6,15 @@ without limit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shmarrow.errors import EXPANDED_VALUES, LimitExceeded
+from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import is_sparse
 from shmarrow.layout.memory import Indices
-from shmarrow.layout.offsets import checked_offsets
 from shmarrow.layout.preview import clip
-from shmarrow.types.extension import ExtensionType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Counts = npt.NDArray[np.float64]
 
 REPEATED_BYTES = 1 << 30
 """Bytes that copies may take even if more than four times the size of the data."""
@@ -40,7 +34,7 @@ def check_repeats(array: Any, counts: Indices, referring: int) -> None:
     most = 4 * (held + referring) + REPEATED_BYTES
     if not len(counts) or int(counts.max()) * held <= most:
         return
-    total = _copied(array, counts.astype(np.float64))
+    total = array._storage._copied_bytes(counts.astype(np.float64))
     if total > most:
         raise LimitExceeded(
             f"{clip(str(array.type), 200)}: repeated values would expand to {int(total)} bytes, "
@@ -50,24 +44,36 @@ def check_repeats(array: Any, counts: Indices, referring: int) -> None:
 
 def has_fixed_width(array: Any) -> bool:
     """Return whether values have a small fixed width, or the length is not bounded by memory."""
-    layout = array.type.layout
-    return layout in ("primitive", "bool", "null") or (len(array) > EXPANDED_VALUES and is_sparse(array))
+    plain = not array.type.fields and all(
+        row.role in ("validity", "values") for row in LISTING[array.type.layout].buffers
+    )
+    return plain or (len(array) > EXPANDED_VALUES and is_sparse(array))
 
 
-def _copied(array: Any, counts: Counts) -> float:
-    """Lower bound of the bytes written when each slot is copied ``counts`` times."""
-    if isinstance(array.type, ExtensionType):
-        return _copied(array.storage, counts)
-    layout = array.type.layout
-    if layout in ("binary", "large_binary"):
-        lengths = np.diff(checked_offsets(array, len(array.data), "bytes"))
-        return float(counts @ lengths)
-    if layout in ("list", "large_list", "map", "fixed_size_list"):
-        _, sizes, items = array._spans()
-        positions = 8 * float(counts @ sizes)
-        if len(items) > EXPANDED_VALUES and is_sparse(items):
-            return positions
-        return positions + _copied(items, np.repeat(counts, sizes))
-    if layout == "struct":
-        return sum([_copied(child, counts) for child in array._windows()])
-    return float(counts.sum()) * int(array.type.byte_width if layout == "primitive" else 0)
+def same_at(mine: Any, at: Indices, other: Any, there: Indices) -> bool:
+    """Return whether two arrays are equal at pairs of positions.
+
+    Each distinct pair is compared once, in small blocks, so that a long value is not repeated for all slots. Positions
+    are less than 2**31.
+    """
+    if not len(at):
+        return True
+    if (at[1:] > at[:-1]).all() and (there[1:] > there[:-1]).all():
+        return bool(_pick(mine, at)._equal(_pick(other, there), None))
+    pairs = np.unique(at << 32 | there)
+    at, there = pairs >> 32, pairs & 0xFFFFFFFF
+    first, size = 0, 16
+    while first < len(pairs):
+        piece = slice(first, first + size)
+        if not mine._take(at[piece])._equal(other._take(there[piece]), None):
+            return False
+        first, size = first + size, min(2 * size, 1024)
+    return True
+
+
+def _pick(child: Any, at: Indices) -> Any:
+    """The slots of a child at increasing positions; a slice if they are contiguous."""
+    first, last = int(at[0]), int(at[-1])
+    if last - first + 1 == len(at) and bool((at[1:] == at[:-1] + 1).all()):
+        return child.slice(first, len(at))
+    return child._take(at)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, LimitExceeded, Place, counted, moved
+from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.codes import codes_of, slot_codes
@@ -48,10 +48,6 @@ class RunEndEncodedArray(Array):
         """Values of all runs as stored, regardless of slicing."""
         return self._children[1]
 
-    @property
-    def null_count(self) -> int:
-        return 0
-
     def _ends(self) -> npt.NDArray[Any]:
         ends: npt.NDArray[Any] = self.run_ends.values
         return ends
@@ -65,7 +61,7 @@ class RunEndEncodedArray(Array):
         last = _find(ends, self._offset + self._length, "left")
         window = ends[first : last + 1].astype(np.int64)
         if last >= min(len(ends), len(self.values)) or (np.diff(window) <= 0).any() or int(window[0]) <= self._offset:
-            raise InvalidData(f"{self._type}: the run ends do not increase up to slot {self._offset + self._length}")
+            raise InvalidData(f"{self._type}: the run ends do not increase up to row {self._offset + self._length}")
         return first, np.minimum(window - self._offset, self._length)
 
     def decode(self) -> Array:
@@ -108,11 +104,12 @@ class RunEndEncodedArray(Array):
         return self._repeated(values, ends)
 
     def _cast_values(self, first: int, ends: Indices, target: Any, safe: bool) -> Any:
-        try:
+        with renumbered(_start, ends):
             return self.values.slice(first, len(ends))._cast_to(target, safe)
-        except InvalidData as error:
-            first_slots = [0, *ends.tolist()] if error._parts else []
-            raise moved(error, lambda place: Place((first_slots[place[0]], *place[1:]))) from None
+
+    def _referenced_only(self) -> Any:
+        first, ends = self._window()
+        return self._build(ends, self.values.slice(first, len(ends))._referenced_only(), self._length)
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
@@ -132,14 +129,20 @@ class RunEndEncodedArray(Array):
         result: npt.NDArray[Any] = self.decode().to_numpy(False)
         return result
 
+    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+        found: tuple[npt.NDArray[Any], Mask | None] = self.decode()._storage._masked_values()
+        return found
+
     def _run_of(self, index: int) -> int:
         run = _find(self._ends(), self._offset + index, "right")
         if run >= len(self.values):
-            raise InvalidData(f"{self._type}: no run contains slot {self._offset + index}")
+            raise InvalidData(f"{self._type}: no run contains it", where=[("row", index)])
         return run
 
     def _value(self, index: int) -> Any:
-        return self.values[self._run_of(index)]
+        run = self._run_of(index)
+        with renumbered(lambda row: index):
+            return self.values[run]
 
     def _value_preview(self, index: int, budget: Budget) -> str:
         return str(self.values._item_preview(self._run_of(index), budget))
@@ -148,7 +151,8 @@ class RunEndEncodedArray(Array):
         check_slots(self)
         first, ends = self._window()
         result: list[Any] = []
-        values = self.values.slice(first, len(ends)).to_pylist()
+        with renumbered(_start, ends):
+            values = self.values.slice(first, len(ends)).to_pylist()
         for value, length in zip(values, np.diff(ends, prepend=0).tolist(), strict=True):
             result += [value] * length
         return result
@@ -200,9 +204,6 @@ class RunEndEncodedArray(Array):
         last = int(ends.values[-1]) if len(ends) else 0
         if last < self._offset + self._length:
             raise InvalidData(f"{self._type}: {self._offset + self._length} slots but the last run ends at {last}")
-
-    def _check_null_count(self) -> None:
-        """Accept any count; the layout has no validity bitmap."""
 
     def _check_references(self) -> None:
         ends = self._ends()
@@ -282,7 +283,7 @@ class RunEndEncodedArray(Array):
         """
         refuse_type(run_ends, "run ends")
         made: Any = None if type is None else cls._expect(type)
-        ends = as_array(run_ends, "run ends", None if made is None else made.run_end_type)
+        ends: Any = as_array(run_ends, "run ends", None if made is None else made.run_end_type)
         runs = as_array(values, "values", None if made is None else made.value_type)
         derived = RunEndEncodedType(ends.type, runs.type)
         length = max(int(ends.values[-1]), 0) if len(ends) else 0
@@ -292,6 +293,11 @@ class RunEndEncodedArray(Array):
             raise InvalidData(f"{result.type}: {len(ends)} run ends for {len(runs)} values, expected one for each")
         result._check_references()
         return result
+
+
+def _start(run: int, ends: Indices) -> int:
+    """The first row of a run, for :class:`renumbered`."""
+    return int(ends[run - 1]) if run else 0
 
 
 def _find(ends: npt.NDArray[Any], slot: int, side: Literal["left", "right"]) -> int:

@@ -146,16 +146,6 @@ def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices,
         position += 8
 
 
-_WORDS = np.dtype("<u8")
-_HIGH_BITS = 0x8080808080808080
-_FEW = 1 << 12
-
-
 def is_ascii(data: Bytes) -> bool:
-    """Return whether no byte has its high bit set; tests eight bytes at a time without a copy."""
-    if len(data) < _FEW:
-        return data.tobytes().isascii()
-    whole = len(data) & ~7
-    if whole and int(np.bitwise_or.reduce(data[:whole].view(_WORDS))) & _HIGH_BITS:
-        return False
-    return bool((data[whole:] < 128).all())
+    """Return whether no byte has its high bit set."""
+    return not np.bitwise_or.reduce(data) & 0x80

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.layout.arguments import as_array, checked_mask, unmasked
+from shmarrow.layout.arguments import as_array, checked_mask, one_array
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import booleans, check_slots, concat_arrays, make_array
-from shmarrow.layout.memory import Indices, frozen, offsets_of, read_only
-from shmarrow.layout.offsets import checked_offsets
-from shmarrow.types.extension import ExtensionType
+from shmarrow.layout.boolean import BooleanArray
+from shmarrow.layout.making import check_slots, concat_arrays
+from shmarrow.layout.memory import Indices
+from shmarrow.layout.null import NullArray
+from shmarrow.types import bool_
 
 _BEHAVIORS = ("drop", "emit_null")
 
@@ -33,17 +33,15 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
         raise InvalidArgument(
             f"null_selection_behavior must be 'drop' or 'emit_null', found {shown(null_selection_behavior)}"
         )
-    mask = unmasked(mask)
+    mask = one_array(mask)
     if not isinstance(mask, np.ndarray) or mask.dtype == object:
         mask = as_array(mask, "a mask")
     known = None
     if isinstance(mask, Array):
-        if mask.type.layout == "bool":
-            known, mask = mask._mask(), mask.values  # type: ignore[attr-defined]
-        elif mask.type.layout == "null":
-            known, mask = np.zeros(len(mask), np.bool_), np.zeros(len(mask), np.bool_)
-        else:
+        mask = mask.cast(bool_()) if isinstance(mask, NullArray) else mask
+        if not isinstance(mask, BooleanArray):
             raise InvalidType(f"a mask must be bools, found {mask.type}")
+        known, mask = mask._mask(), mask.values
     keep = checked_mask(mask, length)
     if known is None:
         return np.flatnonzero(keep), None
@@ -68,37 +66,8 @@ def fill_null(array: Any, fill_value: Any) -> Any:
     if missing is None or not missing.any():
         return array
     check_slots(array)
-    if not whole and array.type.layout == "bool" and not isinstance(array.type, ExtensionType):
-        return booleans(np.where(missing, values.values[0], array.values))
-    if not whole and array.type.layout == "primitive" and not isinstance(array.type, ExtensionType):
-        numbers = np.array(array.values)
-        numbers[missing] = values.values[0]
-        return make_array(array.type, len(array), [None, frozen(numbers)], 0)
-    if not whole and array.type.layout in ("binary", "large_binary") and not isinstance(array.type, ExtensionType):
-        made = _with_bytes(array, missing, values.data)
-        if made is not None:
-            return made
+    made = None if whole else array._filled(missing, values)
+    if made is not None:
+        return made
     slots = np.arange(len(array))
     return concat_arrays([array, values])._take(np.where(missing, len(array) + (slots if whole else 0), slots))
-
-
-_SHORT = 64
-"""Size up to which a value is written to all its places byte by byte."""
-
-
-def _with_bytes(array: Any, missing: Mask, value: Bytes) -> Any:
-    """Insert a value at zero-length nulls; None if nulls have bytes, or the value is long."""
-    offsets = checked_offsets(array, len(array.data), "bytes")
-    lengths = np.diff(offsets).astype(np.int64)
-    if len(value) > _SHORT or lengths[missing].any():
-        return None
-    lengths[missing] = len(value)
-    ends = offsets_of(lengths, array.type)
-    data = np.empty(int(ends[-1]), np.uint8)
-    kept = np.ones(len(data), np.bool_)
-    places = ends[:-1][missing].astype(np.int64)
-    for i, byte in enumerate(value.tolist()):
-        data[places + i] = byte
-        kept[places + i] = False
-    data[kept] = array.data[int(offsets[0]) : int(offsets[-1])]
-    return make_array(array.type, len(array), [None, frozen(ends), read_only(data)], 0)

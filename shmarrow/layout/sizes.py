@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmarrow.layout.listing import LISTING, BufferSpec
-from shmarrow.types.extension import ExtensionType
 
 
 def referenced_bytes(array: Any) -> int:
     """Return the bytes of an array's slots, including its children and its whole dictionary."""
-    if isinstance(array.type, ExtensionType):
-        return referenced_bytes(array.storage)
+    array = array._storage
     buffers, rows = array._buffers, LISTING[array.type.layout].buffers
     total = sum([_part(array, spec, data) for spec, data in zip(rows, buffers, strict=False) if data is not None])
     total += sum([len(data) for data in buffers[len(rows) :] if data is not None])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.convert import exact_items, kinds_of
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, prefixed, printable, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
@@ -20,6 +20,9 @@ from shmarrow.layout.memory import Indices, check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, struct
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _NONE = type(None)
 
@@ -52,15 +55,14 @@ class StructArray(Array):
 
         The fields of a null struct are null.
         """
-        from shmarrow.layout.numpy_forms import structured_array
-
         return structured_array([field.name for field in self._type.fields], self.flatten(), self._length)
 
     def _windows(self) -> list[Any]:
         return [child.slice(self._offset, self._length) for child in self._children]
 
     def _value(self, index: int) -> Any:
-        values = [child[self._offset + index] for child in self._children]
+        with renumbered(lambda row: index):
+            values = [child[self._offset + index] for child in self._children]
         return self._row(self._type.names, values)
 
     @staticmethod
@@ -82,7 +84,10 @@ class StructArray(Array):
         if not names:
             check_expansion(self._length, str(self._type))
             return [{} for _ in range(self._length)]
-        columns = [child.to_pylist() for child in self._windows()]
+        columns = []
+        for name, child in zip(names, self._windows(), strict=True):
+            with at("field", name):
+                columns.append(child.to_pylist())
         if len(set(names)) == len(names):
             return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         return [list(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -90,6 +95,9 @@ class StructArray(Array):
     def _gather(self, indices: Indices) -> Any:
         children = [child._take(indices) for child in self._windows()]
         return make_array(self._type, len(indices), [None], 0, 0, children)
+
+    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+        return sum([float(child._storage._copied_bytes(counts)) for child in self._windows()])
 
     def trim(self) -> Self:
         children = [child.trim() for child in self._windows()]
@@ -132,10 +140,8 @@ class StructArray(Array):
         windows = self._windows()
         children = []
         for field, place in zip(target.fields, places, strict=True):
-            try:
-                child = self._nulls_of(field) if place is None else self._cast_child(windows[place], field, safe)
-            except (InvalidData, InvalidType) as error:
-                raise prefixed(f"field {field.name!r}: ", error) from None
+            with at("field", field.name):
+                child = self._nulls_of(field) if place is None else windows[place]._cast_to(field.type, safe)
             children.append(child)
         return make_array(target, self._length, [self._trimmed_validity()], self.null_count, 0, children)
 
@@ -143,15 +149,12 @@ class StructArray(Array):
         check_slots(self)
         return nulls(self._length, field.type)
 
-    def _cast_child(self, child: Any, field: Field, safe: bool) -> Any:
-        try:
-            return child._cast_to(field.type, safe)
-        except InvalidData:
-            mask = self._mask()
-            if mask is None:
-                raise
-            # The values of null slots need not fit.
-            return child._take(np.arange(self._length), mask)._cast_to(field.type, safe)
+    def _referenced_only(self) -> Any:
+        mask, windows = self._mask(), self._windows()
+        if mask is not None:
+            windows = [child._take(np.arange(self._length), mask) for child in windows]
+        children = [child._referenced_only() for child in windows]
+        return self._with(offset=0, buffers=[self._trimmed_validity()], children=children)
 
     def _referenced_children(self) -> Sequence[Any]:
         return self._windows()
@@ -309,3 +312,38 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
         else:
             raise InvalidType(f"{type}: expected a dict or a tuple of {width}, found {shown(value)}")
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]
+
+
+# --- structured ndarrays -----------------------------------------------------------------------------------------
+
+
+def structured_array(names: Sequence[str], columns: Sequence[Any], length: int) -> np.ndarray[Any, np.dtype[np.void]]:
+    """Implement :meth:`shmarrow.RecordBatch.to_structured_array`.
+
+    Raises
+    ------
+    InvalidArgument
+        If a column name is duplicate or empty.
+    LimitExceeded
+        If memory runs out.
+    """
+    parts = [_part(column) for column in columns]
+    fields = [(name, part.dtype, part.shape[1:]) for name, part in zip(names, parts, strict=True)]
+    if len({*names, ""}) <= len(names):
+        raise InvalidArgument(f"the fields of a structured array need distinct, non-empty names, found {list(names)}")
+    try:
+        made = np.empty(length, np.dtype(fields))
+    except MemoryError:
+        raise LimitExceeded(f"no memory for {length} records of {len(names)} fields") from None
+    except ValueError as error:
+        raise InvalidArgument(f"numpy has no structured dtype for {list(names)}: {error}") from None
+    for name, part in zip(names, parts, strict=True):
+        made[name] = part
+    return made
+
+
+def _part(column: Any) -> np.ndarray[Any, Any]:
+    if isinstance(column, StructArray) and not column.null_count:
+        return column.to_structured_array()
+    found: np.ndarray[Any, Any] = column.to_numpy(zero_copy_only=False)
+    return found

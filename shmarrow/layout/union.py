@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from shmarrow import errors
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers, items_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array, nulls, one_null
 from shmarrow.layout.memory import Indices, frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
+from shmarrow.layout.repeats import same_at
 from shmarrow.layout.runs import CHUNK
 from shmarrow.layout.struct import match
 from shmarrow.types import DataType, Field, union
@@ -58,10 +60,6 @@ class UnionArray(Array):
         child = self._children[index]
         return child if self._dense else child.slice(self._offset, self._length)
 
-    @property
-    def null_count(self) -> int:
-        return 0
-
     def _child_numbers(self) -> npt.NDArray[np.int64]:
         """The position of each slot's child, from checked type ids."""
         table = np.full(256, -1, np.int64)
@@ -75,9 +73,7 @@ class UnionArray(Array):
         number = int(self.slice(index, 1)._child_numbers()[0])
         child, at = self._children[number], int(self.offsets[index]) if self._dense else self._offset + index
         if not 0 <= at < len(child):
-            raise InvalidData(
-                f"{self._type}: slot {index} refers to slot {at} of child {number}, which has {len(child)}"
-            )
+            raise self._beyond(index, at, number)
         return child, at
 
     def _value(self, index: int) -> Any:
@@ -107,7 +103,8 @@ class UnionArray(Array):
         for slots, number, at in self._each():
             # Slots may share child slots, which are then converted only once.
             distinct, places = np.unique(at, return_inverse=True)
-            values = self._children[number]._take(distinct).to_pylist()
+            with renumbered(_first_use, slots, places):
+                values = self._children[number]._take(distinct).to_pylist()
             for slot, place in zip(slots.tolist(), places.tolist(), strict=True):
                 result[slot] = values[place]
         return result
@@ -172,7 +169,7 @@ class UnionArray(Array):
         mine, theirs = self._used(live), other._used(live)
         if self._dense:
             return all(
-                _same_at(self._children[number], at, other._children[number], theirs[number][1])
+                same_at(self._children[number], at, other._children[number], theirs[number][1])
                 for number, (_, at) in mine.items()
             )
         for number, (slots, _) in mine.items():
@@ -240,6 +237,9 @@ class UnionArray(Array):
         buffers: list[Bytes | None] = [read_only(ids), frozen(offsets)] if dense else [read_only(ids)]
         return make_array(target, length, buffers, 0, 0, children)
 
+    def _referenced_only(self) -> Any:
+        return self._with(children=[child._referenced_only() for child in self._children])
+
     def _referenced_children(self) -> Sequence[Any]:
         if not self._dense:
             return [child.slice(self._offset, self._length) for child in self._children]
@@ -260,9 +260,6 @@ class UnionArray(Array):
                 raise InvalidData(
                     f"{self._type}: child {field.name!r} needs {self._offset + self._length} slots but has {len(child)}"
                 )
-
-    def _check_null_count(self) -> None:
-        """Accept any count; unions have no validity bitmap."""
 
     def _check_references(self) -> None:
         codes = list(self._type.type_codes)
@@ -290,16 +287,16 @@ class UnionArray(Array):
         size = len(self._children[number])
         if int(at.min()) < 0 or int(at.max()) >= size:
             wrong = int(((at < 0) | (at >= size)).argmax())
-            raise InvalidData(
-                f"{self._type}: slot {int(slots[wrong])} refers to slot {int(at[wrong])} of child {number}, "
-                f"which has {size}"
-            )
+            raise self._beyond(int(slots[wrong]), int(at[wrong]), number)
 
-    def _wrong_id(self, slot: int) -> InvalidData:
-        return InvalidData(
-            f"{self._type}: slot {slot} has type id {int(self.type_ids[slot])}, "
-            f"expected one of {list(self._type.type_codes)}"
-        )
+    def _beyond(self, index: int, at: int, number: int) -> InvalidData:
+        text = f"{self._type}: the value is in row {at} of child {number}, which has {len(self._children[number])}"
+        return InvalidData(text, where=[("row", index)])
+
+    def _wrong_id(self, index: int) -> InvalidData:
+        expected = list(self._type.type_codes)
+        text = f"{self._type}: expected one of the type ids {expected}, found {int(self.type_ids[index])}"
+        return InvalidData(text, where=[("row", index)])
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         for slots, number, at in self._each():
@@ -329,8 +326,8 @@ class UnionArray(Array):
             return make_array(type, length, buffers, 0, 0, children)
         return make_array(type, length, [ids], 0, 0, [nulls(length, field.type) for field in type.fields])
 
-    def with_nulls(self, valid: Mask) -> Self:
-        """Return a copy with nulls where ``valid`` is False, for the validity bitmaps of metadata version 4."""
+    def _with_nulls(self, valid: Mask) -> Self:
+        """A copy with nulls where ``valid`` is False, for the validity bitmaps of metadata version 4."""
         if not self._type.fields:
             raise InvalidData(f"{self._type}: a union without children cannot have nulls, found {int((~valid).sum())}")
         ids = self.type_ids.copy()
@@ -347,12 +344,12 @@ class UnionArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        """Create a union; each value goes to the child of the closest type, None to a null or nullable child.
+        """Create a union; each value goes to the first child that holds it exactly, None to the first nullable one.
 
         Raises
         ------
         InvalidType
-            If no child would return an equal value.
+            If no child holds a value exactly.
         """
         from shmarrow.layout.choose import choose
         from shmarrow.layout.from_values import array_from_pylist
@@ -472,35 +469,11 @@ class UnionArray(Array):
         return union(fields, mode, codes), arrays
 
 
+def _first_use(row: int, slots: Indices, places: Indices) -> int:
+    """The first slot whose place is this row of a child."""
+    return int(slots[(places == row).argmax()])
+
+
 def _cast_child(child: Any, field: Field, safe: bool) -> Any:
-    try:
+    with errors.at("child", field.name):
         return child._cast_to(field.type, safe)
-    except (InvalidData, InvalidType) as error:
-        raise type(error)(f"child {field.name!r}: {error}") from None
-
-
-def _same_at(mine: Any, at: Indices, other: Any, there: Indices) -> bool:
-    """Whether two children are equal at pairs of positions.
-
-    Slots may share child slots: each distinct pair of positions is compared once, in small blocks, so that a long value
-    is not repeated for all slots.
-    """
-    if (at[1:] > at[:-1]).all() and (there[1:] > there[:-1]).all():
-        return bool(_pick(mine, at)._equal(_pick(other, there), None))
-    pairs = np.unique(at << 32 | there)
-    at, there = pairs >> 32, pairs & 0xFFFFFFFF
-    first, size = 0, 16
-    while first < len(pairs):
-        piece = slice(first, first + size)
-        if not mine._take(at[piece])._equal(other._take(there[piece]), None):
-            return False
-        first, size = first + size, min(2 * size, 1024)
-    return True
-
-
-def _pick(child: Any, at: Indices) -> Any:
-    """The slots of a child at increasing positions; a slice if they are contiguous."""
-    first, last = int(at[0]), int(at[-1])
-    if last - first + 1 == len(at) and bool((at[1:] == at[:-1] + 1).all()):
-        return child.slice(first, len(at))
-    return child._take(at)

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.errors import InvalidData, LimitExceeded, counted
+from shmarrow.errors import InvalidData, LimitExceeded, at, counted
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.making import is_sparse
 from shmarrow.layout.preview import clip
+from shmarrow.types import DictionaryType, MapType
+from shmarrow.types.extension import storage_of
 
 
 def check(array: Any, full: bool) -> None:
@@ -22,12 +24,11 @@ def check(array: Any, full: bool) -> None:
     check_buffers(array)
     array._check_structure()
     for field, child in zip(array._type.fields, array._children, strict=True):
-        try:
+        with at("child", field.name):
             check(child, full)
-        except InvalidData as error:
-            raise type(error)(f"child {field.name!r}: {error}") from None
     if array._dictionary is not None and full:
-        check(array._dictionary, full)
+        with at("dictionary"):
+            check(array._dictionary, full)
     if full:
         array._check_null_count()
         array._check_slots()
@@ -76,7 +77,8 @@ def make_safe(array: Any) -> Any:
         if any(new is not old for new, old in zip(children, made._children, strict=True)):
             made = made._with(children=children)
     if made._dictionary is not None:
-        dictionary = make_safe(made._dictionary)
+        with at("dictionary"):
+            dictionary = make_safe(made._dictionary)
         if dictionary is not made._dictionary:
             made = made._with(dictionary=dictionary)
     made._safe = True
@@ -87,7 +89,7 @@ def make_safe(array: Any) -> Any:
 
 def _known_safe(array: Any) -> bool:
     """Whether the array is known to be safe, or can be seen to be in constant time."""
-    if array._safe is None and array._null_count == 0 and array._type.layout == "primitive" and _fits(array):
+    if array._safe is None and array._null_count == 0 and array._dictionary is None and _fits(array):
         array._safe = True
     return array._safe is True
 
@@ -116,20 +118,18 @@ def too_many(array: Any, what: str) -> LimitExceeded:
 
 
 def _safe_child(field: Any, child: Any) -> Any:
-    try:
+    with at("child", field.name):
         return make_safe(child)
-    except InvalidData as error:
-        raise type(error)(f"child {field.name!r}: {error}") from None
 
 
 def check_buffers(array: Any) -> None:
     """Check the number and sizes of buffers, and the number and types of children."""
-    rows, variadic, *_ = LISTING[array._type.layout]
-    buffers = array._buffers
+    layout, buffers = LISTING[array._type.layout], array._buffers
+    rows = layout.buffers
     slots = array._offset + array._length
     if array._length < 0 or array._offset < 0:
         raise InvalidData(f"{array._type}: length {array._length} and offset {array._offset} must be at least 0")
-    if len(buffers) != len(rows) and not (variadic and len(buffers) > len(rows)):
+    if len(buffers) != len(rows) and not (layout.variadic and len(buffers) > len(rows)):
         raise InvalidData(f"{array._type}: expected {len(rows)} buffers, found {len(buffers)}")
     if not -1 <= array._null_count <= array._length:
         raise InvalidData(f"{array._type}: null count {array._null_count} out of range for {array._length} slots")
@@ -155,13 +155,10 @@ def check_buffers(array: Any) -> None:
 def check_nullability(array: Any, live: Mask | None) -> None:
     """Check that non-nullable children have no nulls in referenced slots; see the hook."""
     for field, child, used in array._referenced(array._live(live)):
-        name = "dictionary" if field is None else f"child {field.name!r}"
-        if field is not None and not field.nullable and child.type.layout != "null":
-            check_no_nulls(field.name, child, used, str(array._type))
-        try:
+        if field is not None and field.required:
+            check_no_nulls(array._type, field.name, child, used)
+        with at("dictionary") if field is None else at("child", field.name):
             child._check_nullability(used)
-        except InvalidData as error:
-            raise type(error)(f"{name}: {error}") from None
 
 
 def check_required(array: Any) -> None:
@@ -171,20 +168,19 @@ def check_required(array: Any) -> None:
         array._check_nullability(None)
 
 
-def check_no_nulls(name: str, child: Any, used: Mask | None, where: str) -> None:
-    """Check that the ``used`` slots of a child, None for all, are not null."""
+def check_no_nulls(type: Any, name: str, child: Any, used: Mask | None) -> None:
+    """Check that the ``used`` slots of a child of an array of this type, None for all, are not null."""
     missing = child._logical_nulls()
     if missing is not None:
         count = int(np.count_nonzero(missing if used is None else missing & used))
         if count:
-            raise InvalidData(f"{where}: field {name!r} is not nullable but has {counted(count, 'null')}")
+            raise InvalidData(f"{type}: field {name!r} is not nullable but has {counted(count, 'null')}")
 
 
 def has_required(type: Any) -> bool:
     """Return whether the type has a non-nullable field at any depth, such as the keys of maps."""
-    if type.layout == "map":
-        return True
-    if type.layout == "dictionary":
-        return has_required(getattr(type, "storage_type", type).value_type)
-    fields = type.fields if LISTING[type.layout].buffers else type.fields[1:]  # run ends are never null
-    return any(not field.nullable or has_required(field.type) for field in fields)
+    stored = storage_of(type)
+    if isinstance(stored, DictionaryType):
+        return has_required(stored.value_type)
+    fields = stored.fields if LISTING[stored.layout].buffers else stored.fields[1:]  # run ends are never null
+    return isinstance(stored, MapType) or any(not field.nullable or has_required(field.type) for field in fields)

@@ -20,31 +20,15 @@ b'hello, world'
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shmarrow.segment.attached import Segment, attach, attach_path
+from shmarrow.lazy import lazy
+from shmarrow.segment.attached import Segment, attach
 from shmarrow.segment.location import SHM_DIRECTORY, SHM_NAME_MAX, SHM_SCHEME, TEMP_PREFIX, Location, is_location
 
 if TYPE_CHECKING:
-    from shmarrow.segment.files import collect_leftovers, remove_unused, unlink
-    from shmarrow.segment.writer import Piece, PublishPolicy, SegmentWriter, create
-
-_FILES = {"collect_leftovers", "remove_unused", "unlink"}
-_WRITER = {"PublishPolicy", "Piece", "SegmentWriter", "create"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the writing parts on first access, as most processes only read."""
-    home: Any
-    if name in _WRITER:
-        from shmarrow.segment import writer as home
-    elif name in _FILES:
-        from shmarrow.segment import files as home
-    else:
-        raise AttributeError(f"module 'shmarrow.segment' has no attribute {name!r}")
-    value = globals()[name] = getattr(home, name)
-    return value
-
+    from shmarrow.segment.files import collect_leftovers, unlink
+    from shmarrow.segment.writer import Piece, SegmentWriter, create
 
 __all__ = [
     "SHM_DIRECTORY",
@@ -53,14 +37,17 @@ __all__ = [
     "TEMP_PREFIX",
     "Location",
     "Piece",
-    "PublishPolicy",
     "Segment",
     "SegmentWriter",
     "attach",
-    "attach_path",
     "collect_leftovers",
     "create",
     "is_location",
-    "remove_unused",
     "unlink",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {".files": "collect_leftovers unlink", ".writer": "Piece SegmentWriter create"},
+    )

@@ -14,7 +14,6 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Container
 from typing import Any, Self
 
 import numpy as np
@@ -41,9 +40,6 @@ O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 MAX_CALL_BYTES = 2_147_479_552
 _LOCK_TRIES = 100
 _LOCK_PAUSE = 0.001
-
-EMPTY = np.empty(0, U1)
-EMPTY.flags.writeable = False
 
 
 class Segment:
@@ -133,7 +129,7 @@ class Segment:
 
 def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
     """Attach to the object of a copied or pickled segment."""
-    found = attach_path(name, path, is_shm(name))
+    found = _attach(name, path)
     if (found.status.st_dev, found.status.st_ino) != (device, inode):
         raise ObjectNotFound(
             errno.ENOENT,
@@ -142,7 +138,7 @@ def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
     return found
 
 
-def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
+def attach(where: Location) -> Segment:
     """Map a published object read-only, in time independent of its size.
 
     While arrays are alive, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
@@ -152,57 +148,31 @@ def attach(where: Location, *, owners: Container[int] | None = None) -> Segment:
     ----------
     where : str or PathLike
         A path, or ``shm:NAME``.
-    owners : container of int, optional
-        Trusted owners (user ids); all by default.
 
     Raises
     ------
     ObjectNotFound
         If the object does not exist.
     StorageError
-        If it is not a regular file or has another owner, or if the operating system refuses to open or map it.
+        If it is not a regular file, or if the operating system refuses to open or map it.
     InvalidArgument
         If ``where`` is not a valid name.
     """
-    name, path = resolve(where)
-    # As shm_open does, refuse links: in a world-writable directory they may be planted.
-    return attach_path(name, path, path != name, owners)
+    return _attach(*resolve(where))
 
 
-def attach_path(
-    name: str,
-    path: str,
-    refuse_links: bool = True,
-    owners: Container[int] | None = None,
-) -> Segment:
-    """Attach to a file with a validated path; as :func:`attach`.
-
-    Parameters
-    ----------
-    name : str
-        Its name in messages.
-    path : str
-        The file.
-    refuse_links : bool
-        Whether a symbolic link is an error.
-    owners : container of int, optional
-        Trusted owners (user ids); all by default.
-    """
-    flags = O_ATTACH | os.O_NOFOLLOW if refuse_links else O_ATTACH
+def _attach(name: str, path: str) -> Segment:
     try:
-        fd, found = _open_object(name, path, flags)
+        fd, found = _open_object(name, path)
         try:
-            size = found.st_size
-            if owners is not None and found.st_uid not in owners:
-                raise PermissionError(errno.EPERM, f"its owner, user {found.st_uid}, is not trusted")
             path = path if path.startswith("/") else os.path.abspath(path)  # stable across chdir
-            data = map_file(fd, size, name if is_shm(name) else path, found) if size else EMPTY
+            data = map_file(fd, found.st_size, name if is_shm(name) else path, found)
         finally:
             os.close(fd)
+    except StorageError:
+        raise
     except OSError as error:
         raise refused(error, "attach to" if is_shm(name) else "open", name, path) from None
-    except ValueError:
-        raise became_smaller("attach to", name, size) from None
     return Segment(name, path, data, found)
 
 
@@ -210,7 +180,7 @@ def read_object(where: Location) -> tuple[str, Bytes]:
     """Read a published object into memory; returns its name and bytes. Errors are those of :func:`attach`."""
     name, path = resolve(where)
     try:
-        fd, found = _open_object(name, path, O_ATTACH if path == name else O_ATTACH | os.O_NOFOLLOW)
+        fd, found = _open_object(name, path)
         try:
             return name, read_whole(fd, found.st_size, name)
         finally:
@@ -243,8 +213,10 @@ def read_whole(fd: int, size: int, name: str) -> Bytes:
     return data
 
 
-def _open_object(name: str, path: str, flags: int) -> tuple[int, os.stat_result]:
+def _open_object(name: str, path: str) -> tuple[int, os.stat_result]:
     """Open and lock a published object; returns its descriptor and status."""
+    # As shm_open does, refuse links: in a world-writable directory they may be planted.
+    flags = O_ATTACH | os.O_NOFOLLOW if is_shm(name) else O_ATTACH
     while True:
         fd = os.open(path, flags)
         try:

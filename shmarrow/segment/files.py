@@ -19,6 +19,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 from zlib import crc32
 
@@ -34,8 +35,8 @@ from shmarrow.segment.location import (
 
 _PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
-# 0 on platforms without unnamed files.
-_O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
+# 0 where unnamed files cannot be created, or not be linked.
+_O_TMPFILE: int = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
 
 # Since Linux 5.14.
 _MADV_POPULATE_WRITE = 23
@@ -49,19 +50,15 @@ MAX_CALL_PIECES = 1024
 
 
 def open_unnamed(directory: str, bits: int = 0o600, dir_fd: int | None = None) -> int | None:
-    """Open a new unnamed file; None if the platform or file system cannot create or link one."""
+    """Open a new unnamed file; None if the platform or the file system has none."""
     if not _O_TMPFILE:
         return None
     try:
-        fd = os.open(directory, _O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, bits, dir_fd=dir_fd)
+        return os.open(directory, _O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, bits, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             return None
         raise
-    if not os.path.exists(f"/proc/self/fd/{fd}"):
-        os.close(fd)
-        return None
-    return fd
 
 
 def link_unnamed(fd: int, path: str) -> None:
@@ -70,19 +67,18 @@ def link_unnamed(fd: int, path: str) -> None:
     os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
 
 
-def _temp_paths(directory: str, target: str) -> Iterator[str]:
-    """Yield distinct temporary names for a writer of ``target``, in the order to try."""
+def temp_paths(path: str) -> Iterator[str]:
+    """Return distinct temporary names for a writer of ``path``, in the order to try: an endless iterator."""
+    directory, target = os.path.split(path)
     stem = os.path.join(directory, f"{TEMP_PREFIX}{crc32(os.fsencode(target)):08x}-")
-    for number in range(_NUMBERED_NAMES):
-        yield f"{stem}{number}"
-    while True:
-        yield stem + os.urandom(12).hex()
+    endings = chain(map(str, range(_NUMBERED_NAMES)), iter(lambda: os.urandom(12).hex(), ""))
+    return map(stem.__add__, endings)
 
 
-def open_named(directory: str, target: str, bits: int = 0o600) -> tuple[int, str]:
-    """Create a locked temporary file for ``target``; returns its descriptor and path."""
+def open_named(target: str, bits: int = 0o600) -> tuple[int, str]:
+    """Create a locked temporary file for a writer of ``target``; returns its descriptor and path."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    for path in _temp_paths(directory, target):
+    for path in temp_paths(target):
         remove_unused(path)
         try:
             fd = os.open(path, flags, bits)
@@ -95,20 +91,18 @@ def open_named(directory: str, target: str, bits: int = 0o600) -> tuple[int, str
     raise AssertionError("there is always another name")
 
 
-def link_temp(fd: int, directory: str, target: str) -> str:
-    """Link a locked unnamed file at a temporary name for ``target``; returns the path."""
-    for path in _temp_paths(directory, target):
+def link_temp(fd: int, path: str) -> bool:
+    """Link a locked unnamed file at a temporary name; False if another writer has the name."""
+    try:
+        link_unnamed(fd, path)
+    except FileExistsError:
+        if not remove_unused(path):
+            return False
         try:
             link_unnamed(fd, path)
         except FileExistsError:
-            if not remove_unused(path):
-                continue
-            try:
-                link_unnamed(fd, path)
-            except FileExistsError:
-                continue
-        return path
-    raise AssertionError("there is always another name")
+            return False
+    return True
 
 
 def pwrite_all(fd: int, views: list[Any], offset: int) -> int:

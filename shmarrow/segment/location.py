@@ -33,6 +33,8 @@ def is_location(source: object) -> bool:
 
 def decoded(where: Location) -> str:
     """Return a location as a string."""
+    if isinstance(where, str):
+        return where
     try:
         return os.fsdecode(where)
     except Exception as error:  # from a custom __fspath__
@@ -70,7 +72,8 @@ def resolve(where: Location) -> tuple[str, str]:
         if not proper:
             if os.path.isdir(name):
                 raise InvalidArgument(
-                    f"expected a file, and {name!r} is a directory; pass a file in it; shmarrow.Store opens a store"
+                    f"expected a file, and {name!r} is a directory",
+                    hint="pass one of the files in it; shmarrow.Store opens a store",
                 )
             raise InvalidArgument(
                 f"a path must end in a file name that does not start with {TEMP_PREFIX!r}, found {name!r}"
@@ -128,7 +131,7 @@ def check_trusted_link(path: str, link: os.stat_result) -> None:
         )
 
 
-def not_regular(found: os.stat_result) -> OSError:
+def not_regular(found: os.stat_result) -> StorageError:
     """Return the error for something other than a regular file."""
     kind = stat.filemode(found.st_mode)[0]
     kinds = {"d": "directory", "p": "FIFO", "s": "socket", "c": "character device", "b": "block device"}
@@ -137,22 +140,21 @@ def not_regular(found: os.stat_result) -> OSError:
     hint = "open it and pass the file object"
     if kind == "d":
         hint = "pass one of the files in it; shmarrow.Store opens a store"
-    return OSError(code, f"{text}; {hint}")
+    return StorageError(code, text, hint=hint)
 
 
 def taken(name: str) -> ObjectExists:
     """Return the error for a name that exists."""
-    return ObjectExists(
-        errno.EEXIST, f"cannot create {name!r}: the name is taken; unlink it first, or pass overwrite=True"
-    )
+    text = f"cannot create {name!r}: the name is taken"
+    return ObjectExists(errno.EEXIST, text, hint="unlink it first, or pass overwrite=True")
 
 
 def became_smaller(action: str, name: str, size: int) -> StorageError:
     """Return the error for a file truncated while being opened."""
     return StorageError(
         errno.EBUSY,
-        f"cannot {action} {name!r}: it was truncated from {size} bytes in the meantime; replace files that are "
-        "in use, never truncate them",
+        f"cannot {action} {name!r}: it was truncated from {size} bytes in the meantime",
+        hint="replace files that are in use, never truncate them",
     )
 
 
@@ -164,7 +166,7 @@ def not_a_path(name: str) -> str:
     return f"a URL is not a path; pass a file object, such as fsspec.open({name!r}).open(), or download the file first"
 
 
-def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -> StorageError:
+def refused(error: OSError, action: str, name: str, path: str, hint: str | None = None) -> StorageError:
     """Return the error for a refused operation, with the numbers that explain it."""
     if not hint:
         if error.errno == errno.ENOENT and "://" in name:
@@ -182,7 +184,7 @@ def refused(error: OSError, action: str, name: str, path: str, hint: str = "") -
     return storage_error(error, action, name, hint)
 
 
-def _absence(name: str, path: str) -> str:
+def _absence(name: str, path: str) -> str | None:
     """Explain why a name may not exist."""
     if is_shm(name):
         return "it was never published, or it was removed already"
@@ -192,7 +194,7 @@ def _absence(name: str, path: str) -> str:
     if any(mark in name for mark in "*?"):
         return "patterns are not expanded; pass one file at a time, as from glob.glob"
     if os.path.isabs(path):
-        return ""
+        return None
     try:
         return f"the current directory is {os.getcwd()!r}"
     except OSError:

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import U1, Bytes
+from shmarrow.buffer import EMPTY, U1, Bytes
 from shmarrow.errors import LimitExceeded, StorageError
 from shmarrow.segment.location import became_smaller, refused
 
@@ -46,17 +46,22 @@ SMALL = 1 << 16
 """Size below which a copy is cheaper than a mapping with its system calls and page faults."""
 
 
-class Mapped(mmap.mmap):
-    """A mapping with the identity of its object.
+class Mapping(mmap.mmap):
+    """A mapping of a file, with the identity of its object; made by :func:`map_file`, found by :func:`mapping_of`.
 
     Attributes
     ----------
     location : str or None
-        ``shm:NAME`` or the absolute path it was opened by; None for a descriptor.
+        ``shm:NAME`` or the absolute path it was opened by; None for a descriptor. It may refer to another object by
+        now: compare :attr:`identity`.
     status : os.stat_result or None
         Status of the file when mapped or published; None while being written.
     pin : object
-        Keeps the object from being evicted while mapped, such as a store's pin; may be absent.
+        Keeps the object from being evicted while mapped, such as a store's pin; None if nothing does.
+
+    Notes
+    -----
+    Thread safety: constant once published. A forked child may use its copy.
     """
 
     __slots__ = ("_descriptor", "location", "pin", "status")
@@ -66,72 +71,22 @@ class Mapped(mmap.mmap):
     location: str | None
     status: os.stat_result | None
 
-
-def map_file(
-    fd: int,
-    size: int,
-    location: str | None,
-    status: os.stat_result | None,
-    prot: int = mmap.PROT_READ,
-    pin: Any = None,
-) -> Bytes:
-    """Map the first ``size`` bytes of an open file, shared: a ``uint8`` ndarray of shape (size,).
-
-    Raises ``OSError`` if the system refuses, ``ValueError`` if the file is smaller or ``size`` is 0.
-    """
-    made = Mapped(fd, size, prot=prot)  # with a duplicate of the descriptor, which shares its lock
-    made.location = location
-    made.status = status
-    made.pin = pin
-    made._descriptor = -1
-    return np.frombuffer(made, U1)
-
-
-def published(maps: list[Bytes], fd: int, location: str | None = None) -> None:
-    """Record that a file mapped while being written is now published, and its location."""
-    if maps:
-        status = os.fstat(fd)
-        for data in maps:
-            owner = _owner(data)
-            owner.status = status
-            owner.location = location or owner.location
-
-
-class Mapping:
-    """The mapping behind an array; made by :func:`mapping_of`. Keeps the mapping alive.
-
-    Attributes
-    ----------
-    address : int
-        Start address.
-    size : int
-        Size in bytes.
-
-    Notes
-    -----
-    Thread safety: immutable. A forked child may use its copy.
-    """
-
-    __slots__ = ("_mapped", "_status", "address", "size")
-
-    def __init__(self, mapped: Mapped, status: os.stat_result) -> None:
-        self._mapped = mapped
-        self._status = status
-        self.size = len(mapped)
-        self.address: int = np.frombuffer(mapped, U1).__array_interface__["data"][0]
+    @property
+    def data(self) -> Bytes:
+        """All bytes, a ``uint8`` ndarray, which keeps the mapping alive."""
+        return np.frombuffer(self, U1)
 
     @property
-    def name(self) -> str | None:
-        """``shm:NAME`` or an absolute path; None for an unnamed file object.
-
-        It may refer to another object by now: compare :attr:`identity`.
-        """
-        return self._mapped.location
+    def address(self) -> int:
+        """Start address."""
+        start: int = self.data.__array_interface__["data"][0]
+        return start
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
         """Device, inode, size and ctime (ns) of the file when mapped or published."""
-        found = self._status
+        found = self.status
+        assert found is not None
         return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
 
     def private(self, start: int = 0, stop: int | None = None) -> Bytes | None:
@@ -155,60 +110,103 @@ class Mapping:
         StorageError
             If the file was truncated, if the process has too many private mappings, or if the system refuses.
         """
-        stop = self.size if stop is None else stop
-        name = self._mapped.location or "a mapped file"
+        stop = len(self) if stop is None else stop
+        name = self.location or "a mapped file"
         try:
             fd = self._open()
             if fd is None:
                 return None
             try:
                 if os.fstat(fd).st_size < stop:
-                    raise became_smaller("map", name, self.size)
+                    raise became_smaller("map", name, len(self))
                 first = start & -mmap.ALLOCATIONGRANULARITY
-                pages = _map_private(fd, first, stop - first, self._mapped)
+                pages = _map_private(fd, first, stop - first, self)
             finally:
                 os.close(fd)
         except StorageError:
             raise
         except OSError as error:
-            hint = _too_many() if error.errno == errno.ENOMEM else ""
+            hint = _too_many() if error.errno == errno.ENOMEM else None
             raise refused(error, "map private pages of", name, name, hint) from None
         return np.frombuffer(pages, U1)[start - first :]
 
     def _open(self) -> int | None:
         """Open a readable descriptor of the object, to be closed by the caller: from an open one, or by name."""
-        known = self._mapped._descriptor
+        known = self._descriptor
         if known >= 0 and (fd := self._duplicate(known)) is not None:
             return fd
         with suppress(FileNotFoundError):  # no such directory on this platform
             for entry in os.listdir(_DESCRIPTORS):
                 if entry.isdecimal() and (fd := self._duplicate(int(entry))) is not None:
-                    self._mapped._descriptor = int(entry)
+                    self._descriptor = int(entry)
                     return fd
-        path = self._mapped.location
+        path = self.location
         if path is None or not path.startswith("/"):
             return None
         with suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-            if os.path.samestat(os.fstat(fd), self._status):
+            if self._is_behind(fd):
                 return fd
             os.close(fd)
         return None
 
+    def _is_behind(self, fd: int) -> bool:
+        """Whether a descriptor refers to the object."""
+        found = os.fstat(fd)
+        return (found.st_dev, found.st_ino) == self.identity[:2]
+
     def _duplicate(self, number: int) -> int | None:
         """Duplicate a descriptor if it refers to the object; other threads may close and reuse the number."""
         try:
-            if not os.path.samestat(os.fstat(number), self._status):
+            if not self._is_behind(number):
                 return None
             fd = os.dup(number)
         except OSError as error:
             if error.errno == errno.EBADF:
                 return None
             raise
-        if os.path.samestat(os.fstat(fd), self._status) and _is_readable(fd):
+        if self._is_behind(fd) and _is_readable(fd):
             return fd
         os.close(fd)
         return None
+
+
+def map_file(
+    fd: int,
+    size: int,
+    location: str | None,
+    status: os.stat_result | None,
+    prot: int = mmap.PROT_READ,
+    pin: Any = None,
+) -> Bytes:
+    """Map the first ``size`` bytes of an open file, shared: a ``uint8`` ndarray of shape (size,).
+
+    Raises
+    ------
+    OSError
+        If the system refuses.
+    StorageError
+        If the file is smaller.
+    """
+    if not size:
+        return EMPTY
+    try:
+        made = Mapping(fd, size, prot=prot)  # with a duplicate of the descriptor, which shares its lock
+    except ValueError:
+        raise became_smaller("map", location or "a mapped file", size) from None
+    made.location = location
+    made.status = status
+    made.pin = pin
+    made._descriptor = -1
+    return made.data
+
+
+def published(data: Bytes, status: os.stat_result, location: str) -> None:
+    """Record where a file is published that was mapped while it was written; ``data`` is the array of the mapping."""
+    mapping = _owner(data)
+    if mapping is not None:
+        mapping.status = status
+        mapping.location = location
 
 
 def mapping_of(memory: Any) -> Mapping | None:
@@ -220,12 +218,12 @@ def mapping_of(memory: Any) -> Mapping | None:
         None for other memory, private mappings, and objects still being written.
     """
     owner = _owner(memory)
-    return None if owner is None or owner.status is None else Mapping(owner, owner.status)
+    return None if owner is None or owner.status is None else owner
 
 
-def _owner(memory: Any) -> Any:
-    """Return the `Mapped` at the end of a chain of bases, or None."""
-    while not isinstance(memory, Mapped):
+def _owner(memory: Any) -> Mapping | None:
+    """Return the mapping at the end of a chain of bases, or None."""
+    while not isinstance(memory, Mapping):
         if isinstance(memory, np.ndarray):
             memory = memory.base
         elif isinstance(memory, memoryview):
@@ -330,7 +328,7 @@ class _Private(mmap.mmap):
 
     __slots__ = ("origin",)
 
-    origin: Mapped
+    origin: Mapping
 
 
 _lost: list[mmap.mmap] = []
@@ -355,7 +353,7 @@ def _check_count() -> None:
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
 
-def _too_many() -> str:
+def _too_many() -> str | None:
     """The hint for too many mappings."""
     with suppress(OSError), open("/proc/self/maps", "rb") as maps:
         count = sum(1 for _ in maps)
@@ -368,7 +366,7 @@ def _too_many() -> str:
     return ""
 
 
-def _map_private(fd: int, offset: int, size: int, origin: Mapped) -> mmap.mmap:
+def _map_private(fd: int, offset: int, size: int, origin: Mapping) -> mmap.mmap:
     """Map a part of a file privately and writable, without keeping a descriptor.
 
     Python's mmap keeps a descriptor (often limited to 1,024 per process) and always reserves memory, which fails for

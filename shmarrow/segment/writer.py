@@ -14,17 +14,14 @@ import mmap
 import os
 import stat
 import time
-from _thread import RLock
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import update_wrapper
-from types import TracebackType
-from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVar
+from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import U1, Bytes, as_bytes
-from shmarrow.errors import Closed, InvalidArgument, InvalidType, StorageError
+from shmarrow.buffer import Bytes, as_bytes
+from shmarrow.errors import InvalidArgument, StorageError
 from shmarrow.segment.attached import lock_shared
 from shmarrow.segment.files import (
     link_temp,
@@ -35,6 +32,7 @@ from shmarrow.segment.files import (
     populate,
     pwrite_all,
     sync_directory,
+    temp_paths,
 )
 from shmarrow.segment.location import (
     Location,
@@ -47,9 +45,8 @@ from shmarrow.segment.location import (
     taken,
 )
 from shmarrow.segment.mappings import map_file, published
+from shmarrow.writer import Sink, operation
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Piece = bytes | memoryview | np.ndarray[Any, Any]
 
 # Maximum symbolic links followed, as in Linux.
@@ -58,22 +55,6 @@ _MOST_LINKS = 40
 # Timeout for other writers that replace in the same directory.
 _COPIED_BYTES = 1 << 20
 _REPLACE_SECONDS = 3.0
-
-
-class PublishPolicy(Protocol):
-    """Space and publication policy for a directory, such as a store."""
-
-    def make_room(self, writer: SegmentWriter, size: int) -> None:
-        """Make space for an object that grows to ``size`` bytes by evicting others, or raise `StoreFull`."""
-
-    def publish(self, writer: SegmentWriter, fd: int) -> str:
-        """Publish the complete object; returns the path of its file."""
-
-    def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
-        """Return the error to raise if the file system has no space for ``size`` bytes."""
-
-    def discard(self, writer: SegmentWriter) -> None:
-        """Called once the object is published or discarded."""
 
 
 def create(
@@ -124,23 +105,20 @@ def create(
         path, replaced = _target(path, overwrite, follow=not is_shm(name))
         if replaced is not None and mode is None and replacing is None and is_planted(path, replaced):
             replaced = None
-        directory = os.path.dirname(path)
-        bits = 0o666 if mode is None and replaced is None else 0o600
-        fd = open_unnamed(directory, bits)
-        temp = None
-        if fd is None:
-            fd, temp = open_named(directory, os.path.basename(path), bits)
+        owner = None
         if mode is None and replaced is not None:
             mode = stat.S_IMODE(replaced.st_mode) & 0o777
-            _give_to_owner_of(replaced, fd)
+            owner = replaced.st_uid, replaced.st_gid
+        return SegmentWriter(
+            name, path, mode=mode, owner=owner, overwrite=overwrite, durable=durable, replacing=replacing
+        )
     except FileExistsError:
         raise taken(name) from None
     except OSError as error:
         directory = os.path.dirname(path) or os.curdir
         missing = error.errno == errno.ENOENT and not os.path.isdir(directory)
-        hint = f"make the directory {directory!r} first" if missing and "://" not in name else ""
+        hint = f"make the directory {directory!r} first" if missing and "://" not in name else None
         raise refused(error, "create", name, path, hint) from None
-    return SegmentWriter(name, path, fd, temp, mode=mode, overwrite=overwrite, durable=durable, replacing=replacing)
 
 
 def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_result | None]:
@@ -163,34 +141,10 @@ def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_resu
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def _give_to_owner_of(replaced: os.stat_result, fd: int) -> None:
-    if (replaced.st_uid, replaced.st_gid) != (os.geteuid(), os.getegid()):
-        with suppress(OSError):  # needs privilege
-            os.fchown(fd, replaced.st_uid, replaced.st_gid)
+class SegmentWriter(Sink):
+    """An object being written, invisible until it is closed; made by :func:`create`.
 
-
-def _in_turn(method: Callable[Concatenate[SegmentWriter, P], R]) -> Callable[Concatenate[SegmentWriter, P], R]:
-    """Decorate a method to require an open writer in the process that created it, and to serialize calls."""
-
-    def call(self: SegmentWriter, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if os.getpid() != self._pid:
-            raise Closed(f"the writer of {self.name!r} belongs to process {self._pid}, not to its children")
-        with self._lock:
-            if not self.closed:
-                try:
-                    return method(self, *args, **kwargs)
-                except StorageError as error:
-                    if not (self.closed and error.errno == errno.EBADF):  # a signal handler closed it meanwhile
-                        raise
-            raise Closed(f"the writer of {self.name!r} was published or discarded; create a new one")
-
-    return update_wrapper(call, method)
-
-
-class SegmentWriter:
-    """An object being written, invisible until :meth:`publish`; made by :func:`create`.
-
-    A context manager: publishes at the end of the block, and discards on an exception.
+    A context manager: publishes at the end of the block, and drops the object on an exception.
 
     Attributes
     ----------
@@ -198,51 +152,65 @@ class SegmentWriter:
         The location to publish at.
     size : int
         Bytes written or mapped so far; the final size.
-    closed : bool
-        Whether it was published or discarded.
+    path : str
+        Path of the file, once published.
 
     Notes
     -----
-    Cannot be copied or pickled. A forked child may fill inherited arrays of :meth:`map` and discard its copy of the
-    writer; all other calls raise `Closed`.
+    Cannot be copied or pickled. A forked child may fill inherited arrays of :meth:`map` and close its copy of the
+    writer, which publishes nothing; all other calls raise `Closed`.
 
-    Thread safety: calls are serialized; another thread may discard it at any time.
+    Thread safety: calls are serialized; another thread may abort it at any time.
     """
-
-    closed = True
 
     def __init__(
         self,
         name: str,
         path: str,
-        fd: int,
-        temp: str | None,
         *,
-        mode: int | None,
-        overwrite: bool,
-        durable: bool,
+        mode: int | None = None,
+        owner: tuple[int, int] | None = None,
+        overwrite: bool = False,
+        durable: bool = False,
         replacing: tuple[int, int, int, int] | None = None,
-        keeper: PublishPolicy | None = None,
     ) -> None:
         self.name = name
+        self.path = path
         self.size = 0
-        self._path = path
-        self._fd = fd
-        self._file = os.fstat(fd)
-        self._temp = temp
-        self._pid = os.getpid()
-        self._lock = RLock()
+        self._fd = -1
+        self._temp: str | None = None
         self._mode = mode
+        self._owner = owner
         self._overwrite = overwrite
         self._durable = durable
         self._replacing = replacing
-        self._keeper = keeper
         self._reserved = 0
-        self._room = 0
+        self._torn = False
         self._maps: list[Bytes] = []
-        self.closed = False
+        super().__init__(f"the writer of {name!r}")
+        try:
+            self._open()
+            self._file = os.fstat(self._fd)
+        except BaseException:
+            self.abort()
+            raise
 
-    @_in_turn
+    def _open(self) -> None:
+        """Create the file, without a name if the file system allows that."""
+        bits = 0o666 if self._mode is None else 0o600
+        fd = open_unnamed(os.path.dirname(self.path), bits)
+        if fd is None:
+            fd, self._temp = open_named(self.path, bits)
+        self._fd = fd
+
+    @property
+    def location(self) -> str:
+        """The ``shm:`` name or absolute path to open it by, once published."""
+        return self.name if is_shm(self.name) else self.path
+
+    # --- writing ---
+
+    @operation
     def write(self, pieces: Iterable[Piece]) -> int:
         """Append buffers in order, passing them to the operating system without copying.
 
@@ -263,31 +231,16 @@ class SegmentWriter:
         StoreFull
             If there is no space left; ``size`` is unchanged.
         """
-        return self.write_at(self.size, pieces)
+        return self._write(self.size, pieces)
 
-    @_in_turn
+    @operation
     def write_at(self, offset: int, pieces: Iterable[Piece]) -> int:
         """Write pieces in order at ``offset``; as :meth:`write`. Skipped bytes are zero."""
-        fd = self._fd
         if offset < 0:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
-        views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
-        if offset > self.size:
-            self.reserve(offset)
-        end = offset + sum(map(len, views))
-        self.make_room(end)
-        try:
-            written = pwrite_all(fd, views, offset)
-        except OSError as error:
-            reason = self._unwritten(error, "write to", end)  # reports the space left now
-            if not self.closed:
-                self._cut(fd)
-            raise reason from None
-        if written:
-            self.size = max(self.size, offset + written)
-        return written
+        return self._write(offset, pieces)
 
-    @_in_turn
+    @operation
     def reserve(self, size: int) -> None:
         """Reserve space for an object of ``size`` bytes, so that later writes within it cannot fail for lack of space.
 
@@ -296,49 +249,9 @@ class SegmentWriter:
         StoreFull
             If there is not enough space; nothing stays reserved.
         """
-        fd = self._fd
-        start = max(self.size, self._reserved)
-        if size <= start:
-            return
-        self.make_room(size)
-        try:
-            os.posix_fallocate(fd, start, size - start)
-        except OSError as error:
-            os.ftruncate(fd, start)  # ext4 keeps partially allocated blocks
-            raise self._unwritten(error, f"reserve {size} bytes for", size) from None
-        self._reserved = size
+        self._reserve(size)
 
-    @_in_turn
-    def make_room(self, size: int) -> None:
-        """Ask the policy, if any, to make space for ``size`` bytes; writes may still run out of space.
-
-        Raises
-        ------
-        StoreFull
-            If the policy cannot.
-        """
-        if self._keeper is not None and size > self._room:
-            try:
-                self._keeper.make_room(self, size)
-            except StorageError:
-                raise
-            except OSError as error:
-                raise refused(error, f"make room for {size} bytes in", self.name, self._path) from None
-            self._room = size
-
-    def _cut(self, fd: int) -> None:
-        """Truncate the file to the bytes written, so that bytes skipped later are zero."""
-        with suppress(OSError):
-            os.ftruncate(fd, self.size)
-            self._reserved = self._room = 0
-
-    def _unwritten(self, error: OSError, action: str, size: int) -> StorageError:
-        """Return the error for a failed write."""
-        if self._keeper is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return self._keeper.full(self, size, error)
-        return refused(error, action, self.name, self._path)
-
-    @_in_turn
+    @operation
     def map(self, size: int) -> Bytes:
         """Map the first ``size`` bytes to be filled in place; reserves them and counts them as written.
 
@@ -350,121 +263,143 @@ class SegmentWriter:
             A writable ``uint8`` array of shape (size,), zero where nothing was written. It becomes read-only on
             publishing. Existing views of it do not: writing to them changes what readers see.
         """
-        fd = self._fd
-        self.reserve(size)
-        if size < 1:
-            return np.empty(0, U1)
-        location = self.name if is_shm(self.name) else os.path.abspath(self._path)
+        self._reserve(size)
         try:
-            mapped = map_file(fd, size, location, None, mmap.PROT_READ | mmap.PROT_WRITE)
+            mapped = map_file(self._fd, size, self.location, None, mmap.PROT_READ | mmap.PROT_WRITE)
         except OSError as error:
-            raise refused(error, f"map {size} bytes of", self.name, self._path) from None
+            raise refused(error, f"map {size} bytes of", self.name, self.path) from None
         populate(mapped)
         self._maps.append(mapped)
         self.size = max(self.size, size)
         return mapped
 
-    @_in_turn
-    def _copy_to(self, other: SegmentWriter) -> None:
-        """Append the bytes written so far to another writer, in chunks."""
+    @operation
+    def copy_to(self, other: Sink) -> None:
+        """Append the bytes written so far to another sink, in chunks."""
         for offset in range(0, self.size, _COPIED_BYTES):
             other.write([os.pread(self._fd, min(_COPIED_BYTES, self.size - offset), offset)])
 
-    @_in_turn
-    def publish(self) -> None:
-        """Publish the object atomically. Closes the writer, even on failure.
+    @operation
+    def fileno(self) -> int:
+        """Return the descriptor of the file being written."""
+        return self._fd
 
-        Raises
-        ------
-        ObjectExists
-            If the name was taken in the meantime. The object is discarded.
-        """
-        fd = self._fd
+    def _write(self, offset: int, pieces: Iterable[Piece]) -> int:
+        views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
+        self._mend()
+        if offset > self.size:
+            self._reserve(offset)
+        end = offset + sum(map(len, views))
+        self._make_room(end)
+        self._torn = True
+        while True:
+            try:
+                written = pwrite_all(self._fd, views.copy(), offset)
+                break
+            except OSError as error:
+                self._recover(error, "write to", end)
+        if written:
+            self.size = max(self.size, end)
+        self._torn = False
+        return written
+
+    def _mend(self) -> None:
+        """Remove what an interrupted or refused write left beyond the end, as bytes skipped later must be zero."""
+        if self._torn:
+            os.ftruncate(self._fd, self.size)
+            self._reserved = 0
+            self._torn = False
+
+    def _reserve(self, size: int) -> None:
+        self._mend()
+        start = max(self.size, self._reserved)
+        if size <= start:
+            return
+        self._make_room(size)
+        while True:
+            self._torn = True
+            try:
+                os.posix_fallocate(self._fd, start, size - start)
+                break
+            except OSError as error:
+                os.ftruncate(self._fd, start)  # ext4 keeps partially allocated blocks
+                self._torn = False
+                self._recover(error, f"reserve {size} bytes for", size)
+        self._reserved = size
+        self._torn = False
+
+    def _make_room(self, size: int) -> None:
+        """Make space for an object that is about to have ``size`` bytes; in a directory that evicts others for it."""
+
+    def _recover(self, error: OSError, action: str, size: int) -> None:
+        """Handle a refused write up to ``size``: raise, or return to try again."""
+        raise refused(error, action, self.name, self.path) from None
+
+    # --- the end ---
+
+    def _finish(self) -> None:
         try:
-            if os.fstat(fd).st_size != self.size:  # excess from reserving or a failed write
-                os.ftruncate(fd, self.size)
-            if self._mode is not None:
-                os.fchmod(fd, self._mode)
-            if self._durable:
-                os.fsync(fd)
+            if self._torn or self._reserved > self.size:
+                os.ftruncate(self._fd, self.size)
             for mapped in self._maps:
                 mapped.flags.writeable = False
-            if self._keeper is not None:
-                self._path = self._keeper.publish(self, fd)
-                published(self._maps, fd, self._path)
-                return
-            self._link(fd)
-            published(self._maps, fd)
-            if self._durable:
-                sync_directory(os.path.dirname(self._path))
+            self._publish()
+            for mapped in self._maps:
+                published(mapped, os.fstat(self._fd), self.location)
         except StorageError:
             raise
         except FileExistsError:
             raise taken(self.name) from None
         except OSError as error:
-            raise refused(error, "publish", self.name, self._path) from None
-        finally:
-            self.discard()
+            raise refused(error, "publish", self.name, self.path) from None
 
-    def discard(self) -> None:
-        """Discard the object unless published. Calling it again has no effect."""
-        if os.getpid() != self._pid:
-            self._drop_copy()
-            return
-        with self._lock:
-            if self.closed:
-                return
-            self.closed = True
-            self._maps.clear()
-            if self._keeper is not None:
-                self._keeper.discard(self)
-            if self._temp is not None:
-                with suppress(OSError):
-                    os.unlink(self._temp)
-            os.close(self._fd)
+    def _publish(self) -> None:
+        """Give the complete file its owner, its mode and its name."""
+        if self._owner not in (None, (os.geteuid(), os.getegid())):
+            with suppress(OSError):  # needs privilege
+                os.fchown(self._fd, *self._owner)
+        if self._mode is not None:
+            os.fchmod(self._fd, self._mode)
+        if self._durable:
+            os.fsync(self._fd)
+        self._link()
+        if self._durable:
+            sync_directory(os.path.dirname(self.path))
 
-    def _drop_copy(self) -> None:
-        """Release an inherited copy in a forked child: keep the file, and skip the lock, which may stay held."""
-        if self.closed:
-            return
-        self.closed = True
-        self._maps.clear()
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(self._fd), self._file):  # children often close inherited descriptors
-                os.close(self._fd)
-
-    def _link(self, fd: int) -> None:
-        if not self._overwrite:
-            if self._temp is None:
-                link_unnamed(fd, self._path)
-            else:
-                os.link(self._temp, self._path)
-                os.unlink(self._temp)
-                self._temp = None
+    def _link(self) -> None:
+        if self._temp is None and not self._overwrite:
+            link_unnamed(self._fd, self.path)
             return
         if self._temp is None:
             # Linking cannot replace, so the file gets a temporary name first, already locked.
-            lock_shared(fd)
-            self._temp = link_temp(fd, os.path.dirname(self._path), os.path.basename(self._path))
-        if self._replacing is None:
-            os.replace(self._temp, self._path)
+            lock_shared(self._fd)
+            for temp in temp_paths(self.path):
+                self._temp = temp  # before it is linked: an interrupt leaves nothing behind
+                if link_temp(self._fd, temp):
+                    break
+        assert self._temp is not None
+        if not self._overwrite:
+            os.link(self._temp, self.path)
+        elif self._replacing is None:
+            os.replace(self._temp, self.path)
         else:
             self._replace_only(self._temp, self._replacing)
-        self._temp = None
+        if self._overwrite:
+            self._temp = None
 
     def _replace_only(self, temp: str, expected: tuple[int, int, int, int]) -> None:
         """Replace exactly the expected object, under the directory lock."""
-        directory = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY)
+        directory = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
         try:
             lock_exclusive(directory, time.monotonic() + _REPLACE_SECONDS)
-            found = os.stat(self._path)
+            found = os.stat(self.path)
             if (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns) != expected:
                 raise StorageError(
                     errno.EBUSY,
                     f"cannot publish {self.name!r}: it was replaced or changed by another writer in the meantime; open "
                     "it again",
                 )
-            os.replace(temp, self._path)
+            os.replace(temp, self.path)
         except TimeoutError:
             raise StorageError(
                 errno.EBUSY,
@@ -474,37 +409,17 @@ class SegmentWriter:
         finally:
             os.close(directory)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self.discard()
-        elif not self.closed:
-            self.publish()
-
-    def __del__(self) -> None:
-        self.discard()
-
-    @property
-    def path(self) -> str:
-        """Path of the published file."""
-        return self._path
-
-    @property
-    def overwrite(self) -> bool:
-        """Whether an existing object is replaced."""
-        return self._overwrite
-
-    @_in_turn
-    def fileno(self) -> int:
-        """Return the descriptor of the file being written."""
-        return self._fd
-
-    def __reduce__(self) -> NoReturn:
-        raise InvalidType(f"the writer of {self.name!r} cannot be copied or pickled; publish it and pass its name on")
+    def _drop(self) -> None:
+        self._maps.clear()
+        known = True
+        with suppress(OSError):
+            if self._states.inherited:  # a child that closed what it inherited may have another file of this number
+                known = os.path.samestat(os.fstat(self._fd), self._file)
+            elif self._temp is not None and os.path.samestat(os.lstat(self._temp), self._file):
+                os.unlink(self._temp)
+        fd, self._fd = self._fd, -1
+        if fd >= 0 and known:
+            os.close(fd)
 
     def __repr__(self) -> str:
         return f"<SegmentWriter {self.name!r}, {self.size} bytes{', closed' if self.closed else ''}>"

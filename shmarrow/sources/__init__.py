@@ -18,8 +18,7 @@ such as one of ``fsspec``                are asked for
 Random access covers the whole file object, regardless of its position, and leaves the position unspecified; only
 unseekable ones are read from their current position. Sequential access reads from the current position and advances it.
 
-The docstrings of ``mapped``, ``buffers``, ``ranges``, ``sequential`` and ``sinks`` list what is mapped, read and
-copied.
+The docstrings of ``memory``, ``ranges``, ``sequential`` and ``sinks`` list what is mapped, read and copied.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ import mmap
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import segment
+from shmarrow.lazy import lazy
+from shmarrow.segment.attached import read_object
 from shmarrow.sources.base import Source
-from shmarrow.sources.mapped import open_location, open_segment
+from shmarrow.sources.memory import SegmentSource, open_buffer, open_bytes_io, open_file_io
 
 if TYPE_CHECKING:
     from shmarrow.sources.sinks import open_sink
@@ -60,13 +61,11 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
         If the file object is closed.
     """
     if segment.is_location(source):
-        return open_location(source, memory_map)
+        return SegmentSource(segment.attach(source)) if memory_map else Source(*read_object(source))
     if isinstance(source, segment.Segment):
-        return open_segment(source)
+        return SegmentSource(source, given=True)
     if _is_file(source):
         return _open_file(source, memory_map, sequential)
-    from shmarrow.sources.buffers import open_buffer
-
     return open_buffer(source, sequential)
 
 
@@ -77,27 +76,20 @@ def _is_file(source: Any) -> bool:
 
 
 def _open_file(file: Any, memory_map: bool, sequential: bool) -> Source:
-    from shmarrow.sources import buffers, mapped, ranges
-    from shmarrow.sources import sequential as in_sequence
+    from shmarrow.sources.ranges import open_ranges
+    from shmarrow.sources.sequential import SequentialSource, check_file
 
-    in_sequence.check_file(file, "rb")
-    opened = buffers.open_bytes_io(file, sequential)
+    check_file(file, "rb")
+    opened = open_bytes_io(file, sequential)
     if opened is None and not sequential:
-        opened = mapped.open_file_io(file, memory_map) or ranges.open_ranges(file)
+        opened = open_file_io(file, memory_map) or open_ranges(file)
     if opened is not None:
         return opened
-    stream = in_sequence.SequentialSource(file)
+    stream = SequentialSource(file)
     return stream if sequential else stream.read_all()
 
 
-def __getattr__(name: str) -> Any:
-    """Import sinks on first access."""
-    if name != "open_sink":
-        raise AttributeError(f"module 'shmarrow.sources' has no attribute {name!r}")
-    from shmarrow.sources.sinks import open_sink
-
-    globals()[name] = open_sink
-    return open_sink
-
-
 __all__ = ["Source", "open_sink", "open_source"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, {".sinks": "open_sink"})

@@ -24,12 +24,17 @@ class Format(NamedTuple):
         How to read it, as a clause: ``"numpy.load reads it"``.
     offset : int
         Offset of the magic bytes.
+    suffix, codec, command : str
+        Of compressed data: the suffix of files, the name in pyarrow, and the command that decompresses them.
     """
 
     magic: bytes
     name: str
     reader: str
     offset: int = 0
+    suffix: str = ""
+    codec: str = ""
+    command: str = ""
 
 
 _POLARS_OR = "{} or polars.{} reads it".format
@@ -47,11 +52,11 @@ FORMATS = (
     Format(b"CDF\x01", "a netCDF file", "scipy.io.netcdf_file reads it"),
     Format(b"SQLite f", "an SQLite database", "sqlite3.connect opens it"),
     Format(b"DUCK", "a DuckDB database", "duckdb.connect opens it", 8),
-    Format(b"\x1f\x8b\x08", "gzip data", "pass gzip.open(path)"),
-    Format(b"BZh", "bzip2 data", "pass bz2.open(path)"),
-    Format(b"\xfd7zX", "xz data", "pass lzma.open(path)"),
-    Format(b"\x28\xb5\x2f\xfd", "Zstandard data", "pass zstandard.open(path)"),
-    Format(b"\x04\x22\x4d\x18", "an LZ4 frame", "pass lz4.frame.open(path)"),
+    Format(b"\x1f\x8b\x08", "gzip data", "pass gzip.open(path)", 0, ".gz", "gzip", "gunzip -c"),
+    Format(b"BZh", "bzip2 data", "pass bz2.open(path)", 0, ".bz2", "bz2", "bunzip2 -c"),
+    Format(b"\xfd7zX", "xz data", "pass lzma.open(path)", 0, ".xz", "", "xz -dc"),
+    Format(b"\x28\xb5\x2f\xfd", "Zstandard data", "pass zstandard.open(path)", 0, ".zst", "zstd", "zstd -dc"),
+    Format(b"\x04\x22\x4d\x18", "an LZ4 frame", "pass lz4.frame.open(path)", 0, ".lz4", "lz4", "lz4 -dc"),
     Format(b"\xff\x06\x00\x00sNaP", "Snappy data", "decompress it first"),
     Format(b"%PDF", "a PDF", ""),
     Format(b"\x7fELF", "a program", ""),
@@ -70,8 +75,8 @@ _TEXT = frozenset(b"\t\n\r") | frozenset(range(32, 127))
 _BOM = b"\xef\xbb\xbf"
 
 
-def recognized(head: bytes) -> str:
-    """The format of bytes, and how to read it; empty if not recognised.
+def recognized(head: bytes) -> tuple[str, str | None]:
+    """The format of bytes, empty if not recognised; and the hint that says how to read it.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ def recognized(head: bytes) -> str:
     """
     found = next((each for each in FORMATS if head.startswith(each.magic, each.offset)), None)
     name, reader = (found.name, found.reader) if found else _by_structure(head)
-    return f"{name}; {reader}" if reader else name
+    return name, reader or None
 
 
 def _by_structure(head: bytes) -> tuple[str, str]:

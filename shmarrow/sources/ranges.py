@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import Bytes, as_bytes
+from shmarrow.buffer import EMPTY, Bytes, as_bytes
 from shmarrow.errors import Closed, InvalidData, InvalidType, StorageError
-from shmarrow.segment.attached import EMPTY
 from shmarrow.sources.base import Source, name_of
 from shmarrow.sources.sequential import SequentialSource, is_decompressing, raise_io_error
 
@@ -53,7 +52,7 @@ class RangeSource(Source):
     Calls are serialized by a lock, and raise in a forked child, whose reads would move its parent's position.
     """
 
-    __slots__ = ("_cached", "_fetcher", "_file", "_held", "_lock", "_pid", "_starts", "_stream")
+    __slots__ = ("_cached", "_cached_bytes", "_fetcher", "_file", "_lock", "_pid", "_starts", "_stream")
 
     def __init__(self, file: Any, name: str, size: int) -> None:
         super().__init__(name, None, size=size)
@@ -66,15 +65,15 @@ class RangeSource(Source):
         # Cached parts by start, in LRU order; and their total size.
         self._cached: dict[int, Bytes] = {}
         self._starts: list[int] = []
-        self._held = 0
+        self._cached_bytes = 0
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         for start, stop in ranges:
             self._check(start, stop)
         with self._lock:
-            places = {each: self._place(*each) for each in ranges if each[0] < each[1]}
-            total = sum([len(self._cached[place]) for place in {*places.values()} if place is not None])
-            wanted = sorted([each for each, place in places.items() if place is None])
+            parts = {each: self._part_with(*each) for each in ranges if each[0] < each[1]}
+            total = sum([len(self._cached[part]) for part in {*parts.values()} if part is not None])
+            wanted = sorted([each for each, part in parts.items() if part is None])
             total += sum([len(self._load(start, stop)) for start, stop in merged(wanted)])
             self._shrink(max(CACHE_BYTES, total))
 
@@ -97,10 +96,10 @@ class RangeSource(Source):
 
     def _find(self, start: int, stop: int) -> Bytes | None:
         """The range, if it is cached."""
-        first = self._place(start, stop)
+        first = self._part_with(start, stop)
         return None if first is None else self._cached[first][start - first : stop - first]
 
-    def _place(self, start: int, stop: int) -> int | None:
+    def _part_with(self, start: int, stop: int) -> int | None:
         """Start of the cached part that contains the range; no part contains another."""
         if self.closed:
             raise self._closed_error()
@@ -131,17 +130,17 @@ class RangeSource(Source):
                 self._drop(inner)
         insort(self._starts, start)
         self._cached[start] = part
-        self._held += len(part)
+        self._cached_bytes += len(part)
         return part
 
     def _drop(self, start: int) -> None:
         part = self._cached.pop(start, None)
         if part is not None:
             self._starts.remove(start)
-            self._held -= len(part)
+            self._cached_bytes -= len(part)
 
     def _shrink(self, most: int) -> None:
-        while self._held > most:
+        while self._cached_bytes > most:
             self._drop(next(iter(self._cached)))
 
     def _closed_error(self) -> Closed:

@@ -13,9 +13,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from shmarrow.buffer import U1, Bytes
+from shmarrow.buffer import EMPTY, U1, Bytes
 from shmarrow.errors import Closed, InvalidType, ShmarrowError, StorageError, storage_error
-from shmarrow.segment.attached import EMPTY
 from shmarrow.sources.base import Source, name_of
 
 _DECOMPRESSING = {

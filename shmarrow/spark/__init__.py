@@ -10,8 +10,9 @@ There is no server, and Spark is imported only on use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
     from shmarrow.spark.driver_table import share_table
@@ -35,24 +36,17 @@ __all__ = [
     "share_table",
 ]
 
-_MODULES = {
-    "driver_table": ("share_table",),
-    "frame": ("SharedFrame",),
-    "handle": ("Handle",),
-    "host_broadcast": ("HostBroadcast", "broadcast"),
-    "host_once": ("Once", "once"),
-    "session": ("check_java", "local_session"),
-    "sharing": ("share",),
-}
-"""The modules of these names; a worker imports only those it needs. No module has the name of a function."""
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"shmarrow.spark.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".driver_table": "share_table",
+            ".frame": "SharedFrame",
+            ".handle": "Handle",
+            ".host_broadcast": "HostBroadcast broadcast",
+            ".host_once": "Once once",
+            ".session": "check_java local_session",
+            ".sharing": "share",
+        },
+    )
+"""A worker imports only what it needs. No module has the name of a function."""

@@ -12,9 +12,9 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from shmarrow import capsules
 from shmarrow.codecs import decode
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, full_name, shown
-from shmarrow.inputs import from_frame
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.segment.host import host_name
 from shmarrow.spark.cargo import Cargo, Carried, check_collected
 from shmarrow.spark.carriers import InStore, mapping, open_first
@@ -25,6 +25,7 @@ from shmarrow.spark.jobs import as_session
 from shmarrow.spark.sharing import parallelism
 from shmarrow.tables import Table
 from shmarrow.tables import table as as_table
+from shmarrow.tabular import from_frame
 from shmarrow.types.base import as_int
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class DriverFrame(SharedFrame):
 def _rows(table: Any) -> Table:
     if isinstance(table, Table):
         return table
-    if full_name(table) == "pandas.DataFrame":
+    if capsules.is_frame(table):
         # As in Spark, an index without a name is dropped.
         named = any(name is not None for name in table.index.names)
         return from_frame(Table, table, preserve_index=None if named else False)

@@ -267,5 +267,6 @@ def _attached(handles: Sequence[Handle]) -> list[Table]:
     raise type(first)(
         first.errno,
         f"{len(lost)} of {len(handles)} partitions cannot be attached to, numbers {parts}{more}; the first error: "
-        f"{first.strerror}",
+        f"{first.problem}",
+        hint=first.hint,
     )

@@ -132,7 +132,8 @@ def _opened(where: Location | None) -> Store:
         whose = ""
         with suppress(OSError):
             whose = f" (its directory belongs to user {os.stat(locate(default_location())[1]).st_uid})"
-        raise type(error)(error.errno, f"{error.strerror}{whose}; the argument store= chooses another store") from None
+        hint = "the argument store= chooses another store"
+        raise type(error)(error.errno, f"{error.problem}{whose}", hint=hint) from None
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from shmarrow import errors
 from shmarrow.errors import (
     InvalidArgument,
     InvalidType,
-    MissingExtra,
     ObjectExists,
     ObjectNotFound,
     ShmarrowError,
@@ -24,6 +23,7 @@ from shmarrow.errors import (
     StoreFull,
     full_name,
 )
+from shmarrow.optional import optional
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,11 +139,10 @@ def active_session() -> SparkSession:
 
     No session is active in a new thread, nor after an interrupt: it belongs to a JVM thread, as session tags do.
     """
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingExtra(f"Spark is needed here: pip install 'shmarrow[spark]' ({error})") from None
+    optional("pyspark.sql")
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     try:
         return SparkSession.active()
     except PySparkException:

@@ -9,20 +9,20 @@ Invariants:
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from shmarrow import foreign
+from shmarrow import capsules
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported, full_name, shown
-from shmarrow.inputs import from_frame
-from shmarrow.interchange.for_consumer import _CAST_HINT, Stages, casting_for
-from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported, at, full_name, shown
+from shmarrow.interchange.for_consumer import Stages, casting_for
+from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.layout.making import nulls
+from shmarrow.optional import optional
 from shmarrow.spark import types as spark_types
 from shmarrow.tables import RecordBatchReader, Table, rows_of, table
+from shmarrow.tabular import from_frame
 from shmarrow.types import DataType, Schema
 from shmarrow.types.primitive import TimestampType
 
@@ -58,16 +58,16 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
         yield found
     elif isinstance(found, Table):
         yield from found.batches
-    elif isinstance(found, RecordBatchReader) or foreign.has_stream(found):
+    elif isinstance(found, RecordBatchReader) or capsules.has_stream(found):
         with rows_of(found) as reader:
             yield from reader
     elif isinstance(found, Mapping):
         yield from from_columns(found).batches
-    elif full_name(found) == "pandas.DataFrame":
+    elif capsules.is_frame(found):
         # As in Spark, an index without a name is dropped; there is no index over all partitions.
         index = None if any(name is not None for name in found.index.names) else False
         yield from from_frame(Table, found, preserve_index=index).replace_schema_metadata(None).batches
-    elif foreign.has_data(found):
+    elif capsules.has_data(found):
         yield from table(found).batches
     elif isinstance(found, Iterable) and not _has_no_rows(found):
         for each in found:
@@ -83,7 +83,7 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
 
 def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
     """Iterate over the result as pyarrow batches; pyarrow batches are not converted."""
-    pyarrow = partner()
+    pyarrow = optional("pyarrow")
     if isinstance(found, pyarrow.RecordBatch):
         yield found
     elif isinstance(found, Iterator):
@@ -103,8 +103,8 @@ _COLUMNS = {"numpy", "pandas", "polars", "torch", "shmarrow", "pyarrow"}
 
 
 def _unexpected(found: Any) -> InvalidType:
-    step = "; pass series.to_frame()" if full_name(found) == "pandas.Series" else foreign.next_step(found)
-    return InvalidType(f"expected from the function: {EXPECTED}; found {full_name(found)}{step}")
+    hint = "pass series.to_frame()" if full_name(found) == "pandas.Series" else capsules.next_step(found)
+    return InvalidType(f"expected from the function: {EXPECTED}; found {full_name(found)}", hint=hint)
 
 
 # --- for Spark --------------------------------------------------------------------------------------------------
@@ -200,7 +200,8 @@ class Fitting:
         refused: ShmarrowError | None = None
         _check_zones(type, target, where)
         try:
-            stages = self._casting.stages(type, where)
+            with at(where):
+                stages = self._casting.stages(type)
             if _castable(stages.final, target):
                 return stages
         except Unsupported as error:
@@ -208,23 +209,23 @@ class Fitting:
         if _castable(type, target):
             return Stages(type, type, type)
         if refused is not None:
-            raise Unsupported(_LOSSY.sub("; cast the column first", str(refused))) from None
+            refused.hint = refused.hint and "cast the column first"  # no argument lossy here
+            raise refused
         raise InvalidType(f"{where}: {type} has no exact cast to {target}, which the schema makes it in Spark")
 
     def _fitted(self, batch: RecordBatch) -> pa.RecordBatch:
         try:
             cast: pa.RecordBatch = self._cast(batch).to_pyarrow()
         except InvalidData as error:
-            text = _LOSSY.sub("", _CAST_HINT.sub("", str(error)))
-            advice = "" if text == str(error) else "; round the values first, or declare another type"
-            raise InvalidData(f"{text}{advice}") from None
+            error.hint = error.hint and "round the values first, or declare another type"
+            raise
         return cast.rename_columns(numbered_names(cast.num_columns)) if self.by_position else cast
 
     def _cast(self, batch: RecordBatch) -> RecordBatch:
         columns = []
         for i, stages in zip(self._places, self._stages, strict=True):
-            where = f"column {shown(batch.schema.field(i).name)}: "
-            columns.append(self._casting.column(batch.column(i), stages, where))
+            with at("column", batch.schema.field(i).name):
+                columns.append(self._casting.column(batch.column(i), stages))
         fields = [field.with_type(column.type) for field, column in zip(self.wanted, columns, strict=True)]
         made = RecordBatch(Schema([field.with_nullable(True) for field in fields]), batch.num_rows, columns)
         return made.cast(self.wanted)
@@ -256,9 +257,6 @@ def _has_zone(type: DataType) -> bool:
 
 def _is_timestamp(type: DataType) -> TypeGuard[TimestampType]:
     return isinstance(type, TimestampType)
-
-
-_LOSSY = re.compile(r"; lossy='.*$", re.DOTALL)
 
 
 def _castable(type: DataType, target: DataType) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from shmarrow.errors import InvalidArgument, InvalidType, MissingExtra, full_name
+from shmarrow.optional import optional
 from shmarrow.types.base import as_int
 
 if TYPE_CHECKING:
@@ -54,10 +55,9 @@ def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> 
         raise InvalidArgument(f"workers must be at least 1, found {workers}")
     if config is not None and not isinstance(config, Mapping):
         raise InvalidType(f"config must be a mapping of names to values, found {full_name(config)}")
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingExtra(f"Spark is needed here: pip install 'shmarrow[spark]' ({error})") from None
+    optional("pyspark.sql")
+    from pyspark.sql import SparkSession
+
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)

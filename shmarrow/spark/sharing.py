@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StoreFull, full_name
-from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
+from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.optional import optional
 from shmarrow.segment import Location
 from shmarrow.segment.host import host_name
 from shmarrow.spark.frame import SharedFrame
@@ -41,8 +42,9 @@ from shmarrow.spark.jobs import (
 from shmarrow.spark.results import pyarrow_batches
 from shmarrow.spark.spilling import SpillingSink
 from shmarrow.store import Store
-from shmarrow.types import DataType, Schema
+from shmarrow.types import Schema
 from shmarrow.types.base import as_int
+from shmarrow.types.extension import has_dictionary
 from shmarrow.types.schema import difference
 
 if TYPE_CHECKING:
@@ -174,7 +176,7 @@ class Columns:
 
     def restore(self, batches: Batches) -> Batches:
         """Restore the column names of Spark's batches, all of one schema; copies nothing."""
-        pa = partner()
+        pa = optional("pyarrow")
         schema = None
         for batch in batches:
             if not self.names:
@@ -314,7 +316,7 @@ class Task:
         )
         where = store.name if store.name.startswith("shm:") else store.path
         handle = Handle(where, store.id, os.stat(store.path).st_uid, *found)
-        pa = partner()
+        pa = optional("pyarrow")
         values = [*astuple(handle), first.schema.serialize().to_pybytes()]
         yield pa.RecordBatch.from_arrays([pa.array([value]) for value in values], [*_NAMES, "schema"])
 
@@ -340,7 +342,9 @@ class Task:
         except StoreFull as error:
             if self.on_disk:
                 raise
-            raise StoreFull(error.errno, f"{error.strerror}; or share with on_disk=True, {_ON_DISK}") from None
+            other = f"share with on_disk=True, {_ON_DISK}"
+            error.hint = f"{error.hint}; or {other}" if error.hint else other
+            raise
         return sink.store, rows, count
 
     def _sink(self, name: str) -> SpillingSink:
@@ -365,7 +369,7 @@ def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batche
     What is held until then counts with the memory that a batch takes beside its values; empty ones are left out.
     Where columns have dictionaries, the dictionary of each batch begins with that of the one before it.
     """
-    coded = any(_has_dictionary(field.type) for field in schema_from_pyarrow(first.schema))
+    coded = any(has_dictionary(field.type) for field in schema_from_pyarrow(first.schema))
     last: list[pa.RecordBatch] = []
     held: list[pa.RecordBatch] = []
     size = 0
@@ -402,14 +406,10 @@ def _combined(held: Sequence[pa.RecordBatch], last: Sequence[pa.RecordBatch]) ->
         return list(held)
     if not held[0].num_columns:
         return list(held)
-    table = partner().Table.from_batches([*last, *held])
+    table = optional("pyarrow").Table.from_batches([*last, *held])
     if last:
         table = table.unify_dictionaries()
     return [batch for batch in table.combine_chunks().to_batches() if batch.num_rows]
-
-
-def _has_dictionary(type: DataType) -> bool:
-    return type.layout == "dictionary" or any(_has_dictionary(field.type) for field in type.fields)
 
 
 # --- on the driver ----------------------------------------------------------------------------------------------
@@ -429,7 +429,7 @@ def _one_schema(found: Mapping[bytes, int]) -> Schema | None:
 
 
 def _read_schema(raw: bytes) -> Schema:
-    pa = partner()
+    pa = optional("pyarrow")
     return schema_from_pyarrow(pa.ipc.read_schema(pa.py_buffer(raw)))
 
 
@@ -439,7 +439,7 @@ def _schema_without_rows(df: DataFrame, task: Task) -> Schema:
 
     if task.columns is None:
         return Schema([])
-    pa = partner()
+    pa = optional("pyarrow")
     settings = df.sparkSession.conf
     zone = settings.get("spark.sql.session.timeZone")
     large = settings.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"

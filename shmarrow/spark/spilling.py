@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import StoreFull
-from shmarrow.sources.sinks import Sink
+from shmarrow.writer import Sink, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from shmarrow.segment import SegmentWriter
     from shmarrow.store import Store
@@ -37,10 +37,8 @@ class SpillingSink(Sink):
         The store in use.
     """
 
-    __slots__ = ("_other", "_writer", "store")
-
     def __init__(self, name: str, store: Store, other: Callable[[], Store] | None, beside: str | None = None) -> None:
-        super().__init__(name)
+        self.name = name
         self._other = other
         self.store = store
         try:
@@ -50,34 +48,41 @@ class SpillingSink(Sink):
                 raise
             self.store, self._other = other(), None
             self._writer = _new(self.store, name)
+        super().__init__(f"the writer of {name!r}")
 
-    def _write(self, pieces: list[Any]) -> int:
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Bytes written so far."""
+        return self._writer.size
+
+    @operation
+    def write(self, pieces: Sequence[Any]) -> int:
+        """Write pieces in order; moves what was written to the other store if this one is full."""
         try:
             return self._writer.write(pieces)
         except StoreFull:
             if self._other is None:
                 raise
-        self._move(self._other())
-        return self._writer.write(pieces)
+            self._move(self._other())
+            return self._writer.write(pieces)
 
     def _move(self, store: Store) -> None:
         before, after = self._writer, _new(store, self.name)
         try:
-            before._copy_to(after)
+            before.copy_to(after)
         except BaseException:
-            after.discard()
+            after.abort()
             raise
         self._writer, self.store, self._other = after, store, None
-        before.discard()
+        before.abort()
 
     def _finish(self) -> None:
-        self._writer.publish()
+        self._writer.close()
 
-    def abort(self) -> None:
-        """Discard the object; nothing is published."""
-        self._writer.discard()
+    def _drop(self) -> None:
+        self._writer.abort()
 
 
 def _new(store: Store, name: str, beside: str | None = None) -> SegmentWriter:
     # Protected, as a frame must stay complete until it is released.
-    return store._publication(name, False, None, protect=True, beside=beside).writer()
+    return store._publication(name, False, None, protect=True, beside=beside)

@@ -14,11 +14,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from shmarrow.errors import InvalidData, InvalidType, shown
+from shmarrow.errors import InvalidData, InvalidType, at, shown
 from shmarrow.extension import ExtensionType
 from shmarrow.interchange.consumers import kind_of
 from shmarrow.interchange.for_consumer import Casting
-from shmarrow.types import Field, Schema
+from shmarrow.types import EncodedType, Field, Schema
 
 SparkType = str | dict[str, Any]
 """A Spark type in JSON: a name such as ``"long"``, or a mapping for nested types."""
@@ -107,10 +107,8 @@ def unwrapped(type: Any) -> Any:
     while True:
         if isinstance(type, ExtensionType) and type.extension_name != "arrow.bool8":
             type = type.storage_type
-        elif type.layout == "dictionary":
+        elif isinstance(type, EncodedType):
             type = type.value_type
-        elif type.layout == "run_end_encoded":
-            type = type.fields[1].type
         else:
             return type
 
@@ -155,7 +153,8 @@ def spark_type(type: Any, casting: Casting, where: str, nullable: bool = True) -
         if mark:
             return _marked(type, mark, where)
         return {"type": "struct", "fields": [spark_field(field, casting, where, nullable) for field in type.fields]}
-    final: Any = casting.stages(type, where).final
+    with at(where):
+        final: Any = casting.stages(type).final
     name = SPARK[kind_of(final)]
     return name if isinstance(name, str) else name(final)
 

@@ -6,9 +6,9 @@ write one object, ``space`` enforces the capacity, ``watch`` reports changes, ``
 the public interface.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from shmarrow.lazy import lazy
 from shmarrow.store.attach import Pin
 from shmarrow.store.settings import Settings
 from shmarrow.store.store import Store
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Collected", "Event", "Found", "ObjectInfo", "Pin", "Settings", "Stats", "Store", "Watch"]
 
-_HOMES = {
-    "Collected": "space", "Event": "watch", "Found": "info", "ObjectInfo": "info", "Stats": "info", "Watch": "watch",
-}  # fmt: skip
-"""The modules of names that are imported on first use."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'shmarrow.store' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"shmarrow.store.{_HOMES[name]}"), name)
-    return value
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__, {".info": "Found ObjectInfo Stats", ".space": "Collected", ".watch": "Event Watch"}
+    )

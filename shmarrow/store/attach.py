@@ -14,7 +14,6 @@ import numpy as np
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
-from shmarrow.segment.attached import EMPTY
 from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
@@ -161,7 +160,7 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
                 found = f"{status.st_size}" if stat.S_ISREG(status.st_mode) else "not a regular file"
                 raise _damaged(catalog, name, f"expected {entry.size} bytes, found {found}")
             path = f"{directory.path}/{file}"
-            data = map_file(fd, entry.size, path, status, pin=pin) if entry.size else EMPTY
+            data = map_file(fd, entry.size, path, status, pin=pin)
         finally:
             os.close(fd)
     except FileNotFoundError:

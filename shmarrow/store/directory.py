@@ -272,8 +272,10 @@ def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
         return
     raise StorageError(
         errno.EPERM,
-        f"cannot open the store {directory.name!r}: {reason}; that user could plant or replace objects; choose another "
-        "directory, or pass trust=USER, or trust=True to trust anyone",
+        reason,
+        where=[(f"cannot open the store {directory.name!r}",)],
+        hint="that user could plant or replace objects: choose another directory, or pass trust=USER, or trust=True to "
+        "trust anyone",
     )
 
 

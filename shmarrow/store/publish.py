@@ -12,15 +12,14 @@ import errno
 import os
 import time
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.codecs.encode import Encoded
 from shmarrow.errors import GenerationChanged, ObjectExists, ObjectNotFound, StorageError, StoreFull, storage_error
 from shmarrow.segment import SegmentWriter
-from shmarrow.segment.files import pwrite_all
+from shmarrow.segment.files import open_unnamed
 from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
@@ -30,8 +29,6 @@ from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
 DRAFT_SIZE = 1 << 20
-_UNNAMED: int = getattr(os, "O_TMPFILE", 0)
-_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PIECE = 1 << 20
 _AROUND = 1 << 13
@@ -57,22 +54,28 @@ class PutOptions(NamedTuple):
     beside: bytes | None = None
 
 
-class Publication:
-    """An object being written to the store; the `PublishPolicy` of its writer."""
+class Publication(SegmentWriter):
+    """An object being written to the store, whose name is checked at the start and when it is published.
 
-    def __init__(self, catalog: Catalog, name: bytes, options: PutOptions) -> None:
+    ``size`` is that of the object if it is known: space for a large one is reserved.
+    """
+
+    def __init__(self, catalog: Catalog, name: bytes, options: PutOptions, size: int = 0) -> None:
         self._catalog = catalog
         self._space = Space(catalog)
-        self._name = name
+        self._coded = name
         self._options = options
         self._draft = -1
-        self._reserved = self._file = 0
+        self._draft_bytes = self._number = 0
+        self._expected = size
         self._shares = False
+        text = name.decode()
+        super().__init__(text, f"{catalog.directory.path}/{text}")
 
     @property
-    def name(self) -> str:
-        """The name of the object."""
-        return self._name.decode()
+    def location(self) -> str:
+        """The path of the file, once published."""
+        return self.path
 
     def _check(self, found: Entry | None) -> None:
         """Raise an error if the existing object must not be replaced, or the object ``beside`` is missing."""
@@ -82,8 +85,8 @@ class Publication:
             if generation and not self._options.overwrite:
                 raise ObjectExists(
                     errno.EEXIST,
-                    f"the name {self.name!r} is taken in the store {where!r}; delete that object first, or pass "
-                    "overwrite=True",
+                    f"the name {self.name!r} is taken in the store {where!r}",
+                    hint="delete that object first, or pass overwrite=True",
                 )
         elif generation != expected:
             now = f"it has generation {generation}" if generation else "there is none"
@@ -99,116 +102,65 @@ class Publication:
                 f"cannot put {self.name!r} into the store {where!r}: {beside.decode()!r}, which it belongs to, is gone",
             )
 
-    # --- the file ---
-
-    def put_value(self, encoded: Encoded) -> None:
-        """Write and publish a value."""
-        if encoded.size is not None and encoded.size <= DRAFT_SIZE:
-            self.put([piece for part in encoded.pieces() for piece in part])
-        else:
-            with self.writer(encoded.size or 0) as writer:
-                for part in encoded.pieces():
-                    writer.write(part)
-
-    def put(self, pieces: list[Any]) -> None:
-        """Write and publish a small object."""
-        fd = self._open()
+    def _open(self) -> None:
+        catalog, size = self._catalog, self._expected
+        directory, mode = catalog.directory, catalog.settings.mode & 0o444
+        if not 0 < size <= DRAFT_SIZE:  # a small object is checked soon enough
+            self._check(catalog.find(self._coded))
+        self._shares = catalog.share()  # the object outlives its Store
         try:
-            self._write(fd, pieces)
-            self.publish(None, fd)
+            if size > DRAFT_SIZE:
+                self._reserve_draft(size)
+            fd = open_unnamed(".", mode, directory.fd)
+            if fd is None:
+                if self._draft < 0:
+                    self._make_draft(round_up(size))
+                fd = directory.open(file_name(self._number), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+            self._fd = fd
         except OSError as error:
+            catalog.check_exists()
             if isinstance(error, StorageError):
                 raise
             raise storage_error(error, "put", self.name) from None
-        finally:
-            os.close(fd)
-            self.discard()
-
-    def writer(self, size: int = 0) -> SegmentWriter:
-        """Return a writer for an object written piece by piece or filled in place; its name is checked now."""
-        catalog, options = self._catalog, self._options
-        self._check(catalog.find(self._name))
-        fd = self._open(size)
-        catalog.share()  # it outlives its Store
-        self._shares = True
-        path = f"{catalog.directory.path}/{self.name}"
-        durable = catalog.settings.durable
-        return SegmentWriter(
-            self.name, path, fd, None, mode=None, overwrite=options.overwrite, durable=durable, keeper=self
-        )
-
-    def _open(self, size: int = 0) -> int:
-        """Create a file, unnamed if the file system supports it; space for a large one is reserved."""
-        directory, mode = self._catalog.directory, self._catalog.settings.mode & 0o444
-        try:
-            if size > DRAFT_SIZE:
-                self._reserve(size)
-            if _UNNAMED:
-                try:
-                    return os.open(".", _UNNAMED | os.O_RDWR | os.O_CLOEXEC, mode, dir_fd=directory.fd)
-                except OSError as error:
-                    if error.errno not in _NO_UNNAMED:
-                        raise
-            if self._draft < 0:
-                self._make_draft(round_up(size))
-            return directory.open(file_name(self._file), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        except BaseException as error:
-            self.discard()
-            self._catalog.check_exists()
-            if isinstance(error, OSError) and not isinstance(error, StorageError):
-                raise storage_error(error, "put", self.name) from None
-            raise
-
-    def _write(self, fd: int, pieces: list[Any]) -> None:
-        """Write a small object, evicting others if the file system is full."""
-        size = sum(map(len, pieces))
-        if self._catalog.volatile and not allows_memory(size + _AROUND):
-            self._space.check_memory(size + _AROUND, self.name)
-        while True:
-            try:
-                if len(pieces) > 64 or os.pwritev(fd, pieces, 0) != size:
-                    pwrite_all(fd, list(pieces), 0)
-                return
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                self._space.make_free(round_up(size) - os.fstat(fd).st_blocks * 512, self.name)
 
     # --- space ---
 
-    def make_room(self, writer: SegmentWriter, size: int) -> None:
+    def _make_room(self, size: int) -> None:
         """Reserve space for an object about to have ``size`` bytes, and more if it grows repeatedly."""
         capacity = self._catalog.settings.capacity
         if capacity is not None and size > capacity:
             raise self._space.full(self.name, size, "it exceeds the capacity")
-        more = size - writer.size
         if size <= DRAFT_SIZE:
-            if more > self._catalog.directory.free():
-                with suppress(StoreFull):  # they may fit a block that is allocated already
-                    self._space.check_memory(more, self.name)
-        elif size > self._reserved:
-            more = self._reserved + (self._reserved >> 3)
+            more = size - self.size + _AROUND
+            if self._catalog.volatile and not allows_memory(more):
+                self._space.check_memory(more, self.name)
+        elif size > self._draft_bytes:
+            more = self._draft_bytes + (self._draft_bytes >> 3)
             if more > size:
                 with suppress(StoreFull):
-                    return self._reserve(more)
-            self._reserve(size)
+                    return self._reserve_draft(more)
+            self._reserve_draft(size)
 
-    def full(self, writer: SegmentWriter, size: int, error: OSError) -> StorageError:
-        """Return the error for a full file system."""
-        return self._space.full(self.name, size, error.strerror or "the file system is full")
+    def _recover(self, error: OSError, action: str, size: int) -> None:
+        """Evict others for a small object if the file system is full."""
+        if error.errno not in _FULL:
+            super()._recover(error, action, size)
+        if size > DRAFT_SIZE:
+            raise self._space.full(self.name, size, error.strerror or "the file system is full") from None
+        self._space.make_free(round_up(size) - os.fstat(self._fd).st_blocks * 512, self.name)
 
-    def _reserve(self, size: int) -> None:
+    def _reserve_draft(self, size: int) -> None:
         """Reserve the bytes of a large object, evicting others for it."""
-        self._space.check_memory(size - self._reserved, self.name)
+        self._space.check_memory(size - self._draft_bytes, self.name)
         if self._catalog.settings.capacity is None:
-            self._reserved = size
+            self._draft_bytes = size
         else:
             self._make_draft(round_up(size))
 
     @property
     def _counted(self) -> int:
         """The bytes that the catalog reserves for the draft."""
-        return self._reserved if self._draft >= 0 else 0
+        return self._draft_bytes if self._draft >= 0 else 0
 
     def _make_draft(self, nbytes: int) -> None:
         catalog = self._catalog
@@ -217,21 +169,30 @@ class Publication:
                 if self._space.has_room(nbytes - self._counted):
                     transaction = Transaction(catalog)
                     if self._draft < 0:
-                        self._draft = transaction.reserve(self._name, nbytes)
-                        self._file = transaction.state[p.FILE]
+                        self._draft = transaction.reserve(self._coded, nbytes)
+                        self._number = transaction.state[p.FILE]
                         catalog.exclusive.acquire(p.DRAFT_LOCKS + self._draft)
                     else:
-                        transaction.enlarge_draft(self._draft, self._name, self._file, self._reserved, nbytes)
+                        transaction.enlarge_draft(self._draft, self._coded, self._number, self._draft_bytes, nbytes)
                     transaction.commit()
-                    self._reserved = nbytes
+                    self._draft_bytes = nbytes
                     return
             self._space.make_room(nbytes - self._counted, self.name)
 
+    def _drop_draft(self) -> None:
+        catalog, slot = self._catalog, self._draft
+        if slot >= 0:
+            catalog.exclusive.release(p.DRAFT_LOCKS + slot)
+            # A finalizer in the middle of a change leaves the draft; the next process that needs the space frees it.
+            if not catalog.lock.mine:
+                with suppress(StorageError):
+                    self._space.drop_dead(slot)
+            self._draft = -1
+
     # --- publishing ---
 
-    def publish(self, writer: SegmentWriter | None, fd: int) -> str:
-        """Publish the complete object, and return the path of its file."""
-        catalog, options = self._catalog, self._options
+    def _publish(self) -> None:
+        catalog, options, fd = self._catalog, self._options, self._fd
         settings = catalog.settings
         status = os.fstat(fd)
         if settings.mode & 0o444 != status.st_mode & 0o777:
@@ -248,13 +209,14 @@ class Publication:
         needed = allocated = status.st_blocks * 512
         while True:
             with catalog.locked():
-                replaced = catalog.find(self._name)
+                replaced = catalog.find(self._coded)
                 self._check(replaced)
                 needed = allocated - self._counted
                 if replaced is not None and not self._space.has_room(needed):
                     needed -= self._space.freed_with(replaced)
-                if self._space.evict_here(needed, self._name):
-                    return self._commit(fd, status, flags, total, replaced)
+                if self._space.evict_here(needed, self._coded):
+                    self.path = self._commit(fd, status, flags, total, replaced)
+                    return
             self._space.make_room(needed, self.name)
 
     def _commit(self, fd: int, status: os.stat_result, flags: int, total: int, replaced: Entry | None) -> str:
@@ -267,18 +229,18 @@ class Publication:
                 f"cannot put {self.name!r} into the store {catalog.directory.name!r}: the process that was to own it, "
                 f"owner number {owner}, has ended",
             )
-        slot, file = self._draft, self._file
+        slot, file = self._draft, self._number
         if slot < 0:
             slot = transaction.take_slot()
         else:
-            transaction.publish_draft(self._reserved)
+            transaction.publish_draft(self._draft_bytes)
         if not (file and status.st_nlink):
             file = _link(fd, catalog, transaction, slot, file)
         if catalog.settings.durable:
             catalog.directory.sync()
-        place = slot, transaction.new_generation(), catalog.hash(self._name), file, status.st_size
+        place = slot, transaction.new_generation(), catalog.hash(self._coded), file, status.st_size
         numbers = status.st_blocks * 512, time.time_ns(), *options.expires, owner, total, p.LIVE, flags
-        transaction.insert(Entry(*place, *numbers, self._name), replaced, time.monotonic_ns())
+        transaction.insert(Entry(*place, *numbers, self._coded), replaced, time.monotonic_ns())
         transaction.commit()
         catalog.end_adding()
         if self._draft >= 0:
@@ -286,23 +248,13 @@ class Publication:
             self._draft = -1
         return f"{catalog.directory.path}/{file_name(file)}"
 
-    def discard(self, writer: SegmentWriter | None = None) -> None:
-        """Release reserved space; does nothing after :meth:`publish`."""
-        catalog, slot = self._catalog, self._draft
-        if slot >= 0:
-            catalog.exclusive.release(p.DRAFT_LOCKS + slot)
-            self._draft = -1
-            # A finalizer in the middle of a change leaves the draft; the next process that needs the space frees it.
-            if not catalog.lock.mine:
-                with suppress(StorageError):
-                    self._space.drop_dead(slot)
+    def _drop(self) -> None:
+        if not self._states.inherited:
+            self._drop_draft()
+        super()._drop()
         if self._shares:
             self._shares = False
-            catalog.release()
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):  # the constructor failed
-            self.discard()
+            self._catalog.release()
 
 
 def _link(fd: int, catalog: Catalog, transaction: Transaction, slot: int, file: int) -> int:

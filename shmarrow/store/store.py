@@ -305,9 +305,11 @@ class Store:
         """
         from shmarrow.codecs.encode import encode
 
-        publication = self._publication(name, overwrite, expire_after, protect, if_generation)
-        publication.put_value(encode(obj, options))
-        return publication.name
+        encoded = encode(obj, options)
+        with self._publication(name, overwrite, expire_after, protect, if_generation, size=encoded.size) as writer:
+            for part in encoded.pieces():
+                writer.write(part)
+        return writer.name
 
     def __setitem__(self, name: str, obj: Any) -> None:
         """Put an object, replacing an existing one."""
@@ -367,15 +369,14 @@ class Store:
         """
         from shmarrow.codecs.describe import describe
 
-        publication = self._publication(name, overwrite, expire_after)
         with segment.attach(source) as given:
             describe(given)
-            with publication.writer(given.size) as writer:
+            with self._publication(name, overwrite, expire_after, size=given.size) as writer:
                 for start in range(0, given.size, _PIECE):
                     writer.write([given.data[start : start + _PIECE]])
                     if progress is not None:
                         progress(writer.size)
-        return publication.name
+        return writer.name
 
     @_operation
     def create(
@@ -412,13 +413,7 @@ class Store:
         """
         from shmarrow.ipc.draft import Draft
 
-        publication = self._publication(name, overwrite, expire_after)
-        writer = publication.writer()
-        try:
-            return Draft(writer, schema, num_rows, bytes, RECORD_BATCH, name=publication.name)
-        except BaseException:
-            writer.discard()
-            raise
+        return Draft(self._publication(name, overwrite, expire_after), schema, num_rows, bytes, RECORD_BATCH)
 
     @_operation
     def writer(
@@ -438,10 +433,8 @@ class Store:
             If the name is taken, now or when the writer is closed.
         """
         from shmarrow.ipc.file.writer import RecordBatchFileWriter
-        from shmarrow.sources.sinks import open_sink
 
-        publication = self._publication(name, overwrite, expire_after)
-        return RecordBatchFileWriter(open_sink(publication.writer()), schema, options)
+        return RecordBatchFileWriter(self._publication(name, overwrite, expire_after), schema, options)
 
     def _publication(
         self,
@@ -451,6 +444,7 @@ class Store:
         protect: bool = False,
         if_generation: int | None = None,
         beside: str | None = None,
+        size: int | None = None,
     ) -> Publication:
         from shmarrow.store.publish import Publication, PutOptions
 
@@ -460,7 +454,7 @@ class Store:
             None if beside is None else as_name(beside),
         )
         coded = as_name(os.urandom(12).hex() if name is None else name)
-        return Publication(self._catalog, coded, options)
+        return Publication(self._catalog, coded, options, size or 0)
 
     def _options(
         self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any
@@ -816,8 +810,8 @@ class Store:
             if replaced is not None and not replaced.expired and not overwrite:
                 raise ObjectExists(
                     errno.EEXIST,
-                    f"the name {new_name!r} is taken in the store {self.name!r}; delete that object first, or pass "
-                    "overwrite=True",
+                    f"the name {new_name!r} is taken in the store {self.name!r}",
+                    hint="delete that object first, or pass overwrite=True",
                 )
             transaction.rename(found, new, replaced)
 

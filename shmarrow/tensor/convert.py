@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import import_hooks
+from shmarrow import capsules
 from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name
 from shmarrow.tensor.dense import Tensor
-from shmarrow.tensor.element import is_column
 from shmarrow.tensor.sparse import SparseTensor
-
-CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {}
-"""Converters by package name; registered by the modules of ``interchange``."""
 
 
 def as_tensor(value: Any) -> Tensor | SparseTensor:
@@ -35,7 +31,7 @@ def as_tensor(value: Any) -> Tensor | SparseTensor:
     convert = _converter(value)
     if convert is not None:
         return convert(value)
-    if is_column(value) and not isinstance(getattr(value, "dtype", None), np.dtype):
+    if capsules.is_column(value) and not isinstance(getattr(value, "dtype", None), np.dtype):
         return Tensor.from_array(array(value, from_pandas=False))
     if hasattr(value, "columns") or hasattr(value, "schema"):
         raise InvalidType(f"a {full_name(value)} is not a tensor: its columns may differ in type; pass an ndarray")
@@ -49,9 +45,47 @@ def may_be_tensor(value: Any) -> bool:
     return hasattr(type(value), "__array__") or _converter(value) is not None
 
 
+def _from_torch(value: Any) -> Tensor | SparseTensor:
+    from shmarrow.interchange.torch import from_torch
+
+    return from_torch(value)
+
+
+def _from_jax(value: Any) -> Tensor:
+    from shmarrow.interchange.jax import tensor_from_jax
+
+    return tensor_from_jax(value)
+
+
+def _from_scipy(value: Any) -> SparseTensor:
+    from shmarrow.interchange.scipy import from_scipy
+
+    return from_scipy(value)
+
+
+def _from_pydata_sparse(value: Any) -> SparseTensor:
+    from shmarrow.interchange.pydata_sparse import from_pydata_sparse
+
+    return from_pydata_sparse(value)
+
+
+def _from_pyarrow(value: Any) -> Tensor | SparseTensor:
+    from shmarrow.interchange.pyarrow_tensors import tensor_from_pyarrow
+
+    return tensor_from_pyarrow(value)
+
+
+_CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {
+    "jax": _from_jax,
+    "jaxlib": _from_jax,
+    "pyarrow": _from_pyarrow,
+    "scipy": _from_scipy,
+    "sparse": _from_pydata_sparse,
+    "torch": _from_torch,
+}
+"""What converts the objects of a package to tensors, by its name."""
+
+
 def _converter(value: Any) -> Callable[[Any], Tensor | SparseTensor] | None:
     packages = [cls.__module__.partition(".")[0] for cls in type(value).__mro__]
-    return next((CONVERTERS[package] for package in packages if package in CONVERTERS), None)
-
-
-import_hooks.arrived("tensor.convert")
+    return next((_CONVERTERS[package] for package in packages if package in _CONVERTERS), None)

@@ -12,21 +12,35 @@ Invariants:
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow import import_hooks
 from shmarrow.buffer import Bytes
 from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
 from shmarrow.pickling import travels
 from shmarrow.segment.mappings import copied, private_view, writable
-from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
-from shmarrow.types import DataType, ExtensionType, Metadata, MetadataLike, as_metadata
+from shmarrow.tensor.element import (
+    DType,
+    Element,
+    NDArray,
+    as_ndarray,
+    as_storage,
+    checked_bools,
+    element_values,
+    read_only,
+)
+from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
+from shmarrow.types.extension import storage_of
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    import jax
+    import torch
 
 DimNames = tuple[str, ...]
 Shape = tuple[int, ...]
@@ -39,8 +53,55 @@ _BLOCK = 16 << 20
 """Chunk size for copying strided elements."""
 
 
+class AnyTensor:
+    """What dense and sparse tensors share: elements of one type, and names of dimensions."""
+
+    __slots__ = ("__weakref__", "_element", "dim_names", "metadata", "storage")
+
+    _element: Element
+    dim_names: DimNames
+    metadata: Metadata | None
+    storage: NDArray
+    shape: Shape
+
+    @property
+    def type(self) -> DataType:
+        return self._element.type
+
+    @property
+    def ml_dtype(self) -> str | None:
+        return self._element.ml_dtype
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the elements in numpy."""
+        return self._element.numpy_dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def dim_name(self, index: int) -> str:
+        """Return the name of a dimension; empty if unnamed."""
+        if not isinstance(index, int) or not -self.ndim <= index < self.ndim:
+            raise InvalidArgument(f"no dimension {shown(index)}: the tensor has {self.ndim}")
+        return self.dim_names[index] if self.dim_names else ""
+
+    def _named(self) -> str:
+        """The names of the dimensions, for the end of ``repr()``."""
+        return f", dimensions {printable(', '.join(self.dim_names))}" if self.dim_names else ""
+
+    def equals(self, other: object) -> bool:
+        """Compare type, shape, dimension names and elements."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, AnyTensor) else NotImplemented
+
+
 @travels
-class Tensor:
+class Tensor(AnyTensor):
     """A dense tensor; made by :meth:`from_numpy` or ``ipc.read_tensor``.
 
     Attributes
@@ -66,13 +127,7 @@ class Tensor:
     array([3., 4., 5.], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_element", "dim_names", "metadata", "storage")
-
-    from_torch: ClassVar[Callable[..., Tensor]]
-    from_jax: ClassVar[Callable[..., Tensor]]
-    to_torch: Callable[..., Any]
-    pinned: Callable[..., AbstractContextManager[Tensor]]
-    to_jax: Callable[..., Any]
+    __slots__ = ()
 
     def __init__(
         self,
@@ -83,10 +138,7 @@ class Tensor:
     ) -> None:
         if not isinstance(element, Element):
             raise InvalidType("expected memory and a type; for arrays use shmarrow.Tensor.from_numpy()")
-        if storage.flags.writeable:
-            storage = storage.view()
-            storage.flags.writeable = False
-        self.storage = storage
+        self.storage = read_only(storage) if storage.flags.writeable else storage
         self._element = element
         self.dim_names = dim_names
         self.metadata = metadata
@@ -147,26 +199,14 @@ class Tensor:
         except CopyRequired:
             if array.null_count:
                 raise
-            raise CopyRequired(f"{array.type} cannot be the element type of a tensor{_instead(array.type)}") from None
+            text = f"{array.type} cannot be the element type of a tensor"
+            raise CopyRequired(text, hint=_instead(array.type)) from None
         return cls.from_numpy(values, dim_names, type=_element_type(array.type, values), metadata=metadata)
 
     # --- properties ---
 
     @property
-    def type(self) -> DataType:
-        return self._element.type
-
-    @property
-    def ml_dtype(self) -> str | None:
-        return self._element.ml_dtype
-
-    @property
-    def dtype(self) -> DType:
-        """The dtype of :meth:`to_numpy`."""
-        return self._element.numpy_dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:  # type: ignore[override]
         """Size of each dimension."""
         return self.storage.shape
 
@@ -174,11 +214,6 @@ class Tensor:
     def strides(self) -> tuple[int, ...]:
         """Stride of each dimension in bytes."""
         return self.storage.strides
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self.storage.ndim
 
     @property
     def size(self) -> int:
@@ -195,12 +230,6 @@ class Tensor:
         """Whether the elements are contiguous, in row-major or column-major order."""
         return self.storage.flags.c_contiguous or self.storage.flags.f_contiguous
 
-    def dim_name(self, index: int) -> str:
-        """Return the name of a dimension; empty if unnamed."""
-        if not isinstance(index, int) or not -self.ndim <= index < self.ndim:
-            raise InvalidArgument(f"no dimension {shown(index)}: the tensor has {self.ndim}")
-        return self.dim_names[index] if self.dim_names else ""
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Tensor, (self.storage, self._element, self.dim_names, self.metadata)
 
@@ -210,8 +239,7 @@ class Tensor:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        names = f", dimensions {printable(', '.join(self.dim_names))}" if self.dim_names else ""
-        return f"<Tensor {self._element}, shape {self.shape}, strides {self.strides}{names}>"
+        return f"<Tensor {self._element}, shape {self.shape}, strides {self.strides}{self._named()}>"
 
     def equals(self, other: object) -> bool:
         """Compare type, shape, dimension names and elements, but not strides or metadata.
@@ -224,11 +252,6 @@ class Tensor:
             and self.dim_names == other.dim_names
             and same_values(self._values(), other._values())
         )
-
-    def __eq__(self, other: object) -> bool:
-        return self.equals(other) if isinstance(other, Tensor) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     def validate(self, *, full: bool = False) -> None:
         """Check the elements if ``full``; the structure is always checked on construction.
@@ -354,6 +377,107 @@ class Tensor:
     def __iter__(self) -> Iterator[Any]:
         for i in range(len(self)):
             yield self[i]
+
+    # --- other libraries ---
+
+    @staticmethod
+    def from_torch(
+        value: torch.Tensor, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+    ) -> Tensor:
+        """Make a tensor over the memory of a dense ``torch.Tensor``; tensors on other devices are copied to the CPU.
+
+        Raises
+        ------
+        InvalidType
+            If it is sparse, or Arrow has no such type.
+        MissingExtra
+            If torch is not installed.
+        """
+        from shmarrow.interchange.torch import tensor_from_torch
+
+        return tensor_from_torch(value, dim_names, metadata=metadata)
+
+    def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
+        """Convert to a ``torch.Tensor``.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            Target device; by default the CPU. Other devices get the elements by one transfer from the shared memory.
+        writable : bool
+            True returns a private tensor that may be written to: changes do not affect the object or file, nor tensors
+            of other calls. Mapped elements are copy-on-write: reading is free, writing copies the modified pages.
+            Tensors of less than 64 KiB, and memory that is not mapped, are copied.
+
+            False returns the shared memory itself, never a copy. torch has no read-only tensors: writing to it kills
+            the process if the memory is mapped, and changes an immutable object otherwise.
+
+        Raises
+        ------
+        ExportRefused
+            If torch has no such dtype, or ``writable`` is False and the elements are not aligned to their size.
+        StorageError
+            If ``writable`` is True and the mapped file was truncated.
+        LimitExceeded
+            If there is not enough memory for a copy.
+        MissingExtra
+            If torch is not installed.
+        """
+        from shmarrow.interchange.torch import tensor_to_torch
+
+        return tensor_to_torch(self, device, writable=writable)
+
+    def pinned(self) -> AbstractContextManager[Tensor]:
+        """Page-lock the memory for the GPU during a ``with`` block, so that transfers from it run at full speed.
+
+        Raises
+        ------
+        Unsupported
+            If torch has no CUDA device.
+        StorageError
+            If the driver refuses.
+        MissingExtra
+            If torch is not installed.
+
+        Examples
+        --------
+        ``with tensor.pinned(): on_device = tensor.to_torch("cuda")``
+        """
+        from shmarrow.interchange.torch import pinned
+
+        return pinned(self)
+
+    @staticmethod
+    def from_jax(
+        value: jax.Array, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+    ) -> Tensor:
+        """Make a tensor over the memory of a ``jax.Array``; arrays on other devices are copied to the CPU."""
+        from shmarrow.interchange.jax import tensor_from_jax
+
+        return tensor_from_jax(value, dim_names, metadata=metadata)
+
+    def to_jax(self, device: jax.Device | None = None) -> jax.Array:
+        """Convert to a ``jax.Array``: zero-copy if the memory is aligned to 64 bytes, otherwise JAX copies it.
+
+        Without ``jax_enable_x64`` JAX converts 64-bit elements to 32 bits, which copies them, too.
+
+        Parameters
+        ----------
+        device : jax.Device, optional
+            Target device; by default the CPU.
+
+        Raises
+        ------
+        ExportRefused
+            If JAX has no such dtype.
+        MissingExtra
+            If JAX is not installed.
+        """
+        from shmarrow.interchange.jax import tensor_to_jax
+
+        return tensor_to_jax(self, device)
+
+    # --- other shapes ---
 
     def transpose(self, *axes: int) -> Tensor:
         """Permute the dimensions, by default reversing them; zero-copy."""
@@ -538,6 +662,13 @@ def own_elements(array: NDArray) -> NDArray:
     return writable(array) if array.flags.aligned else copied(array)
 
 
+def array_to_dlpack(array: Array, **options: Any) -> Any:
+    """Implement :meth:`Array.__dlpack__`."""
+    if array.type.layout == "bool" and not array.null_count and options.get("copy") is not False:
+        return Tensor.from_numpy(array.to_numpy(zero_copy_only=False)).__dlpack__(**options)
+    return Tensor.from_array(array).__dlpack__(**options)
+
+
 def _dlpack_code(element: Element) -> int | None:
     """The DLPack type code of elements that numpy cannot export; None for others."""
     code = _DLPACK_CODES.get(element.ml_dtype or "")
@@ -585,25 +716,23 @@ _FORMS = {
     **dict.fromkeys(("list", "large_list", "list_view", "large_list_view"), "cast it to lists of one length"),
     "bool": "to_numpy(zero_copy_only=False) copies them, as Arrow packs them as bits",
     "dictionary": "use .indices or .dictionary",
+    "primitive": "cast it to 'float64'",
     "struct": "use field(name) for one of its columns",
 }
 """Alternatives for layouts without tensors."""
 
 
 def _instead(type: DataType) -> str:
-    """The end of a message: how to get a tensor from a type without a zero-copy numpy form."""
-    while type.layout == "fixed_size_list":
+    """The hint that says how to get a tensor from a type without a zero-copy numpy form."""
+    while hasattr(type, "list_size"):
         type = type.fields[0].type
-    form = _FORMS.get(type.layout, "")
-    if type.layout == "primitive":
-        integers = integers_of(type)
-        form = f"use {integers} for integers" if integers else "cast it to 'float64'"
-    return f"; {form}" if form else ""
+    integers = integers_of(type)
+    return f"use {integers} for integers" if integers else _FORMS.get(type.layout, "")
 
 
 def integers_of(type: DataType) -> str:
     """For messages, the call that returns dates and times as integers; empty for other types."""
-    known = type.layout == "primitive" and type.descriptor.values in ("date", "time", "timestamp", "duration")
+    known = type.descriptor.values in ("date", "time", "timestamp", "timedelta")
     return f"view('int{type.bit_width}')" if known else ""
 
 
@@ -611,9 +740,5 @@ def _element_type(type: DataType, values: NDArray) -> DataType | None:
     """The type of a column's values, if the ndarray's dtype does not imply it: time zones, dates."""
     while type.fields:
         type = type.fields[0].type
-    if isinstance(type, ExtensionType):
-        type = type.storage_type
-    return type if type.layout == "primitive" and type.numpy_dtype == values.dtype else None
-
-
-import_hooks.arrived("tensor.dense")
+    type = storage_of(type)
+    return type if type.storage is not None and type.numpy_dtype == values.dtype else None

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import capsules, types
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
-from shmarrow.layout import Array
+from shmarrow.optional import optional
 from shmarrow.types import DataType, Metadata
 from shmarrow.types.descriptors import parse_format
 from shmarrow.types.extension import ExtensionType
@@ -84,10 +84,10 @@ def _dtype_of(type: DataType) -> DType:
     InvalidType
         If it cannot be an element type.
     """
-    if type.layout == "bool":
+    if type == types.bool_():
         return np.dtype(bool)
     storage = type.storage
-    if type.layout != "primitive" or isinstance(type, ExtensionType) or storage is None or not storage.itemsize:
+    if storage is None or not storage.itemsize or isinstance(type, (ExtensionType, types.DictionaryType)):
         raise InvalidType(f"the elements of a tensor must have a fixed width of at least one byte, found {type}")
     if storage.subdtype is not None:  # decimals of several words
         return np.dtype((np.void, storage.itemsize))
@@ -96,14 +96,7 @@ def _dtype_of(type: DataType) -> DType:
 
 
 def _ml_dtype(name: str) -> DType:
-    try:
-        import ml_dtypes
-    except ImportError as error:
-        raise MissingExtra(
-            f"ml_dtypes is needed for elements of {name}: pip install 'shmarrow[tensor]' ({error}); "
-            "without it, use the integers of `storage`"
-        ) from None
-    dtype: DType = np.dtype(getattr(ml_dtypes, name))
+    dtype: DType = np.dtype(getattr(optional("ml_dtypes", "without it, use the integers of `storage`"), name))
     return dtype
 
 
@@ -159,14 +152,14 @@ def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element
         return values.view(dtype), found
     if values.dtype.newbyteorder("<") == dtype:
         return values.astype(dtype), found
-    if values.dtype == _DAYS and isinstance(found.type, types.DateType) and found.type.unit == "day":
+    if values.dtype == _DAYS and found.type == types.date32():
         if np.isnat(values).any():
             raise InvalidData("a tensor cannot hold nulls, found NaT")
         days = values.astype(np.int64)
         if days.size and not (int(days.min()) >= -(1 << 31) and int(days.max()) < 1 << 31):
             raise InvalidData("days must fit into 32 bits, found one beyond 2**31 from 1970")
         return days.astype(dtype), found
-    if isinstance(type, (types.IntType, types.FloatType)) or values.dtype.kind not in "iuV":
+    if values.dtype.kind not in "iuV" or (type is not None and found.type.descriptor.values in ("integer", "float")):
         raise InvalidType(f"elements of {found} must have dtype {dtype}, found {values.dtype}; see ndarray.astype")
     if values.dtype.itemsize != dtype.itemsize or not values.dtype.isnative:
         raise InvalidType(
@@ -188,6 +181,13 @@ def element_values(storage: NDArray, element: Element) -> NDArray:
         return storage
 
 
+def read_only(array: NDArray) -> NDArray:
+    """Return a read-only view."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def checked_bools(array: NDArray) -> NDArray:
     """Check that bools are bytes of 0 or 1; returns the array."""
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
@@ -196,19 +196,6 @@ def checked_bools(array: NDArray) -> NDArray:
 
 
 # --- from other values ------------------------------------------------------------------------------------------
-
-_COLUMN = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_array__")
-
-
-def is_column(value: Any) -> bool:
-    """Whether a value is any library's array or Series that may have nulls or non-numpy types."""
-    from shmarrow.chunked import ChunkedArray
-
-    if isinstance(value, (Array, ChunkedArray)):
-        return True
-    if hasattr(value, "columns") or hasattr(value, "schema"):
-        return False
-    return any(hasattr(value, name) for name in _COLUMN) or type(value).__module__.partition(".")[0] == "pandas"
 
 
 def as_ndarray(value: Any) -> NDArray:
@@ -219,7 +206,7 @@ def as_ndarray(value: Any) -> NDArray:
     CopyRequired
         If a column has nulls, or its values have no zero-copy numpy form.
     """
-    if isinstance(getattr(value, "dtype", None), np.dtype) or not is_column(value):
+    if isinstance(getattr(value, "dtype", None), np.dtype) or not capsules.is_column(value):
         return np.asarray(value)
     from shmarrow.build import array
 
@@ -254,7 +241,7 @@ def from_wire(type: DataType, metadata: Metadata | None, where: str) -> tuple[El
         dtype = element.dtype
     except InvalidType as error:
         raise InvalidData(f"{where}: {error}") from None
-    if isinstance(type, types.BoolType):
+    if dtype.kind == "b":
         raise InvalidData(f"{where}: bool elements are bits, but strides count bytes; expected a type of whole bytes")
     name = metadata.get(ELEMENT_KEY) if metadata else None
     if metadata is None or name is None:
@@ -262,7 +249,7 @@ def from_wire(type: DataType, metadata: Metadata | None, where: str) -> tuple[El
     meant = _named_element(name)
     if meant is None:
         return element, metadata
-    if meant.dtype.itemsize != dtype.itemsize or not isinstance(type, types.IntType):
+    if meant.dtype.itemsize != dtype.itemsize or type.descriptor.values != "integer":
         raise InvalidData(f"{where}: the elements are stored as {type}, which cannot represent {name!r}")
     left = {key: value for key, value in metadata.items() if key != ELEMENT_KEY}
     return meant, left or None

@@ -1,6 +1,11 @@
-"""Base class of sparse tensors: shape, stored values, and conversions between formats.
+"""Sparse tensors ("SparseTensor"): all that their formats share.
 
-A format defines its index, and its conversion to and from coordinates (one array per dimension). Invariants:
+An index is a tree with a level for each dimension, in the order ``axis_order``: a node is a coordinate, and the leaves
+are the stored values. ``indices`` has the coordinates of the nodes of a level; the children of node ``i`` of level
+``k`` are the nodes ``indptr[k][i]`` to ``indptr[k][i + 1]`` of level ``k + 1``. ``formats`` says how each format stores
+it.
+
+Invariants:
 
 * the structure of an index is checked on construction, its values by ``validate(full=True)`` and before any conversion
   or export that relies on them;
@@ -10,35 +15,52 @@ A format defines its index, and its conversion to and from coordinates (one arra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from shmarrow import import_hooks
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, printable
+from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded
 from shmarrow.pickling import travels
-from shmarrow.tensor.dense import DimNames, Tensor, as_dim_names, same_values
-from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, as_storage, checked_bools, element_values
-from shmarrow.types import DataType, IntType, Metadata, MetadataLike, as_metadata, as_type
+from shmarrow.tensor.dense import AnyTensor, DimNames, Shape, Tensor, as_dim_names, same_values
+from shmarrow.tensor.element import (
+    Element,
+    NDArray,
+    as_ndarray,
+    as_storage,
+    checked_bools,
+    element_values,
+    read_only,
+)
+from shmarrow.tensor.indices import (
+    Coordinates,
+    IndexType,
+    check_ends,
+    check_range,
+    check_rising,
+    has_repeats,
+    non_zero,
+)
+from shmarrow.types import DataType, IntType, Metadata, MetadataLike, as_metadata
 
 if TYPE_CHECKING:
-    from shmarrow.tensor.coo import SparseCOOTensor
-    from shmarrow.tensor.csf import SparseCSFTensor
-    from shmarrow.tensor.csx import SparseCSCMatrix, SparseCSRMatrix
+    import scipy.sparse
+    import sparse
+    import torch
 
-Shape = tuple[int, ...]
-Coordinates = tuple[NDArray, ...]
-IndexType = DataType | str | None
+    from shmarrow.tensor.formats import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix
+
 Form = TypeVar("Form", bound="SparseTensor")
+Levels = tuple[NDArray, ...]
+
+FORMS: dict[str, Any] = {}
+"""The classes of sparse tensors by format; filled by ``formats``."""
 
 _INT64_MAX = (1 << 63) - 1
-_STEP = 1 << 19
-"""Chunk size, in elements, of the search for non-zeros; the mask stays in the CPU cache."""
 
 
-class SparseTensor:
+class SparseTensor(AnyTensor):
     """Base class of sparse tensors.
 
     Attributes
@@ -49,6 +71,13 @@ class SparseTensor:
         The Arrow type of the elements.
     ml_dtype : str or None
         As :attr:`shmarrow.Tensor.ml_dtype`.
+    index : tuple of ndarray
+        The arrays of the index: ``indptr``, then ``indices``, from the first level to the last; read-only.
+    axis_order : tuple of int
+        The dimensions in the order by which the values are sorted, slowest first: of CSR ``(0, 1)``, of CSC ``(1, 0)``,
+        of CSF the dimension of each level.
+    is_canonical : bool
+        Whether the coordinates are flagged as sorted in row-major order, without duplicates. Only COO has this flag.
     dim_names : tuple of str
         Names of the dimensions; empty if unnamed.
     metadata : dict of bytes to bytes, or None
@@ -57,74 +86,126 @@ class SparseTensor:
         The stored values, shape (non_zero_length,), read-only; without ``ml_dtypes`` views.
     """
 
-    __slots__ = ("__weakref__", "_element", "dim_names", "metadata", "shape", "storage")
+    __slots__ = ("axis_order", "index", "is_canonical", "shape")
 
     form: ClassVar[str]
     """``"COO"``, ``"CSR"``, ``"CSC"`` or ``"CSF"``."""
 
-    from_scipy: ClassVar[Callable[..., Any]]
-    from_torch: ClassVar[Callable[..., Any]]
-    from_pydata_sparse: ClassVar[Callable[..., Any]]
-    to_scipy: Callable[[], Any]
-    to_torch: Callable[..., Any]
-    to_pydata_sparse: Callable[[], Any]
-
     def __init__(
         self,
         shape: Shape,
+        index: Sequence[NDArray],
         storage: NDArray,
         element: Element,
+        axis_order: Sequence[int] | None = None,
+        is_canonical: bool = False,
         dim_names: DimNames = (),
         metadata: Metadata | None = None,
     ) -> None:
         self.shape = shape
+        self.index = tuple(map(read_only, index))
         self.storage = read_only(storage)
         self._element = element
+        self.axis_order = self._axes(len(shape), axis_order)
+        self.is_canonical = is_canonical
         self.dim_names = dim_names
         self.metadata = metadata
+        self._check_index()
 
     def __init_subclass__(cls) -> None:
         travels(cls)
+        if "form" in cls.__dict__:
+            FORMS[cls.form] = cls
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
         for name, value in state[1].items():
-            parts = isinstance(value, tuple) and any(isinstance(part, np.ndarray) for part in value)
-            kept = tuple(map(read_only, value)) if parts else value
-            setattr(self, name, read_only(kept) if isinstance(kept, np.ndarray) else kept)
+            setattr(self, name, value)
+        self.storage = read_only(self.storage)
+        self.index = tuple(map(read_only, self.index))
 
-    # --- defined by each format ---
+    # --- the index, which differs between formats ---
 
-    def _index(self) -> tuple[NDArray, ...]:
-        """The arrays of the index."""
+    @classmethod
+    def _axes(cls, ndim: int, axis_order: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Check an order of the dimensions, by default that of the format."""
+        own = tuple(range(ndim))
+        if axis_order is not None and tuple(axis_order) != own:
+            raise InvalidArgument(f"{cls.form} has no axis order")
+        return own
+
+    def _check_index(self) -> None:
+        """Check the lengths of the index, and the first and last value of each indptr."""
+        starts, nodes = self._levels()
+        counts = self._implied() + [len(level) for level in nodes]
+        if len(counts) != len(self.shape) or any(part.ndim != 1 for part in self.index):
+            raise InvalidData(
+                f"{self.form} of {len(self.shape)} dimensions needs {len(self.shape) - 1} indptr and "
+                f"{len(self.shape) - len(self._implied())} indices of one dimension, found arrays of the shapes "
+                f"{[part.shape for part in self.index]}"
+            )
+        if counts[-1] != len(self.storage):
+            raise InvalidData(f"{self.form} of {len(self.storage)} values needs as many indices, found {counts[-1]}")
+        for level, indptr in enumerate(starts):
+            if len(indptr) != counts[level] + 1:
+                raise InvalidData(
+                    f"level {level} has {counts[level]} nodes, which needs {counts[level] + 1} values of indptr, "
+                    f"found {len(indptr)}"
+                )
+            check_ends(indptr, counts[level + 1], f"indptr of level {level}")
+
+    def _implied(self) -> list[int]:
+        """The number of nodes of the first level, if it has one for every coordinate and stores none."""
+        return []
+
+    def _levels(self) -> tuple[Levels, Levels]:
+        """The indptr, and the stored coordinates of the nodes, by level."""
+        last = len(self.shape) - 1
+        return self.index[:last], self.index[last:]
+
+    @classmethod
+    def _index_from(
+        cls, shape: Shape, coordinates: Coordinates, axes: Sequence[int], index_type: IndexType
+    ) -> Sequence[NDArray]:
+        """The arrays of the index for coordinates sorted by ``axes``."""
         raise NotImplementedError
 
     def _coordinates(self) -> Coordinates:
         """The coordinates of the stored values in storage order; one array per dimension."""
-        raise NotImplementedError
+        starts, stored = self._levels()
+        levels = [*map(np.arange, self._implied()), *stored]
+        found: dict[int, NDArray] = {}
+        leaves: NDArray | None = None  # start of the leaves below each node of a level, and the end
+        for level in range(len(levels) - 1, -1, -1):
+            nodes = levels[level].astype(np.int64, copy=False)
+            if level < len(starts):
+                indptr = starts[level].astype(np.int64, copy=False)
+                leaves = indptr if leaves is None else leaves[indptr]
+                nodes = np.repeat(nodes, leaves[1:] - leaves[:-1])
+            found[self.axis_order[level]] = nodes
+        return tuple([found[axis] for axis in range(len(levels))])
 
-    @classmethod
-    def _from_sorted(
-        cls,
-        shape: Shape,
-        coordinates: Coordinates,
-        storage: NDArray,
-        element: Element,
-        index_type: IndexType,
-        order: Any,
-    ) -> Self:
-        """Build the tensor from coordinates sorted by :meth:`_sort_order`."""
-        raise NotImplementedError
-
-    @classmethod
-    def _sort_order(cls, ndim: int, order: Any) -> tuple[int, ...]:
-        """The dimensions in sort order, slowest first."""
-        return tuple(range(ndim))
-
-    def _check_values(self) -> None:
-        """Check the values of the index."""
-        raise NotImplementedError
+    def _places(self, axes: Sequence[int], coordinates: Coordinates) -> NDArray:
+        """The positions of the values in a dense array whose dimensions are in the order ``axes``."""
+        return np.ravel_multi_index([coordinates[axis] for axis in axes], [self.shape[axis] for axis in axes])
 
     # --- building ---
+
+    @classmethod
+    def _over(
+        cls,
+        data: Any,
+        index: Sequence[NDArray],
+        shape: Iterable[int],
+        axis_order: Sequence[int] | None,
+        dim_names: Iterable[str] | None,
+        type: DataType | None,
+        metadata: MetadataLike | None,
+    ) -> Self:
+        """Make a tensor over arrays; ``is_canonical`` is left to the caller."""
+        storage, element = values_of(data, type)
+        dims = checked_shape(shape, storage.itemsize)
+        names = as_dim_names(dim_names, len(dims))
+        return cls(dims, index, storage, element, axis_order, False, names, as_metadata(metadata))
 
     @classmethod
     def from_dense(
@@ -132,6 +213,7 @@ class SparseTensor:
         array: Any,
         dim_names: Iterable[str] | None = None,
         *,
+        axis_order: Sequence[int] | None = None,
         index_type: IndexType = None,
         metadata: MetadataLike | None = None,
     ) -> Self:
@@ -143,53 +225,48 @@ class SparseTensor:
             Of any dtype supported by :class:`shmarrow.Tensor`. NaN is not zero, -0.0 is.
         dim_names : iterable of str, optional
             A name for each dimension.
+        axis_order : sequence of int, optional
+            For CSF, the dimension of each level; by default in order. The index is smallest with the dimension of
+            fewest distinct coordinates first.
         index_type : DataType or str, optional
             The integer type of the index.
         metadata : mapping, optional
             Custom metadata of the tensor's message.
         """
-        return cls._from_dense(array, dim_names, index_type, metadata)
-
-    @classmethod
-    def _from_dense(
-        cls,
-        array: Any,
-        dim_names: Iterable[str] | None,
-        index_type: IndexType,
-        metadata: MetadataLike | None,
-        order: Any = None,
-    ) -> Self:
-        dense = array if isinstance(array, Tensor) else Tensor.from_numpy(array, dim_names, metadata=metadata)
+        dense = array if isinstance(array, Tensor) else Tensor.from_numpy(array)
         shape = checked_shape(dense.shape, dense.storage.itemsize)
-        axes = cls._sort_order(len(shape), order)
+        axes = cls._axes(len(shape), axis_order)
+        names = dense.dim_names if dim_names is None else as_dim_names(dim_names, len(shape))
+        custom = dense.metadata if metadata is None else as_metadata(metadata)
         ordered = np.ascontiguousarray(dense.storage.transpose(axes))
         flat = ordered.reshape(-1)
         places = non_zero(flat, dense._element)
         found = np.unravel_index(places, ordered.shape) if len(shape) > 1 else (places,)
         coordinates = tuple([found[axes.index(axis)] for axis in range(len(shape))])
-        made = cls._from_sorted(shape, coordinates, flat[places], dense._element, index_type, order)
-        made.dim_names = dense.dim_names if dim_names is None else as_dim_names(dim_names, len(shape))
-        made.metadata = dense.metadata if metadata is None else as_metadata(metadata)
-        return made
+        index = cls._index_from(shape, coordinates, axes, index_type)
+        return cls(shape, index, flat[places], dense._element, axes, cls.form == "COO", names, custom)
 
-    def _convert(self, cls: Any, index_type: IndexType, order: Any = None) -> Any:
+    def _sorted(self, axes: Sequence[int]) -> tuple[NDArray, Coordinates, NDArray]:
+        """The values in the order of ``axes``: their :meth:`_places`, coordinates and storage."""
         self.validate(full=True)
-        coordinates = self._coordinates()
-        storage = self.storage
-        axes = cls._sort_order(len(self.shape), order)
-        flat = np.ravel_multi_index([coordinates[axis] for axis in axes], [self.shape[axis] for axis in axes])
-        if (flat[1:] < flat[:-1]).any():
-            by_place = np.argsort(flat, kind="stable")
-            coordinates = tuple([column[by_place] for column in coordinates])
-            storage = storage[by_place]
-        made = cls._from_sorted(self.shape, coordinates, storage, self._element, index_type, order)
-        made.dim_names = self.dim_names
-        made.metadata = self.metadata
-        return made
+        coordinates, storage = self._coordinates(), self.storage
+        places = self._places(axes, coordinates)
+        if (places[1:] < places[:-1]).any():
+            order = np.argsort(places, kind="stable")
+            coordinates, storage = tuple([column[order] for column in coordinates]), storage[order]
+            places = places[order]
+        return places, coordinates, storage
+
+    def _convert(self, cls: type[Form], index_type: IndexType = None, axis_order: Sequence[int] | None = None) -> Form:
+        axes = cls._axes(len(self.shape), axis_order)
+        places, coordinates, storage = self._sorted(axes)
+        index = cls._index_from(self.shape, coordinates, axes, index_type)
+        canonical = cls.form == "COO" and bool((places[1:] > places[:-1]).all())
+        return cls(self.shape, index, storage, self._element, axes, canonical, self.dim_names, self.metadata)
 
     def as_form(self, cls: type[Form]) -> Form:
         """Convert to another sparse format; returns the tensor itself if it has that format."""
-        return self if isinstance(self, cls) else self._convert(cls, None)
+        return self if isinstance(self, cls) else self._convert(cls)
 
     def coalesced(self) -> Self:
         """Sort the values and add up duplicates; returns the tensor itself if already canonical.
@@ -199,63 +276,42 @@ class SparseTensor:
         InvalidData
             If an index value is out of bounds, or duplicates cannot be added.
         """
-        self.validate(full=True)
-        order = self._order()
-        axes = self._sort_order(len(self.shape), order)
-        coordinates = self._coordinates()
-        flat = np.ravel_multi_index([coordinates[axis] for axis in axes], [self.shape[axis] for axis in axes])
-        if (flat[1:] > flat[:-1]).all():
-            return self
-        by_place = np.argsort(flat, kind="stable")
-        flat = flat[by_place]
-        first = np.flatnonzero(np.append(True, flat[1:] != flat[:-1]))
-        storage = self.storage[by_place]
-        if len(first) < len(flat):
+        places, coordinates, storage = self._sorted(self.axis_order)
+        repeated = places[1:] == places[:-1]
+        if repeated.any():
+            first = np.flatnonzero(np.append(True, ~repeated))
             numbers = self._numbers(storage)
             storage = np.add.reduceat(numbers, first, dtype=numbers.dtype).view(storage.dtype)
-        index = self._index()[-1].dtype
-        made = self._from_sorted(
-            self.shape,
-            tuple([column[by_place][first] for column in coordinates]),
-            storage,
-            self._element,
-            IntType(8 * index.itemsize, index.kind == "i"),
-            order,
+            coordinates = tuple([column[first] for column in coordinates])
+        elif storage is self.storage:
+            return self
+        dtype = self.index[-1].dtype
+        index = self._index_from(
+            self.shape, coordinates, self.axis_order, IntType(8 * dtype.itemsize, dtype.kind == "i")
         )
-        made.dim_names = self.dim_names
-        made.metadata = self.metadata
-        return made
-
-    def _order(self) -> Any:
-        """The argument of :meth:`_sort_order` for this tensor's order."""
-        return None
+        canonical = self.form == "COO"
+        return type(self)(
+            self.shape, index, storage, self._element, self.axis_order, canonical, self.dim_names, self.metadata
+        )
 
     def to_coo(self, *, index_type: IndexType = None) -> SparseCOOTensor:
         """Convert to COO with sorted coordinates."""
-        from shmarrow.tensor.coo import SparseCOOTensor
-
-        made: SparseCOOTensor = self._convert(SparseCOOTensor, index_type)
+        made: SparseCOOTensor = self._convert(FORMS["COO"], index_type)
         return made
 
     def to_csr(self, *, index_type: IndexType = None) -> SparseCSRMatrix:
         """Convert a two-dimensional tensor to CSR."""
-        from shmarrow.tensor.csx import SparseCSRMatrix
-
-        made: SparseCSRMatrix = self._convert(SparseCSRMatrix, index_type)
+        made: SparseCSRMatrix = self._convert(FORMS["CSR"], index_type)
         return made
 
     def to_csc(self, *, index_type: IndexType = None) -> SparseCSCMatrix:
         """Convert a two-dimensional tensor to CSC."""
-        from shmarrow.tensor.csx import SparseCSCMatrix
-
-        made: SparseCSCMatrix = self._convert(SparseCSCMatrix, index_type)
+        made: SparseCSCMatrix = self._convert(FORMS["CSC"], index_type)
         return made
 
     def to_csf(self, axis_order: Sequence[int] | None = None, *, index_type: IndexType = None) -> SparseCSFTensor:
         """Convert to CSF with levels in the order of ``axis_order``."""
-        from shmarrow.tensor.csf import SparseCSFTensor
-
-        made: SparseCSFTensor = self._convert(SparseCSFTensor, index_type, axis_order)
+        made: SparseCSFTensor = self._convert(FORMS["CSF"], index_type, axis_order)
         return made
 
     def to_dense(self) -> NDArray:
@@ -269,7 +325,7 @@ class SparseTensor:
             If there is not enough memory for the shape.
         """
         self.validate(full=True)
-        flat = np.ravel_multi_index(self._coordinates(), self.shape)
+        flat = self._places(range(len(self.shape)), self._coordinates())
         try:
             dense = np.zeros(prod(self.shape), self.storage.dtype)
         except MemoryError:
@@ -277,11 +333,127 @@ class SparseTensor:
                 f"a dense tensor of shape {self.shape} takes {prod(self.shape) * self.storage.itemsize} bytes, "
                 f"more than the available memory; it has {self.non_zero_length} stored values"
             ) from None
-        if _has_twice(flat):
+        if has_repeats(flat):
             np.add.at(self._numbers(dense), flat, self._numbers(self.storage))
         else:
             dense[flat] = self.storage
         return dense.reshape(self.shape).view(self.dtype)
+
+    # --- other libraries ---
+
+    @classmethod
+    def from_torch(
+        cls, value: torch.Tensor, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+    ) -> Self:
+        """Convert a sparse COO, CSR or CSC ``torch.Tensor`` to this format; zero-copy if it is in this format.
+
+        Raises
+        ------
+        InvalidType
+            If it is of another layout.
+        Unsupported
+            If its values are dense tensors, or it is a batch of matrices.
+        MissingExtra
+            If torch is not installed.
+        """
+        from shmarrow.interchange.torch import sparse_from_torch
+
+        return sparse_from_torch(cls, value, dim_names, metadata=metadata)
+
+    def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
+        """Convert to a sparse ``torch.Tensor``: COO, CSR and CSC keep their format, CSF becomes COO.
+
+        The index is converted if torch does not support its integer type: int64 for COO, int32 and int64 for the
+        others.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            Target device; by default the CPU.
+        writable : bool
+            As for :meth:`Tensor.to_torch`, for the values and the index.
+
+        Raises
+        ------
+        InvalidData
+            If a value of the index is invalid.
+        ExportRefused
+            If torch has no such element type.
+        MissingExtra
+            If torch is not installed.
+        """
+        from shmarrow.interchange.torch import sparse_to_torch
+
+        return sparse_to_torch(self, device, writable=writable)
+
+    @classmethod
+    def from_scipy(
+        cls, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+    ) -> Self:
+        """Convert a sparse array or matrix of scipy, of any format, to this format.
+
+        CSR and CSC are zero-copy if they are in this format; the coordinates of COO are copied, as scipy stores one
+        array per dimension.
+
+        Raises
+        ------
+        InvalidType
+            If it is not a sparse array, or Arrow has no such element type.
+        MissingExtra
+            If scipy is not installed.
+        """
+        from shmarrow.interchange.scipy import sparse_from_scipy
+
+        return sparse_from_scipy(cls, value, dim_names, metadata=metadata)
+
+    def to_scipy(self) -> scipy.sparse.sparray:
+        """Convert to a sparse array of scipy: CSR to ``csr_array``, CSC to ``csc_array``, COO and CSF to ``coo_array``.
+
+        Raises
+        ------
+        InvalidData
+            If a value of the index is invalid.
+        InvalidType
+            If scipy has no such element type.
+        MissingExtra
+            If scipy is not installed.
+        """
+        from shmarrow.interchange.scipy import sparse_to_scipy
+
+        return sparse_to_scipy(self)
+
+    @classmethod
+    def from_pydata_sparse(
+        cls, value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
+    ) -> Self:
+        """Convert a ``sparse.COO`` or ``sparse.GCXS`` to this format; zero-copy if it is in this format.
+
+        Raises
+        ------
+        InvalidType
+            If it is neither, or its fill value is not zero.
+        MissingExtra
+            If the package ``sparse`` is not installed.
+        """
+        from shmarrow.interchange.pydata_sparse import sparse_from_pydata
+
+        return sparse_from_pydata(cls, value, dim_names, metadata=metadata)
+
+    def to_pydata_sparse(self) -> sparse.SparseArray:
+        """Convert to an array of the package ``sparse``: CSR and CSC to ``GCXS``, COO and CSF to ``COO``.
+
+        Duplicates are summed first, as the package does not support them.
+
+        Raises
+        ------
+        InvalidData
+            If a value of the index is invalid.
+        MissingExtra
+            If the package ``sparse`` is not installed.
+        """
+        from shmarrow.interchange.pydata_sparse import sparse_to_pydata
+
+        return sparse_to_pydata(self)
 
     def _numbers(self, storage: NDArray) -> NDArray:
         """The values as a summable ndarray."""
@@ -291,19 +463,6 @@ class SparseTensor:
         return values
 
     # --- properties ---
-
-    @property
-    def type(self) -> DataType:
-        return self._element.type
-
-    @property
-    def ml_dtype(self) -> str | None:
-        return self._element.ml_dtype
-
-    @property
-    def dtype(self) -> DType:
-        """The dtype of :attr:`data`."""
-        return self._element.numpy_dtype
 
     @property
     def data(self) -> NDArray:
@@ -316,11 +475,6 @@ class SparseTensor:
         return len(self.storage)
 
     @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
     def size(self) -> int:
         """Number of elements, including zeros."""
         return prod(self.shape)
@@ -328,17 +482,11 @@ class SparseTensor:
     @property
     def nbytes(self) -> int:
         """Size of the values and the index in bytes."""
-        return self.storage.nbytes + sum([part.nbytes for part in self._index()])
-
-    def dim_name(self, index: int) -> str:
-        """Return the name of a dimension; empty if unnamed."""
-        if not -self.ndim <= index < self.ndim:
-            raise InvalidArgument(f"no dimension {index}: the tensor has {self.ndim}")
-        return self.dim_names[index] if self.dim_names else ""
+        return self.storage.nbytes + sum([part.nbytes for part in self.index])
 
     def __repr__(self) -> str:
-        names = f", dimensions {printable(', '.join(self.dim_names))}" if self.dim_names else ""
-        return f"<{type(self).__name__} {self._element}, shape {self.shape}, {self.non_zero_length} stored{names}>"
+        name, stored = type(self).__name__, self.non_zero_length
+        return f"<{name} {self._element}, shape {self.shape}, {stored} stored{self._named()}>"
 
     def equals(self, other: object) -> bool:
         """Compare form, type, shape, dimension names, and the stored values in order."""
@@ -346,19 +494,10 @@ class SparseTensor:
             isinstance(other, SparseTensor)
             and type(self) is type(other)
             and (self._element, self.shape, self.dim_names) == (other._element, other.shape, other.dim_names)
-            and self._same_order(other)
-            and len(self._index()) == len(other._index())
-            and all(same_values(mine, theirs) for mine, theirs in zip(self._index(), other._index(), strict=True))
+            and self.axis_order == other.axis_order
+            and all(same_values(mine, theirs) for mine, theirs in zip(self.index, other.index, strict=True))
             and same_values(element_values(self.storage, self._element), element_values(other.storage, other._element))
         )
-
-    def _same_order(self, other: Any) -> bool:
-        return True
-
-    def __eq__(self, other: object) -> bool:
-        return self.equals(other) if isinstance(other, SparseTensor) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     def validate(self, *, full: bool = False) -> None:
         """Check the index values if ``full``; the structure is always checked on construction.
@@ -368,12 +507,24 @@ class SparseTensor:
         InvalidData
             If an index value is out of bounds, an indptr decreases, or the order is not as flagged.
         """
-        if full:
-            self._check_values()
-            checked_bools(self.storage)
+        if not full:
+            return
+        starts, levels = self._levels()
+        for level, indptr in enumerate(starts):
+            check_rising(indptr, f"indptr of level {level}")
+        for axis, nodes in zip(self.axis_order[-len(levels) :], levels, strict=True):
+            check_range(nodes, self.shape[axis], f"the indices in dimension {axis}")
+        if self.is_canonical and not self._is_sorted():
+            raise InvalidData("the coordinates are flagged as canonical, but are unsorted or contain duplicates")
+        checked_bools(self.storage)
+
+    def _is_sorted(self) -> bool:
+        """Whether the coordinates, which must be in bounds, strictly increase."""
+        places = self._places(self.axis_order, self._coordinates())
+        return bool((places[1:] > places[:-1]).all())
 
 
-# --- checks -----------------------------------------------------------------------------------------------------
+# --- arguments --------------------------------------------------------------------------------------------------
 
 
 def checked_shape(shape: Iterable[int], itemsize: int) -> Shape:
@@ -397,103 +548,3 @@ def values_of(data: Any, type: DataType | None) -> tuple[NDArray, Element]:
     if storage.ndim != 1:
         raise InvalidArgument(f"the values must be an array of shape (non-zeros,), found {storage.shape}")
     return np.ascontiguousarray(storage), element
-
-
-def index_of(values: Any, what: str) -> NDArray:
-    """Convert an index to little-endian integers."""
-    index = as_ndarray(values)
-    if index.dtype.kind not in "iu":
-        raise InvalidType(f"{what} must be integers, found {index.dtype}")
-    index = index.astype(index.dtype.newbyteorder("<"), copy=False)
-    return index.copy() if min(index.strides, default=0) < 0 else index
-
-
-def flat_index(values: Any, what: str) -> NDArray:
-    """Convert a one-dimensional index to a contiguous array."""
-    index = index_of(values, what)
-    if index.ndim != 1:
-        raise InvalidArgument(f"{what} must be an array of one dimension, found the shape {index.shape}")
-    return np.ascontiguousarray(index)
-
-
-def read_only(array: NDArray) -> NDArray:
-    """Return a read-only view."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def check_range(index: NDArray, size: int, what: str) -> None:
-    """Check that all index values are in ``[0, size)``."""
-    if index.size:
-        low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= size:
-            raise InvalidData(f"{what} run from {low} to {high}, but the dimension has {size} elements")
-
-
-def check_ends(indptr: NDArray, last: int, what: str) -> None:
-    """Check the first and last value of an indptr."""
-    if int(indptr[0]) != 0 or int(indptr[-1]) != last:
-        raise InvalidData(f"{what} runs from {int(indptr[0])} to {int(indptr[-1])}, expected 0 to {last}")
-
-
-def check_rising(indptr: NDArray, what: str) -> None:
-    """Check that an indptr never decreases."""
-    back = indptr[1:] < indptr[:-1]
-    if back.any():
-        at = int(back.argmax())
-        raise InvalidData(f"{what} decreases from {int(indptr[at])} to {int(indptr[at + 1])} at {at + 1}")
-
-
-# --- finding and counting ---------------------------------------------------------------------------------------
-
-
-def non_zero(flat: NDArray, element: Element) -> NDArray:
-    """The positions of non-zero elements in a flat array."""
-    values = element_values(flat, element)
-    if values.dtype.kind in "Mmb":
-        values = values.view(f"i{values.itemsize}")
-    whole = (
-        values.view("u1").reshape(len(values), -1) if element.ml_dtype is None and values.dtype.kind == "V" else None
-    )
-    found = []
-    for start in range(0, len(values), _STEP):
-        part = whole[start : start + _STEP].any(axis=1) if whole is not None else values[start : start + _STEP] != 0
-        places = np.flatnonzero(part)
-        places += start
-        found.append(places)
-    return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-def index_dtype(index_type: IndexType, largest: int, default: str | None = None) -> DType:
-    """The dtype of an index with values up to ``largest``: as requested, or the smaller of int32 and int64."""
-    if index_type is None:
-        return np.dtype(default or ("<i4" if largest < 1 << 31 else "<i8"))
-    type = as_type(index_type)
-    if not isinstance(type, IntType):
-        raise InvalidType(f"the type of an index must be an integer, found {type}")
-    if largest > np.iinfo(type.storage).max:
-        raise InvalidArgument(f"an index of {type} holds values up to {np.iinfo(type.storage).max}, needed: {largest}")
-    return type.storage
-
-
-def counted(index: NDArray, size: int) -> NDArray:
-    """The indptr of sorted values in ``[0, size)``: the start of each value's run, and the end."""
-    try:
-        indptr = np.zeros(size + 1, np.int64)
-        np.cumsum(np.bincount(index.astype(np.intp, copy=False), minlength=size), out=indptr[1:])
-    except (MemoryError, ValueError):
-        raise LimitExceeded(
-            f"an indptr over {size} slices takes {8 * (size + 1)} bytes, more than the available memory"
-        ) from None
-    return indptr
-
-
-def _has_twice(flat: NDArray) -> bool:
-    if (flat[1:] > flat[:-1]).all():
-        return False
-    ordered = np.sort(flat)
-    return bool((ordered[1:] == ordered[:-1]).any())
-
-
-import_hooks.arrived("tensor.sparse")

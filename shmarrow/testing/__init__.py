@@ -11,8 +11,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
     from shmarrow.testing import strategies
@@ -37,24 +38,16 @@ __all__ = [
     "strategies",
 ]
 
-_MODULES = {
-    "definition": ("Case", "Physical"),
-    "compare": ("exact",),
-    "reader": ("Outcome", "check_reader", "read_cases"),
-    "store": ("StoreContract",),
-    "store_files": ("check_store",),
-    "table": ("case", "cases"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "strategies":
-        return import_module("shmarrow.testing.strategies")
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"shmarrow.testing.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".compare": "exact",
+            ".definition": "Case Physical",
+            ".reader": "Outcome check_reader read_cases",
+            ".store": "StoreContract",
+            ".store_files": "check_store",
+            ".strategies": "",
+            ".table": "case cases",
+        },
+    )

@@ -11,16 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from shmarrow.batch import record_batch
-from shmarrow.errors import MissingExtra
+from shmarrow.optional import optional
 from shmarrow.tables import RecordBatchReader, Table, table
 from shmarrow.tensor import Tensor
 from shmarrow.testing.compare import same
 from shmarrow.testing.table import cases
 
-try:
-    import pytest
-except ImportError as error:
-    raise MissingExtra(f"StoreContract needs pytest: pip install 'shmarrow[testing]' ({error})") from None
+pytest = optional("pytest")
 
 
 class StoreLike(Protocol):
@@ -183,7 +180,7 @@ class StoreContract:
         store.put("x", record_batch({"x": [1, 2, 3]}))
         for make in (lambda: np.array([b"-" * 500_000, _Unwritable()], object), _fails_after_a_batch):
             for name in ("x", "new"):
-                with pytest.raises(Exception):  # noqa: B017, PT011 - which one is up to the store
+                with pytest.raises(Exception):
                     store.put(name, make(), overwrite=True)
             assert store.get("x").to_pydict() == {"x": [1, 2, 3]}
             assert store.names() == ["x"]

@@ -10,22 +10,14 @@ import datetime as dt
 import json
 import uuid
 import zoneinfo
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any, cast
 
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.errors import MissingExtra
-
-try:
-    from hypothesis import strategies as st
-except ImportError as error:
-    raise MissingExtra(
-        f"shmarrow.testing.strategies needs Hypothesis: pip install 'shmarrow[testing]' ({error})"
-    ) from None
-
+from shmarrow.optional import optional
 from shmarrow.types import (
     BinaryType,
     BinaryViewType,
@@ -54,6 +46,10 @@ from shmarrow.types import (
     TimeType,
     UnionType,
 )
+from shmarrow.types.extension import types_in
+
+optional("hypothesis")
+from hypothesis import strategies as st  # noqa: E402
 
 __all__ = ["arrays", "columns", "lists_of", "record_batches", "tables", "types", "values_of"]
 
@@ -310,24 +306,12 @@ def lists_of(type: DataType, min_size: int = 0, max_size: int = 12) -> Strategy:
     return st.lists(slots(sa.field("", type)), min_size=min_size, max_size=max_size)
 
 
-def parts(type: DataType) -> Iterator[DataType]:
-    """A type and all types in it: children, values of dictionaries, storage."""
-    yield type
-    if isinstance(type, sa.ExtensionType):
-        yield from parts(type.storage_type)
-    elif isinstance(type, DictionaryType):
-        yield from parts(type.value_type)
-    else:
-        for field in type.fields:
-            yield from parts(field.type)
-
-
 UNKNOWN_TO_PYARROW = {"arrow.timestamp_with_offset", "arrow.parquet.variant"}
 
 
 def extensions(type: DataType) -> set[str]:
     """The names of the extension types in a type."""
-    return {each.extension_name for each in parts(type) if isinstance(each, sa.ExtensionType)}
+    return {each.extension_name for each in types_in(type) if isinstance(each, sa.ExtensionType)}
 
 
 # --- types -------------------------------------------------------------------------------------------------------
@@ -399,7 +383,8 @@ def _map(draw: Any, depth: int) -> Any:
 
 def _union(draw: Any, depth: int) -> Any:
     fields = _fields(draw, depth, 1)
-    if len({each.tz for field in fields for each in parts(field.type) if isinstance(each, TimestampType)} - {None}) > 1:
+    inner = [each for field in fields for each in types_in(field.type)]
+    if len({each.tz for each in inner if isinstance(each, TimestampType)} - {None}) > 1:
         fields = fields[:1]  # a value goes to the first child that holds the moment, whatever its time zone
     codes = draw(st.none() | st.lists(st.integers(0, 127), unique=True, min_size=len(fields), max_size=len(fields)))
     return _one(draw, [sa.dense_union, sa.sparse_union])(fields, codes)

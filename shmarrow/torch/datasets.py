@@ -8,14 +8,14 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, counted, printable, shown
-from shmarrow.interchange.partner import needed
 from shmarrow.layout.arguments import checked_positions
+from shmarrow.optional import optional
 from shmarrow.torch.plan import Plan
 from shmarrow.torch.rows import Column, checked_count, row_of, share_of, table_of, tensor_columns, tensors_of
 
-with needed("torch", "torch"):
-    import torch
-    from torch.utils.data import Dataset, IterableDataset, get_worker_info
+optional("torch")
+import torch  # noqa: E402
+from torch.utils.data import Dataset, IterableDataset, get_worker_info  # noqa: E402
 
 Batch = dict[str, Any]
 Transform = Callable[[Batch], Any]

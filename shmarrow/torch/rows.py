@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import foreign, ipc
+from shmarrow import capsules, ipc
 from shmarrow.chunked import ChunkedArray
+from shmarrow.column_names import several
 from shmarrow.errors import (
     CopyRequired,
     ExportRefused,
@@ -28,10 +29,9 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.interchange.handles import Handle
-from shmarrow.interchange.torch import partner
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.layout.making import nulls
-from shmarrow.naming import several
+from shmarrow.optional import optional
 from shmarrow.segment import attach, is_location
 from shmarrow.segment.location import is_shm
 from shmarrow.sources.formats import HEAD, recognized
@@ -91,11 +91,11 @@ def _tables(source: Any, names: str | Iterable[str] | None) -> Iterator[Table]:
 def _as_table(value: Any) -> Table:
     if isinstance(value, Handle):
         value = value.open()
-    if any(hasattr(type(value), each) for each in (foreign.STREAM, foreign.ARRAY, "read_all")):
+    if any(hasattr(type(value), each) for each in (capsules.STREAM, capsules.ARRAY, "read_all")):
         return table(value)
     expected = "tables, batches, readers, data frames, handles, paths or a Store"
-    hint = "; shmarrow.table(...) makes a table of values" if isinstance(value, Mapping) else foreign.next_step(value)
-    raise InvalidType(f"expected {expected}, found {full_name(value)}{hint}")
+    hint = "shmarrow.table(...) makes a table of values" if isinstance(value, Mapping) else capsules.next_step(value)
+    raise InvalidType(f"expected {expected}, found {full_name(value)}", hint=hint)
 
 
 def _stored(store: Store, names: str | Iterable[str] | None) -> Iterator[Any]:
@@ -124,8 +124,9 @@ def _read(path: str) -> Table:
     with attach(path) as segment:
         head = segment.data[:HEAD].tobytes()
     is_file = head.startswith(MAGIC)
-    if not is_file and recognized(head):
-        raise InvalidData(f"{path}: expected an Arrow file or stream, found {recognized(head)}")
+    found, hint = recognized(head)
+    if not is_file and found:
+        raise InvalidData(f"expected an Arrow file or stream, found {found}", where=[(path,)], hint=hint)
     with (ipc.open_file if is_file else ipc.open_stream)(path) as reader:
         return reader.read_all()
 
@@ -178,7 +179,7 @@ def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
                 f"column {name!r} has nulls, which a tensor of {values.type} cannot hold; fill_null() the column "
                 "first, or leave it out with columns="
             )
-        return partner().from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
+        return optional("torch").from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
     # Gathered or combined values are private memory already, so writing needs no other copy.
     if (gathered or column.num_chunks != 1) and values.type.layout != "bool":
         return values.to_torch(writable=False)

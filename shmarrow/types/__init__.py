@@ -1,7 +1,8 @@
 """The data types of Arrow (columnar format, "Data Types"; Schema.fbs), fields and schemas."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from shmarrow.lazy import lazy
 from shmarrow.types.base import *  # noqa: F403
 from shmarrow.types.extension import *  # noqa: F403
 from shmarrow.types.field import *  # noqa: F403
@@ -15,20 +16,20 @@ if TYPE_CHECKING:
     from shmarrow.types.unify import *  # noqa: F403
 
 
-def _late() -> dict[str, Any]:
-    """Import the members that are loaded on first use."""
-    from shmarrow.types import dtypes, predicates, unify
-
-    return {name: getattr(module, name) for module in (dtypes, predicates, unify) for name in module.__all__}
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("is_") or name in ("from_numpy_dtype", "unify_schemas"):
-        globals().update(_late())
-    if name not in globals():
-        raise AttributeError(f"module 'shmarrow.types' has no attribute {name!r}")
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_late()})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".dtypes": "from_numpy_dtype",
+            ".predicates": "is_binary is_binary_view is_boolean is_date is_date32 is_date64 is_decimal "
+            "is_decimal32 is_decimal64 is_decimal128 is_decimal256 is_dictionary is_duration "
+            "is_fixed_size_binary is_fixed_size_list is_float16 is_float32 is_float64 is_floating "
+            "is_int8 is_int16 is_int32 is_int64 is_integer is_interval is_large_binary "
+            "is_large_list is_large_list_view is_large_string is_large_unicode is_list "
+            "is_list_view is_map is_nested is_null is_primitive is_run_end_encoded "
+            "is_signed_integer is_string is_string_view is_struct is_temporal is_time is_time32 "
+            "is_time64 is_timestamp is_uint8 is_uint16 is_uint32 is_uint64 is_unicode is_union "
+            "is_unsigned_integer",
+            ".unify": "unify_schemas",
+        },
+    )

@@ -10,18 +10,21 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from shmarrow import foreign
+from shmarrow import capsules
+from shmarrow.capsules import PyCapsule
 from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, printable, shown
 from shmarrow.types.descriptors import TypeDescriptor, claim
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from shmarrow.types.field import Field
 
 __all__ = ["DType", "DataType", "FrozenMetadata", "Metadata", "MetadataLike", "as_metadata", "as_type"]
@@ -97,9 +100,6 @@ class DataType:
     """
 
     __slots__ = ("_depth", "_hash", "_str")
-
-    from_pyarrow: ClassVar[Callable[[Any], DataType]]
-    to_pyarrow: Callable[[], Any]
 
     descriptors: ClassVar[tuple[TypeDescriptor, ...]] = ()
     descriptor: TypeDescriptor
@@ -184,7 +184,47 @@ class DataType:
         InvalidType
             If ``other`` is neither.
         """
-        return self == (other if isinstance(other, str) else foreign.comparable(other, DataType, "type"))
+        return self == (other if isinstance(other, str) else capsules.comparable(other, DataType, capsules.read_type))
+
+    @staticmethod
+    def from_pyarrow(type: pa.DataType) -> DataType:
+        """Convert a ``pyarrow.DataType``; an unregistered extension type becomes its storage type.
+
+        Raises
+        ------
+        InvalidType
+            If it is not a pyarrow DataType.
+        Unsupported
+            If there is no such type here.
+        MissingExtra
+            If pyarrow or nanoarrow is not installed.
+        """
+        from shmarrow.interchange.pyarrow import type_from_pyarrow
+
+        return type_from_pyarrow(type)
+
+    def to_pyarrow(self) -> pa.DataType:
+        """Convert to a ``pyarrow.DataType``; an extension type unknown to pyarrow becomes its storage type.
+
+        Raises
+        ------
+        Unsupported
+            If pyarrow has no such type.
+        MissingExtra
+            If pyarrow or nanoarrow is not installed.
+        """
+        from shmarrow.interchange.pyarrow import type_to_pyarrow
+
+        return type_to_pyarrow(self)
+
+    def __arrow_c_schema__(self) -> PyCapsule:
+        """Export the type as a PyCapsule ``arrow_schema`` (Arrow PyCapsule interface).
+
+        Errors as for :meth:`Schema.__arrow_c_schema__`.
+        """
+        from shmarrow.interchange.c_data.export_schema import export_type
+
+        return export_type(self)
 
     def _set(self, **values: Any) -> None:
         """Set attributes, for constructors."""
@@ -303,10 +343,8 @@ def as_type(value: DataType | str) -> DataType:
         if found is None:
             raise InvalidArgument(f"no type is named {shown(value)}{_alike(value)}")
         return found
-    if foreign.has_schema(value):
-        found = foreign.read("type", value)
-        assert isinstance(found, DataType)
-        return found
+    if capsules.has_schema(value):
+        return capsules.read_type(value)
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         found = _of_dtype(value)
         if found is None:
@@ -314,8 +352,8 @@ def as_type(value: DataType | str) -> DataType:
         return found
     if type(value).__module__ == "builtins":
         name = _OF_PYTHON.get(value) if isinstance(value, type) else None
-        hint = f"; write {name!r}" if name else ""
-        raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}{hint}")
+        hint = f"write {name!r}" if name else None
+        raise InvalidType(f"expected a DataType or the name of one, found {shown(value)}", hint=hint)
     raise not_expected("a DataType or the name of one", value)
 
 

@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
@@ -257,6 +257,29 @@ def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType
     except Exception:  # user code over untrusted bytes: any exception means that they do not fit
         return None
     return made if isinstance(made, ExtensionType) and made.storage_type == storage else None
+
+
+def storage_of(type: Any) -> Any:
+    """Return the storage type of an extension type; any other type itself."""
+    return type.storage_type if isinstance(type, ExtensionType) else type
+
+
+def types_in(type: Any) -> Iterator[Any]:
+    """Iterate over a type and all types in it: those of its fields and of a dictionary's values, at any depth."""
+    yield type
+    stored = storage_of(type)
+    for each in [stored.value_type] if isinstance(stored, DictionaryType) else [field.type for field in stored.fields]:
+        yield from types_in(each)
+
+
+def has_dictionary(type: Any) -> bool:
+    """Return whether values of the type, at any depth, are in dictionaries."""
+    return any(isinstance(storage_of(each), DictionaryType) for each in types_in(type))
+
+
+def has_floats(type: Any) -> bool:
+    """Return whether values of the type may be or contain NaN, which is not equal to anything."""
+    return any(each.storage is not None and each.storage.kind == "f" for each in types_in(type))
 
 
 def storage_field(field: Field) -> Field:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeGuard
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from shmarrow import foreign
+from shmarrow import capsules
+from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidType, full_name, iterated, printable, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
 
@@ -47,9 +51,6 @@ class Field:
     nullable: bool
     metadata: Metadata | None
 
-    from_pyarrow: ClassVar[Callable[[Any], Field]]
-    to_pyarrow: Callable[[], Any]
-
     def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike | None = None) -> None:
         if not isinstance(name, str):
             raise InvalidType(f"the name of a field must be a string, found {shown(name)}")
@@ -66,6 +67,11 @@ class Field:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Field.{name} cannot be deleted")
 
+    @property
+    def required(self) -> bool:
+        """Whether a null is invalid: the field is not nullable, and its type has values."""
+        return not self.nullable and self.type.layout != "null"
+
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
         """Compare name, type and nullability, and with ``check_metadata`` all metadata, children included.
 
@@ -74,7 +80,7 @@ class Field:
         InvalidType
             If ``other`` is not a field of any Arrow library.
         """
-        other = foreign.comparable(other, Field, "field")
+        other = capsules.comparable(other, Field, capsules.read_field)
         if self != other:
             return False
         if not check_metadata:
@@ -115,6 +121,34 @@ class Field:
             for child in self.type.fields
         ]
 
+    @staticmethod
+    def from_pyarrow(field: pa.Field) -> Field:
+        """Convert a ``pyarrow.Field``; an unregistered extension type is recorded in its metadata.
+
+        Errors as for :meth:`DataType.from_pyarrow`.
+        """
+        from shmarrow.interchange.pyarrow import field_from_pyarrow
+
+        return field_from_pyarrow(field)
+
+    def to_pyarrow(self) -> pa.Field:
+        """Convert to a ``pyarrow.Field``; an extension type unknown to pyarrow is recorded in its metadata.
+
+        Errors as for :meth:`DataType.to_pyarrow`.
+        """
+        from shmarrow.interchange.pyarrow import field_to_pyarrow
+
+        return field_to_pyarrow(self)
+
+    def __arrow_c_schema__(self) -> PyCapsule:
+        """Export the field as a PyCapsule ``arrow_schema`` (Arrow PyCapsule interface).
+
+        Errors as for :meth:`Schema.__arrow_c_schema__`.
+        """
+        from shmarrow.interchange.c_data.export_schema import export_field
+
+        return export_field(self)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Field):
             return NotImplemented
@@ -148,13 +182,12 @@ def as_field(value: Field | DataType | str, name: str) -> Field:
 
 def is_field(value: Any) -> TypeGuard[Field]:
     """Return whether a value is a field of any Arrow library."""
-    return isinstance(value, Field) or (foreign.has_schema(value) and type(value).__name__ == "Field")
+    return isinstance(value, Field) or (capsules.has_schema(value) and type(value).__name__ == "Field")
 
 
 def own_field(value: Any) -> Field:
     """Convert a field of any Arrow library to ours."""
-    made: Field = value if isinstance(value, Field) else foreign.read("field", value)
-    return made
+    return value if isinstance(value, Field) else capsules.read_field(value)
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
@@ -169,23 +202,23 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     if isinstance(fields, (str, bytes)) or not (isinstance(fields, Iterable) or schema_of(fields)):
         raise InvalidType(f"expected {expected}, found {shown(fields)}")
     if schema_of(fields):
-        raise InvalidType(f"expected {expected}, found {full_name(fields)}{schema_of(fields)}")
+        raise InvalidType(f"expected {expected}, found {full_name(fields)}", hint=schema_of(fields))
     items = iterated(fields.items() if isinstance(fields, Mapping) else fields, expected)
     return tuple([own_field(item) if is_field(item) else _from_tuple(item) for item in items])
 
 
-def schema_of(value: Any) -> str:
-    """How to get the schema of tabular data, as the end of a message; empty for other values."""
+def schema_of(value: Any) -> str | None:
+    """Return the hint that says how to get the schema of tabular data; None for other values."""
     kind = type(value)
     if kind.__module__.startswith("shmarrow."):
-        return "; pass its .schema" if not isinstance(value, type) and hasattr(value, "schema") else ""
-    return "; pass shmarrow.table(data).schema" if hasattr(kind, "columns") and len(kind.__mro__) > 1 else ""
+        return "pass its .schema" if not isinstance(value, type) and hasattr(value, "schema") else None
+    return "pass shmarrow.table(data).schema" if hasattr(kind, "columns") and len(kind.__mro__) > 1 else None
 
 
 def _from_tuple(item: Any) -> Field:
     if not isinstance(item, (tuple, list)) or not 2 <= len(item) <= 4:
-        hint = f"; a field needs a type, as in ({shown(item)}, 'int64')" if isinstance(item, str) else ""
-        raise InvalidType(f"expected a Field or a (name, type) tuple, found {shown(item)}{hint}")
+        hint = f"a field needs a type, as in ({shown(item)}, 'int64')" if isinstance(item, str) else None
+        raise InvalidType(f"expected a Field or a (name, type) tuple, found {shown(item)}", hint=hint)
     return Field(*item)
 
 
@@ -212,7 +245,7 @@ def field(
     InvalidArgument
         If the type name is unknown, or the field name cannot be encoded as UTF-8.
     """
-    if type is None and (isinstance(name, Field) or foreign.has_schema(name)):
+    if type is None and (isinstance(name, Field) or capsules.has_schema(name)):
         return own_field(name)
     if type is None:
         raise InvalidType(f"expected a type for the field {shown(name)}, found None")

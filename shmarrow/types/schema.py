@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from operator import index as as_index
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from shmarrow import foreign
+from shmarrow import capsules
+from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     FieldNotFound,
     IndexOutOfRange,
@@ -19,6 +20,11 @@ from shmarrow.errors import (
 )
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.field import Field, FieldsLike, as_fields, is_field, own_field
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from shmarrow.tables import Table
 
 __all__ = ["FieldSource", "Schema", "schema"]
 
@@ -71,12 +77,6 @@ class Schema:
     _length: int
     _source: FieldSource | None
     metadata: Metadata | None
-
-    from_pyarrow: ClassVar[Callable[[Any], Schema]]
-    to_pyarrow: Callable[[], Any]
-    for_consumer: Callable[..., Schema]
-    pandas_metadata: dict[str, Any] | None
-    empty_table: ClassVar[Callable[[Schema], Any]]
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Schema:
         return index + length if index < 0 else index
 
     def _no_field(self, name: str) -> FieldNotFound:
-        """The error for a missing name, with the most similar one as a note."""
+        """The error for a missing name, with the most similar one as its hint."""
         from difflib import get_close_matches
 
         names = self.names
@@ -157,7 +157,7 @@ class Schema:
             + (" ..." if len(names) > 8 else "")
         )
         for found in get_close_matches(name, names[:_MOST_NAMES], n=1, cutoff=0.6):
-            error.add_note(f"did you mean {found!r}?")
+            error.hint = f"did you mean {found!r}?"
         return error
 
     def get_all_field_indices(self, name: str) -> list[int]:
@@ -207,7 +207,7 @@ class Schema:
         """
         if self is other:
             return True
-        other = foreign.comparable(other, Schema, "schema")
+        other = capsules.comparable(other, Schema, capsules.read_schema)
         if len(self) != len(other):
             return False
         if check_metadata and (self.metadata or {}) != (other.metadata or {}):
@@ -223,6 +223,75 @@ class Schema:
     def remove_metadata(self) -> Schema:
         """Return the schema without its metadata."""
         return self.with_metadata(None)
+
+    def empty_table(self) -> Table:
+        """Make a table of the schema without rows."""
+        from shmarrow.tables import Table
+
+        return Table(self)
+
+    # --- other libraries ---
+
+    @staticmethod
+    def from_pyarrow(schema: pa.Schema) -> Schema:
+        """Convert a ``pyarrow.Schema`` with the metadata of each level; errors as :meth:`DataType.from_pyarrow`."""
+        from shmarrow.interchange.pyarrow import schema_from_pyarrow
+
+        return schema_from_pyarrow(schema)
+
+    def to_pyarrow(self) -> pa.Schema:
+        """Convert to a ``pyarrow.Schema`` with the metadata of each level; errors as :meth:`DataType.to_pyarrow`."""
+        from shmarrow.interchange.pyarrow import schema_to_pyarrow
+
+        return schema_to_pyarrow(self)
+
+    def __arrow_c_schema__(self) -> PyCapsule:
+        """Export the schema as a PyCapsule ``arrow_schema`` of struct type (Arrow PyCapsule interface).
+
+        Raises
+        ------
+        ExportRefused
+            If a name contains a NUL character, which terminates a string in C.
+        MissingExtra
+            If nanoarrow is not installed.
+        """
+        from shmarrow.interchange.c_data.export_schema import export_schema
+
+        return export_schema(self)
+
+    def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> Schema:
+        """Return the schema that ``for_consumer`` of rows produces; the schema itself if no cast is needed.
+
+        Parameters
+        ----------
+        name : str
+            The tool; see :meth:`RecordBatch.for_consumer`.
+        lossy : str or iterable of str
+            Kinds of types whose values may lose something, or ``"all"``.
+
+        Raises
+        ------
+        Unsupported
+            If the tool has no type for a column; names the ``lossy`` kind that would allow a cast, if any.
+        InvalidArgument
+            If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
+        """
+        from shmarrow.interchange.for_consumer import schema
+
+        return schema(self, name, lossy)
+
+    @property
+    def pandas_metadata(self) -> dict[str, Any] | None:
+        """The metadata about the original pandas DataFrame, or None.
+
+        Raises
+        ------
+        InvalidData
+            If it is not JSON, or not an object.
+        """
+        from shmarrow.build.frames import pandas_metadata
+
+        return pandas_metadata(self.metadata)
 
     def append(self, field: Field) -> Schema:
         """Append a field; InvalidType for anything else."""
@@ -308,8 +377,8 @@ def position(i: int, count: int) -> int:
     try:
         found = as_index(i)
     except TypeError:
-        hint = f"; drop_columns([{shown(i)}]) takes names" if isinstance(i, str) else ""
-        raise InvalidType(f"expected a position, found {shown(i)}{hint}") from None
+        hint = f"drop_columns([{shown(i)}]) takes names" if isinstance(i, str) else None
+        raise InvalidType(f"expected a position, found {shown(i)}", hint=hint) from None
     if not 0 <= found < count:
         expected = f"expected 0 to {count - 1}" if count else "there are none"
         raise IndexOutOfRange(f"position {shown(found)} is out of range: {expected}")
@@ -384,7 +453,4 @@ def as_schema(value: Any) -> Schema | None:
     """Convert a schema of any Arrow library to ours; None for anything else."""
     if isinstance(value, Schema):
         return value
-    if not foreign.has_schema(value):
-        return None
-    made: Schema = foreign.read("schema", value)
-    return made
+    return capsules.read_schema(value) if capsules.has_schema(value) else None

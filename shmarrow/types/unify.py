@@ -10,37 +10,16 @@ from typing import Any
 
 from shmarrow.errors import InvalidArgument, InvalidType, iterated, not_expected, shown
 from shmarrow.types.base import DataType
+from shmarrow.types.descriptors import TIME_UNIT
+from shmarrow.types.extension import ExtensionType
 from shmarrow.types.field import Field
-from shmarrow.types.nested import (
-    DictionaryType,
-    FixedSizeListType,
-    LargeListType,
-    LargeListViewType,
-    ListType,
-    ListViewType,
-    MapType,
-    StructType,
-)
-from shmarrow.types.primitive import (
-    BinaryType,
-    BinaryViewType,
-    DateType,
-    DecimalType,
-    DurationType,
-    FixedSizeBinaryType,
-    FloatType,
-    IntType,
-    LargeBinaryType,
-    NullType,
-    TimestampType,
-    TimeType,
-)
+from shmarrow.types.nested import DictionaryType, FixedSizeListType, LargeListType, ListType, MapType, StructType
+from shmarrow.types.primitive import BinaryType, DecimalType, FloatType, IntType, LargeBinaryType
 from shmarrow.types.schema import Schema, as_schema
 
 __all__ = ["unify_schemas"]
 
 _LISTS = (ListType, LargeListType, FixedSizeListType)
-_UNITS = ("s", "ms", "us", "ns")
 _FLOAT_FOR = {8: 16, 16: 32, 32: 64, 64: 64}
 """Float width for each integer width; not every 64-bit integer is exact."""
 
@@ -104,8 +83,8 @@ def _merged(a: Any, b: Any, permissive: bool) -> DataType | None:
     """The type that can hold the values of both, or None."""
     if a == b:
         return a  # type: ignore[no-any-return]
-    if isinstance(a, NullType) or isinstance(b, NullType):
-        return b if isinstance(a, NullType) else a  # type: ignore[no-any-return]
+    if "null" in (a.layout, b.layout):
+        return b if a.layout == "null" else a  # type: ignore[no-any-return]
     if isinstance(a, StructType) and isinstance(b, StructType):
         return StructType(_merged_fields([a.fields, b.fields], permissive))
     if isinstance(a, MapType) and isinstance(b, MapType):
@@ -114,10 +93,17 @@ def _merged(a: Any, b: Any, permissive: bool) -> DataType | None:
         return _merged_lists(a, b, permissive)
     if permissive:
         for first, second in ((a, b), (b, a)):
-            merge = _PAIRS.get((first.__class__, second.__class__))
+            merge = _PAIRS.get((_kind(first), _kind(second)))
             if merge is not None:
                 return merge(first, second)
     return None
+
+
+def _kind(type: Any) -> str:
+    """The kind of a type's values; empty for views and extension types, which only unify with themselves."""
+    if isinstance(type, (BinaryType, LargeBinaryType)):
+        return "bytes"
+    return "" if isinstance(type, ExtensionType) else type.descriptor.values
 
 
 def same_values(a: DataType, b: DataType) -> bool:
@@ -125,11 +111,11 @@ def same_values(a: DataType, b: DataType) -> bool:
     return a == b or _plain(a) == _plain(b)
 
 
-def _plain(type: DataType) -> DataType:
+def _plain(type: Any) -> Any:
     """The type with all strings, bytes and lists in their 32-bit-offset layout, for comparison."""
-    if isinstance(type, (BinaryType, LargeBinaryType, BinaryViewType)):
+    if hasattr(type, "text"):
         return BinaryType(type.text)
-    if isinstance(type, (ListType, LargeListType, ListViewType, LargeListViewType)):
+    if hasattr(type, "value_field") and not hasattr(type, "list_size"):
         return ListType(type.value_field.with_type(_plain(type.value_type)))
     if isinstance(type, StructType):
         return StructType([field.with_type(_plain(field.type)) for field in type.fields])
@@ -178,8 +164,11 @@ def _integer_and_decimal(a: IntType, b: DecimalType) -> DataType | None:
     return _decimal(max(digits, b.precision - b.scale), max(b.scale, 0), b.bits)
 
 
-def _finer(a: Any, b: Any) -> str:
-    return _UNITS[max(_UNITS.index(a.unit), _UNITS.index(b.unit))]
+def _finer(a: Any, b: Any) -> DataType | None:
+    """Dates and times of the finer of two units, if they differ in nothing else."""
+    units = ("day", *TIME_UNIT.values)
+    finer = max(a, b, key=lambda type: units.index(type.unit))
+    return finer if getattr(a, "tz", None) == getattr(b, "tz", None) else None
 
 
 def _binaries(a: Any, b: Any) -> DataType:
@@ -195,22 +184,14 @@ def _dictionaries(a: DictionaryType, b: DictionaryType) -> DataType | None:
     return DictionaryType(_integers(a.index_type, b.index_type), values, a.ordered)
 
 
-_PAIRS: dict[tuple[type, type], Callable[[Any, Any], DataType | None]] = {
-    (IntType, IntType): _integers,
-    (IntType, FloatType): _integer_and_float,
-    (FloatType, FloatType): lambda a, b: FloatType(max(a.bits, b.bits)),
-    (IntType, DecimalType): _integer_and_decimal,
-    (DecimalType, DecimalType): _decimals,
-    (DateType, DateType): lambda a, b: DateType("ms"),
-    (TimeType, TimeType): lambda a, b: TimeType(_finer(a, b)),
-    (TimestampType, TimestampType): lambda a, b: TimestampType(_finer(a, b), a.tz) if a.tz == b.tz else None,
-    (DurationType, DurationType): lambda a, b: DurationType(_finer(a, b)),
-    (BinaryType, BinaryType): _binaries,
-    (BinaryType, LargeBinaryType): _binaries,
-    (BinaryType, FixedSizeBinaryType): _binaries,
-    (LargeBinaryType, LargeBinaryType): _binaries,
-    (LargeBinaryType, FixedSizeBinaryType): _binaries,
-    (FixedSizeBinaryType, FixedSizeBinaryType): _binaries,
-    (DictionaryType, DictionaryType): _dictionaries,
+_PAIRS: dict[tuple[str, str], Callable[[Any, Any], DataType | None]] = {
+    ("integer", "integer"): _integers,
+    ("integer", "float"): _integer_and_float,
+    ("float", "float"): lambda a, b: FloatType(max(a.bits, b.bits)),
+    ("integer", "decimal"): _integer_and_decimal,
+    ("decimal", "decimal"): _decimals,
+    **{(kind, kind): _finer for kind in ("date", "time", "timestamp", "timedelta")},
+    ("bytes", "bytes"): _binaries,
+    ("index", "index"): _dictionaries,
 }
-"""Permissive promotion of two types of different parameters or classes, in either order."""
+"""Permissive promotion of two types of different parameters or kinds of values, in either order."""

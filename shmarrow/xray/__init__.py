@@ -7,9 +7,9 @@ the specification.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from shmarrow.lazy import lazy
 from shmarrow.xray.model import Finding, Region
 
 if TYPE_CHECKING:
@@ -19,28 +19,17 @@ if TYPE_CHECKING:
     from shmarrow.xray.sentences import KINDS
     from shmarrow.xray.walker import findings, walk
 
-_HOMES = {
-    "KINDS": "sentences",
-    "Leaf": "leaves",
-    "Node": "leaves",
-    "Overview": "overviews",
-    "findings": "walker",
-    "overview": "overviews",
-    "summary": "glance",
-    "walk": "walker",
-}
-"""The module of each name that is imported on first use."""
-
 __all__ = ["KINDS", "Finding", "Leaf", "Node", "Overview", "Region", "findings", "overview", "summary", "walk"]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'shmarrow.xray' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"shmarrow.xray.{home}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".glance": "summary",
+            ".leaves": "Leaf Node",
+            ".overviews": "Overview overview",
+            ".sentences": "KINDS",
+            ".walker": "findings walk",
+        },
+    )

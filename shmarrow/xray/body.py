@@ -9,7 +9,8 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import counted
-from shmarrow.ipc.flatbuffers.tables import ENUMS, TABLES
+from shmarrow.ipc.batch.codecs import codec_name
+from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.ipc.message.decode import Message
 from shmarrow.xray.flat import chapter_of, padding
 from shmarrow.xray.leaves import Leaf
@@ -17,7 +18,6 @@ from shmarrow.xray.messages import Batch
 from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.tiles import Claim, Place, Report, tile
 
-_CODECS = {number: name for name, number in ENUMS["CompressionType"].items()}
 _COMPRESSION = "Columnar.rst, Compression"
 _BODY = "Columnar.rst, Encapsulated message format"
 _WRITE_AGAIN = "write the object again with a correct writer"
@@ -138,7 +138,7 @@ class Body:
         text = "not compressed" if length == -1 else f"{length} bytes uncompressed"
         yield Region(start, start + 8, "length", f"uncompressed length of the {name}", path, _COMPRESSION, length)
         if start + 8 < claim.end:
-            form = "" if length == -1 else f"{_CODECS.get(codec, f'codec {codec}')} frame of the "
+            form = "" if length == -1 else f"{codec_name(codec)} frame of the "
             yield Region(start + 8, claim.end, "buffer", f"{form}{claim.name}, {text}", path, chapter)
 
     def _fill(self, start: int, end: int) -> Iterable[Region]:

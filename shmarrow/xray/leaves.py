@@ -8,27 +8,6 @@ from typing import NamedTuple
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout.listing import LISTING
 
-CHAPTERS = {
-    "null": "Null Layout",
-    "bool": "Fixed-size Primitive Layout",
-    "primitive": "Fixed-size Primitive Layout",
-    "binary": "Variable-size Binary Layout",
-    "large_binary": "Variable-size Binary Layout",
-    "binary_view": "Variable-size Binary View Layout",
-    "list": "List Layout",
-    "large_list": "List Layout",
-    "map": "List Layout",
-    "list_view": "ListView Layout",
-    "large_list_view": "ListView Layout",
-    "fixed_size_list": "Fixed-Size List Layout",
-    "struct": "Struct Layout",
-    "sparse_union": "Sparse Union",
-    "dense_union": "Dense Union",
-    "dictionary": "Dictionary-encoded Layout",
-    "run_end_encoded": "Run-End Encoded Layout",
-}
-"""The chapter of Columnar.rst for each layout."""
-
 
 class Leaf(NamedTuple):
     """One buffer of a record batch.
@@ -120,7 +99,7 @@ def leaves_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) 
         column = -1 if dictionary else number
         type = wire.type
         layout = LISTING[type.layout]
-        name, chapter = type_name(wire), f"Columnar.rst, {CHAPTERS[type.layout]}"
+        name, chapter = type_name(wire), f"Columnar.rst, {layout.chapter}"
         if v4 and layout.v4_validity:
             yield Leaf(path, "validity", column, node, name, 1, 0, "Columnar.rst, Validity bitmaps")
         for spec in layout.buffers:

@@ -9,6 +9,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, Unsupported, as_limits
+from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, decode_row_counts, read_footer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
-_CODECS = {number: name for name, number in ENUMS["CompressionType"].items()}
 _FIRST = 512
 """Maximum zeros between the magic string and the first message, in bytes."""
 _KINDS = {SCHEMA: "stream", TENSOR: "tensor", SPARSE: "sparse tensor"}
@@ -74,7 +74,7 @@ class Overview:
     footer : tuple of int or None
         Start and end of a file's footer; None if absent.
     compression : str or None
-        The codec of the first record batch: ``"LZ4_FRAME"`` or ``"ZSTD"``.
+        The codec of the first record batch, as in :class:`shmarrow.ipc.IpcWriteOptions`.
     findings : tuple of Finding
         Findings that do not require reading every message.
 
@@ -219,7 +219,7 @@ class Overview:
                     self.version = self.version or _VERSIONS.get(message.version)
                     codec = message.header["compression"] if message.kind == "RecordBatch" else None
                     if codec is not None:
-                        self.compression = _CODECS.get(codec["codec"], f"codec {codec['codec']}")
+                        self.compression = codec_name(codec["codec"])
             except ShmarrowError:
                 continue  # the walk reports the defect
 

@@ -65,7 +65,7 @@ PEERS: dict[str, Peer] = {
         "nanoarrow's Python package; pyarrow prints what it has read",
         {
             "files": ("file/*", "file-*/*"),
-            "compressed bodies": ("stream-*/*",),
+            "compressed dictionaries": ("stream-lz4/*dictionary-*", "stream-zstd/*dictionary-*"),
             "binary of width 0": ("*/fixed-size-binary-0*",),
             "views": _VIEWS,
             "list views": _LIST_VIEWS,

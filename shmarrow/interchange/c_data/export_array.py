@@ -20,16 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.batch import ColumnView, RecordBatch
-from shmarrow.errors import InvalidData
+from shmarrow.capsules import PyCapsule
+from shmarrow.errors import InvalidData, Unsupported
 from shmarrow.interchange.c_data.export_schema import schema_schema, type_schema
 from shmarrow.interchange.c_data.import_schema import schema_from_capsule, type_from_capsule
-from shmarrow.interchange.c_data.structs import ARRAY, Memory, nanoarrow, pointer
+from shmarrow.interchange.c_data.structs import ARRAY, Memory, offset_of, pointer
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.struct import StructArray
 from shmarrow.layout.validation import make_safe
+from shmarrow.optional import optional
 from shmarrow.types import Schema, struct
+from shmarrow.types.extension import storage_of
 
 _ROOM = 3
 """The most buffers in a structure copied by nanoarrow."""
@@ -133,7 +136,7 @@ def lay_out(root: Any) -> Tree:
     for i in np.flatnonzero((kinds == _FIXED_SIZE) | (kinds == _SPARSE)).tolist():
         offset, length = tree["offset"][i], tree["length"][i]
         if kinds[i] == _FIXED_SIZE:  # polars wants no more slots in the child than are used
-            size = getattr(nodes[i]._type, "storage_type", nodes[i]._type).list_size
+            size = storage_of(nodes[i]._type).list_size
             tree["length"][first[i]] = (offset + length) * size
         else:  # arro3 drops the offset of these, so each child gets it
             below = slice(first[i], first[i] + n_children[i])
@@ -211,15 +214,16 @@ def _way(node: int, parents: Any, first: Any, is_dictionary: Any) -> tuple[int, 
     return tuple(way)
 
 
-_N_BUFFERS, _BUFFERS, _CHILDREN, _DICTIONARY = (
-    ARRAY.fields[name][1]  # type: ignore[index]
-    for name in ("n_buffers", "buffers", "children", "dictionary")
-)
+_N_BUFFERS, _BUFFERS, _CHILDREN, _DICTIONARY = [
+    offset_of(ARRAY, name) for name in ("n_buffers", "buffers", "children", "dictionary")
+]
 
 
-def capsules(tree: Tree, schema: Any) -> tuple[Any, Any]:
+def capsules(tree: Tree, schema: Any) -> tuple[PyCapsule, PyCapsule]:
     """Make capsules from a ``nanoarrow`` schema and a tree; each structure keeps the tree's memory alive."""
-    made: tuple[Any, Any] = nanoarrow()._array.CArray(tree.memory, tree.address, schema).__arrow_c_array__()
+    made: tuple[PyCapsule, PyCapsule] = (
+        optional("nanoarrow")._array.CArray(tree.memory, tree.address, schema).__arrow_c_array__()
+    )
     if tree.patches:
         root = pointer(made[1], "arrow_array")
         for way, n_buffers, buffers in tree.patches:
@@ -254,12 +258,13 @@ def batch_tree(batch: RecordBatch) -> Tree:
     if [column._type for column in columns] != batch.schema.types or {column._length for column in columns} - {rows}:
         batch.validate()
     safe = []
-    for column in columns:
-        try:
+    try:
+        for column in columns:
             safe.append(make_safe(column))
-        except InvalidData as error:
-            i = len(safe)
-            raise type(error)(f"column {i} {batch.schema.field(i).name!r}: {error}") from None
+    except InvalidData as error:
+        i = len(safe)
+        error.where = ("column", i, batch.schema.field(i).name), *error.where
+        raise
     return lay_out(StructArray(_NO_FIELDS, rows, [None], 0, 0, safe))
 
 
@@ -281,20 +286,33 @@ def _numbers(batch: RecordBatch) -> tuple[int, int, Any, Any] | None:
     return batch.num_rows, offset, (values if indices is None else values[indices]) + np.uint64(_address(body)), body
 
 
-def export_array(array: Array, requested_schema: Any = None) -> tuple[Any, Any]:
-    """Export an array as capsules, cast to the requested type if that differs."""
+def refuse(unknown: dict[str, object]) -> None:
+    """Reject keywords of later versions of the interface, unless they are None."""
+    given = [name for name, value in unknown.items() if value is not None]
+    if given:
+        raise Unsupported(f"the Arrow PyCapsule interface has no keyword {', '.join(given)} here")
+
+
+def export_array(
+    array: Array, requested_schema: PyCapsule | None = None, **unknown: Any
+) -> tuple[PyCapsule, PyCapsule]:
+    """Implement :meth:`Array.__arrow_c_array__`."""
+    refuse(unknown)
     if requested_schema is not None:
         array = array.cast(type_from_capsule(requested_schema))
     return capsules(array_tree(array), type_schema(array.type))
 
 
-def export_batch(batch: RecordBatch, requested_schema: Any = None) -> tuple[Any, Any]:
-    """Export a record batch as capsules, cast to the requested schema if that differs."""
+def export_batch(
+    batch: RecordBatch, requested_schema: PyCapsule | None = None, **unknown: Any
+) -> tuple[PyCapsule, PyCapsule]:
+    """Implement :meth:`RecordBatch.__arrow_c_array__`."""
+    refuse(unknown)
     schema = requested(batch.schema, requested_schema)
     return capsules(batch_tree(in_schema(batch, schema)), schema_schema(schema))
 
 
-def requested(schema: Schema, capsule: Any) -> Schema:
+def requested(schema: Schema, capsule: PyCapsule | None) -> Schema:
     """Return the schema requested by a consumer; that of the data if none, or the same, is requested."""
     if capsule is None:
         return schema

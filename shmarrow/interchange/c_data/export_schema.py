@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.errors import ExportRefused, shown
-from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, Memory, nanoarrow
+from shmarrow.capsules import PyCapsule
+from shmarrow.errors import ExportRefused, at, shown
+from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, Memory
+from shmarrow.optional import optional
 from shmarrow.types import DataType, Field, Metadata, Schema, null
 from shmarrow.types.extension import METADATA_KEY, NAME_KEY, storage_field
 
@@ -59,12 +61,27 @@ def schema_schema(schema: Schema) -> Any:
     """
     made = schema._exported
     if made is None:
-        made = _laid_out(_Node(b"+s", b"", _metadata(schema.metadata, "the schema"), 0, schema.fields))
+        made = _laid_out(_Node(b"+s", b"", _metadata(schema.metadata), 0, schema.fields))
         object.__setattr__(schema, "_exported", made)
     return made
 
 
 @cache
+def export_type(type: DataType) -> PyCapsule:
+    """Implement :meth:`DataType.__arrow_c_schema__`."""
+    return type_schema(type).__arrow_c_schema__()
+
+
+def export_field(field: Field) -> PyCapsule:
+    """Implement :meth:`Field.__arrow_c_schema__`."""
+    return field_schema(field).__arrow_c_schema__()
+
+
+def export_schema(schema: Schema) -> PyCapsule:
+    """Implement :meth:`Schema.__arrow_c_schema__`."""
+    return schema_schema(schema).__arrow_c_schema__()
+
+
 def placeholder() -> Any:
     """Return a minimal ``nanoarrow`` schema for structures whose schema is passed separately."""
     return type_schema(null())
@@ -79,7 +96,8 @@ def _node(field: Field) -> _Node:
     if b"\0" in format:
         raise ExportRefused(f"field {shown(field.name)}: {shown(str(type))} contains a NUL character")
     flags = NULLABLE if field.nullable else 0
-    metadata = _metadata(field.metadata, f"field {shown(field.name)}")
+    with at("field", field.name):
+        metadata = _metadata(field.metadata)
     if type.layout == "dictionary":
         flags |= DICTIONARY_ORDERED if type.ordered else 0
         return _Node(format, name, metadata, flags, (), Field("", type.value_type))
@@ -118,7 +136,7 @@ def _format(type: DataType) -> bytes:
     return type.format.encode()
 
 
-def _metadata(metadata: Metadata | None, where: str) -> bytes:
+def _metadata(metadata: Metadata | None) -> bytes:
     """Encode metadata for the C data interface, in native byte order; b"" if empty."""
     if not metadata:
         return b""
@@ -126,7 +144,7 @@ def _metadata(metadata: Metadata | None, where: str) -> bytes:
     for part in [part for pair in metadata.items() for part in pair]:
         if len(part) > _LONGEST:
             raise ExportRefused(
-                f"the metadata of {where} has a string of {len(part)} bytes; the C data interface allows {_LONGEST}"
+                f"the metadata have a string of {len(part)} bytes; the C data interface allows {_LONGEST}"
             )
         parts += [pack("=i", len(part)), part]
     return b"".join(parts)
@@ -157,4 +175,4 @@ def _laid_out(root: _Node) -> Any:
     tree["children"] = np.array(children, np.uint64) * places.itemsize + places.ctypes.data
     tree["dictionary"] = np.where(dictionaries, places[dictionaries], 0)
     tree["release"] = 1  # nonzero marks the structure as valid; it is never called
-    return nanoarrow()._schema.CSchema(Memory([text, tree, places]), tree.ctypes.data)
+    return optional("nanoarrow")._schema.CSchema(Memory([text, tree, places]), tree.ctypes.data)

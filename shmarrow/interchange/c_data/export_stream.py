@@ -18,14 +18,22 @@ from itertools import chain, islice
 from typing import Any
 
 from shmarrow.batch import ColumnView, RecordBatch
+from shmarrow.capsules import PyCapsule
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import Failed
 from shmarrow.interchange.c_data import interrupts
-from shmarrow.interchange.c_data.export_array import Tree, array_tree, batch_tree, capsules, in_schema, requested
+from shmarrow.interchange.c_data.export_array import (
+    Tree,
+    array_tree,
+    batch_tree,
+    capsules,
+    in_schema,
+    refuse,
+    requested,
+)
 from shmarrow.interchange.c_data.export_schema import placeholder, schema_schema, type_schema
 from shmarrow.interchange.c_data.import_schema import type_from_capsule
-from shmarrow.interchange.c_data.structs import nanoarrow
-from shmarrow.interchange.partner import needed
+from shmarrow.optional import optional
 from shmarrow.states import READ, SEQUENTIAL, StateMachine
 from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
@@ -37,15 +45,19 @@ _MOST_COLUMNS = 1 << 12
 """The most columns, over all batches, exported up front."""
 
 
-def export_chunks(array: ChunkedArray, requested_schema: Any = None) -> Any:
-    """Export chunks as a stream, cast to the requested type if that differs."""
+def export_chunks(array: ChunkedArray, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+    """Implement :meth:`ChunkedArray.__arrow_c_stream__`."""
+    refuse(unknown)
     if requested_schema is not None:
         array = array.cast(type_from_capsule(requested_schema))
     return _at_once([array_tree(chunk) for chunk in array.chunks], type_schema(array.type))
 
 
-def export_batches(schema: Schema, batches: Iterable[RecordBatch], requested_schema: Any = None) -> Any:
+def export_batches(
+    schema: Schema, batches: Iterable[RecordBatch], requested_schema: PyCapsule | None = None, **unknown: Any
+) -> PyCapsule:
     """Export batches as a stream: up front if they are few and in place, else one by one."""
+    refuse(unknown)
     wanted = requested(schema, requested_schema)
     source = iter(batches)
     first = list(islice(source, _FEW + 1))
@@ -55,8 +67,9 @@ def export_batches(schema: Schema, batches: Iterable[RecordBatch], requested_sch
     return _one_by_one(wanted, chain(first, source))
 
 
-def export_reader(reader: RecordBatchReader, requested_schema: Any = None) -> Any:
-    """Export a reader's remaining batches as a stream, read on the consumer's demand."""
+def export_reader(reader: RecordBatchReader, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+    """Implement :meth:`RecordBatchReader.__arrow_c_stream__`."""
+    refuse(unknown)
     return _one_by_one(requested(reader.schema, requested_schema), reader, reader._fail)
 
 
@@ -69,7 +82,7 @@ def _in_place(batch: RecordBatch) -> bool:
 
 
 def _at_once(trees: Sequence[Tree], schema: Any) -> Any:
-    na = nanoarrow()
+    na = optional("nanoarrow")
     # Streams take ownership of the structures, so these are copies; the schema is passed once, not with each batch.
     arrays = [na._array.CArray._import_from_c_capsule(*capsules(tree, placeholder())) for tree in trees]
     own = na._schema.CSchema._import_from_c_capsule(schema.__arrow_c_schema__())
@@ -107,7 +120,6 @@ class _Exported:
 
 
 def _one_by_one(schema: Schema, batches: Iterable[RecordBatch], fail: Callable[..., None] = lambda _: None) -> Any:
-    with needed("pyarrow", "arrow"):
-        import pyarrow as pa
+    pa = optional("pyarrow")
     made = _Exported(pa.record_batch, schema, iter(batches), fail)
     return pa.RecordBatchReader.from_batches(pa.schema(schema), made).__arrow_c_stream__()

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, LimitExceeded
+from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.capsules import PyCapsule
+from shmarrow.errors import InvalidData, LimitExceeded, at
 from shmarrow.interchange.c_data.import_schema import (
     MAX_CHILDREN,
     child_addresses,
@@ -31,12 +32,13 @@ from shmarrow.interchange.c_data.import_schema import (
     schema_from_capsule,
 )
 from shmarrow.interchange.c_data.structs import ARRAY, move
-from shmarrow.layout.listing import LISTING, BufferSpec, bytes_needed
-from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import EMPTY, LONGEST, read_only
+from shmarrow.layout.listing import LISTING, BufferSpec, Layout, bytes_needed
+from shmarrow.layout.memory import LONGEST
+from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.layout.preview import clip
 from shmarrow.types import DataType, Schema
 from shmarrow.types import struct as struct_type
+from shmarrow.types.extension import storage_of
 
 if TYPE_CHECKING:
     from shmarrow.layout.array import Array
@@ -133,86 +135,9 @@ class Importer:
         InvalidData
             If the structure breaks the rules of the interface or of its layout.
         """
-        found = CArray.at(address, type)
-        buffers = self._buffers(owner, found, type)
-        fields = type.fields
-        if found.n_children != len(fields):
-            raise InvalidData(f"{_name(type)}: expected {len(fields)} children, found n_children {found.n_children}")
-        at = child_addresses(found.n_children, found.children, _name(type)) if fields else ()
-        children = []
-        for i, (field, child) in enumerate(zip(fields, at, strict=True)):
-            try:
-                children.append(self.array(owner, child, field.type, (*path, i)))
-            except InvalidData as error:
-                raise error.__class__(f"child {field.name!r}: {error}") from None
-        dictionary = None
-        if type.layout == "dictionary":
-            value_type = getattr(type, "storage_type", type).value_type
-            if not found.dictionary:
-                raise InvalidData(f"{_name(type)}: expected a dictionary, found NULL")
-            dictionary = self._dictionary(owner, found.dictionary, value_type, path)
-        elif found.dictionary:
-            raise InvalidData(f"{_name(type)}: found a dictionary, though the schema has none")
-        nulls = found.null_count if buffers and LISTING[type.layout].has_validity and buffers[0] is not None else 0
-        made = make_array(type, found.length, buffers, nulls, found.offset, children, dictionary)
-        made._check_structure()
-        return made
+        return assemble(_StructParts(self, owner, address, type, path))
 
-    def _buffers(self, owner: Any, found: CArray, type: Any) -> list[Bytes | None]:
-        rows, variadic, *_ = LISTING[type.layout]
-        count = found.n_buffers
-        if type.layout == "null" and count == 1:  # polars exports a validity buffer
-            return []
-        if count <= len(rows) if variadic else count != len(rows):
-            expected = f"{len(rows) + 1} or more" if variadic else str(len(rows))
-            raise InvalidData(f"{_name(type)}: expected {expected} buffers, found n_buffers {count}")
-        if not count:
-            return []
-        if count > MAX_CHILDREN:
-            raise LimitExceeded(f"{_name(type)}: {count} buffers; at most {MAX_CHILDREN:,} are read")
-        if not found.buffers:
-            raise InvalidData(f"{_name(type)}: expected {count} buffers, found a NULL pointer to them")
-        at = pointers_at(found.buffers, count)
-        slots = found.offset + found.length
-        buffers: list[Bytes | None] = []
-        for row, start in zip(rows, at, strict=False):
-            if row.role == "validity":
-                buffers.append(self._validity(owner, found, start, row, type))
-            elif row.role == "data":
-                buffers.append(self._data(owner, found, buffers, start, at[len(buffers) - 1], rows, type))
-            else:
-                size = bytes_needed(row, type, slots) if slots else 0
-                buffers.append(_view(owner, start, size, row.role, type))
-        if variadic:
-            buffers += _variadic(owner, at[len(rows) :], type)
-        return buffers
-
-    @staticmethod
-    def _validity(owner: Any, found: CArray, start: int, row: BufferSpec, type: Any) -> Bytes | None:
-        if not start:
-            if found.null_count > 0:
-                raise InvalidData(f"{_name(type)}: null_count is {found.null_count}, but the validity bitmap is NULL")
-            return None
-        return _view(owner, start, bytes_needed(row, type, found.offset + found.length), row.role, type)
-
-    @staticmethod
-    def _data(
-        owner: Any, found: CArray, buffers: list[Bytes | None], start: int, offsets: int, rows: Any, type: Any
-    ) -> Bytes:
-        """Return the data buffer, which ends at the last offset."""
-        slots = found.offset + found.length
-        if not slots:
-            return EMPTY
-        number = _OFFSETS[rows[len(buffers) - 1].bits]
-        end = number.from_address(offsets + slots * ctypes.sizeof(number)).value
-        if end < 0:
-            raise InvalidData(f"{_name(type)}: the last offset is {end}, expected at least 0")
-        if end and not start and not found.length:  # zero slots reference no data, so producers omit the buffer
-            buffers[-1] = read_only(np.zeros((slots + 1) * ctypes.sizeof(number), np.uint8))
-            return EMPTY
-        return _view(owner, start, end, "data", type)
-
-    def _dictionary(self, owner: Any, address: int, type: DataType, path: tuple[int, ...]) -> Any:
+    def dictionary(self, owner: Any, address: int, type: DataType, path: tuple[int, ...]) -> Any:
         """Build the dictionary at an address, or return the previous one if its memory is the same."""
         key = tuple(_fingerprint(address, type))
         place = (*path, type)
@@ -220,6 +145,106 @@ class Importer:
         if known is None or known[0] != key:
             known = self._dictionaries[place] = (key, self.array(owner, address, type, (*path, -1)))
         return known[1]
+
+
+class _StructParts(Parts):
+    """The parts of an ``ArrowArray``."""
+
+    __slots__ = ("_address", "_at", "_children", "_found", "_importer", "_offset", "_owner", "_path", "_slots", "type")
+
+    def __init__(self, importer: Importer, owner: Any, address: int, type: Any, path: tuple[int, ...]) -> None:
+        self.type = type
+        self._importer = importer
+        self._owner = owner
+        self._path = path
+        self._found = CArray.at(address, type)
+        # Zero slots reference nothing, whatever their offset: some producers omit buffers then.
+        self._offset = self._found.offset if self._found.length else 0
+        self._slots = self._offset + self._found.length
+
+    def node(self) -> Node:
+        found, type = self._found, self.type
+        fields = type.fields
+        if found.n_children != len(fields):
+            raise InvalidData(f"{_name(type)}: expected {len(fields)} children, found n_children {found.n_children}")
+        self._children = child_addresses(found.n_children, found.children, _name(type)) if fields else ()
+        if found.dictionary and type.layout != "dictionary":
+            raise InvalidData(f"{_name(type)}: found a dictionary, though the schema has none")
+        layout = LISTING[type.layout]
+        self._at = self._buffer_addresses(layout)
+        nulls = found.null_count
+        if layout.has_validity and not self._at["validity"]:
+            if nulls > 0:
+                raise InvalidData(f"{_name(type)}: null_count is {nulls}, but the validity bitmap is NULL")
+            nulls = 0
+        return Node(found.length, nulls, self._offset)
+
+    def _buffer_addresses(self, layout: Layout) -> dict[str, Any]:
+        """Return the address of each buffer by its role, and those of the data buffers of views as ``variadic``."""
+        rows, variadic = layout.buffers, layout.variadic
+        type, count = self.type, self._found.n_buffers
+        if type.layout == "null" and count == 1:  # polars exports a validity buffer
+            return {}
+        if count <= len(rows) if variadic else count != len(rows):
+            expected = f"{len(rows) + 1} or more" if variadic else str(len(rows))
+            raise InvalidData(f"{_name(type)}: expected {expected} buffers, found n_buffers {count}")
+        if not count:
+            return {}
+        if count > MAX_CHILDREN:
+            raise LimitExceeded(f"{_name(type)}: {count} buffers; at most {MAX_CHILDREN:,} are read")
+        if not self._found.buffers:
+            raise InvalidData(f"{_name(type)}: expected {count} buffers, found a NULL pointer to them")
+        at = pointers_at(self._found.buffers, count)
+        return {**dict(zip([row.role for row in rows], at, strict=False)), "variadic": at[len(rows) :]}
+
+    def buffer(self, spec: BufferSpec) -> Bytes | None:
+        start = self._at[spec.role]
+        if spec.role == "validity" and not start:
+            return None
+        if not self._slots:
+            return EMPTY
+        size = self._end_of_data() if spec.role == "data" else bytes_needed(spec, self.type, self._slots)
+        return self._view(start, size, spec.role)
+
+    def _end_of_data(self) -> int:
+        """Return the last offset."""
+        number = _OFFSETS[LISTING[self.type.layout].buffers[1].bits]
+        end: int = number.from_address(self._at["offsets"] + self._slots * ctypes.sizeof(number)).value
+        if end < 0:
+            raise InvalidData(f"{_name(self.type)}: the last offset is {end}, expected at least 0")
+        return end
+
+    def variadic(self) -> list[Bytes]:
+        """Return the data buffers of views; the last buffer holds their sizes."""
+        *starts, sizes = self._at["variadic"]
+        if not starts:
+            return []
+        if not sizes:
+            raise InvalidData(f"{_name(self.type)}: expected the sizes of {len(starts)} data buffers, found NULL")
+        found = (ctypes.c_int64 * len(starts)).from_address(sizes)[:]
+        if min(found) < 0:
+            raise InvalidData(f"{_name(self.type)}: a data buffer has {min(found)} bytes, expected at least 0")
+        return [self._view(start, size, "data") for start, size in zip(starts, found, strict=True)]
+
+    def child(self, index: int) -> Parts:
+        type = self.type.fields[index].type
+        return _StructParts(self._importer, self._owner, self._children[index], type, (*self._path, index))
+
+    def dictionary(self) -> Any:
+        if not self._found.dictionary:
+            raise InvalidData(f"{_name(self.type)}: expected a dictionary, found NULL")
+        value_type = storage_of(self.type).value_type
+        return self._importer.dictionary(self._owner, self._found.dictionary, value_type, self._path)
+
+    def _view(self, start: int, size: int, role: str) -> Bytes:
+        """Return a read-only view of bytes at an address."""
+        if not size:
+            return EMPTY
+        if not start:
+            raise InvalidData(f"{_name(self.type)}: expected {size} bytes of {role}, found NULL")
+        if size < 0 or start + size > 1 << 64:
+            raise InvalidData(f"{_name(self.type)}: {size} bytes of {role} do not fit into memory")
+        return np.asarray(_Memory(self._owner, start, size))
 
 
 def _fingerprint(address: int, type: Any) -> list[int]:
@@ -235,32 +260,8 @@ def _fingerprint(address: int, type: Any) -> list[int]:
     for field, child in zip(type.fields, children, strict=False):
         key += _fingerprint(child, field.type)
     if found.dictionary:
-        key += _fingerprint(found.dictionary, getattr(getattr(type, "storage_type", type), "value_type", type))
+        key += _fingerprint(found.dictionary, getattr(storage_of(type), "value_type", type))
     return key
-
-
-def _view(owner: Any, start: int, size: int, role: str, type: Any) -> Bytes:
-    """Return a read-only view of bytes at an address."""
-    if not size:
-        return EMPTY
-    if not start:
-        raise InvalidData(f"{_name(type)}: expected {size} bytes of {role}, found NULL")
-    if size < 0 or start + size > 1 << 64:
-        raise InvalidData(f"{_name(type)}: {size} bytes of {role} do not fit into memory")
-    return np.asarray(_Memory(owner, start, size))
-
-
-def _variadic(owner: Any, at: Sequence[int], type: Any) -> list[Bytes | None]:
-    """Return the data buffers of views; the last buffer holds their sizes."""
-    *starts, sizes = at
-    if not starts:
-        return []
-    if not sizes:
-        raise InvalidData(f"{_name(type)}: expected the sizes of {len(starts)} data buffers, found NULL")
-    found = (ctypes.c_int64 * len(starts)).from_address(sizes)[:]
-    if min(found) < 0:
-        raise InvalidData(f"{_name(type)}: a data buffer has {min(found)} bytes, expected at least 0")
-    return [_view(owner, start, size, "data", type) for start, size in zip(starts, found, strict=True)]
 
 
 # --- record batches ---------------------------------------------------------------------------------------------
@@ -281,12 +282,10 @@ class _Columns:
 
     def column(self, index: int) -> Any:
         field = self._schema.field(index)
-        try:
+        with at("column", index, field.name):
             found = self._importer.array(self._owner, self._addresses[index], field.type, (index,))
             if len(found) < self._offset + self._length:
                 raise InvalidData(f"expected {self._offset + self._length} values, found {len(found)}")
-        except InvalidData as error:
-            raise error.__class__(f"column {index} {field.name!r}: {error}") from None
         return found if len(found) == self._length else found.slice(self._offset, self._length)
 
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
@@ -322,7 +321,7 @@ def batch_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Re
 # --- entry points -----------------------------------------------------------------------------------------------
 
 
-def array_from_capsules(schema: Any, array: Any) -> Array:
+def array_from_capsules(schema: PyCapsule, array: PyCapsule) -> Array:
     """Import an array from two capsules, zero-copy.
 
     Parameters
@@ -348,7 +347,7 @@ def array_from_capsules(schema: Any, array: Any) -> Array:
     return made
 
 
-def batch_from_capsules(schema: Any, array: Any) -> RecordBatch:
+def batch_from_capsules(schema: PyCapsule, array: PyCapsule) -> RecordBatch:
     """Import a record batch from two capsules; arguments and errors as :func:`array_from_capsules`.
 
     Errors within a column are raised when it is first accessed.

@@ -14,8 +14,9 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Unsupported, shown
-from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, move
+from shmarrow.capsules import PyCapsule
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Unsupported, at, recast, shown
+from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, move, offset_of
 from shmarrow.types import DataType, DictionaryType, Field, Metadata, Schema
 from shmarrow.types.base import MAX_DEPTH, FrozenMetadata
 from shmarrow.types.descriptors import parse_format, simple_types
@@ -25,7 +26,7 @@ MAX_CHILDREN = 10_000_000
 """The most children of one structure; a larger count is corrupt."""
 
 _STRUCT = struct.Struct("<QQQqqQQQQ")
-_NAME = SCHEMA.fields["name"][1]  # type: ignore[index]
+_NAME = offset_of(SCHEMA, "name")
 assert _STRUCT.size == SCHEMA.itemsize
 _BLOCK = ctypes.c_char * _STRUCT.size
 _text_at = ctypes.c_char_p.from_address
@@ -164,7 +165,7 @@ def _type(found: CSchema, depth: int) -> DataType:
         except InvalidArgument as error:
             if text.startswith(b"_pl"):
                 raise Unsupported(f"{shown(text)} is polars' own: cast Int128 to Int64 or Decimal in polars") from None
-            raise Unsupported(f"no type for the ArrowSchema {shown(text)}: {error}") from None
+            raise Unsupported(f"no type for the ArrowSchema {shown(text)}: {error.message}", hint=error.hint) from None
         assert made is not None
     if not found.dictionary:
         return made
@@ -172,18 +173,15 @@ def _type(found: CSchema, depth: int) -> DataType:
     try:
         return DictionaryType(made, values, bool(found.flags & DICTIONARY_ORDERED))
     except (InvalidArgument, InvalidType) as error:
-        raise InvalidData(f"the ArrowSchema {shown(text)} with a dictionary: {error}") from None
+        error.where = ("the ArrowSchema", text), ("dictionary",), *error.where
+        raise recast(InvalidData, error) from None
 
 
 def _field(address: int, depth: int = 0) -> Field:
     found = CSchema.at(address)
     name = _decoded(text_of(found.name))
-    try:
+    with at("field", name):
         type, metadata = _type(found, depth), _metadata(found.metadata)
-    except (InvalidData, Unsupported) as error:
-        if depth and str(error).startswith("field "):
-            raise  # errors name only the innermost and the outermost field, at any depth
-        raise error.__class__(f"field {shown(name)}: {error}") from None
     if metadata is not None:
         type, metadata = extension_type(type, metadata)
     return Field(name, type, bool(found.flags & NULLABLE), metadata)
@@ -244,7 +242,7 @@ class CFields:
 # --- entry points -----------------------------------------------------------------------------------------------
 
 
-def field_from_capsule(capsule: Any) -> Field:
+def field_from_capsule(capsule: PyCapsule) -> Field:
     """Import a field from a capsule named ``arrow_schema``, which is consumed.
 
     Raises
@@ -262,12 +260,12 @@ def field_from_capsule(capsule: Any) -> Field:
     return _field(owner._addr())
 
 
-def type_from_capsule(capsule: Any) -> DataType:
+def type_from_capsule(capsule: PyCapsule) -> DataType:
     """Import a type from a capsule named ``arrow_schema``; errors as :func:`field_from_capsule`."""
     return field_from_capsule(capsule).type
 
 
-def schema_from_capsule(capsule: Any) -> Schema:
+def schema_from_capsule(capsule: PyCapsule) -> Schema:
     """Import a schema from a capsule named ``arrow_schema``: a struct with the schema's fields.
 
     Fields are read on demand, and their errors raised then; other errors as :func:`field_from_capsule`.

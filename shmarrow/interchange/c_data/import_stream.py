@@ -16,13 +16,15 @@ import os
 import struct
 from typing import Any
 
+from shmarrow.capsules import PyCapsule
 from shmarrow.chunked import ChunkedArray
-from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, StorageError, Unsupported, counted, full_name
+from shmarrow.errors import InvalidData, ShmarrowError, StorageError, Unsupported, at, counted, full_name
 from shmarrow.interchange.c_data import interrupts
 from shmarrow.interchange.c_data.import_array import Importer, batch_at
 from shmarrow.interchange.c_data.import_schema import field_at, schema_at, text_of
-from shmarrow.interchange.c_data.structs import STREAM, ask, nanoarrow, pointer
-from shmarrow.states import CLOSE, END, ENDED, READ, SEQUENTIAL, NotCopied, StateMachine, Turn
+from shmarrow.interchange.c_data.structs import STREAM, ask, pointer
+from shmarrow.optional import optional
+from shmarrow.states import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
 
@@ -51,11 +53,9 @@ class CStream:
     Thread safety: threads may share a stream; each array goes to one of them. A forked child can only close its copy.
     """
 
-    def __init__(self, capsule: Any, what: str) -> None:
-        try:
+    def __init__(self, capsule: PyCapsule, what: str) -> None:
+        with at(f"{what} did not return an Arrow array"):
             self._address = pointer(capsule, "arrow_array_stream")
-        except InvalidType as error:
-            raise InvalidType(f"{what} did not return an Arrow array: {error}") from None
         get_schema, get_next, last_error, release, _ = self._members()
         if not release:
             raise InvalidData(
@@ -69,8 +69,7 @@ class CStream:
         self._last_error = _LAST_ERROR(last_error) if last_error else None
         self._count = 0
         self.states = StateMachine(f"the stream of {what}", SEQUENTIAL)
-        self._turn = Turn(f"the stream of {what}")
-        native = nanoarrow()
+        native = optional("nanoarrow")
         self._empty = native._schema.CSchema.allocate()
         self._allocate = native._array.CArray.allocate
         self.schema = native._schema.CSchema.allocate()
@@ -105,28 +104,25 @@ class CStream:
         Closed, Failed
             After :meth:`close` or an earlier error.
         """
-        self.states.go(READ)
-        with self._turn:
-            self.states.go(READ)  # another thread may have closed it, or failed, in the meantime
-            if self.states.state == ENDED:
-                return None
-            made = self._allocate(self._empty)
-            try:
-                self._call(self._get_next, made._addr(), f"batch {self._count}")
-            except BaseException as error:
-                self.states.fail(error)
-                self._release()
-                raise
-            if not made.is_valid():
-                self.states.go(END)
-                self._release()
-                return None
-            self._count += 1
-            return made
+        return self.states.read(self._next)
+
+    def _next(self) -> Any:
+        made = self._allocate(self._empty)
+        try:
+            self._call(self._get_next, made._addr(), f"batch {self._count}")
+        except BaseException:
+            self._release()
+            raise
+        if not made.is_valid():
+            self._release()
+            return None
+        self._count += 1
+        return made
 
     def fail(self, error: BaseException) -> None:
         """Fail the stream because an array from it is unusable, so that no later call skips it."""
-        with self._turn:
+        self.states.admit()
+        with self.states.turn:
             self.states.fail(error)
             self._release()
 
@@ -135,7 +131,8 @@ class CStream:
         if self.states.inherited:  # the producer's threads do not exist in a forked child
             self.states.go(CLOSE)
             return
-        with self._turn:
+        self.states.admit()  # not in the middle of a call of the producer
+        with self.states.turn:
             self.states.go(CLOSE)
             self._release()
 
@@ -191,7 +188,7 @@ class ImportedReader(NotCopied, RecordBatchReader):
 # --- entry points -----------------------------------------------------------------------------------------------
 
 
-def open_c_stream(obj: Any, what: str = "") -> RecordBatchReader:
+def open_c_stream(obj: object, what: str = "") -> RecordBatchReader:
     """Open a reader over the record batches of an object, without requesting any yet.
 
     Parameters
@@ -213,7 +210,7 @@ def open_c_stream(obj: Any, what: str = "") -> RecordBatchReader:
     return ImportedReader(_stream(obj, what))
 
 
-def chunks_from_stream(obj: Any, what: str = "") -> ChunkedArray:
+def chunks_from_stream(obj: object, what: str = "") -> ChunkedArray:
     """Read all arrays of a stream as a chunked array; rows become structs.
 
     Arguments and errors as :func:`open_c_stream`.
@@ -228,7 +225,7 @@ def chunks_from_stream(obj: Any, what: str = "") -> ChunkedArray:
     return ChunkedArray(chunks, type)
 
 
-def _stream(obj: Any, what: str) -> CStream:
+def _stream(obj: object, what: str) -> CStream:
     what = what or full_name(obj)
     if hasattr(obj, "__arrow_c_stream__"):
         obj = ask(obj, "__arrow_c_stream__")

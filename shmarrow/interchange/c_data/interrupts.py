@@ -8,6 +8,7 @@ again in its thread once the callback has returned: when the consumer returns to
 from __future__ import annotations
 
 import _thread
+import ctypes
 import re
 import sys
 import time
@@ -66,8 +67,6 @@ def _wait(thread: int, callback: CodeType) -> None:
 
 def _raise_in(thread: int, error: BaseException) -> None:
     """Raise an exception in another thread; does nothing if the thread has ended."""
-    import ctypes
-
     # Python requires a class and instantiates it: this one returns the existing exception.
     again = type(type(error).__name__, (type(error),), {"__new__": lambda *_: error, "__init__": lambda *_: None})
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(again))

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, full_name
-from shmarrow.interchange.partner import needed
+from shmarrow.optional import optional
 
 SCHEMA = np.dtype(
     [
@@ -39,6 +40,14 @@ STREAM = np.dtype(
     [("get_schema", "<u8"), ("get_next", "<u8"), ("get_last_error", "<u8"), ("release", "<u8"), ("private_data", "<u8")]
 )
 """``struct ArrowArrayStream``."""
+
+
+def offset_of(struct: np.dtype[np.void], member: str) -> int:
+    """Return the offset of a member in a structure, in bytes."""
+    fields = struct.fields
+    assert fields is not None
+    return fields[member][1]
+
 
 DICTIONARY_ORDERED, NULLABLE, MAP_KEYS_SORTED = 1, 2, 4
 """The flags of a schema."""
@@ -62,7 +71,7 @@ _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
-def pointer(capsule: Any, name: str) -> int:
+def pointer(capsule: PyCapsule, name: str) -> int:
     """Return the pointer in a capsule named ``arrow_schema``, ``arrow_array`` or ``arrow_array_stream``.
 
     Raises
@@ -76,7 +85,7 @@ def pointer(capsule: Any, name: str) -> int:
         raise InvalidType(f"expected a PyCapsule named {name!r}, found {full_name(capsule)}") from None
 
 
-def move(capsule: Any, name: str) -> Any:
+def move(capsule: PyCapsule, name: str) -> Any:
     """Move a structure out of its capsule.
 
     Parameters
@@ -119,13 +128,13 @@ def move(capsule: Any, name: str) -> Any:
 @cache
 def _room(name: str) -> tuple[Any, Any]:
     """Return the allocator of a structure and its ctypes array type; the last words are ``release`` and its data."""
-    new_schema = nanoarrow()._schema.CSchema.allocate
+    new_schema = optional("nanoarrow")._schema.CSchema.allocate
     if name == "arrow_schema":
         return new_schema, ctypes.c_uint64 * (SCHEMA.itemsize // 8)
-    return partial(nanoarrow()._array.CArray.allocate, new_schema()), ctypes.c_uint64 * (ARRAY.itemsize // 8)
+    return partial(optional("nanoarrow")._array.CArray.allocate, new_schema()), ctypes.c_uint64 * (ARRAY.itemsize // 8)
 
 
-def ask(obj: Any, method: str) -> Any:
+def ask(obj: object, method: str) -> Any:
     """Call a PyCapsule interface method of another library's object.
 
     Raises
@@ -139,11 +148,3 @@ def ask(obj: Any, method: str) -> Any:
         raise
     except Exception as error:
         raise InvalidArgument(f"{full_name(obj)}.{method}() failed: {type(error).__name__}: {error}") from error
-
-
-@cache
-def nanoarrow() -> Any:
-    """Import and return ``nanoarrow``; raises MissingExtra if it is not installed."""
-    with needed("nanoarrow", "arrow"):
-        import nanoarrow
-    return nanoarrow

@@ -19,29 +19,23 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shmarrow.errors import InvalidArgument, InvalidData
-from shmarrow.interchange.files import foreign, rows, tensors
-from shmarrow.interchange.files.ends import Input, Options, Output, open_input, open_output
+from shmarrow.interchange.files import by_pyarrow, rows, tensors
+from shmarrow.interchange.files.endpoints import Input, Options, Output, open_input, open_output
 from shmarrow.interchange.files.rows import Rows
 from shmarrow.interchange.files.tensors import Tensors
+from shmarrow.ipc.compression import CODECS
 from shmarrow.segment import SHM_SCHEME
+from shmarrow.sources.formats import FORMATS as KNOWN
 from shmarrow.sources.formats import recognized
 
 Content = Rows | Tensors
 
-COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
+COMPRESSED = tuple([each.suffix for each in KNOWN if each.codec])
 """Suffixes of compressed text files, which are decompressed while reading."""
 
 DELIMITED = ("csv", "tsv")
 TEXT = (*DELIMITED, "jsonl")
 """Text formats, which do not record types."""
-
-_DECOMPRESSORS = (
-    (b"\x1f\x8b", "gzip data", "gunzip -c"),
-    (b"\x28\xb5\x2f\xfd", "Zstandard data", "zstd -dc"),
-    (b"BZh", "bzip2 data", "bunzip2 -c"),
-    (b"\x04\x22\x4d\x18", "an LZ4 frame", "lz4 -dc"),
-    (b"\xfd7zX", "xz data", "xz -dc"),
-)
 
 
 class Format(NamedTuple):
@@ -55,17 +49,17 @@ class Format(NamedTuple):
     codecs: tuple[str, ...] = ()
 
 
-_IPC = ("lz4", "zstd", "none")
+_IPC = (*CODECS, "none")
 FORMATS = {
     each.name: each
     for each in (
         Format("arrow", (".arrow", ".ipc"), rows.read_arrow, rows.write_arrow, codecs=_IPC),
         Format("arrows", (".arrows",), rows.read_stream, rows.write_stream, codecs=_IPC),
         Format("feather", (".feather",), rows.read_feather, rows.write_arrow, codecs=_IPC),
-        Format("parquet", (".parquet", ".pq"), foreign.read_parquet, foreign.write_parquet, codecs=_IPC),
-        Format("csv", (".csv",), foreign.read_csv, foreign.write_csv),
-        Format("tsv", (".tsv",), foreign.read_tsv, foreign.write_tsv),
-        Format("jsonl", (".jsonl", ".ndjson"), foreign.read_jsonl, foreign.write_jsonl),
+        Format("parquet", (".parquet", ".pq"), by_pyarrow.read_parquet, by_pyarrow.write_parquet, codecs=_IPC),
+        Format("csv", (".csv",), by_pyarrow.read_csv, by_pyarrow.write_csv),
+        Format("tsv", (".tsv",), by_pyarrow.read_tsv, by_pyarrow.write_tsv),
+        Format("jsonl", (".jsonl", ".ndjson"), by_pyarrow.read_jsonl, by_pyarrow.write_jsonl),
         Format("safetensors", (".safetensors",), tensors.read_safetensors, tensors.write_safetensors, Tensors),
         Format("npy", (".npy",), tensors.read_npy, tensors.write_npy, Tensors),
         Format("npz", (".npz",), tensors.read_npz, tensors.write_npz, Tensors),
@@ -132,11 +126,10 @@ def of_input(source: Input) -> Format:
         raise InvalidData(f"{source.name} is empty: expected a file or a stream")
     if known is None:
         _refuse_compressed(source)
-        what = recognized(head)
-        start = f"looks like {what}" if what else f"starts with {head[:8]!r}"
-        raise InvalidData(
-            f"{source.name}: {start}; its suffix is unknown too, so name the format: --from {'|'.join(FORMATS)}"
-        )
+        what, hint = recognized(head)
+        text = f"its suffix is unknown, and it {f'looks like {what}' if what else f'starts with {head[:8]!r}'}"
+        name = f"name the format: --from {'|'.join(FORMATS)}"
+        raise InvalidData(text, where=[(source.name,)], hint=f"{hint}, or {name}" if hint else name)
     return known
 
 
@@ -158,7 +151,7 @@ def of_output(name: str, content: Content) -> Format:
     suffixes = ", ".join([suffix for each in FORMATS.values() for suffix in each.suffixes])
     hint = "write JSON lines, one object per line, to a .jsonl file" if name.lower().endswith(".json") else ""
     hint = hint or f"use one of {suffixes}, or name the format with --to"
-    raise InvalidArgument(f"{name}: the suffix is not that of a known format; {hint}")
+    raise InvalidArgument(f"{name}: the suffix is not that of a known format", hint=hint)
 
 
 def check_reading(format: Format, options: Options) -> None:
@@ -189,10 +182,12 @@ def check_writing(format: Format, options: Options) -> None:
 
 
 def _refuse_compressed(source: Input) -> None:
-    for magic, what, command in _DECOMPRESSORS:
-        if source.head.startswith(magic):
+    for each in KNOWN:
+        if each.command and source.head.startswith(each.magic):
             file = "" if source.is_standard else f" {shlex.quote(source.name)}"
-            raise InvalidData(f"{source.name}: {what}; decompress it first: {command}{file} | shmarrow convert - OUT")
+            raise InvalidData(
+                f"{source.name}: {each.name}; decompress it first: {each.command}{file} | shmarrow convert - OUT"
+            )
 
 
 def read(source: Input, format: Format, options: Options) -> Content:

@@ -8,11 +8,12 @@ from typing import Any
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import Unsupported
-from shmarrow.interchange.files.ends import Input, Options, Output
+from shmarrow.interchange.files.endpoints import Input, Options, Output
 from shmarrow.ipc import IpcWriteOptions, RecordBatchFileWriter, RecordBatchStreamWriter, open_file, open_stream
 from shmarrow.layout.making import nulls
-from shmarrow.tables import Table, concat_batches, has_dictionary
+from shmarrow.tables import Table, concat_batches
 from shmarrow.types import Schema, schema
+from shmarrow.types.extension import has_dictionary
 
 BATCH = 1 << 16
 BATCH_BYTES = 1 << 26

@@ -25,14 +25,15 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.errors import (
-    CopyRequired,
     FieldNotFound,
     InvalidData,
     InvalidType,
     LimitExceeded,
     ShmarrowError,
+    at,
 )
-from shmarrow.interchange.files.ends import PREFIX, Input, Options, Output, temporary_errors
+from shmarrow.interchange import safetensors
+from shmarrow.interchange.files.endpoints import PREFIX, Input, Options, Output, temporary_errors
 from shmarrow.interchange.files.rows import BATCH, BATCH_BYTES, Rows
 from shmarrow.ipc import IpcWriteOptions, load_tensors, open_file, save_tensors
 from shmarrow.ipc.tensor import BUNDLE_KEY
@@ -93,10 +94,8 @@ def read_bundle(source: Input, options: Options) -> Tensors:
 
 def read_safetensors(source: Input, options: Options) -> Tensors:
     """Read a safetensors file, mapped."""
-    from shmarrow.interchange.safetensors import read_safetensors
-
     source.whole()
-    return Tensors(*read_safetensors(source.path()))
+    return Tensors(*safetensors.read_safetensors(source.path()))
 
 
 def _mapped(path: str, where: str) -> Any:
@@ -197,16 +196,14 @@ def _gathered(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 def _values(batch: Any, number: int, name: str) -> Any:
     """Return the values of a column as an ndarray."""
     column, field = batch.column(number), batch.schema.field(number)
-    try:
+    with at("column", field.name), at(f"{name} cannot hold {field.type} as a tensor"):
         if column.null_count:
-            raise CopyRequired("it has nulls")
+            raise InvalidType("it has nulls")
         if getattr(field.type, "tz", None):
             raise InvalidType("its time zone would be lost")
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind not in "biufmM":
             raise InvalidType("its values are not numbers, booleans or times")
-    except ShmarrowError as error:
-        raise InvalidType(f"column {field.name!r}: {name} cannot hold {field.type} as a tensor: {error}") from None
     return values
 
 
@@ -243,20 +240,18 @@ def to_rows(found: Tensors) -> Rows:
     def part(start: int) -> RecordBatch:
         arrays = []
         for name, values in columns.items():
-            try:
+            with at("tensor", name), at("it cannot be a column"):
                 arrays.append(array(np.ascontiguousarray(values[start : start + step])))
-            except ShmarrowError as error:
-                raise type(error)(f"tensor {name!r} cannot be a column: {error}") from None
         return RecordBatch.from_arrays(arrays, names=list(columns))
 
-    at = [0]
+    done = [0]
 
     def batches() -> Iterator[RecordBatch]:
         for start in range(0, rows, step):
             yield part(start)
-            at[0] = start
+            done[0] = start
 
-    return Rows(part(rows).schema.with_metadata(found.metadata), batches(), lambda: at[0], rows)
+    return Rows(part(rows).schema.with_metadata(found.metadata), batches(), lambda: done[0], rows)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -268,10 +263,8 @@ def _ndarrays(found: Tensors, name: str) -> dict[str, Any]:
     for each, value in found.tensors.items():
         if isinstance(value, SparseTensor):
             raise InvalidType(f"tensor {each!r}: {name} has no {type(value).__name__}")
-        try:
+        with at("tensor", each), at(f"{name} has no elements of this type"):
             made[each] = value.to_numpy() if isinstance(value, Tensor) else value
-        except ShmarrowError as error:
-            raise InvalidType(f"tensor {each!r}: {name} has no elements of this type: {error}") from None
         if made[each].dtype.kind == "V" and not made[each].dtype.names:
             raise InvalidType(f"tensor {each!r}: {name} has no elements of type {made[each].dtype}")
     return made
@@ -304,18 +297,14 @@ def _plain(found: Tensors) -> dict[str, Any]:
             continue
         parts = {each: value[each] for each in value.dtype.names} if value.dtype.names else {name: value}
         for each, values in parts.items():
-            try:
+            with at("tensor", each):
                 made[each] = Tensor.from_numpy(values)
-            except ShmarrowError as error:
-                raise type(error)(f"tensor {each!r}: {error}") from None
     return made
 
 
 def write_safetensors(found: Tensors, target: Output, options: Options) -> None:
     """Write a safetensors file."""
-    from shmarrow.interchange.safetensors import safetensors_pieces
-
-    pieces = safetensors_pieces(_plain(found), dict(found.metadata))
+    pieces = safetensors.safetensors_pieces(_plain(found), dict(found.metadata))
     with target.file() as file:
         for piece in pieces:
             file.write(piece)

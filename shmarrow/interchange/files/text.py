@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidData, InvalidType, ShmarrowError
+from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, at
 
 _TEXT = pa.large_string()
 _ESCAPES = {
@@ -32,10 +32,8 @@ def decoded(batch: RecordBatch) -> Any:
         found = batch.to_pyarrow()
     except ShmarrowError:
         for field, column in zip(batch.schema, batch.columns, strict=True):
-            try:
+            with at("column", field.name):
                 column.to_pyarrow()
-            except ShmarrowError as error:
-                raise InvalidType(f"column {field.name!r}: {error}") from None
         raise
     columns = [
         pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column for column in found.columns

@@ -1,7 +1,7 @@
 """Handles: references to objects in named memory, to pass between processes of a host instead of copies.
 
-``places`` finds the mapped files behind memory and maps them again, ``columns`` and ``tensors`` describe the layout of
-objects in them. ``interchange.picklers`` makes Python's tools pass handles between processes.
+``objects`` finds the mapped objects behind memory and maps them again, ``columns`` and ``tensors`` describe where the
+parts of a value are in them. ``interchange.picklers`` makes Python's tools pass handles between processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open_batches
-from shmarrow.interchange.handles.places import Locator, Memory, Place
+from shmarrow.interchange.handles.objects import HandleMemory, Locator, ObjectRef
 from shmarrow.layout import Array
 from shmarrow.segment.host import boot_id, host_name
 from shmarrow.tables import Table
@@ -45,7 +45,7 @@ class Handle(Settings, Generic[T]):
         Name of the host it was made on.
     boot : str
         Boot id of that host.
-    places : tuple of Place
+    refs : tuple of ObjectRef
         The mapped objects: name, device, inode, size and modification time of each.
     content : tuple or int
         The layout of the object in them.
@@ -53,11 +53,11 @@ class Handle(Settings, Generic[T]):
         Small buffers that are in none of them, at most 64 KiB.
     """
 
-    __slots__ = ("boot", "content", "host", "inline", "kind", "places")
+    __slots__ = ("boot", "content", "host", "inline", "kind", "refs")
     kind: str
     host: str
     boot: str
-    places: tuple[Place, ...]
+    refs: tuple[ObjectRef, ...]
     content: tuple[Any, ...] | int
     inline: bytes
 
@@ -66,7 +66,7 @@ class Handle(Settings, Generic[T]):
         kind: str,
         host: str,
         boot: str,
-        places: tuple[Place, ...],
+        refs: tuple[ObjectRef, ...],
         content: tuple[Any, ...] | int,
         inline: bytes = b"",
     ) -> None:
@@ -94,7 +94,7 @@ class Handle(Settings, Generic[T]):
         opener = _OPENERS.get(self.kind) if isinstance(self.kind, str) else None
         if opener is None:
             raise InvalidData(f"a damaged handle: no kind {shown(self.kind)}; there are {', '.join(_OPENERS)}")
-        memory = Memory(self.places, self.inline, self.boot, self.host)
+        memory = HandleMemory(self.refs, self.inline, self.boot, self.host)
         try:
             found: T = opener(self.content, memory)
             return found
@@ -104,10 +104,10 @@ class Handle(Settings, Generic[T]):
             raise InvalidData(f"a damaged handle: {type(error).__name__}: {error}") from None
 
     def __repr__(self) -> str:
-        if not isinstance(self.kind, str) or self.kind not in _OPENERS or not isinstance(self.places, tuple):
+        if not isinstance(self.kind, str) or self.kind not in _OPENERS or not isinstance(self.refs, tuple):
             return "<Handle, damaged>"
-        names = ", ".join([printable(str(getattr(place, "name", "?"))) for place in self.places[:3]])
-        names += ", ..." if len(self.places) > 3 else ""
+        names = ", ".join([printable(str(getattr(ref, "name", "?"))) for ref in self.refs[:3]])
+        names += ", ..." if len(self.refs) > 3 else ""
         article = "an" if self.kind == "array" else "a"
         return f"<Handle of {article} {self.kind.replace('_', ' ')} in {names or 'no memory'}>"
 
@@ -160,8 +160,8 @@ def handle(value: T) -> Handle[T]:
     """
     locator = Locator()
     kind, content = _describe(value, locator)
-    places, inline = locator.finish()
-    return Handle(kind, host_name(), boot_id(), places, content, inline)
+    refs, inline = locator.finish()
+    return Handle(kind, host_name(), boot_id(), refs, content, inline)
 
 
 def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | int]:
@@ -182,7 +182,7 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
         return "tensor", describe(value, locator)
     if isinstance(value, Bundle):
         data = value._index().source.data
-        found = None if data is None else locator.place(data)
+        found = None if data is None else locator.find(data)
         if found is None:
             raise InvalidArgument(
                 "cannot make a handle: the bundle was not mapped from a path or a shm: name, so no other process can "
@@ -192,39 +192,39 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
     raise InvalidType(f"expected a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
 
 
-def _open_batch(content: Any, memory: Memory) -> RecordBatch:
+def _open_batch(content: object, memory: HandleMemory) -> RecordBatch:
     _, batches = open_batches(content, memory)
     if len(batches) != 1:
         raise InvalidData(f"a damaged handle: {len(batches)} batches, expected one")
     return batches[0]
 
 
-def _open_array(content: Any, memory: Memory) -> Array:
+def _open_array(content: object, memory: HandleMemory) -> Array:
     _, arrays = open_arrays(content, memory)
     if len(arrays) != 1:
         raise InvalidData(f"a damaged handle: {len(arrays)} arrays, expected one")
     return arrays[0]
 
 
-def _open_chunked(content: Any, memory: Memory) -> ChunkedArray:
+def _open_chunked(content: object, memory: HandleMemory) -> ChunkedArray:
     type, arrays = open_arrays(content, memory)
     return ChunkedArray(arrays, type)
 
 
-def _open_tensor(content: Any, memory: Memory) -> Any:
+def _open_tensor(content: object, memory: HandleMemory) -> Any:
     from shmarrow.interchange.handles.tensors import restore
 
     return restore(content, memory)
 
 
-def _open_bundle(content: Any, memory: Memory) -> Any:
+def _open_bundle(content: object, memory: HandleMemory) -> Any:
     from shmarrow.ipc.tensor.bundle import Bundle
-    from shmarrow.sources.mapped import SegmentSource
+    from shmarrow.sources.memory import SegmentSource
 
     return Bundle(SegmentSource(memory.segment(content)), DEFAULT_LIMITS)
 
 
-_OPENERS: dict[str, Callable[[Any, Memory], Any]] = {
+_OPENERS: dict[str, Callable[[Any, HandleMemory], Any]] = {
     "record_batch": _open_batch,
     "table": lambda content, memory: Table(*open_batches(content, memory)),
     "array": _open_array,

@@ -1,4 +1,4 @@
-"""Serialization of arrays, batches and tables in handles, as places and offsets.
+"""Serialization of arrays, batches and tables in handles, as references to objects and offsets in them.
 
 Invariants:
 
@@ -16,8 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from shmarrow.batch import ColumnView, RecordBatch
+from shmarrow.buffer import Bytes
+from shmarrow.column_names import fields_at
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, shown
-from shmarrow.interchange.handles.places import Locator, Memory, whole
+from shmarrow.interchange.handles.objects import HandleMemory, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -28,27 +30,25 @@ from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.layout import Array
-from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import make_array
-from shmarrow.layout.validation import check_buffers
-from shmarrow.naming import fields_at
+from shmarrow.layout.listing import DATA, LISTING, BufferSpec
+from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.segment import Segment
 from shmarrow.sources.base import Source
-from shmarrow.sources.mapped import SegmentSource
+from shmarrow.sources.memory import SegmentSource
 from shmarrow.types import DataType, Field, Metadata, Schema
-from shmarrow.types.extension import ExtensionType
+from shmarrow.types.extension import storage_of
 
 NODE, BUFFER = 4, 3
 _MISSING = -2
 
 
-class FilePiece(NamedTuple):
+class FileBatches(NamedTuple):
     """Consecutive batches of a file or a stream.
 
     Attributes
     ----------
-    place : int
-        The index of the file's place.
+    ref : int
+        The number of the file among the handle's objects.
     first, number : int
         The index of the first batch, and the number of batches.
     columns : tuple of int or None
@@ -57,7 +57,7 @@ class FilePiece(NamedTuple):
         The rows of each batch; a length of -1 means all.
     """
 
-    place: int
+    ref: int
     first: int
     number: int
     columns: tuple[int, ...] | None
@@ -65,7 +65,7 @@ class FilePiece(NamedTuple):
     length: int
 
 
-class PackedPiece(NamedTuple):
+class PackedArrays(NamedTuple):
     """Arrays of equal length.
 
     Attributes
@@ -75,7 +75,7 @@ class PackedPiece(NamedTuple):
     nodes : bytes
         For each array, then its children, then its dictionary: length, null count, offset and number of buffers, int64.
     buffers : bytes
-        For each buffer: place, start and size, int64; a place of -2 for an absent buffer.
+        For each buffer: the number of its object, start and size, int64; -2 as number for an absent buffer.
     metadata : tuple of pairs of bytes
         The metadata of the batch.
     """
@@ -86,17 +86,17 @@ class PackedPiece(NamedTuple):
     metadata: tuple[tuple[bytes, bytes], ...]
 
 
-Piece: TypeAlias = FilePiece | PackedPiece
+Piece: TypeAlias = FileBatches | PackedArrays
 
 
-class Columns(NamedTuple):
-    """A sequence of batches.
+class Batches(NamedTuple):
+    """A sequence of batches, or of arrays.
 
     Attributes
     ----------
     schema : bytes or None
         The Schema message; None if it is the file's, restricted to the selected columns.
-    pieces : tuple of FilePiece or PackedPiece
+    pieces : tuple of FileBatches or PackedArrays
         The batches.
     """
 
@@ -124,7 +124,7 @@ def schema_bytes(schema: Schema) -> bytes:
     return data
 
 
-def schema_of(data: Any) -> Schema:
+def schema_of(data: object) -> Schema:
     """Decode a Schema message."""
     if not isinstance(data, bytes):
         raise InvalidData(f"a damaged handle: expected a schema as bytes, found {shown(data)}")
@@ -141,7 +141,7 @@ def schema_of(data: Any) -> Schema:
 class _Numbers:
     """An index from body offset to batch, for a file or stream that is opened again."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Bytes) -> None:
         self.reader: Any = _reader(Source("a mapped file", data, mapped=True))
         self.schema: Schema = self.reader._full_schema
         self._starts: Any = None
@@ -191,30 +191,30 @@ class ColumnWriter:
         self._fits: dict[tuple[int, tuple[int, ...] | None], bool] = {}
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    def batches(self, schema: Schema, batches: Sequence[RecordBatch]) -> Columns:
+    def batches(self, schema: Schema, batches: Sequence[RecordBatch]) -> Batches:
         """Serialize batches of one schema; their metadata may differ."""
         pieces: list[Piece] = []
         own = not batches
         for batch in batches:
-            piece = self._file_piece(batch)
+            piece = self._in_file(batch)
             if piece is None:
                 own = True
                 pieces.append(self._packed(batch.columns, batch.num_rows, batch.metadata))
                 continue
             own = own or not self._has_schema(piece, schema)
             last = pieces[-1] if pieces else None
-            if isinstance(last, FilePiece) and _follows(last, piece):
+            if isinstance(last, FileBatches) and _follows(last, piece):
                 pieces[-1] = last._replace(number=last.number + 1)
             else:
                 pieces.append(piece)
-        return Columns(schema_bytes(schema) if own else None, tuple(pieces))
+        return Batches(schema_bytes(schema) if own else None, tuple(pieces))
 
-    def arrays(self, type: DataType, arrays: Sequence[Array]) -> Columns:
+    def arrays(self, type: DataType, arrays: Sequence[Array]) -> Batches:
         """Serialize arrays of one type."""
         schema = schema_bytes(Schema([Field("values", type)]))
-        return Columns(schema, tuple([self._packed([array], len(array), None) for array in arrays]))
+        return Batches(schema, tuple([self._packed([array], len(array), None) for array in arrays]))
 
-    def _file_piece(self, batch: RecordBatch) -> FilePiece | None:
+    def _in_file(self, batch: RecordBatch) -> FileBatches | None:
         """Serialize a batch by its index in a file or stream; None if it is in neither."""
         base, columns, offset, length = batch, None, 0, -1
         view = batch._source
@@ -227,50 +227,43 @@ class ColumnWriter:
         loader = base._source
         if not isinstance(loader, ArrayLoader) or not isinstance(loader._body, np.ndarray):
             return None
-        found = self._locator.place(loader._body)
+        found = self._locator.find(loader._body)
         file = None if found is None else self._file(found[0], loader._body)
         number = None if file is None or found is None else file.number(found[1])
         if found is None or number is None:
             return None
         if columns is not None:
             columns = self._known.setdefault(tuple(columns), tuple(columns))
-        return FilePiece(found[0], number, 1, columns, offset, length)
+        return FileBatches(found[0], number, 1, columns, offset, length)
 
-    def _file(self, place: int, body: Any) -> _Numbers | None:
-        if place not in self._files:
+    def _file(self, ref: int, body: Any) -> _Numbers | None:
+        if ref not in self._files:
             try:
-                self._files[place] = _Numbers(whole(body))
+                self._files[ref] = _Numbers(whole(body))
             except ShmarrowError:  # an Arrow file within another one, or one that was read with other limits
-                self._files[place] = None
-        return self._files[place]
+                self._files[ref] = None
+        return self._files[ref]
 
-    def _has_schema(self, piece: FilePiece, schema: Schema) -> bool:
+    def _has_schema(self, piece: FileBatches, schema: Schema) -> bool:
         """Whether the batch read from the file has this schema, so that the handle need not store it."""
-        key = piece.place, piece.columns
+        key = piece.ref, piece.columns
         found = self._fits.get(key)
         if found is None:
-            file = self._files[piece.place]
+            file = self._files[piece.ref]
             assert file is not None
             expected = file.schema if piece.columns is None else fields_at(file.schema, piece.columns)
             found = self._fits[key] = _same_schema(schema, expected)
         return found
 
-    def _packed(self, arrays: Sequence[Array], length: int, metadata: Metadata | None) -> PackedPiece:
+    def _packed(self, arrays: Sequence[Array], length: int, metadata: Metadata | None) -> PackedArrays:
         nodes: list[int] = []
         buffers: list[int] = []
-        for array in arrays:
-            self._add(array, nodes, buffers)
+        for part in take_apart(arrays, trim=False, dictionaries=True):
+            nodes += (part._length, part._null_count, part._offset, len(part._buffers))
+            for data in part._buffers:
+                buffers += (_MISSING, 0, 0) if data is None else self._locator.buffer(data)
         kept = tuple((metadata or {}).items())
-        return PackedPiece(length, np.array(nodes, "<i8").tobytes(), np.array(buffers, "<i8").tobytes(), kept)
-
-    def _add(self, array: Any, nodes: list[int], buffers: list[int]) -> None:
-        nodes += (array._length, array._null_count, array._offset, len(array._buffers))
-        for data in array._buffers:
-            buffers += (_MISSING, 0, 0) if data is None else self._locator.buffer(data)
-        for child in array._children:
-            self._add(child, nodes, buffers)
-        if array._dictionary is not None:
-            self._add(array._dictionary, nodes, buffers)
+        return PackedArrays(length, np.array(nodes, "<i8").tobytes(), np.array(buffers, "<i8").tobytes(), kept)
 
 
 def _same_schema(one: Schema, other: Schema) -> bool:
@@ -281,7 +274,7 @@ def _same_schema(one: Schema, other: Schema) -> bool:
     return one.equals(other, check_metadata=True)
 
 
-def _follows(last: FilePiece, piece: FilePiece) -> bool:
+def _follows(last: FileBatches, piece: FileBatches) -> bool:
     """Whether a piece can be merged into the previous one."""
     return (
         last.length < 0
@@ -293,17 +286,17 @@ def _follows(last: FilePiece, piece: FilePiece) -> bool:
 # --- from handles -----------------------------------------------------------------------------------------------
 
 
-def open_batches(content: Any, memory: Memory) -> tuple[Schema, list[RecordBatch]]:
+def open_batches(content: object, memory: HandleMemory) -> tuple[Schema, list[RecordBatch]]:
     """Return the schema and the batches of a handle."""
-    if not isinstance(content, Columns) or not isinstance(content.pieces, tuple):
+    if not isinstance(content, Batches) or not isinstance(content.pieces, tuple):
         raise InvalidData(f"a damaged handle: expected batches, found {shown(content)}")
     schema = None if content.schema is None else schema_of(content.schema)
     readers: dict[int, Any] = {}
     batches: list[RecordBatch] = []
     for piece in content.pieces:
-        if isinstance(piece, FilePiece):
+        if isinstance(piece, FileBatches):
             batches += _from_file(piece, memory, readers)
-        elif isinstance(piece, PackedPiece) and schema is not None:
+        elif isinstance(piece, PackedArrays) and schema is not None:
             _check_length(piece.length)
             columns = _unpacked(piece, [field.type for field in schema], memory)
             batches.append(RecordBatch(schema, piece.length, columns, metadata=dict(piece.metadata)))
@@ -321,25 +314,25 @@ def open_batches(content: Any, memory: Memory) -> tuple[Schema, list[RecordBatch
     return schema, batches
 
 
-def open_arrays(content: Any, memory: Memory) -> tuple[DataType, list[Array]]:
+def open_arrays(content: object, memory: HandleMemory) -> tuple[DataType, list[Array]]:
     """Return the type and the arrays of a handle."""
-    if not isinstance(content, Columns) or not isinstance(content.pieces, tuple):
+    if not isinstance(content, Batches) or not isinstance(content.pieces, tuple):
         raise InvalidData(f"a damaged handle: expected arrays, found {shown(content)}")
     schema = schema_of(content.schema)
     arrays: list[Array] = []
     for piece in content.pieces:
-        if len(schema) != 1 or not isinstance(piece, PackedPiece):
+        if len(schema) != 1 or not isinstance(piece, PackedArrays):
             raise InvalidData(f"a damaged handle: expected arrays, found {shown(piece)}")
         arrays += _unpacked(piece, [schema.field(0).type], memory)
     return schema.field(0).type, arrays
 
 
-def _check_length(length: Any) -> None:
+def _check_length(length: object) -> None:
     if not isinstance(length, int) or length < 0:
         raise InvalidData(f"a damaged handle: expected a number of rows, found {shown(length)}")
 
 
-def _from_file(piece: FilePiece, memory: Memory, readers: dict[int, Any]) -> Iterator[RecordBatch]:
+def _from_file(piece: FileBatches, memory: HandleMemory, readers: dict[int, Any]) -> Iterator[RecordBatch]:
     columns = () if piece.columns is None else piece.columns
     if (
         not all(isinstance(number, int) for number in (piece.first, piece.number, piece.offset, piece.length, *columns))
@@ -347,10 +340,10 @@ def _from_file(piece: FilePiece, memory: Memory, readers: dict[int, Any]) -> Ite
         or (piece.length < 0 and piece.offset)
     ):
         raise InvalidData(f"a damaged handle: expected batches of a file, found {shown(piece)}")
-    reader = readers.get(piece.place)
+    reader = readers.get(piece.ref)
     if reader is None:
-        segment: Segment = memory.segment(piece.place)
-        reader = readers[piece.place] = _reader(SegmentSource(segment))
+        segment: Segment = memory.segment(piece.ref)
+        reader = readers[piece.ref] = _reader(SegmentSource(segment))
     for number in range(max(piece.first, 0), piece.first + piece.number):
         batch: RecordBatch = reader.get_batch(number)
         if piece.columns is not None:
@@ -365,61 +358,64 @@ def _from_file(piece: FilePiece, memory: Memory, readers: dict[int, Any]) -> Ite
         yield batch
 
 
-def _unpacked(piece: PackedPiece, types: Sequence[DataType], memory: Memory) -> list[Array]:
-    cursor = _Cursor(_numbers(piece.nodes, NODE), _numbers(piece.buffers, BUFFER), memory)
-    arrays = [cursor.array(type) for type in types]
-    cursor.finish()
+def _unpacked(piece: PackedArrays, types: Sequence[DataType], memory: HandleMemory) -> list[Array]:
+    nodes, buffers = iter(_numbers(piece.nodes, NODE)), iter(_numbers(piece.buffers, BUFFER))
+    arrays = [assemble(_PackedParts(type, nodes, buffers, memory)) for type in types]
+    if next(nodes, None) is not None or next(buffers, None) is not None:
+        raise InvalidData("a damaged handle: more arrays or buffers than its types need")
     for array in arrays:
         if len(array) != piece.length:
             raise InvalidData(f"a damaged handle: an array of {len(array)} values, expected {piece.length}")
     return arrays
 
 
-def _numbers(data: Any, width: int) -> list[list[int]]:
+def _numbers(data: object, width: int) -> list[list[int]]:
     if not isinstance(data, bytes) or len(data) % (8 * width):
         raise InvalidData(f"a damaged handle: expected rows of {width} int64, found {shown(data)}")
     rows: list[list[int]] = np.frombuffer(data, "<i8").reshape(-1, width).tolist() if data else []
     return rows
 
 
-class _Cursor:
-    """A cursor over the nodes and buffers of arrays."""
+class _PackedParts(Parts):
+    """The parts of the next array of a piece; its children and dictionary come after it."""
 
-    def __init__(self, nodes: list[list[int]], buffers: list[list[int]], memory: Memory) -> None:
-        self._nodes = iter(nodes)
-        self._buffers = iter(buffers)
+    where = "a damaged handle"
+
+    def __init__(
+        self, type: DataType, nodes: Iterator[list[int]], buffers: Iterator[list[int]], memory: HandleMemory
+    ) -> None:
+        self.type = type
+        self._nodes = nodes
+        self._buffers = buffers
         self._memory = memory
+        self._variadic = 0
 
-    def array(self, type: Any) -> Any:
-        """Build the next array with its children and dictionary, and check its structure."""
+    def node(self) -> Node:
         length, null_count, offset, count = next(self._nodes, (0, 0, 0, -1))
-        listed = LISTING[type.layout]
-        if count < len(listed.buffers) or (count > len(listed.buffers) and not listed.variadic):
-            raise InvalidData(f"a damaged handle: {type} with {count} buffers, expected {len(listed.buffers)}")
-        buffers = [self._buffer(type) for _ in range(count)]
-        children = [self.array(field.type) for field in type.fields]
-        dictionary = None
-        if type.layout == "dictionary":
-            storage = type
-            while isinstance(storage, ExtensionType):
-                storage = storage.storage_type
-            dictionary = self.array(storage.value_type)
-        made = make_array(type, length, buffers, null_count, offset, children, dictionary)
-        check_buffers(made)
-        made._check_structure()
-        return made
+        listed = LISTING[self.type.layout]
+        self._variadic = count - len(listed.buffers)
+        if self._variadic < 0 or (self._variadic and not listed.variadic):
+            raise InvalidData(f"a damaged handle: {self.type} with {count} buffers, expected {len(listed.buffers)}")
+        return Node(length, null_count, offset)
 
-    def _buffer(self, type: DataType) -> Any:
-        place, start, size = next(self._buffers, (_MISSING - 1, 0, 0))
-        if place < _MISSING:
-            raise InvalidData(f"a damaged handle: a buffer of {type} is missing")
-        if place == _MISSING:
+    def buffer(self, spec: BufferSpec) -> Bytes | None:
+        ref, start, size = next(self._buffers, (_MISSING - 1, 0, 0))
+        if ref < _MISSING:
+            raise InvalidData(f"a damaged handle: a buffer of {self.type} is missing")
+        if ref == _MISSING:
             if start or size:
-                raise InvalidData(f"a damaged handle: an absent buffer of {type} has {size} bytes at {start}")
+                raise InvalidData(f"a damaged handle: an absent buffer of {self.type} has {size} bytes at {start}")
             return None
-        return self._memory.buffer(place, start, size)
+        return self._memory.buffer(ref, start, size)
 
-    def finish(self) -> None:
-        """Raise if nodes or buffers are left."""
-        if next(self._nodes, None) is not None or next(self._buffers, None) is not None:
-            raise InvalidData("a damaged handle: more arrays or buffers than its types need")
+    def variadic(self) -> list[Any]:
+        return [self.buffer(DATA) for _ in range(self._variadic)]
+
+    def child(self, index: int) -> Parts:
+        return self._next(self.type.fields[index].type)
+
+    def dictionary(self) -> Any:
+        return assemble(self._next(storage_of(self.type).value_type))
+
+    def _next(self, type: DataType) -> Parts:
+        return _PackedParts(type, self._nodes, self._buffers, self._memory)

@@ -1,6 +1,6 @@
-"""Serialization of dense and sparse tensors in handles, as places and offsets.
+"""Serialization of dense and sparse tensors in handles, as references to objects and offsets in them.
 
-Opened tensors are validated before the first view: all elements are within the bounds of their place, and the ends and
+Opened tensors are validated before the first view: all elements are within the bounds of their object, and the ends and
 counts of sparse indices are checked as by a reader.
 """
 
@@ -13,30 +13,19 @@ import numpy as np
 
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, shown
 from shmarrow.interchange.handles.columns import schema_bytes, schema_of
-from shmarrow.interchange.handles.places import Locator, Memory
-from shmarrow.tensor import (
-    SparseCOOTensor,
-    SparseCSCMatrix,
-    SparseCSFTensor,
-    SparseCSRMatrix,
-    SparseMatrix,
-    SparseTensor,
-    Tensor,
-)
+from shmarrow.interchange.handles.objects import HandleMemory, Locator
+from shmarrow.tensor import Tensor
 from shmarrow.tensor.dense import MAX_DIMENSIONS, as_dim_names
 from shmarrow.tensor.element import ML_DTYPES, Element, NDArray, as_element
+from shmarrow.tensor.formats import FORMS
 from shmarrow.tensor.sparse import checked_shape
 from shmarrow.types import Field, Schema, as_metadata
 
-_FORMS: dict[str, Any] = {
-    form.form: form for form in (SparseCOOTensor, SparseCSRMatrix, SparseCSCMatrix, SparseCSFTensor)
-}
-
 
 class Elements(NamedTuple):
-    """An ndarray: place and offset of its first byte, dtype by name unless known otherwise, shape and strides."""
+    """An ndarray: object and offset of its first byte, dtype by name unless known otherwise, shape and strides."""
 
-    place: int
+    ref: int
     start: int
     dtype: str
     shape: tuple[int, ...]
@@ -60,10 +49,10 @@ class Parts(NamedTuple):
         The format of a sparse tensor; empty for a dense one.
     shape : tuple of int
         The shape of a sparse tensor.
-    coordinates : tuple of Elements
-        The index of a sparse tensor, in the order of :func:`_index_of`.
-    order : tuple of int
-        For CSF the axis order; for COO whether the coordinates are canonical.
+    arrays : tuple of Elements
+        The arrays of the index of a sparse tensor.
+    axis_order, is_canonical
+        As in a sparse tensor.
     """
 
     schema: bytes
@@ -73,8 +62,9 @@ class Parts(NamedTuple):
     metadata: tuple[tuple[bytes, bytes], ...] | None
     form: str = ""
     shape: tuple[int, ...] = ()
-    coordinates: tuple[Elements, ...] = ()
-    order: tuple[int, ...] = ()
+    arrays: tuple[Elements, ...] = ()
+    axis_order: tuple[int, ...] = ()
+    is_canonical: bool = False
 
 
 def describe(tensor: Any, locator: Locator) -> Parts:
@@ -85,41 +75,32 @@ def describe(tensor: Any, locator: Locator) -> Parts:
     dense = Parts(schema, tensor.ml_dtype, storage, tensor.dim_names, metadata)
     if isinstance(tensor, Tensor):
         return dense
-    index = tuple([_elements(part, locator) for part in _index_of(tensor)])
-    order: tuple[int, ...] = ()
-    if isinstance(tensor, SparseCOOTensor):
-        order = (int(tensor.is_canonical),)
-    elif isinstance(tensor, SparseCSFTensor):
-        order = tensor.axis_order
-    return dense._replace(form=tensor.form, shape=tuple(tensor.shape), coordinates=index, order=order)
-
-
-def _index_of(tensor: SparseTensor) -> tuple[NDArray, ...]:
-    if isinstance(tensor, SparseCOOTensor):
-        return (tensor.indices,)
-    if isinstance(tensor, SparseMatrix):
-        return tensor.indptr, tensor.indices
-    assert isinstance(tensor, SparseCSFTensor)
-    return (*tensor.indptr, *tensor.indices)
+    return dense._replace(
+        form=tensor.form,
+        shape=tensor.shape,
+        arrays=tuple([_elements(part, locator) for part in tensor.index]),
+        axis_order=tensor.axis_order,
+        is_canonical=tensor.is_canonical,
+    )
 
 
 def _elements(array: NDArray, locator: Locator) -> Elements:
     name = "" if array.dtype.kind == "V" else array.dtype.str
-    found = locator.place(array) if array.size else None
+    found = locator.find(array) if array.size else None
     if found is None:
         data = np.ascontiguousarray(array)
-        place, start, _ = locator.buffer(data.reshape(-1).view("u1") if data.size else np.empty(0, "u1"))
-        return Elements(place, start, name, array.shape, data.reshape(array.shape).strides)
+        ref, start, _ = locator.buffer(data.reshape(-1).view("u1") if data.size else np.empty(0, "u1"))
+        return Elements(ref, start, name, array.shape, data.reshape(array.shape).strides)
     return Elements(*found, name, array.shape, array.strides)
 
 
-def restore(parts: Any, memory: Memory) -> Any:
+def restore(parts: object, memory: HandleMemory) -> Any:
     """Restore a tensor serialized by :func:`describe`."""
-    if not isinstance(parts, Parts) or not isinstance(parts.coordinates, tuple):
+    if not isinstance(parts, Parts) or not isinstance(parts.arrays, tuple):
         raise InvalidData(f"a damaged handle: expected a tensor, found {shown(parts)}")
     element = _element(parts)
     storage = _array(parts.storage, element.dtype, memory)
-    if not parts.form and (parts.form != "" or parts.shape or parts.coordinates or parts.order):
+    if not parts.form and (parts.form != "" or parts.shape or parts.arrays or parts.axis_order):
         raise InvalidData(f"a damaged handle: a dense tensor with the parts of a sparse one, form {shown(parts.form)}")
     names, metadata = (
         as_dim_names(parts.dim_names, len(parts.shape or storage.shape)),
@@ -127,19 +108,13 @@ def restore(parts: Any, memory: Memory) -> Any:
     )
     if not parts.form:
         return Tensor(storage, element, names, metadata)
-    cls = _FORMS.get(parts.form)
+    cls = FORMS.get(parts.form)
     if cls is None or storage.ndim != 1:
         raise InvalidData(f"a damaged handle: no sparse form {shown(parts.form)} of {storage.ndim} dimensions")
     shape = checked_shape(parts.shape, storage.itemsize)
-    index = [_array(part, None, memory) for part in parts.coordinates]
-    if cls is SparseCOOTensor and len(index) == len(parts.order) == 1:
-        return SparseCOOTensor(shape, index[0], storage, element, bool(parts.order[0]), names, metadata)
-    if issubclass(cls, SparseMatrix) and len(index) == 2:
-        return cls(shape, index[0], index[1], storage, element, names, metadata)
-    if cls is SparseCSFTensor and shape and all(part.ndim == 1 for part in index):
-        levels = len(shape) - 1
-        return SparseCSFTensor(shape, index[:levels], index[levels:], parts.order, storage, element, names, metadata)
-    raise InvalidData(f"a damaged handle: a sparse tensor {parts.form} with {len(index)} parts of an index")
+    index = [_array(part, None, memory) for part in parts.arrays]
+    order, canonical = parts.axis_order, bool(parts.is_canonical)
+    return cls(shape, index, storage, element, order, canonical, names, metadata)
 
 
 def _element(parts: Parts) -> Element:
@@ -152,11 +127,11 @@ def _element(parts: Parts) -> Element:
     return made
 
 
-def _array(elements: Any, dtype: np.dtype[Any] | None, memory: Memory) -> NDArray:
-    """Return an ndarray over its place, after checking that all elements are in bounds."""
+def _array(elements: object, dtype: np.dtype[Any] | None, memory: HandleMemory) -> NDArray:
+    """Return an ndarray over its object, after checking that all elements are in bounds."""
     if not isinstance(elements, Elements):
         raise InvalidData(f"a damaged handle: expected an ndarray, found {shown(elements)}")
-    place, start, name, shape, strides = elements
+    ref, start, name, shape, strides = elements
     if dtype is None:
         if name not in _INDEX_DTYPES:
             raise InvalidData(f"a damaged handle: an index of dtype {shown(name)}")
@@ -171,11 +146,11 @@ def _array(elements: Any, dtype: np.dtype[Any] | None, memory: Memory) -> NDArra
     if 0 in shape:
         return np.empty(shape, dtype)
     end = start + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) + dtype.itemsize
-    data = memory.data(place)
+    data = memory.data(ref)
     if end > len(data):
         raise InvalidData(f"a damaged handle: an ndarray needs the bytes [{start}, {end}) of {len(data)}")
     if prod(shape) > max(len(data), EXPANDED_VALUES):  # possible with strides of 0
-        raise InvalidData(f"a damaged handle: {prod(shape)} elements in the {len(data)} bytes of their place")
+        raise InvalidData(f"a damaged handle: {prod(shape)} elements in the {len(data)} bytes of their object")
     try:
         return np.ndarray(shape, dtype, data, start, strides)
     except ValueError as error:  # more elements than numpy supports

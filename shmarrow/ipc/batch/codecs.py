@@ -4,33 +4,36 @@ A compressed buffer is its decompressed size as int64, followed by the compresse
 that is stored raw. Invariants:
 
 * the declared size is checked against the limits before allocation, and against the actual size after decompression;
-* codecs release the GIL, so buffers are decompressed on a small thread pool when that pays;
+* a frame is complete, and all of its buffer: nothing is cut or follows it;
+* codecs release the GIL, so a few threads help with large buffers. The calling thread never depends on them;
 * each decompressed buffer has its own allocation, so keeping one keeps no other alive.
 """
 
 from __future__ import annotations
 
 import _thread
-import functools
+import mmap
 import os
 import struct
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, LimitExceeded, Limits
+from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.errors import MORE_MEMORY, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.batch.memory import allocate
+from shmarrow.ipc.compression import CODECS, Codec
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.layout.memory import EMPTY
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 _LENGTH = struct.Struct("<q")
-_NAMES = {number: name for name, number in ENUMS["CompressionType"].items()}
+_NUMBERED = {ENUMS["CompressionType"][codec.member]: codec for codec in CODECS.values()}
 
 
 class Decompressor:
@@ -38,7 +41,7 @@ class Decompressor:
 
     __slots__ = ("_codec", "_limits")
 
-    def __init__(self, codec: str, limits: Limits) -> None:
+    def __init__(self, codec: Codec, limits: Limits) -> None:
         self._codec = codec
         self._limits = limits
 
@@ -62,8 +65,11 @@ class Decompressor:
         buffers = [buffer for column in columns for buffer in column]
         sizes = [size for column in columns for size in self._claims(column, at_most)]
         threads = len(buffers) > 1 and sum(sizes) >= _WORTH_THREADS
-        found = in_threads(self._open, buffers, sizes) if threads else list(map(self._open, buffers, sizes))
-        return {index: data for (index, _), data in zip(buffers, found, strict=True)}
+        try:
+            found = in_threads(self._open, buffers, sizes) if threads else list(map(self._open, buffers, sizes))
+            return {index: data for (index, _), data in zip(buffers, found, strict=True)}
+        except MemoryError:
+            raise LimitExceeded(f"not enough memory to decompress {sum(sizes)} bytes") from None
 
     def _claims(self, column: Sequence[tuple[int, Bytes]], at_most: int | None) -> list[int]:
         """The declared sizes of a column's buffers, checked against the limits."""
@@ -72,12 +78,14 @@ class Decompressor:
         if total > most:
             raise LimitExceeded(
                 f"compressed buffers {column[0][0]} to {column[-1][0]} declare {total} bytes, "
-                f"more than Limits.decompressed_bytes = {most}"
+                f"more than Limits.decompressed_bytes = {most}",
+                hint=MORE_MEMORY,
             )
         if at_most is not None and total > at_most + 8 * len(column):
             raise LimitExceeded(
                 f"compressed buffers {column[0][0]} to {column[-1][0]} declare {total} bytes, "
-                f"more than the {at_most} left of Limits.dictionary_bytes = {self._limits.dictionary_bytes}"
+                f"more than the {at_most} left of Limits.dictionary_bytes = {self._limits.dictionary_bytes}",
+                hint=MORE_MEMORY,
             )
         return claims
 
@@ -88,9 +96,9 @@ class Decompressor:
         size: int = _LENGTH.unpack_from(data.data, 0)[0]
         if size < -1:
             raise InvalidData(f"compressed buffer {index} declares {size} bytes")
-        if size > _MOST_RATIO[self._codec] * (len(data) + 64):
+        if size > self._codec.most_ratio * (len(data) + 64):
             raise InvalidData(
-                f"compressed buffer {index}: {len(data)} bytes of {self._codec} cannot hold the declared {size}"
+                f"compressed buffer {index}: {len(data)} bytes of {self._codec.member} cannot hold the declared {size}"
             )
         return size
 
@@ -103,206 +111,167 @@ class Decompressor:
 
 def decompressor(codec: int, method: int, where: str, limits: Limits) -> Decompressor:
     """The decompressor for the codec and method of a BodyCompression table."""
-    if codec not in _NAMES:
-        raise InvalidData(f"{where}: compression codec {codec}, expected one of {sorted(_NAMES)}")
+    if codec not in _NUMBERED:
+        raise InvalidData(f"{where}: compression codec {codec}, expected one of {sorted(_NUMBERED)}")
     if method not in ENUMS["BodyCompressionMethod"].values():
         raise InvalidData(f"{where}: body compression method {method}, expected 0")
-    return Decompressor(_NAMES[codec], limits)
+    return Decompressor(_NUMBERED[codec], limits)
 
 
-_PART = 1 << 20
-# Maximum compression ratio of each codec; a larger declared size is invalid.
-_MOST_RATIO = {"LZ4_FRAME": 256, "ZSTD": 1 << 16}
+def codec_name(number: int) -> str:
+    """Return the name of a codec in options, by its number in the BodyCompression table."""
+    return _NUMBERED[number].name if number in _NUMBERED else f"codec {number}"
 
 
-def decompress(codec: str, data: Bytes, size: int, what: str) -> Bytes:
-    """Decompress to exactly ``size`` bytes of newly allocated memory.
+def decompress(codec: Codec, data: Bytes, size: int, what: str) -> Bytes:
+    """Decompress a frame to exactly ``size`` bytes of newly allocated memory.
+
+    The frame must be complete, with its end mark and checksum, and nothing may follow it.
 
     Raises
     ------
     InvalidData
-        If the bytes are not a frame of the codec, or decompress to another size.
+        If the bytes are not such a frame of the codec, or decompress to another size.
+    LimitExceeded
+        If there is not enough memory.
     """
     target = allocate(size)
     try:
-        found = _DECOMPRESS[codec](data.data, target)
-    except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
-        raise InvalidData(f"{what}: invalid {codec} frame: {error or type(error).__name__}") from None
+        found = codec.decompress(data.data, target)
+    except MemoryError:
+        raise LimitExceeded(f"{what}: not enough memory to decompress {size} bytes") from None
+    except (RuntimeError, ValueError, OverflowError) as error:
+        raise InvalidData(f"{what}: invalid {codec.member} frame: {error or type(error).__name__}") from None
     if found != size:
         raise InvalidData(f"{what}: expected {size} decompressed bytes, found {'more' if found > size else found}")
     target.flags.writeable = False
     return target
 
 
-def _decompress_lz4(data: memoryview, target: Bytes) -> int:
-    """Decompress an LZ4 frame into the target; returns the bytes written, plus one if the target was too small."""
-    library = _lz4_library() if len(target) >= _WORTH_CALLING else None
-    return _decompress_lz4_pieces(data, target) if library is None else _decompress_lz4_whole(library, data, target)
-
-
-@functools.cache
-def _lz4_library() -> Any:
-    """The C library bundled with the lz4 package; None if its symbols are not exported."""
-    import ctypes
-
-    import lz4.frame
-
-    try:
-        library = ctypes.CDLL(lz4.frame._frame.__file__)
-        size, pointer = ctypes.c_size_t, ctypes.c_void_p
-        for name, result, arguments in (
-            ("LZ4F_createDecompressionContext", size, (pointer, ctypes.c_uint)),
-            ("LZ4F_decompress", size, (pointer, pointer, pointer, pointer, pointer, pointer)),
-            ("LZ4F_isError", ctypes.c_uint, (size,)),
-            ("LZ4F_getErrorName", ctypes.c_char_p, (size,)),
-            ("LZ4F_freeDecompressionContext", size, (pointer,)),
-        ):
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
-    except (OSError, AttributeError):
-        return None
-    return library
-
-
-_LZ4F_VERSION = 100
-_WORTH_CALLING = 1 << 18
-"""Minimum size to call the C library directly: three times as fast for 1 MiB, but three times as slow for 4 KiB."""
-
-
-def _decompress_lz4_whole(library: Any, data: memoryview, target: Bytes) -> int:
-    """As :func:`_decompress_lz4`, directly into the target; the package's own API makes an extra copy."""
-    from ctypes import byref, c_size_t, c_void_p
-
-    source = np.frombuffer(data, np.uint8)
-    spill = np.empty(1, np.uint8)
-    start, total = source.ctypes.data, len(source)
-    place, over, size = target.ctypes.data, spill.ctypes.data, len(target)
-    context, read, done = c_void_p(), 0, 0
-    if library.LZ4F_isError(library.LZ4F_createDecompressionContext(byref(context), _LZ4F_VERSION)):
-        raise MemoryError
-    try:
-        while True:
-            wrote, took = c_size_t(size - done or 1), c_size_t(total - read)
-            into = place + done if done < size else over
-            left = library.LZ4F_decompress(context, into, byref(wrote), start + read, byref(took), None)
-            if library.LZ4F_isError(left):
-                raise RuntimeError(library.LZ4F_getErrorName(left).decode())
-            if wrote.value and done == size:
-                return size + 1
-            done, read = done + wrote.value, read + took.value
-            if not left or not (wrote.value or took.value):
-                return done
-    finally:
-        library.LZ4F_freeDecompressionContext(context)
-
-
-def _decompress_lz4_pieces(data: memoryview, target: Bytes) -> int:
-    """As :func:`_decompress_lz4`, with the package's own API."""
-    import lz4.frame
-
-    context = lz4.frame.create_decompression_context()
-    done, size = 0, len(target)
-    rest: Any = data
-    while True:
-        # Small pieces stay in the CPU cache, so copying them costs less than decompressing one large piece.
-        part, read, ended = lz4.frame.decompress_chunk(context, rest, max_length=min(size - done, _PART) or 1)
-        if part:
-            if done == size:
-                return size + 1
-            target[done : done + len(part)] = np.frombuffer(part, np.uint8)
-            done += len(part)
-        if ended or (not part and not read):
-            return done
-        rest = rest[read:]
-
-
-def _decompress_zstd(data: memoryview, target: Bytes) -> int:
-    """Decompress a ZSTD frame; as :func:`_decompress_lz4`."""
-    import zstandard
-
-    done, size = 0, len(target)
-    room = target.data
-    try:
-        reader = zstandard.ZstdDecompressor().stream_reader(data)
-        while done < size and (got := reader.readinto(room[done:])):
-            done += got
-        return done + len(reader.read(1))
-    except zstandard.ZstdError as error:
-        raise ValueError(str(error)) from None
-
-
-_DECOMPRESS: dict[str, Callable[[memoryview, Bytes], int]] = {
-    "LZ4_FRAME": _decompress_lz4,
-    "ZSTD": _decompress_zstd,
-}
-
-
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
 def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
-    """Compress buffers for a body; buffers that do not shrink enough are stored raw, empty ones stay empty."""
-    make = _compressor(options)
+    """Compress buffers for a body; buffers that do not shrink enough are stored raw, empty ones stay empty.
+
+    Raises
+    ------
+    LimitExceeded
+        If there is not enough memory.
+    """
 
     def one(data: Bytes) -> Bytes:
         if not len(data):
             return data
-        packed = make(data.data)
+        packed = codec.compress(data.data, options.compression_level)
         if len(packed) >= len(data) * (1 - options.min_space_savings):
             return np.concatenate([np.frombuffer(_LENGTH.pack(-1), np.uint8), data])
         return np.frombuffer(_LENGTH.pack(len(data)) + packed, np.uint8)
 
-    if options.use_threads and len(buffers) > 1 and sum(map(len, buffers)) > _WORTH_THREADS:
-        return in_threads(one, buffers)
-    return [one(data) for data in buffers]
-
-
-def _compressor(options: IpcWriteOptions) -> Callable[[memoryview], bytes]:
-    level = options.compression_level
-    if options.compression == "lz4":
-        import lz4.frame
-
-        return lambda data: lz4.frame.compress(data, compression_level=level or 0, store_size=True)
-    import zstandard
-
-    found = 1 if level is None else level
-    return lambda data: zstandard.ZstdCompressor(level=found).compress(data)
+    total = sum(map(len, buffers))
+    try:
+        codec = CODECS[str(options.compression)]
+        if options.use_threads and len(buffers) > 1 and total > _WORTH_THREADS:
+            return in_threads(one, buffers)
+        return [one(data) for data in buffers]
+    except (MemoryError, RuntimeError, OverflowError) as error:  # what the codecs raise if they cannot allocate
+        raise LimitExceeded(f"cannot compress {total} bytes: {str(error) or 'not enough memory'}") from None
 
 
 # --- threads ----------------------------------------------------------------------------------------------------
 
 _WORTH_THREADS = 1 << 20
-_pool: ThreadPoolExecutor | None = None
-_pool_lock = _thread.allocate_lock()
+_MOST_HELPERS = 7
+_NAME = "shmarrow-codec"
+_ROOM = 1 << 24
+"""Address space that each thread must find before it is started, mostly for its stack."""
+_PATIENCE = 1.0
+"""Seconds after which a helper is checked to be alive."""
+_helpers: tuple[ThreadPoolExecutor, int] | None = None
+_starting = _thread.allocate_lock()
 
 
 def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
-    """Like ``list(map(...))`` on a thread pool; on the calling thread if no thread can be started."""
+    """Like ``list(map(...))``, with the help of a few threads if there are any.
+
+    The calling thread takes calls from the end and the helpers from the start. It waits only for calls that a living
+    helper has begun, so it cannot hang. The function must not have side effects: it is called again if a helper dies.
+    """
+    calls = list(zip(*arguments, strict=True))
+    found = _find_helpers()
+    begun: list[Future[Any]] = []
+    results: list[Any] = [None] * len(calls)
     try:
-        results = pool().map(function, *arguments)
-    except RuntimeError:  # no more threads, or the interpreter is shutting down
-        return list(map(function, *arguments))
-    return list(results)
+        if found is not None:
+            with suppress(RuntimeError):  # the interpreter is shutting down
+                for call in calls:
+                    begun.append(found[0].submit(function, *call))
+        for i in reversed(range(len(calls))):
+            if found is not None and i < len(begun) and not begun[i].cancel() and _ended(begun[i], found[1]):
+                results[i] = begun[i].result()
+            else:
+                results[i] = function(*calls[i])
+    finally:
+        for future in begun:
+            future.cancel()
+    return results
 
 
-def pool() -> ThreadPoolExecutor:
-    """The thread pool for compression, created on first use; a forked child creates its own."""
-    global _pool
-    if _pool is None:
+def _ended(future: Future[Any], helpers: int) -> bool:
+    """Wait for a call that a helper has begun; False if a helper has died, perhaps in the middle of it."""
+    global _helpers
+    from concurrent.futures import wait
+
+    while not wait([future], _PATIENCE).done:
+        if sum(thread.name.startswith(_NAME) for thread in threading.enumerate()) < helpers:
+            _helpers = None
+            return False
+    return True
+
+
+def _find_helpers() -> tuple[ThreadPoolExecutor, int] | None:
+    """The pool and its number of threads, started on first use; None if there are none or another thread starts them.
+
+    A forked child has none of its parent's threads and starts its own.
+    """
+    global _helpers
+    if _helpers is None and _starting.acquire(blocking=False):
+        try:
+            _helpers = _helpers or _start_helpers()
+        finally:
+            _starting.release()
+    return _helpers
+
+
+def _start_helpers() -> tuple[ThreadPoolExecutor, int] | None:
+    """Start all threads of a new pool before there is work, so that nothing waits for a thread that cannot start."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = min(usable - 1, _MOST_HELPERS)
+    if count < 1:
+        return None
+    gate = threading.Event()
+    pool = None
+    try:
         from concurrent.futures import ThreadPoolExecutor
 
-        with _pool_lock:
-            if _pool is None:
-                usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-                _pool = ThreadPoolExecutor(min(len(usable), 8), "shmarrow-codec")
-    return _pool
+        pool = ThreadPoolExecutor(count, _NAME)
+        # Thread.start() waits forever for a thread that dies because there is no memory, so look for some first.
+        mmap.mmap(-1, count * _ROOM).close()
+        for _ in range(count):
+            pool.submit(gate.wait)  # starts another thread, as those before it are busy
+    except (ImportError, OSError, RuntimeError, MemoryError):
+        if pool is not None:
+            pool.shutdown(wait=False)
+        return None
+    finally:
+        gate.set()
+    return pool, count
 
 
-def _forget_pool() -> None:
-    """After a fork: the child has no pool threads, and the lock's owner may not exist in it."""
-    global _pool, _pool_lock
-    _pool, _pool_lock = None, _thread.allocate_lock()
+def _forget_helpers() -> None:
+    global _helpers, _starting
+    _helpers, _starting = None, _thread.allocate_lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_forget_helpers)

@@ -10,15 +10,15 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits
+from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, at
 from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
@@ -28,7 +28,6 @@ from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING, swapped, swapped_views
 from shmarrow.layout.making import make_array, nulls
-from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.validation import check_buffers
 from shmarrow.types import Schema
@@ -45,7 +44,12 @@ _SEVERAL, _MANY = 4, 12
 _SMALL = 1 << 17
 """Maximum rows of a batch whose columns may be decompressed for display."""
 
-Dictionaries = Mapping[int, Any]
+
+class Dictionaries(Protocol):
+    """Dictionaries by id, as of when a batch was read."""
+
+    def get(self, id: int, /) -> Any:
+        """The dictionary of an id; None if there is none."""
 
 
 class RangeBody(Protocol):
@@ -170,10 +174,8 @@ class ArrayLoader:
         """
         wanted = range(len(self._schema)) if indices is None else indices
         if not self._direct:
-            try:
+            with at(self.where):
                 ready = self._load([self._used(index) for index in wanted])
-            except InvalidData as error:
-                raise type(error)(f"{self.where}: {error}") from None
             return [self._build(index, ready) for index in wanted]
         if len(wanted) > _MANY:
             self._list_all()
@@ -197,29 +199,22 @@ class ArrayLoader:
 
         Buffers that declare more than ``at_most`` decompressed bytes are rejected.
         """
-        try:
+        with at(self.where):
             ready = self._load([BufferCursor(self, 0, 0, 0, {}).used(wire)], at_most)
             column = BufferCursor(self, 0, 0, 0, ready).array(wire)
-        except InvalidData as error:
-            raise type(error)(f"{self.where}: {error}") from None
-        if len(column) != self.length:
-            raise InvalidData(f"{self.where}: {len(column)} values in a dictionary batch of {self.length} rows")
+            if len(column) != self.length:
+                raise InvalidData(f"{len(column)} values in a dictionary batch of {self.length} rows")
         return column
 
     def _build(self, index: int, ready: dict[int, Bytes] | None) -> Any:
         """Build a column of any type; ``ready`` holds its decompressed buffers."""
         wire = self._schema.wire(index)
-        try:
+        with at(self.where), at("column", index, wire.field.name):
             if ready is None:
                 ready = self._load([self._used(index)])
             column = BufferCursor(self, *self._start(index), ready).array(wire)
-        except InvalidData as error:
-            raise type(error)(f"{self.where}: column {index} {wire.field.name!r}: {error}") from None
-        if len(column) != self.length:
-            raise InvalidData(
-                f"{self.where}: column {index} {wire.field.name!r} has {len(column)} values, "
-                f"the batch {self.length} rows"
-            )
+            if len(column) != self.length:
+                raise InvalidData(f"{len(column)} values in a batch of {self.length} rows")
         return column
 
     # --- locating buffers ---
@@ -427,7 +422,7 @@ class BufferCursor:
         if v4_validity is not None and v4_nulls and type.layout in _UNIONS:
             if len(v4_validity) < bitmap.bytes_for(length):
                 raise InvalidData(f"{type}: the validity of {length} slots has {len(v4_validity)} bytes")
-            made = made.with_nulls(bitmap.unpack(v4_validity, 0, length))
+            made = made._with_nulls(bitmap.unpack(v4_validity, 0, length))
         logical = wire.field.type
         if logical is not type:
             made = made._with(type=logical)

@@ -2,153 +2,211 @@
 
 A dictionary batch sets a dictionary, or with the delta flag appends to it. Invariants:
 
-* a :class:`Dictionary` is one immutable version: a delta creates a longer one, so columns built later still use the
-  version their batch was written for;
-* values are decoded on first use; racing threads decode equal values;
+* a :class:`Dictionary` is one version: a delta gives a longer one, so a column built later still has the version that
+  its batch was written for;
+* sets of dictionaries are immutable, and a message gives another set. Whoever reads a stream replaces its set as a
+  whole, so an exception at any time leaves the old one or the new one;
+* values are decoded on first use, and kept only for the longest version, of which the shorter ones are slices;
 * a reader's current versions take at most ``Limits.dictionary_bytes``.
 """
 
 from __future__ import annotations
 
-import _thread
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
 
-from shmarrow.errors import InvalidData, InvalidType, LimitExceeded, Limits
+from shmarrow.errors import MORE_MEMORY, InvalidData, InvalidType, LimitExceeded, Limits, at, recast
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
 from shmarrow.states import fork_safe_lock
 
-_decoding = _thread._local()  # threading.local without importing threading, which takes half a millisecond
-_lock = fork_safe_lock()  # held for a few additions at a time
+T = TypeVar("T")
+_lock = fork_safe_lock()  # held for a few assignments at a time
+_FEW = 64
+"""Up to so many dictionaries are copied to add one, and none of an older version is kept."""
+
+
+class ById(Generic[T]):
+    """An immutable mapping of dictionary ids that shares most entries with the one it was derived from.
+
+    The entries are in layers; newer ones hide those of equal id in older ones. Each layer is at least twice as large as
+    the next one, so adding an entry copies a few of them on average, however many there are.
+    """
+
+    __slots__ = ("_layers",)
+
+    def __init__(self, layers: tuple[dict[int, T], ...] = ()) -> None:
+        self._layers = layers
+
+    def with_entry(self, id: int, value: T) -> ById[T]:
+        """Return a mapping in which the id has this value."""
+        new, layers = {id: value}, list(self._layers)
+        while layers and len(layers[-1]) < max(2 * len(new), _FEW):
+            new = {**layers.pop(), **new}
+        return ById((*layers, new))
+
+    def get(self, id: int) -> T | None:
+        """The value of an id."""
+        for layer in reversed(self._layers):
+            if id in layer:
+                return layer[id]
+        return None
+
+    def items(self) -> Iterator[tuple[int, T]]:
+        """All pairs of id and value."""
+        merged: dict[int, T] = {}
+        for layer in self._layers:
+            merged.update(layer)
+        return iter(merged.items())
 
 
 class DictionaryBudget:
     """The dictionary memory of one reader, bounded by :class:`Limits`.
 
-    Counts the current versions once decoded. Thread safety: may be shared.
+    Counts the current dictionary of each id once it is decoded. Thread safety: may be shared.
     """
 
-    __slots__ = ("_limit", "_sizes", "_total")
+    __slots__ = ("_counted", "limit")
 
     def __init__(self, limits: Limits) -> None:
-        self._limit = limits.dictionary_bytes
-        self._sizes: dict[int, dict[Any, int]] = {}
-        self._total = 0
+        self.limit = limits.dictionary_bytes
+        # The total, and for each id where its dictionary begins and its bytes; replaced as a whole.
+        self._counted: tuple[int, ById[tuple[int, int]]] = 0, ById()
 
-    def begin(self, id: int) -> dict[Any, int]:
-        """Count a new dictionary instead of any older one of this id; returns its sizes by type."""
-        sizes: dict[Any, int] = {}
-        with _lock:
-            self._total -= sum(self._sizes.get(id, sizes).values())
-            self._sizes[id] = sizes
-        return sizes
+    def left(self, id: int, start: int) -> int:
+        """Bytes left for the dictionary of an id that begins at message ``start``, with all of its deltas."""
+        total, counted = self._counted
+        current, size = counted.get(id) or (start, 0)
+        return self.limit - total + (size if start >= current else 0)
 
-    def left(self, sizes: dict[Any, int], type: Any) -> int:
-        """Bytes left for the values of one type."""
-        with _lock:
-            return self._limit - self._total + sizes.get(type, 0)
-
-    def count(self, id: int, sizes: dict[Any, int], type: Any, size: int, only_check: bool = False) -> None:
-        """Count the values of one type, replacing those of a shorter version; or only check the limit.
+    def check(self, id: int, start: int, size: int) -> None:
+        """Check the size of a decoded dictionary.
 
         Raises
         ------
         LimitExceeded
             If the limit is exceeded.
         """
-        with _lock:
-            more = max(size - sizes.get(type, 0), 0)
-            total = self._total + more
-            if total <= self._limit and not only_check and self._sizes.get(id) is sizes:
-                sizes[type], self._total = sizes.get(type, 0) + more, total
-        if total > self._limit:
+        left = self.left(id, start)
+        if size > left:
             raise LimitExceeded(
-                f"dictionary {id} has {size} bytes, {total} including the others, "
-                f"more than Limits.dictionary_bytes = {self._limit}"
+                f"dictionary {id} has {size} bytes, {self.limit - left + size} including the others, "
+                f"more than Limits.dictionary_bytes = {self.limit}",
+                hint=MORE_MEMORY,
             )
+
+    def count(self, id: int, start: int, size: int) -> None:
+        """Check a decoded dictionary, and count it instead of any older one of this id."""
+        with _lock:
+            self.check(id, start, size)
+            total, counted = self._counted
+            current, known = counted.get(id) or (start, 0)
+            if start >= current:
+                size = max(size, known) if start == current else size
+                self._counted = total + size - known, counted.with_entry(id, (start, size))
+
+
+class _Decoded:
+    """The values of the longest version of a dictionary that has been decoded; replaced as a whole."""
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        self.values: Any = None
 
 
 class Dictionary:
     """One version of a dictionary; later deltas are not part of it.
 
-    Thread safety: may be shared.
+    Parameters
+    ----------
+    id : int
+        The dictionary's id.
+    body : ArrayLoader
+        The values in its message.
+    earlier : Dictionary or None
+        For a delta, the version that it extends.
+    number : int
+        The position of its message among those of the reader.
+    budget : DictionaryBudget
+        What is left for the reader's dictionaries.
+
+    Notes
+    -----
+    Thread safety: may be shared; racing threads decode equal values.
     """
 
-    __slots__ = ("_body", "_budget", "_decoded", "_earlier", "_id", "_sizes", "length")
+    __slots__ = ("_budget", "_decoded", "_id", "_parts", "_start", "length")
 
-    def __init__(self, id: int, body: ArrayLoader, earlier: Dictionary | None, budget: DictionaryBudget) -> None:
+    def __init__(
+        self, id: int, body: ArrayLoader, earlier: Dictionary | None, number: int, budget: DictionaryBudget
+    ) -> None:
         self._id = id
-        self._body: ArrayLoader | None = body
-        self._earlier = earlier
+        # The message and the earlier version, until this one or a longer one is decoded.
+        self._parts: tuple[ArrayLoader, Dictionary | None] | None = body, earlier
         self._budget = budget
-        self._sizes: dict[Any, int] = budget.begin(id) if earlier is None else earlier._sizes
-        self._decoded: dict[Any, Any] = {}
-        self.length: int = body.length + (earlier.length if earlier is not None else 0)
+        self._start: int = number if earlier is None else earlier._start
+        self._decoded: _Decoded = _Decoded() if earlier is None else earlier._decoded
+        self.length: int = body.length + (0 if earlier is None else earlier.length)
 
     def array(self, wire: FieldLayout) -> Any:
-        """The values, decoded once per type."""
-        found = self._decoded.get(wire.field.type)
-        return self._decode(wire) if found is None else found
+        """The values, decoded once.
 
-    def decode(self, wire: FieldLayout | None) -> None:
-        """Decode the values now and release the message, before a dictionary they refer to is replaced.
-
-        Parameters
-        ----------
-        wire : FieldLayout or None
-            Layout of the values; None if no field uses them.
+        Raises
+        ------
+        InvalidData
+            If they are invalid, or another field uses them as another type.
         """
-        if wire is not None:
-            self.array(wire)
-        self._body = self._earlier = None
+        values = self._decoded.values
+        if values is None or len(values) < self.length:
+            values = self._decode(wire)
+        if values.type != wire.field.type:
+            raise InvalidData(
+                f"dictionary {self._id} has values of type {values.type} in one field and {wire.field.type} in another"
+            )
+        return values if len(values) == self.length else values.slice(0, self.length)
 
     def _decode(self, wire: FieldLayout) -> Any:
-        busy: set[int] = _decoding.__dict__.setdefault("ids", set())
-        if id(self._sizes) in busy:
-            raise InvalidData(f"dictionary {self._id} refers to itself")
-        busy.add(id(self._sizes))
-        try:
-            return self._join(wire)
-        except InvalidType as error:
-            raise InvalidData(f"dictionary {self._id}: {error}") from None
-        finally:
-            busy.discard(id(self._sizes))
-
-    def _join(self, wire: FieldLayout) -> Any:
-        """Concatenate the latest decoded version with the later deltas."""
-        type = wire.field.type
-        later: list[Dictionary] = []
+        """Concatenate the longest decoded version with the later deltas; at least this version."""
+        known = self._decoded.values
+        reached = -1 if known is None else len(known)
+        later: list[ArrayLoader] = []
         version: Dictionary | None = self
-        while version is not None and type not in version._decoded:
-            later.append(version)
-            version = version._earlier
-        pieces = [] if version is None else [version._decoded[type]]
+        while version is not None and version.length > reached:
+            parts = version._parts
+            if parts is None:  # another thread has just decoded it
+                return self._decode(wire)
+            body, version = parts
+            later.append(body)
+        pieces = [] if known is None else [known]
         seen: set[int] = set()
         size = sum([_bytes_of(piece, seen) for piece in pieces])
-        for each in reversed(later):
-            body = each._body
-            if body is None:
-                raise InvalidData(f"dictionary {self._id} was decoded as another type than {type}")
-            pieces.append(body.values(wire, self._budget.left(self._sizes, type) - size))
+        left = self._budget.left(self._id, self._start)
+        for body in reversed(later):
+            pieces.append(body.values(wire, left - size))
             size += _bytes_of(pieces[-1], seen)
-            self._budget.count(self._id, self._sizes, type, size, only_check=True)
-        joined = concat_arrays(pieces)
+            self._budget.check(self._id, self._start, size)
+        try:
+            with at("dictionary", self._id):
+                joined = concat_arrays(pieces)
+        except InvalidType as error:
+            raise recast(InvalidData, error) from None
         if len(pieces) > 1 and all(piece._safe for piece in pieces):
             joined._safe = True
-        self._budget.count(self._id, self._sizes, type, joined.get_total_buffer_size())
-        # Shorter versions are slices of the longest one, so decoding all versions, in any order, copies once.
-        for each in later:
-            each._decoded[type] = joined.slice(0, each.length)
-        return self._decoded[type]
+        self._budget.count(self._id, self._start, joined.get_total_buffer_size())
+        with _lock:
+            if self._decoded.values is None or len(self._decoded.values) < len(joined):
+                self._decoded.values = joined
+        self._parts = None
+        return joined
 
 
 def _bytes_of(array: Array, seen: set[int]) -> int:
     """The bytes of an array and its children, and of nested dictionaries not in ``seen``.
 
-    Less what each buffer may
-    lose in concatenation: an offset, or padding bits.
+    Less what each buffer may lose in concatenation: an offset, or padding bits.
     """
     size = sum([max(len(data) - 8, 0) for data in array._buffers if data is not None])
     size += sum([_bytes_of(child, seen) for child in array._children])
@@ -157,19 +215,3 @@ def _bytes_of(array: Array, seen: set[int]) -> int:
         return size
     seen.add(id(inner))
     return size + _bytes_of(inner, seen)
-
-
-def add_dictionary(
-    known: dict[int, Dictionary], id: int, body: ArrayLoader, delta: bool, where: str, budget: DictionaryBudget
-) -> None:
-    """Add a dictionary to a set, or extend or replace the one of this id.
-
-    Raises
-    ------
-    InvalidData
-        If a delta has no dictionary to extend.
-    """
-    before = known.get(id) if delta else None
-    if delta and before is None:
-        raise InvalidData(f"{where}: a delta for dictionary {id}, which does not precede it")
-    known[id] = Dictionary(id, body, before, budget)

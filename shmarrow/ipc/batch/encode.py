@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import ALIGNMENT, PADDING, Bytes
+from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, Bytes
 from shmarrow.errors import InvalidType, Unsupported
+from shmarrow.ipc.compression import CODECS
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
-from shmarrow.layout.memory import EMPTY
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Metadata, Schema
 from shmarrow.types.schema import difference
@@ -79,7 +79,7 @@ def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) ->
             from shmarrow.ipc.batch.codecs import compress as compress_buffers
 
             buffers = compress_buffers(buffers, options)
-            values["compression"] = {"codec": ENUMS["CompressionType"][_CODEC[options.compression]]}
+            values["compression"] = {"codec": ENUMS["CompressionType"][CODECS[options.compression].member]}
         if len(buffers) <= 4 * _FEW:
             return values, *_lay_out(buffers, values, options.alignment)
         sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
@@ -144,7 +144,6 @@ _FEW = 32
 """Up to this many columns are written faster one by one."""
 _NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 _BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
-_CODEC = {"lz4": "LZ4_FRAME", "zstd": "ZSTD"}
 
 
 def _flatten(array: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shmarrow.batch import ColumnView, RecordBatch
-from shmarrow.naming import fields_at, several
+from shmarrow.column_names import fields_at, several
 from shmarrow.types import Schema
 
 

@@ -10,11 +10,11 @@ from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import read_message
-from shmarrow.ipc.options import IpcWriteOptions, as_options
+from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.decode import encoded_fields
 from shmarrow.ipc.schema.encode import encode_schema
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.sources.sinks import Sink
+from shmarrow.writer import Sink
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,19 +30,14 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
 
     def __init__(self, reader: RecordBatchFileReader, sink: Sink, options: IpcWriteOptions | None) -> None:
         self._reader = reader
-        try:
-            chosen = as_options(options).replace(
-                endianness="big" if _lazy(reader).big_endian else "little",
-                metadata_version=_version_name(reader),
-            )
-            super().__init__(sink, reader.schema, chosen, reader.metadata)
-        except BaseException:
-            sink.abort()
-            reader.close()
-            raise
+        super().__init__(sink, reader.schema, options, reader.metadata)
 
     def _start(self) -> None:
         reader = self._reader
+        self.options = self.options.replace(
+            endianness="big" if _lazy(reader).big_endian else "little",
+            metadata_version=_version_name(reader),
+        )
         file = reader._opened()
         for name in self._blocks:
             blocks = file.blocks(name)
@@ -63,14 +58,8 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
         self._encoded = encode_schema(self.schema, self.options, self._ids)
         self._sink.write([file.data[:end], bytes(-end % 8)])
 
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            self._reader.close()
-
-    def abort(self) -> None:
-        super().abort()
+    def _drop(self) -> None:
+        super()._drop()
         self._reader.close()
 
 

@@ -64,22 +64,22 @@ def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
     head = data[: formats.HEAD].tobytes()
     if not head:
         return InvalidData(f"{name}: expected an Arrow file, found an empty file")
-    found = _message(data, limits) if head[:4] == CONTINUATION else formats.recognized(head)
+    found, hint = _message(data, limits) if head[:4] == CONTINUATION else formats.recognized(head)
     if found:
-        return InvalidData(f"{name}: expected an Arrow file, found {found}")
+        return InvalidData(f"{name}: expected an Arrow file, found {found}", hint=hint)
     return InvalidData(f"{name}: expected an Arrow file, which starts with {MAGIC!r}, found {head[: len(MAGIC)]!r}")
 
 
-def _message(data: Bytes, limits: Limits) -> str:
-    """Describe what a message at the start of a file belongs to, and how to read it."""
+def _message(data: Bytes, limits: Limits) -> tuple[str, str]:
+    """Describe what a message at the start of a file belongs to; and the hint that says how to read it."""
     try:
         message = read_message(data, 0, "", limits)
     except ShmarrowError:
         message = None
     kind = "Schema" if message is None else message[0].kind
     if kind in ("Tensor", "SparseTensor"):
-        return f"a {kind} message; ipc.read_tensor reads it"
-    return "an Arrow stream; ipc.open_stream reads it"
+        return f"a {kind} message", "ipc.read_tensor reads it"
+    return "an Arrow stream", "ipc.open_stream reads it"
 
 
 ROW_COUNTS = b"shmarrow:row_counts"

@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 
 from shmarrow.batch import RecordBatch
+from shmarrow.capsules import PyCapsule
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
 from shmarrow.ipc.batch.header import Header
@@ -32,6 +33,7 @@ from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import Message, check_version, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
+from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.sources.base import Source
 from shmarrow.states import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.types import Metadata, Schema, as_metadata
@@ -169,8 +171,6 @@ class RecordBatchFileReader:
     others cannot be pickled.
     """
 
-    for_consumer: Callable[..., RecordBatchReader]
-
     def __init__(
         self,
         source: Source,
@@ -183,7 +183,7 @@ class RecordBatchFileReader:
         self._zero_copy_only = zero_copy_only
         self._arguments: Any = None
         if included_fields is not None:
-            from shmarrow.naming import several
+            from shmarrow.column_names import several
 
             self._arguments = several(included_fields, "positions and names")
         self._states = StateMachine(f"the reader of {source.name}", TRANSITIONS, shared=source.data is not None)
@@ -242,6 +242,10 @@ class RecordBatchFileReader:
         file = self._opened()
         counts = _known_rows(file)
         return sum([n * rows for n, rows in (self._count_rows() if counts is None else counts)])
+
+    def _dictionaries_of(self, number: int) -> Mapping[int, Dictionary]:
+        """The dictionaries of a batch by id: those of the file."""
+        return self.dictionaries
 
     def _block_sizes(self) -> list[int]:
         """The size of each batch with its metadata, according to the footer."""
@@ -335,6 +339,24 @@ class RecordBatchFileReader:
         file = self._opened()
         return Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
 
+    def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
+        """Return a reader over all batches that casts each to types that another tool accepts.
+
+        Any number of such readers may be made. Parameters and errors as for :meth:`RecordBatchReader.for_consumer`.
+        """
+        from shmarrow.interchange.for_consumer import reader
+
+        return reader(self.schema, self._lasting(), name, lossy)
+
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+        """Export all batches as a PyCapsule ``arrow_array_stream``, any number of times.
+
+        Parameters and errors as for :meth:`Table.__arrow_c_stream__`.
+        """
+        from shmarrow.interchange.c_data.export_stream import export_batches
+
+        return export_batches(self.schema, self._lasting(), requested_schema, **unknown)
+
     def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
         """Iterate over all batches with their columns, fetching many small ones in one read."""
         count = len(file.batches)
@@ -391,7 +413,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         return self.__dict__.setdefault("_by_id", self._read_blocks()) if found is None else found
 
     def _read_blocks(self) -> Mapping[int, Dictionary]:
-        from shmarrow.ipc.batch.dictionaries import DictionaryBudget, add_dictionary
+        from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget
 
         file = self._file
         found: dict[int, Dictionary] = {}
@@ -399,6 +421,10 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         total = 0
         blocks = file.blocks("dictionaries")
         file.fetch(blocks)
+        source = self._schema.source
+        assert isinstance(source, LazySchema)
+        if len(blocks) and source.nested_dictionaries:
+            source.dictionary_wires()  # none refers to itself
         # Nested dictionaries may be anywhere in the file, so each gets the whole set, by weak reference to avoid a
         # cycle.
         all_of_them = weakref.proxy(self)
@@ -414,7 +440,9 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
             content, id, delta = dictionary_body(message, body, self._schema, all_of_them, file.name, file.limits)
             if id in found and not delta:
                 raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")
-            add_dictionary(found, id, content, delta, where, budget)
+            if delta and id not in found:
+                raise InvalidData(f"{where}: a delta for dictionary {id}, which does not precede it")
+            found[id] = Dictionary(id, content, found.get(id), i, budget)
         return found
 
     def __getitem__(self, id: int) -> Dictionary:

@@ -19,8 +19,8 @@ from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
-from shmarrow.sources.sinks import Sink
 from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
+from shmarrow.writer import Sink
 
 
 class RecordBatchFileWriter(BatchWriter):
@@ -50,12 +50,12 @@ class RecordBatchFileWriter(BatchWriter):
         if rows is not None:
             add_rows(self._row_counts, rows)
 
-    def _finish(self) -> None:
+    def _end(self) -> bytes:
         metadata = self._metadata
         if len(self._blocks["recordBatches"]) > 1:  # for one batch, reading its metadata is as fast
             metadata = {**(metadata or {}), ROW_COUNTS: encode_row_counts(self._row_counts)}
         dictionaries, batches = self._blocks.values()
-        self._sink.write([_end(self._encoded, dictionaries, batches, metadata, self.options)])
+        return _end(self._encoded, dictionaries, batches, metadata, self.options)
 
 
 def encode_file(

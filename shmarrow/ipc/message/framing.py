@@ -28,8 +28,8 @@ def not_a_message(data: Any, offset: int, where: str) -> InvalidData:
     from shmarrow.sources.formats import HEAD, recognized
 
     head = bytes(data[offset : offset + HEAD])
-    found = recognized(head) or f"{head[:8]!r}"
-    return InvalidData(f"{where}: expected an Arrow message at {offset}, found {found}")
+    found, hint = recognized(head)
+    return InvalidData(f"{where}: expected an Arrow message at {offset}, found {found or repr(head[:8])}", hint=hint)
 
 
 def _is_plausible(data: Any, offset: int, size: int) -> bool:
@@ -42,7 +42,7 @@ def _is_plausible(data: Any, offset: int, size: int) -> bool:
         return bytes(data[offset + 4 : offset + 8]) != bytes(4)
     from shmarrow.sources.formats import HEAD, recognized
 
-    return size >= 0 and not recognized(bytes(data[offset : offset + HEAD]))
+    return size >= 0 and not recognized(bytes(data[offset : offset + HEAD]))[0]
 
 
 def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Limits
+from shmarrow.errors import InvalidData, LimitExceeded, Limits, at
 from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.types import read_index_type, read_type, text
@@ -67,10 +67,8 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
     kind, type_table = table["type"]
     if type_table is None:
         raise InvalidData(f"field {name!r} has an unknown type, found {kind}")
-    try:
+    with at("field", name):
         type = read_type(kind, type_table, tuple([child.field for child in children]))
-    except InvalidArgument as error:
-        raise InvalidData(f"field {name!r}: {error}") from None
     metadata = read_key_values(table["custom_metadata"], table.reader)
     nullable = table["nullable"]
     encoding = table["dictionary"]
@@ -79,7 +77,8 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
     values = None
     if encoding is not None:
         index = encoding["indexType"]
-        index_type = types.int32() if index is None else read_index_type(index, name)
+        with at("field", name), at("dictionary"):
+            index_type = types.int32() if index is None else read_index_type(index)
         dictionary_id = encoding["id"]
         values = FieldLayout(Field(name, type), type, None, children, None)
         children = ()

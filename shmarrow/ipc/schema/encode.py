@@ -107,7 +107,7 @@ def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] =
     key = None
     if not ids and len(schema) <= _MOST_FIELDS:
         metadata = schema.metadata and tuple(schema.metadata.items())
-        key = options.compression is None, options.endianness, metadata, *map(_said, schema.fields)
+        key = options.endianness, metadata, *map(_said, schema.fields)
         known = _KNOWN.get(key)
         if known is not None:
             return known
@@ -135,7 +135,6 @@ def _said(field: Field) -> tuple[Any, ...]:
 
 def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: DictionaryIds) -> int:
     fields = schema.fields
-    features = [] if options.compression is None else [ENUMS["Feature"]["COMPRESSED_BODY"]]
     kinds = _Kinds([field.type for field in fields])
     nested = {type for type in kinds.types if type.__class__ not in FLAT_CLASSES}
     if not nested and {field.metadata for field in fields} <= {None}:
@@ -153,7 +152,6 @@ def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteO
         "endianness": ENUMS["Endianness"]["Big" if options.endianness == "big" else "Little"],
         "fields": Built(flatbuf_writer.add_offsets(builder, offsets)),
         "custom_metadata": key_values(schema.metadata),
-        "features": np.array(features, "<i8") if features else None,
     }
     return flatbuf_writer.add_table(builder, "Schema", values)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.errors import InvalidData, LimitExceeded, Unsupported
+from shmarrow.errors import InvalidData, LimitExceeded, Limits, Unsupported
 from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, FlatBuffer, Offsets, TableView, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.schema.decode import FieldLayout, Positions, encoded_fields, parse_field
@@ -184,7 +184,7 @@ class LazySchema:
         Raises
         ------
         InvalidData
-            If fields share a dictionary but differ in value type.
+            If fields share a dictionary but differ in value type, or a dictionary refers to itself.
         """
         if self._dictionary_values is None:
             found: dict[int, FieldLayout] = {}
@@ -197,6 +197,7 @@ class LazySchema:
                     raise InvalidData(
                         f"dictionary {id} has values of type {type} in one field and {values.field.type} in another"
                     )
+            _check_nesting({id: inner_dictionaries(values) for id, values in found.items()}, self._tables.buffer.limits)
             self._dictionary_values = found
         return self._dictionary_values
 
@@ -515,6 +516,22 @@ class LazySchema:
                 union = reader.table("Union", buffer.follow(int(types_at[i]), "Field", "type"))
                 codes[i] += union["mode"] == _DENSE
         return codes, children
+
+
+def inner_dictionaries(values: FieldLayout) -> set[int]:
+    """The ids of the dictionaries that the values of a dictionary refer to."""
+    return {inner.dictionary_id for inner in encoded_fields(values.children) if inner.dictionary_id is not None}
+
+
+def _check_nesting(inner: dict[int, set[int]], limits: Limits) -> None:
+    """Check that dictionaries do not refer to themselves, directly or through others."""
+    for _ in range(limits.depth):
+        inner = {id: left for id, ids in inner.items() if (left := ids & inner.keys())}
+        if not inner:
+            return
+    raise InvalidData(
+        f"dictionary {min(inner)} refers to itself, or over more than Limits.depth = {limits.depth} others"
+    )
 
 
 def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow import types
-from shmarrow.errors import InvalidArgument, InvalidData, shown
+from shmarrow.errors import InvalidArgument, InvalidData, at, recast, shown
 from shmarrow.ipc.flatbuffers.reader import Offsets, TableView
 from shmarrow.types import DataType, Field
 from shmarrow.types.descriptors import BY_MEMBER, CLASSES, TYPES, Enumeration, Parameter
@@ -32,7 +32,10 @@ def text(value: bytes | None, what: str) -> str:
 def _make_type(member: str, table: TableView, children: _Children) -> DataType:
     descriptor = BY_MEMBER[member]
     parameters = {each.name: _read(each, table[each.slot]) for each in descriptor.parameters}
-    made: DataType = descriptor.make(parameters, children)
+    try:
+        made: DataType = descriptor.make(parameters, children)
+    except InvalidArgument as error:
+        raise recast(InvalidData, error) from None
     return made
 
 
@@ -90,9 +93,10 @@ def cached_type(member: str, offsets: Offsets, content: bytes) -> DataType | Non
     return _CACHED.get((member, offsets, content))
 
 
-def read_index_type(table: TableView, name: str) -> DataType:
-    """Read the type of a dictionary's indices."""
+def read_index_type(table: TableView) -> types.IntType:
+    """Read the type of a dictionary's or a sparse tensor's indices."""
     try:
-        return types.IntType(table["bitWidth"], table["is_signed"])
+        with at("the index type"):
+            return types.IntType(table["bitWidth"], table["is_signed"])
     except InvalidArgument as error:
-        raise InvalidData(f"field {name!r}: the index type of its dictionary: {error}") from None
+        raise recast(InvalidData, error) from None

@@ -18,14 +18,11 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import U1, Bytes, as_bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported, as_limits
-from shmarrow.ipc.batch.decode import dictionary_body
-from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, add_dictionary
-from shmarrow.ipc.batch.open import open_batch
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
+from shmarrow.ipc.batch.dictionaries import DictionaryBudget
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
-from shmarrow.ipc.schema.cache import read_schema
-from shmarrow.ipc.schema.lazy import LazySchema
+from shmarrow.ipc.stream.state import StreamState
 from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
 from shmarrow.types import Schema
 
@@ -92,65 +89,6 @@ class EndEvent(NamedTuple):
 Event = SchemaEvent | DictionaryEvent | BatchEvent | EndEvent
 
 
-class StreamState:
-    """The schema and dictionaries read so far."""
-
-    __slots__ = ("_budget", "_dictionaries", "_shared", "limits", "schema", "where")
-
-    def __init__(self, where: str, limits: Limits) -> None:
-        self.schema: Schema | None = None
-        self._dictionaries: dict[int, Dictionary] = {}
-        self._budget = DictionaryBudget(limits)
-        self._shared = False
-        self.where = where
-        self.limits = limits
-
-    @property
-    def dictionaries(self) -> dict[int, Dictionary]:
-        """A snapshot of the current dictionaries."""
-        self._shared = True
-        return self._dictionaries
-
-    def take(self, message: Message, body: Bytes) -> Event:
-        """Process one message; returns its event."""
-        if message.kind == "Schema":
-            if self.schema is not None:
-                raise InvalidData(f"{self.where}: a second schema in one stream")
-            header = message.header
-            self.schema = read_schema(header.reader.data, header.position, header.reader.where, self.limits)
-            return SchemaEvent(self.schema)
-        if message.kind not in ("RecordBatch", "DictionaryBatch"):
-            raise Unsupported(
-                f"{self.where}: a {message.kind} message in a stream of record batches; ipc.read_tensors reads it"
-            )
-        if self.schema is None:
-            raise InvalidData(f"{self.where}: the stream begins with a {message.kind}, expected a Schema")
-        if message.kind == "RecordBatch":
-            return BatchEvent(open_batch(message, body, self.schema, self.dictionaries, self.where, self.limits))
-        return self._take_dictionary(message, body, self.schema)
-
-    def _take_dictionary(self, message: Message, body: Bytes, schema: Schema) -> DictionaryEvent:
-        source = schema.source
-        assert isinstance(source, LazySchema)
-        nested = source.nested_dictionaries
-        found = self._dictionaries if nested else {}
-        content, id, delta = dictionary_body(message, body, schema, found, self.where, self.limits)
-        if self._shared:
-            self._dictionaries, self._shared = dict(self._dictionaries), False
-        known = self._dictionaries
-        before = known.get(id)
-        add_dictionary(known, id, content, delta, self.where, self._budget)
-        if nested:
-            try:
-                known[id].decode(source.dictionary_wires().get(id))
-            except BaseException:  # roll back, so that a retried delta is not added twice
-                del known[id]
-                if before is not None:
-                    known[id] = before
-                raise
-        return DictionaryEvent(id, delta)
-
-
 class StreamDecoder(NotCopied):
     """A push parser for streams: feed it bytes in pieces of any size and collect events.
 
@@ -179,7 +117,7 @@ class StreamDecoder(NotCopied):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, where: str = "stream") -> None:
         self._limits = as_limits(limits)
-        self._state = StreamState(where, limits)
+        self._stream = StreamState(where, limits, DictionaryBudget(limits))
         self._where = where
         self._states = StateMachine(f"the decoder of {where}", TRANSITIONS, PREFIX, shared=True)
         self._events: deque[Event] = deque()
@@ -195,7 +133,7 @@ class StreamDecoder(NotCopied):
     @property
     def schema(self) -> Schema | None:
         """The schema, once decoded."""
-        return self._state.schema
+        return self._stream.schema
 
     @property
     def ended(self) -> bool:
@@ -283,7 +221,7 @@ class StreamDecoder(NotCopied):
             )
             states.fail(error)
             raise error
-        if self._state.schema is None and states.state != CLOSED:
+        if self._stream.schema is None and states.state != CLOSED:
             error = InvalidData(f"{self._where}: the stream ends before its schema")
             states.go(CLOSE)
             raise error
@@ -336,7 +274,17 @@ class StreamDecoder(NotCopied):
     def _take_body(self, taken: Bytes) -> None:
         message, self._message = self._message, None
         assert message is not None
-        self._events.append(self._state.take(message, taken))
+        before = self._stream
+        after = before.after(message, taken, before.offset + self._prefix_size + len(message.metadata) + len(taken))
+        if message.kind == "RecordBatch":
+            event: Event = BatchEvent(before.batch(message, taken))
+        elif message.kind == "DictionaryBatch":
+            event = DictionaryEvent(message.header["id"], message.header["isDelta"])
+        else:
+            assert after.schema is not None
+            event = SchemaEvent(after.schema)
+        self._stream = after
+        self._events.append(event)
         self._wants = self._prefix_size
         self._states.go(PREFIX)
 

@@ -4,33 +4,35 @@ Invariants:
 
 * from a file object, pipe or socket, the reader reads exactly the next message. An error in between is final, as the
   position in the source is unknown;
-* in memory, messages are indexed as far as needed, with random access to batches. An invalid message raises on each
-  access, and leaves the reader unchanged.
+* in memory, messages are indexed as far as needed, with random access to batches. An exception leaves the reader
+  unchanged: an invalid message raises on each access, and what was interrupted can be repeated;
+* a stream is locked by itself, so that a page fault on a slow disk holds up no other stream.
 """
 
 from __future__ import annotations
 
+import _thread
+import os
 from collections.abc import Iterable
 from operator import index as as_index
 from typing import Any, NamedTuple, SupportsIndex
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
+from shmarrow.column_names import several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
-from shmarrow.ipc.batch.dictionaries import Dictionary
+from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
 from shmarrow.ipc.batch.header import Header
-from shmarrow.ipc.batch.open import decode_metadata, open_batch
+from shmarrow.ipc.batch.open import decode_metadata
 from shmarrow.ipc.batch.projection import Projection
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
-from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder, StreamState
-from shmarrow.naming import several
+from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
+from shmarrow.ipc.stream.state import StreamState
 from shmarrow.sources.base import Source
 from shmarrow.states import (
     CLOSE,
     CLOSED,
-    END,
-    ENDED,
     FAIL,
     FAILED,
     OPEN,
@@ -39,8 +41,6 @@ from shmarrow.states import (
     NotCopied,
     StateMachine,
     Transitions,
-    Turn,
-    fork_safe_lock,
 )
 from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
@@ -50,8 +50,8 @@ MAPPED: Transitions = {
     FAILED: {FAIL: FAILED, CLOSE: CLOSED},
     CLOSED: {CLOSE: CLOSED},
 }
-"""States of :class:`MappedStreamReader`: an error ends the iteration, which would otherwise skip the batch.
-Random access still works."""
+"""States of :class:`MappedStreamReader`. Reading can be repeated, so only the iteration fails: if a batch was read that
+could not be handed to another library, which would otherwise miss it."""
 
 
 class _BatchReader(RecordBatchReader):
@@ -94,9 +94,8 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
         self._source = source
         self._decoder: StreamDecoder | None = StreamDecoder(limits, source.name)
         self._states = StateMachine(f"the reader of {source.name}", SEQUENTIAL)
-        self._turn = Turn(f"the reader of {source.name}")
         try:
-            first = self._next()
+            first = self._states.read(self._next)
             if not isinstance(first, SchemaEvent):
                 raise InvalidData(f"{source.name}: the stream ends before its schema")
             self._set_schema(first.schema, included_fields)
@@ -106,31 +105,19 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
 
     def _next(self) -> Event | None:
         """Return the next event; None at the end of the stream."""
-        states = self._states
-        states.go(READ)
-        with self._turn:
-            states.go(READ)  # another thread may have closed or failed it meanwhile
-            decoder = self._decoder
-            if states.state == ENDED or decoder is None:
-                return None
-            try:
-                while (event := decoder.next_event()) is None and not decoder.ended:
-                    wanted = decoder.wants
-                    data = self._source.take(wanted)
-                    decoder.feed(data)
-                    if len(data) < wanted:
-                        decoder.close()
-            except BaseException as error:
-                states.fail(error)
-                raise
-            if event is None or isinstance(event, EndEvent):
-                states.go(END)
-                return None
-            states.go(READ)
-            return event
+        decoder = self._decoder
+        if decoder is None:
+            return None
+        while (event := decoder.next_event()) is None and not decoder.ended:
+            wanted = decoder.wants
+            data = self._source.take(wanted)
+            decoder.feed(data)
+            if len(data) < wanted:
+                decoder.close()
+        return None if isinstance(event, EndEvent) else event
 
     def read_next_batch(self) -> RecordBatch:
-        while (event := self._next()) is not None:
+        while (event := self._states.read(self._next)) is not None:
             if isinstance(event, BatchEvent):
                 return event.batch if self._included is None else self._included.of(event.batch)
         raise StopIteration
@@ -142,98 +129,116 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
 
 
 class _Place(NamedTuple):
-    """A batch's location in the stream, and its dictionaries."""
+    """A record batch in the stream: the state before its message, and the offsets of its body and end."""
 
-    offset: int
+    before: StreamState
     body: int
     end: int
-    dictionaries: dict[int, Dictionary]
-
-
-_indexing = fork_safe_lock()
-"""Held while an index grows or a position moves, and during fork, so a child never sees a partial update."""
 
 
 class _Index:
-    """The messages indexed so far of a stream in memory."""
+    """The messages indexed so far of a stream in memory.
 
-    __slots__ = ("_source", "complete", "data", "latest", "limits", "name", "offset", "places", "position", "state")
+    Attributes
+    ----------
+    state : StreamState
+        The stream up to the last indexed message; replaced by one assignment per message.
+    places : list of _Place
+        The record batches. Those beyond ``state.batches`` are of interrupted calls and do not count.
+    position : int
+        The next batch of the iteration.
+    """
+
+    __slots__ = ("_locks", "_source", "data", "places", "position", "state")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         assert source.data is not None
         self._source = source
+        self._locks: dict[int, _thread.RLock] = {}
         self.data: Bytes = source.data
-        self.name = source.name
-        self.limits = limits
-        self.state = StreamState(source.name, limits)
+        self.state = StreamState(source.name, limits, DictionaryBudget(limits))
         self.places: list[_Place] = []
-        self.position = 0  # of the iteration
-        self.offset = 0  # of the next message
-        self.complete = False
-        self.latest: tuple[int, Header | Message] | None = None  # the batch that was indexed last
+        self.position = 0
 
-    def message_at(self, offset: int) -> tuple[Header | Message, int] | None:
-        """The complete message at ``offset`` and its body's offset; None at the end of the stream."""
-        data = self.data
-        prefix = read_prefix(data, offset, self.name, self.limits)
+    @property
+    def lock(self) -> _thread.RLock:
+        """The lock for reading further; each process has its own, as a fork may copy one that is held."""
+        return self._locks.setdefault(os.getpid(), _thread.RLock())
+
+    def message_after(self, state: StreamState) -> tuple[Header | Message, Bytes, int] | None:
+        """The next message after a state, its body and its end; None at the end of the stream."""
+        data, offset, name, limits = self.data, state.offset, state.where, state.limits
+        prefix = read_prefix(data, offset, name, limits)
         if prefix is None:
             return None
         body = offset + prefix[0] + prefix[1]
         if body > len(data):
             raise InvalidData(
-                f"{self.name}: the metadata at {offset} needs [{offset + prefix[0]}, {body}) "
-                f"but there are {len(data)} bytes"
+                f"{name}: the metadata at {offset} needs [{offset + prefix[0]}, {body}) but there are {len(data)} bytes"
             )
-        message = decode_metadata(data[offset:body], self.name, self.limits)
+        message = decode_metadata(data[offset:body], name, limits)
         if message is None:
-            raise InvalidData(f"{self.name}: the message at {offset} was overwritten while being read")
+            raise InvalidData(f"{name}: the message at {offset} was overwritten while being read")
         if message.body_length > len(data) - body:
             raise InvalidData(
-                f"{self.name}: the body of the message at {offset} needs [{body}, {body + message.body_length}) "
+                f"{name}: the body of the message at {offset} needs [{body}, {body + message.body_length}) "
                 f"but there are {len(data)} bytes"
             )
-        return message, body
+        end = body + message.body_length
+        return message, data[body:end], end
 
-    def step(self) -> SchemaEvent | None:
-        """Index one more message, or the end of the stream. An invalid message changes nothing."""
-        offset = self.offset
-        found = self.message_at(offset)
+    def step(self, build: bool = False) -> RecordBatch | None:
+        """Index one more message, or the end of the stream; returns the batch if it is one and to be built."""
+        state = self.state
+        found = self.message_after(state)
         if found is None:
-            self.complete = True
+            offset = state.offset
             marked = self.data[offset : offset + 4].tobytes()
             self._source.advance(offset + (8 if marked == CONTINUATION else len(marked)))
+            self.state = state._replace(ended=True)
             return None
-        message, body = found
-        end = body + message.body_length
-        event = None
-        if isinstance(message, Header) or message.kind == "RecordBatch":
-            if self.state.schema is None:
-                raise InvalidData(f"{self.name}: the stream begins with a RecordBatch, expected a Schema")
-            self.latest = len(self.places), message
-            self.places.append(_Place(offset, body, end, self.state.dictionaries))
-        else:
-            event = self.state.take(message, self.data[body:end])
-        self.offset = end
+        message, body, end = found
+        after = state.after(message, body, end)
+        batch = state.batch(message, body) if build and after.batches > state.batches else None
         self._source.advance(end)
-        return event if isinstance(event, SchemaEvent) else None
+        if self.state is not state:  # a signal handler has read on meanwhile
+            return None
+        if after.batches > state.batches:
+            self.places[state.batches :] = [_Place(state, end - len(body), end)]
+        self.state = after
+        return batch
 
     def reach(self, count: int) -> bool:
         """Index messages up to ``count`` batches; returns whether there are as many."""
-        while len(self.places) < count and not self.complete:
-            with _indexing:
-                if len(self.places) < count and not self.complete:
+        while self.state.batches < count and not self.state.ended:
+            with self.lock:
+                if self.state.batches < count and not self.state.ended:
                     self.step()
-        return len(self.places) >= count
+        return self.state.batches >= count
 
-    def message(self, number: int) -> Header | Message:
-        """The metadata of a batch."""
-        latest, place = self.latest, self.places[number]
-        if latest is not None and latest[0] == number:
-            return latest[1]
-        found = self.message_at(place.offset)
-        if found is None or (found[1], found[1] + found[0].body_length) != (place.body, place.end):
-            raise InvalidData(f"{self.name}: batch {number} was overwritten since it was indexed")
-        return found[0]
+    def batch(self, number: int) -> RecordBatch:
+        """Read an indexed batch."""
+        before, _, end = self.places[number]
+        found = self.message_after(before)
+        if found is None or found[2] != end:
+            raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
+        message, body, _ = found
+        return before.batch(message, body)
+
+    def next_batch(self) -> RecordBatch | None:
+        """Read the next batch of the iteration; None at the end. An exception leaves the position unchanged."""
+        with self.lock:
+            while True:
+                number, batch = self.position, None
+                if number < self.state.batches:
+                    batch = self.batch(number)
+                elif not self.state.ended:
+                    batch = self.step(build=True)
+                else:
+                    return None
+                if batch is not None and self.position == number:  # else a signal handler has taken it meanwhile
+                    self.position = number + 1
+                    return batch
 
 
 class MappedStreamReader(_BatchReader):
@@ -255,10 +260,11 @@ class MappedStreamReader(_BatchReader):
         self._states = StateMachine(f"the reader of {source.name}", MAPPED, shared=True)
         self._index: _Index | None = _Index(source, limits)
         try:
-            event = self._index.step()
-            if event is None:
+            self._index.step()
+            schema = self._index.state.schema
+            if schema is None:
                 raise InvalidData(f"{source.name}: the stream ends before its schema")
-            self._set_schema(event.schema, self._arguments)
+            self._set_schema(schema, self._arguments)
         except BaseException:
             self._index = None
             source.close()
@@ -272,14 +278,14 @@ class MappedStreamReader(_BatchReader):
 
     def _known_batches(self) -> int | None:
         index = self._index
-        return None if index is None or not index.complete else len(index.places)
+        return None if index is None or not index.state.ended else index.state.batches
 
     @property
     def num_record_batches(self) -> int:
         """Number of record batches; reads the headers of all messages once."""
         index = self._opened()
         index.reach(1 << 62)
-        return len(index.places)
+        return index.state.batches
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
         """Return the batch at position ``index``; negative positions count from the end.
@@ -298,7 +304,7 @@ class MappedStreamReader(_BatchReader):
         if number < 0:
             number += self.num_record_batches
         if number < 0 or not messages.reach(number + 1):
-            raise IndexOutOfRange(f"no batch {index}: {messages.name} has {len(messages.places)}")
+            raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {messages.state.batches}")
         return self._batch(messages, number)
 
     @property
@@ -312,26 +318,21 @@ class MappedStreamReader(_BatchReader):
     def __getitem__(self, index: SupportsIndex) -> RecordBatch:
         return self.get_batch(index)
 
+    def _dictionaries_of(self, number: int) -> ById[Dictionary]:
+        """The dictionaries as of a batch that was read before, by id."""
+        return self._opened().places[number].before.dictionaries
+
     def _batch(self, messages: _Index, number: int) -> RecordBatch:
-        message, place = messages.message(number), messages.places[number]
-        where = f"{messages.name}: batch {number}"
-        body = messages.data[place.body : place.end]
-        batch = open_batch(message, body, self._full_schema, place.dictionaries, where, self._limits)
+        batch = messages.batch(number)
         return batch if self._included is None else self._included.of(batch)
 
     def read_next_batch(self) -> RecordBatch:
         messages = self._opened()
         self._states.go(READ)
-        with _indexing:
-            number = messages.position
-            if not messages.reach(number + 1):
-                raise StopIteration
-            messages.position += 1
-        try:
-            return self._batch(messages, number)
-        except BaseException as error:
-            self._states.fail(error)
-            raise
+        batch = messages.next_batch()
+        if batch is None:
+            raise StopIteration
+        return batch if self._included is None else self._included.of(batch)
 
     def close(self) -> None:
         """Release the mapping, descriptor and lock; existing arrays and batches keep the mapping alive."""

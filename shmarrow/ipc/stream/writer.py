@@ -5,41 +5,33 @@ Messages are written in order: schema, batches preceded by their dictionaries, e
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidData, ShmarrowError, full_name
+from shmarrow.column_names import checked_schema
+from shmarrow.errors import InvalidData, full_name
 from shmarrow.ipc.batch.encode import IpcPayload, dictionaries_of, encode_batch, encode_dictionary, in_schema
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
-from shmarrow.naming import checked_schema
-from shmarrow.sources.sinks import Sink
-from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, WRITE, NotCopied, StateMachine, Transitions, Turn
+from shmarrow.sources.sinks import joined
 from shmarrow.tables import Table, own_batch, rows_of
 from shmarrow.types import MetadataLike, Schema, as_metadata
-
-TRANSITIONS: Transitions = {
-    OPEN: {WRITE: OPEN, FAIL: FAILED, CLOSE: CLOSED},
-    FAILED: {FAIL: FAILED, CLOSE: CLOSED},
-    CLOSED: {CLOSE: CLOSED},
-}
-"""States of a writer. It fails if the sink did not accept a message; a batch rejected before any byte is written
-leaves it open. A failed writer is closed without an end marker, so that the output does not look complete."""
+from shmarrow.writer import Sink, Writer, operation
 
 REPLACE = "replace"
 DELTA = "delta"
 SAME = "same"
 
 
-class BatchWriter(NotCopied):
+class BatchWriter(Writer):
     """Writes record batches of one schema to a sink.
 
     A context manager: closes at the end of the block; after an exception nothing is published, and a file object gets
     no end marker. The same applies after an error of the sink: from then on, :meth:`write` and :meth:`close` raise
-    ``Failed``, which quotes that error.
+    ``Failed``, which quotes that error. A batch that is refused before any byte is written leaves the writer open.
 
     Attributes
     ----------
@@ -56,29 +48,24 @@ class BatchWriter(NotCopied):
     """In a stream, a dictionary can replace an earlier one of the same id."""
 
     def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
-        try:
-            self.options = as_options(options)
-            self.schema: Schema = checked_schema(schema)
-        except ShmarrowError:
-            sink.abort()
-            raise
         self._sink = sink
-        self._states = StateMachine(f"the writer to {sink.name}", TRANSITIONS)
-        self._turn = Turn(f"the writer to {sink.name}")
-        # The ids of the schema's dictionaries unless 0, 1, ..., and the last dictionary written for each.
+        super().__init__(f"the writer to {sink.name}")
+        # The ids of the schema's dictionaries unless 0, 1, ..., and the dictionary written last for each.
         self._ids: list[int] = []
         self._last_written: dict[int, Any] = {}
         # Dictionaries of all-null columns, which may be replaced later; a file has one per id.
         self._empty: dict[int, Any] = {}
         try:
+            self.options = as_options(options)
+            self.schema: Schema = checked_schema(schema)
             self._start()
         except BaseException:
-            self._sink.abort()
+            self.abort()
             raise
 
     def _start(self) -> None:
         self._encoded = encode_schema(self.schema, self.options)
-        self._sink.write([schema_message(self._encoded, self.options, self._sink.position)])
+        self._sink.write([schema_message(self._encoded, self.options, self._sink.size)])
 
     def __repr__(self) -> str:
         from shmarrow.display import holding, line
@@ -129,48 +116,47 @@ class BatchWriter(NotCopied):
         Failed
             After an error of the sink.
         """
-        self._states.go(WRITE)
-        with self._turn:
-            self._write(batch, custom_metadata)
+        self._write(batch, custom_metadata)
 
     def write_table(self, table: Any, max_chunksize: int | None = None) -> None:
         """Write all batches of a table, split into pieces of at most ``max_chunksize`` rows if given.
 
         Accepts the same types as :meth:`write`.
         """
-        self._states.go(WRITE)
+        self._check_open()
         if isinstance(table, Table):
-            with self._turn:
-                for batch in table.to_batches(max_chunksize):
-                    self._write(batch, None)
+            for batch in table.to_batches(max_chunksize):
+                self._write(batch, None)
             return
         adapt = not full_name(table).startswith("shmarrow.")
         with rows_of(table) as reader:
             for batch in reader:
                 for piece in batch.to_batches(max_chunksize):
-                    with self._turn:
-                        self._write(piece, None, adapt)
+                    self._write(piece, None, adapt)
 
+    @operation
     def _write(self, batch: RecordBatch, custom_metadata: MetadataLike | None, adapt: bool = False) -> None:
-        self._states.go(WRITE)
         adapt = adapt or not isinstance(batch, RecordBatch)
         batch = in_schema(own_batch(batch, "a shmarrow.RecordBatch"), self.schema, adapt)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
-        try:
-            self._write_dictionaries(batch)
-            self._emit(encode_batch(batch, self.options, metadata, self._sink.position), batch.num_rows)
-        except BaseException as error:
-            if not isinstance(error, Exception):  # the message may be written but not recorded
-                self._states.fail(error)
-            raise
+        dictionaries, latest = self._encode_dictionaries(dictionaries_of(batch.columns))
+        position = self._sink.size + sum([payload.size for payload in dictionaries])
+        payload = encode_batch(batch, self.options, metadata, position)
+        self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows)
 
-    def _write_dictionaries(self, batch: RecordBatch) -> None:
-        found = dictionaries_of(batch.columns)
+    def _encode_dictionaries(self, found: list[Any]) -> tuple[list[IpcPayload], dict[int, Any]]:
+        """Encode the dictionaries to be written before a batch.
+
+        Those written before are left out, or become deltas. Returns the messages, and the dictionaries by id.
+        """
+        payloads: list[IpcPayload] = []
+        latest: dict[int, Any] = {}
+        position = self._sink.size
         replaced: set[int] = set()
         # A dictionary has a lower id than those nested in its values, and must be written after them.
         for number, values in reversed(list(enumerate(found))):
             id = self._ids[number] if self._ids else number
-            known = self._last_written.get(id)
+            known = latest.get(id, self._last_written.get(id))
             if known is None and not len(values) and not self.replaces:
                 self._empty[id] = values
                 continue
@@ -192,11 +178,11 @@ class BatchWriter(NotCopied):
                     )
                 )
             part = values.slice(len(known)) if known is not None and relation == DELTA else values
-            self._write_dictionary(id, part, relation == DELTA)
-            self._last_written[id] = values
-
-    def _write_dictionary(self, id: int, values: Any, delta: bool) -> None:
-        self._emit(encode_dictionary(id, values, delta, self.options, self._sink.position), None)
+            payload = encode_dictionary(id, part, relation == DELTA, self.options, position)
+            payloads.append(payload)
+            latest[id] = values
+            position += payload.size
+        return payloads, latest
 
     def _relation(self, known: Any, values: Any) -> str:
         """How a dictionary relates to the previously written one of the same id.
@@ -216,78 +202,36 @@ class BatchWriter(NotCopied):
             return REPLACE
         return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
+    def _emit_all(self, dictionaries: list[IpcPayload], latest: dict[int, Any], batch: IpcPayload, rows: int) -> None:
+        for dictionary in dictionaries:
+            self._emit(dictionary, None)
+        self._last_written |= latest
+        self._emit(batch, rows)
+
     def _emit(self, payload: IpcPayload, rows: int | None) -> None:
         """Write a message: a record batch of ``rows`` rows, or a dictionary if None."""
-        try:
-            position = self._sink.position
-            self._sink.write([payload.metadata, *payload.pieces])
-            self._add_block(position, payload, rows)
-        except BaseException as error:
-            self._states.fail(error)
-            raise
+        position = self._sink.size
+        self._sink.write(joined([payload.metadata, *payload.pieces]))
+        self._add_block(position, payload, rows)
 
     def _add_block(self, position: int, payload: IpcPayload, rows: int | None) -> None:
         """Record the location of a message for the footer."""
 
     # --- the end ---
 
-    def _finish(self) -> None:
+    def _end(self) -> bytes:
+        """The bytes that follow the last message."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Write the end-of-stream marker or footer and publish the target. Calling it again has no effect.
+    def _finish(self) -> None:
+        for id, values in self._empty.items():
+            if id not in self._last_written:
+                self._emit(encode_dictionary(id, values, False, self.options, self._sink.size), None)
+        self._sink.write([self._end()])
+        self._sink.close()
 
-        If a signal handler calls it during a write, it aborts as :meth:`abort` does.
-
-        Raises
-        ------
-        ObjectExists
-            If the name was taken in the meantime.
-        Failed
-            After an error of the sink, which is quoted; nothing is published, and no end marker written.
-        """
-        if self._states.inherited or self._turn.interrupted:  # no end marker after a partial message
-            self.abort()
-            return
-        with self._turn:
-            state = self._states.state
-            if state == CLOSED:
-                return
-            try:
-                if state == FAILED:
-                    raise self._states.refusal()
-                for id, values in self._empty.items():
-                    if id not in self._last_written:
-                        self._write_dictionary(id, values, False)
-                self._finish()
-                self._sink.finish()
-            except BaseException as error:
-                self._states.fail(error)
-                self._sink.abort()
-                raise
-            finally:
-                self._states.go(CLOSE)
-
-    def abort(self) -> None:
-        """Abort: nothing is published."""
-        if self._states.inherited:  # the lock may be held by a thread that does not exist in this process
-            self._sink.abort()
-        elif self._turn.interrupted:
-            self._states.go(CLOSE)
-            self._sink.abort()
-        else:
-            self._abort()
-
-    def _abort(self) -> None:
-        with self._turn:
-            self._states.go(CLOSE)
-            self._sink.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        (self.close if kind is None else self.abort)()
+    def _drop(self) -> None:
+        self._sink.abort()
 
 
 class RecordBatchStreamWriter(BatchWriter):
@@ -296,8 +240,8 @@ class RecordBatchStreamWriter(BatchWriter):
     Dictionaries may be replaced from one batch to the next.
     """
 
-    def _finish(self) -> None:
-        self._sink.write([end_of_stream(self.options)])
+    def _end(self) -> bytes:
+        return end_of_stream(self.options)
 
 
 def _alike(one: Any, two: Any) -> bool:

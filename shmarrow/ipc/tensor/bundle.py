@@ -24,7 +24,6 @@ from shmarrow.buffer import Bytes, padded
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
-    CopyRequired,
     FieldNotFound,
     InvalidArgument,
     InvalidData,
@@ -32,6 +31,7 @@ from shmarrow.errors import (
     Limits,
     Unsupported,
     as_limits,
+    at,
     counted,
     full_name,
     shown,
@@ -49,11 +49,11 @@ from shmarrow.pickling import travels
 from shmarrow.segment.mappings import mapping_of
 from shmarrow.sources import open_sink, open_source
 from shmarrow.sources.base import Source
-from shmarrow.sources.sinks import Sink
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import NDArray
 from shmarrow.types import Metadata, MetadataLike, as_metadata
+from shmarrow.writer import Sink
 
 BUNDLE_VERSION = b"1"
 _SCHEMA = 8  # offset of the schema message in a file
@@ -140,10 +140,8 @@ def _checked(
             name.encode()
         except UnicodeEncodeError as error:
             raise InvalidArgument(f"the name {name!r} of a tensor cannot be encoded as UTF-8: {error.reason}") from None
-        try:
+        with at("tensor", name):
             made[name] = as_tensor(value)
-        except (CopyRequired, InvalidData, InvalidType) as error:
-            raise type(error)(f"tensor {name!r}: {error}") from None
     given = as_metadata(metadata) or {}
     if BUNDLE_KEY in given:
         raise InvalidArgument(f"the key {BUNDLE_KEY.decode()!r} in the metadata marks a file as a bundle; leave it out")
@@ -156,8 +154,8 @@ def _write(
     with RecordBatchFileWriter(sink, INDEX, options, metadata) as writer:
         offsets = np.empty(len(made), np.int64)
         for row, tensor in enumerate(made.values()):
-            payload = encode_tensor(tensor, options, sink.position)
-            offsets[row] = sink.position
+            payload = encode_tensor(tensor, options, sink.size)
+            offsets[row] = sink.size
             write_payload(sink, payload)
         names = list(made)
         columns = {
@@ -166,7 +164,7 @@ def _write(
             "by_name": np.array(sorted(range(len(names)), key=lambda row: names[row].encode()), np.int32),
         }
         writer.write(record_batch(columns, schema=INDEX))
-    return sink.position
+    return sink.size
 
 
 class NamedTensors(dict[str, Any]):

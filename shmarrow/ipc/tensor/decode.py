@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, Limits, Unsupported
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported, at
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.schema.types import NESTED, read_type, text
 from shmarrow.ipc.tensor.forms import KnownForms
@@ -31,10 +31,8 @@ def element_of(message: Message, where: str) -> tuple[Element, Metadata | None]:
         raise InvalidData(f"{where} has an unknown type, found {kind}")
     if kind in NESTED:
         raise InvalidData(f"{where}: the elements of a tensor must have a fixed-width type, found {kind}")
-    try:
+    with at(where):
         type = read_type(kind, table, ())
-    except InvalidArgument as error:
-        raise InvalidData(f"{where}: {error}") from None
     return from_wire(type, message.custom_metadata, where)
 
 

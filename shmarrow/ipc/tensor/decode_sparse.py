@@ -6,19 +6,19 @@ CSF buffer lengths are read in bytes, as the format specifies, or in elements, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, Bytes
-from shmarrow.errors import InvalidArgument, InvalidData
+from shmarrow.errors import InvalidArgument, InvalidData, at, recast
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
+from shmarrow.ipc.schema.types import read_index_type
 from shmarrow.ipc.tensor.decode import buffer_range, check_reach, element_of, shape_of
-from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix
 from shmarrow.tensor.dense import Shape, row_major
 from shmarrow.tensor.element import DType, NDArray
-from shmarrow.types import IntType
+from shmarrow.tensor.formats import FORMS
 
 
 def read_sparse(message: Message, body: Bytes, where: str) -> Any:
@@ -36,15 +36,22 @@ def read_sparse(message: Message, body: Bytes, where: str) -> Any:
     if index is None:
         raise InvalidData(f"{where}: unknown sparse index, found {kind}")
     storage = _array(header["data"], dtype, count, body, f"{where}: the data")
-    make, arguments = _INDEXES[kind](index, shape, count, body, where)
+    found = _INDEXES[kind](index, shape, count, body, where)
+    order, canonical = found.axis_order, found.is_canonical
     try:
-        return make(shape, *arguments[0], storage, element, *arguments[1], dim_names=names, metadata=metadata)
-    except InvalidData as error:
-        raise InvalidData(f"{where}: {error}") from None
+        with at(where):
+            return FORMS[found.form](shape, found.arrays, storage, element, order, canonical, names, metadata)
+    except InvalidArgument as error:
+        raise recast(InvalidData, error) from None
 
 
-_Index = tuple[Any, tuple[tuple[Any, ...], tuple[Any, ...]]]
-"""A sparse class, and its constructor's arguments before and after the values."""
+class _Index(NamedTuple):
+    """The index of a sparse tensor, as its constructor takes it."""
+
+    form: str
+    arrays: list[NDArray]
+    axis_order: list[int] | None = None
+    is_canonical: bool = False
 
 
 def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
@@ -56,7 +63,7 @@ def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
         raise InvalidData(f"{where}: the coordinates must be a matrix, found {len(strides)} strides")
     check_reach((count, len(shape)), strides, dtype.itemsize, end - offset, f"{where}: the coordinates")
     indices = np.ndarray((count, len(shape)), dtype, body, offset, strides if count else None)
-    return SparseCOOTensor, ((indices,), (index["isCanonical"],))
+    return _Index("COO", [indices], is_canonical=index["isCanonical"])
 
 
 def _read_csx(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
@@ -68,12 +75,12 @@ def _read_csx(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
     starts, nodes = _int_type(index["indptrType"], where), _int_type(index["indicesType"], where)
     indptr = _array(index["indptrBuffer"], starts, shape[axis] + 1, body, f"{where}: indptr")
     indices = _array(index["indicesBuffer"], nodes, count, body, f"{where}: the indices")
-    return _AXES[axis], ((indptr, indices), ())
+    return _Index(_AXES[axis], [indptr, indices])
 
 
 _AXES = {
-    ENUMS["SparseMatrixCompressedAxis"]["Row"]: SparseCSRMatrix,
-    ENUMS["SparseMatrixCompressedAxis"]["Column"]: SparseCSCMatrix,
+    ENUMS["SparseMatrixCompressedAxis"]["Row"]: "CSR",
+    ENUMS["SparseMatrixCompressedAxis"]["Column"]: "CSC",
 }
 
 
@@ -100,7 +107,7 @@ def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
         _array((offset, size * nodes.itemsize), nodes, size, body, f"{where}: the indices of level {level}")
         for level, ((offset, _), size) in enumerate(zip(levels, sizes, strict=True))
     ]
-    return SparseCSFTensor, ((indptr, indices, order.tolist()), ())
+    return _Index("CSF", indptr + indices, order.tolist())
 
 
 def counts_elements(ptrs: list[tuple[int, int]], levels: list[tuple[int, int]], count: int) -> bool:
@@ -143,10 +150,8 @@ def _csf_sizes(
 def _int_type(table: Any, where: str) -> DType:
     if table is None:
         raise InvalidData(f"{where}: an index without a type")
-    try:
-        return IntType(table["bitWidth"], table["is_signed"]).storage
-    except InvalidArgument as error:
-        raise InvalidData(f"{where}: the type of an index: {error}") from None
+    with at(where):
+        return read_index_type(table).storage
 
 
 def _array(buffer: Any, dtype: DType, count: int, body: Bytes, what: str) -> NDArray:

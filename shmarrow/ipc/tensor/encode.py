@@ -8,7 +8,7 @@ Pure functions from a tensor to a payload. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
 from shmarrow.ipc.tensor.forms import number_places
-from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSFTensor, SparseCSRMatrix, Tensor
+from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import DimNames, Shape, dense_layout, dense_pieces, row_major
 from shmarrow.tensor.element import DType, Element, NDArray, to_wire
 from shmarrow.types import Metadata
@@ -58,12 +58,12 @@ class TensorPayload(NamedTuple):
 
 def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: int = 0) -> TensorPayload:
     """Encode a tensor as a message at offset ``start``, without copying the body."""
-    if tensor.__class__ is not Tensor and type(tensor) not in _ENCODERS:
-        raise InvalidType(f"expected a Tensor or a sparse tensor, found {type(tensor).__name__}; see Tensor.from_numpy")
     checked = checked_options(options)
     if tensor.__class__ is Tensor:
         return encode_dense(tensor.storage, tensor._element, tensor.dim_names, tensor.metadata, checked, start)
-    header, parts = _ENCODERS[type(tensor)](tensor, checked)
+    if not isinstance(tensor, SparseTensor):
+        raise InvalidType(f"expected a Tensor or a sparse tensor, found {type(tensor).__name__}; see Tensor.from_numpy")
+    header, parts = _encode_sparse(tensor, checked)
     body_length = sum([padded(size) for size, _ in parts])
     own = wire_metadata(tensor._element, tensor.metadata)
     metadata = encode_message("SparseTensor", header, body_length, own, checked, start)
@@ -162,71 +162,53 @@ def encode_dense(
     return TensorPayload(message, pieces, padded(size))
 
 
-def _encode_coo(tensor: SparseCOOTensor, options: IpcWriteOptions) -> Encoded:
-    strides, size = dense_layout(tensor.indices)
-    parts = [(size, dense_pieces(tensor.indices)), _part(tensor.storage)]
+def _encode_sparse(tensor: SparseTensor, options: IpcWriteOptions) -> Encoded:
+    arrays = [*tensor.index, tensor.storage]
+    parts = [_part(array) for array in arrays]
     buffers = _buffers(parts)
-    index = {
-        "indicesType": _int_values(tensor.indices.dtype),
-        "indicesStrides": np.array(strides, "<i8"),
-        "indicesBuffer": buffers[0],
-        "isCanonical": tensor.is_canonical,
-    }
-    return _sparse(tensor, ("SparseTensorIndexCOO", index), parts, buffers)
-
-
-def _encode_csx(tensor: Any, options: IpcWriteOptions) -> Encoded:
-    parts = [_part(array) for array in (tensor.indptr, tensor.indices, tensor.storage)]
-    buffers = _buffers(parts)
-    index = {
-        "compressedAxis": tensor.axis,
-        "indptrType": _int_values(tensor.indptr.dtype),
-        "indptrBuffer": buffers[0],
-        "indicesType": _int_values(tensor.indices.dtype),
-        "indicesBuffer": buffers[1],
-    }
-    return _sparse(tensor, ("SparseMatrixIndexCSX", index), parts, buffers)
-
-
-def _encode_csf(tensor: SparseCSFTensor, options: IpcWriteOptions) -> Encoded:
-    arrays = [*tensor.indptr, *tensor.indices]
-    parts = [_part(array) for array in [*arrays, tensor.storage]]
-    buffers = _buffers(parts)
-    if options.csf_lengths == "elements":
-        buffers["length"][:-1] = [len(array) for array in arrays]
-    levels = len(tensor.indptr)
-    index = {
-        # A one-dimensional tensor has no indptr; its type is irrelevant then.
-        "indptrType": _int_values((tensor.indptr or tensor.indices)[0].dtype),
-        "indptrBuffers": buffers[:levels],
-        "indicesType": _int_values(tensor.indices[0].dtype),
-        "indicesBuffers": buffers[levels:-1],
-        "axisOrder": np.array(tensor.axis_order, "<i4"),
-    }
-    return _sparse(tensor, ("SparseTensorIndexCSF", index), parts, buffers)
-
-
-_ENCODERS: dict[Any, Callable[[Any, IpcWriteOptions], Encoded]] = {
-    SparseCOOTensor: _encode_coo,
-    SparseCSRMatrix: _encode_csx,
-    SparseCSCMatrix: _encode_csx,
-    SparseCSFTensor: _encode_csf,
-}
-
-
-def _sparse(tensor: Any, index: tuple[str, dict[str, Any]], parts: list[Part], buffers: NDArray) -> Encoded:
+    if tensor.form == "CSF" and options.csf_lengths == "elements":
+        buffers["length"][:-1] = [len(array) for array in tensor.index]
     header = {
         "type": type_values(to_wire(tensor._element)[0]),
         "shape": _shape_values(tensor.shape, tensor.dim_names),
         "non_zero_length": tensor.non_zero_length,
-        "sparseIndex": index,
+        "sparseIndex": _sparse_index(tensor, buffers[:-1]),
         "data": buffers[-1],
     }
     return header, parts
 
 
+def _sparse_index(tensor: SparseTensor, buffers: NDArray) -> tuple[str, dict[str, Any]]:
+    """The table of an index over its buffers."""
+    first, last = _int_values(tensor.index[0].dtype), _int_values(tensor.index[-1].dtype)
+    if tensor.form == "COO":
+        strides, _ = dense_layout(tensor.index[0])
+        return "SparseTensorIndexCOO", {
+            "indicesType": last,
+            "indicesStrides": np.array(strides, "<i8"),
+            "indicesBuffer": buffers[0],
+            "isCanonical": tensor.is_canonical,
+        }
+    if tensor.form in ("CSR", "CSC"):
+        return "SparseMatrixIndexCSX", {
+            "compressedAxis": tensor.axis_order[0],
+            "indptrType": first,
+            "indptrBuffer": buffers[0],
+            "indicesType": last,
+            "indicesBuffer": buffers[1],
+        }
+    levels = tensor.ndim - 1  # a one-dimensional tensor has no indptr; its type is irrelevant then
+    return "SparseTensorIndexCSF", {
+        "indptrType": first,
+        "indptrBuffers": buffers[:levels],
+        "indicesType": last,
+        "indicesBuffers": buffers[levels:],
+        "axisOrder": np.array(tensor.axis_order, "<i4"),
+    }
+
+
 def _part(array: NDArray) -> Part:
-    return array.nbytes, dense_pieces(array)
+    return dense_layout(array)[1], dense_pieces(array)
 
 
 def _buffers(parts: list[Part]) -> NDArray:

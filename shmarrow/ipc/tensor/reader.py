@@ -18,16 +18,8 @@ from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
-from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, READ, NotCopied, StateMachine, Turn
+from shmarrow.states import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tensor import SparseTensor, Tensor
-
-STATES = {
-    OPEN: {READ: OPEN, END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
-    ENDED: {READ: ENDED, CLOSE: CLOSED},
-    FAILED: {CLOSE: CLOSED},
-    CLOSED: {CLOSE: CLOSED},
-}
-"""States of a :class:`TensorReader`."""
 
 _PART = 1 << 26
 """Chunk size for skipping bodies."""
@@ -152,8 +144,7 @@ class TensorReader(NotCopied, MessageCursor):
 
     def __init__(self, source: Source, limits: Limits) -> None:
         super().__init__(source, limits)
-        self._states = StateMachine(f"the reader of {source.name}", STATES)
-        self._turn = Turn(f"the reader of {source.name}")
+        self._states = StateMachine(f"the reader of {source.name}", SEQUENTIAL)
 
     def __repr__(self) -> str:
         return f"<TensorReader of {printable(self._source.name)}: {self._states.state}>"
@@ -162,23 +153,17 @@ class TensorReader(NotCopied, MessageCursor):
         return self
 
     def __next__(self) -> Tensor | SparseTensor:
-        self._states.go(READ)
-        with self._turn:
-            self._states.go(READ)  # another thread may have closed or failed it meanwhile
-            if self._states.state == ENDED:
-                raise StopIteration
-            try:
-                found = self._read_message()
-                while isinstance(found, Message):
-                    found = self._read_message()
-                self._source.advance(self._position)
-            except BaseException as error:
-                self._states.fail(error)
-                raise
-            if found is None:
-                self._states.go(END)
-                raise StopIteration
-            return found
+        found = self._states.read(self._next)
+        if found is None:
+            raise StopIteration
+        return found
+
+    def _next(self) -> Tensor | SparseTensor | None:
+        found = self._read_message()
+        while isinstance(found, Message):
+            found = self._read_message()
+        self._source.advance(self._position)
+        return found
 
     def close(self) -> None:
         """Release the source; existing tensors keep their memory."""

@@ -6,12 +6,11 @@ hold a partial message after an error.
 
 from __future__ import annotations
 
-import _thread
-import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from math import prod
 from operator import index
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,19 +18,12 @@ from shmarrow.buffer import ALIGNMENT, padded
 from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_tensor
-from shmarrow.sources import open_sink
-from shmarrow.sources.sinks import Sink
-from shmarrow.states import CLOSE, CLOSED, FAIL, FAILED, OPEN, NotCopied, StateMachine
+from shmarrow.segment import SegmentWriter, is_location
+from shmarrow.sources.sinks import joined, open_sink
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, as_dim_names, row_major
 from shmarrow.tensor.element import DType, as_element
 from shmarrow.types import DataType, MetadataLike, as_metadata
-
-STATES = {
-    OPEN: {CLOSE: CLOSED, FAIL: FAILED},
-    CLOSED: {CLOSE: CLOSED},
-    FAILED: {},
-}
-"""States of a :class:`TensorWriter`."""
+from shmarrow.writer import Sink, Writer
 
 
 def get_tensor_size(tensor: Any, options: IpcWriteOptions | None = None) -> int:
@@ -75,23 +67,18 @@ def write_tensor(
     """
     payload = encode_tensor(tensor, options)  # validates the arguments before anything is created
     opened = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
-    owned = isinstance(sink, (str, os.PathLike))
-    start = opened.position
-    try:
-        write_payload(opened, encode_tensor(tensor, options, start) if start % ALIGNMENT else payload)
-        if owned:
-            opened.finish()
-    except BaseException:
-        if owned:
-            opened.abort()
-        raise
-    return opened.position - start
+    start = opened.size
+    if start % ALIGNMENT:
+        payload = encode_tensor(tensor, options, start)
+    with opened if is_location(sink) else nullcontext():
+        write_payload(opened, payload)
+    return opened.size - start
 
 
 def write_payload(sink: Sink, payload: TensorPayload) -> None:
     """Write a message piece by piece."""
     if isinstance(payload.pieces, list):
-        sink.write([payload.metadata, *payload.pieces])
+        sink.write(joined([payload.metadata, *payload.pieces]))
         return
     sink.write([payload.metadata])
     sink.write_each(payload.pieces, payload.body_length)
@@ -100,10 +87,10 @@ def write_payload(sink: Sink, payload: TensorPayload) -> None:
 # --- filling in place -------------------------------------------------------------------------------------------
 
 
-class TensorWriter(NotCopied):
+class TensorWriter(Writer):
     """A dense tensor being filled in place; made by :func:`new_tensor`.
 
-    A context manager: publishes the tensor at the end of the block, and discards it on an exception.
+    A context manager: publishes the tensor at the end of the block, and drops it on an exception.
 
     Attributes
     ----------
@@ -119,50 +106,18 @@ class TensorWriter(NotCopied):
     def __init__(self, sink: Sink, array: Any) -> None:
         self.array = array
         self._sink = sink
-        self._states = StateMachine(f"the writer to {sink.name}", STATES)
-        self._lock = _thread.RLock()  # re-entrant: a signal handler may call abort() during close()
+        super().__init__(f"the writer to {sink.name}")
 
     def __repr__(self) -> str:
         shape, dtype = self.array.shape, self.array.dtype
         return f"<TensorWriter to {printable(self._sink.name)}: {dtype}, shape {shape}, {self._states.state}>"
 
-    def close(self) -> None:
-        """Publish the tensor. Calling it again has no effect.
+    def _finish(self) -> None:
+        self.array.flags.writeable = False
+        self._sink.close()
 
-        Raises
-        ------
-        Failed
-            If publishing failed before; nothing is published.
-        """
-        if self._states.inherited:
-            return
-        with self._lock:
-            if self._states.state == OPEN:
-                self.array.flags.writeable = False
-                try:
-                    self._sink.finish()
-                except BaseException as error:
-                    self._states.fail(error)
-                    self._sink.abort()
-                    raise
-            self._states.go(CLOSE)
-
-    def abort(self) -> None:
-        """Abort: nothing is published. No effect after closing."""
-        if self._states.inherited:
-            return
-        with self._lock:
-            if self._states.state == OPEN:
-                self._states.go(CLOSE)
-                self._sink.abort()
-
-    def __enter__(self) -> Self:
-        if self._states.state != OPEN:
-            raise self._states.refusal()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        (self.close if kind is None else self.abort)()
+    def _drop(self) -> None:
+        self._sink.abort()
 
 
 def new_tensor(
@@ -221,10 +176,14 @@ def new_tensor(
     checked = checked_options(options)
     target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     try:
+        if not isinstance(target, SegmentWriter):
+            raise InvalidType(
+                f"to be filled in place, {target.name} must be a path or a shm: name, found a file object"
+            )
         ordered = strides if order == "C" else strides[::-1]
-        target.write([dense_message(element, dims, ordered, names, size, own, checked, target.position)])
-        room = target.allocate(padded(size))
-        array = np.ndarray(dims, element.dtype, room, order=order)
+        target.write([dense_message(element, dims, ordered, names, size, own, checked, target.size)])
+        start = target.size
+        array = np.ndarray(dims, element.dtype, target.map(start + padded(size))[start:], order=order)
         return TensorWriter(target, array.view(element.numpy_dtype) if element.ml_dtype else array)
     except BaseException:
         target.abort()

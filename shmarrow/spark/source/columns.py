@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from shmarrow import types
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import FieldNotFound, InvalidType, LimitExceeded, ShmarrowError, Unsupported, shown
+from shmarrow.errors import FieldNotFound, InvalidType, LimitExceeded, ShmarrowError, Unsupported, at, shown
 from shmarrow.interchange.for_consumer import Casting, Stages
 from shmarrow.interchange.pyarrow import record_batch_as
 from shmarrow.layout.making import nulls
@@ -163,7 +163,8 @@ def _column(schema: Schema, wanted: Field, options: ReadOptions, casting: Castin
             f"{stricter} may hold nulls, but the schema that was given says that there are none: declare it nullable"
         )
     try:
-        stages = casting.stages(field.type, where)
+        with at(where):
+            stages = casting.stages(field.type)
     except Unsupported as error:
         if options.unsupported == "error":
             raise Unsupported(f"{error}{_INSTEAD}") from None
@@ -249,17 +250,12 @@ def _values(column: Any, how: Column, casting: Casting, start: int, rows: int) -
     if column is None:
         return nulls(rows, how.field.type)
     values = column if rows == len(column) else column.slice(start, rows)
-    where = f"column {shown(how.field.name)}: "
     if how.text:
         return _text(values)
-    if how.stages is not None:
-        values = casting.column(values, how.stages, where)
-    if how.cast:
-        try:
-            values = values.cast(how.field.type)
-        except ShmarrowError as error:
-            raise error.__class__(f"{where}{error}") from None
-    return values
+    with at("column", how.field.name):
+        if how.stages is not None:
+            values = casting.column(values, how.stages)
+        return values.cast(how.field.type) if how.cast else values
 
 
 def _text(values: Any) -> Any:

@@ -34,7 +34,6 @@ from shmarrow.errors import (
     ObjectNotFound,
     StorageError,
     Unsupported,
-    prefixed,
     shown,
 )
 from shmarrow.segment.location import refused
@@ -154,7 +153,8 @@ def read_manifest(directory: str, state: int | None = None, writing: bool = Fals
     except StorageError:
         raise
     except LimitExceeded as error:
-        raise prefixed(f"cannot read {path!r}: ", error) from None
+        error.where = ("cannot read", path), *error.where
+        raise
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise _invalid(path, str(error.strerror)) from None
@@ -168,7 +168,8 @@ def read_manifest(directory: str, state: int | None = None, writing: bool = Fals
     try:
         return _decoded(value)
     except Unsupported as error:
-        raise prefixed(f"{path!r}: ", error) from None
+        error.where = (path,), *error.where
+        raise
     except InvalidData as error:
         raise _invalid(path, str(error)) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shmarrow.errors import ShmarrowError, printable
+from shmarrow.errors import ShmarrowError, part_text, printable
 
 
 @contextmanager
@@ -18,8 +18,8 @@ def sendable() -> Iterator[None]:
     try:
         yield
     except ShmarrowError as error:
-        said = error.strerror or "" if isinstance(error, OSError) else str(error)
-        if said.isprintable():
-            raise
-        kind = type(error)
-        raise (kind(error.errno, printable(said)) if isinstance(error, OSError) else kind(printable(said))) from None
+        if not str(error).isprintable():
+            error.where = tuple([(printable(part_text(part)),) for part in error.where])
+            error.args = (*error.args[:-1], printable(error.message))
+            error.hint = None if error.hint is None else printable(error.hint)
+        raise

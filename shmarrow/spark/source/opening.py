@@ -30,6 +30,7 @@ from shmarrow.errors import (
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.segment import Segment
 from shmarrow.segment.host import boot_id, host_name
+from shmarrow.sources.formats import HEAD, recognized
 
 _HEAD, _TAIL = 1 << 12, 1 << 16
 _SPARK = {
@@ -125,7 +126,8 @@ def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iter
         try:
             reader = (ipc.open_file if is_file or not found.size else ipc.open_stream)(found, limits=limits)
         except (InvalidData, Unsupported) as error:
-            raise _named(place, found, error) from None
+            _for_spark(place, found, error)
+            raise
         try:
             yield reader, found
         finally:
@@ -134,15 +136,14 @@ def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iter
             _check_unchanged(was, found)
 
 
-def _named(place: Place, found: Segment, error: ShmarrowError) -> ShmarrowError:
-    """The error with what Spark's users can do, and the name of an object of a store, whose file has another."""
-    said = str(error)
-    for name, reader in _SPARK.items():
-        head, known, _ = said.partition(f"found {name}; ")
-        if known:
-            said = f"{head}{known}{reader}(path) reads it"
-    said = _PYTHON.sub("decompress it first", said)
-    return error.__class__(said if place.store is None else said.replace(found.name, str(place), 1))
+def _for_spark(place: Place, found: Segment, error: ShmarrowError) -> None:
+    """Let an error say what Spark's users can do, and the name of an object of a store, whose file has another."""
+    name, hint = recognized(found.data[:HEAD].tobytes())
+    if hint is not None and error.hint == hint:
+        reader = _SPARK.get(name)
+        error.hint = f"{reader}(path) reads it" if reader else _PYTHON.sub("decompress it first", hint)
+    if place.store is not None:
+        error.args = (error.message.replace(found.name, str(place), 1),)
 
 
 def _attach(place: Place, was: Seen | None) -> Segment:
@@ -156,9 +157,8 @@ def _attach(place: Place, was: Seen | None) -> Segment:
         hint = "it was removed meanwhile"
         if was.boot != boot_id():
             hint = f"this is host {host_name()!r}: all hosts have to see the file under the same path"
-        raise ObjectNotFound(
-            errno.ENOENT, f"{error.strerror}; the query was planned on host {was.host!r}, which had it; {hint}"
-        ) from None
+        text = f"{error.problem}; the query was planned on host {was.host!r}, which had it"
+        raise ObjectNotFound(errno.ENOENT, text, hint=hint) from None
 
 
 def _attach_path(path: str) -> Segment:

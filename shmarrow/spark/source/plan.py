@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from shmarrow.errors import InvalidType, ShmarrowError, Unsupported, prefixed, shown
+from shmarrow.errors import InvalidType, Unsupported, at, shown
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.spark import types as spark
@@ -100,10 +100,8 @@ def planned_schema(options: ReadOptions) -> dict[str, Any]:
         present.update(dict.fromkeys(schema.names))
         fields = known.get(schema)
         if fields is None:
-            try:
+            with at(place):
                 fields = known[schema] = spark_fields(schema, options, casting)
-            except ShmarrowError as error:
-                raise prefixed(f"{place}: ", error) from None
         _merge(merged, fields, place, first, options)
         first = first or place
     if options.columns is not None:
@@ -177,10 +175,8 @@ def planned_splits(options: ReadOptions, wanted: Schema) -> list[tuple[Piece, ..
             schema = reader.schema
             columns = known.get(schema)
             if columns is None:
-                try:
+                with at(place):
                     columns = known[schema] = columns_for(schema, wanted, options, casting)
-                except ShmarrowError as error:
-                    raise prefixed(f"{place}: ", error) from None
             is_file = isinstance(reader, RecordBatchFileReader)
             blocks: list[int] = reader._block_sizes() if is_file else [segment.size]
             if scale is None and any(blocks):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from shmarrow.errors import ShmarrowError, prefixed
+from shmarrow.errors import ShmarrowError
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.spark import types as spark
@@ -109,6 +109,6 @@ def _named(piece: Piece, batches: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from batches
     except ShmarrowError as error:
-        if place in str(error) or isinstance(error, OSError):
-            raise
-        raise prefixed(f"{place}: ", error) from None
+        if place not in str(error) and not isinstance(error, OSError):
+            error.where = ((place,), *error.where)
+        raise

@@ -27,8 +27,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from shmarrow import ipc, segment
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import InvalidArgument, InvalidData, MissingExtra, ObjectNotFound, Unsupported, shown
-from shmarrow.interchange.pyarrow import partner, schema_from_pyarrow
+from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.ipc import IpcWriteOptions
+from shmarrow.ipc.compression import CODECS, Codec
+from shmarrow.optional import optional
 from shmarrow.segment.host import host_name
 from shmarrow.spark.source import commit
 from shmarrow.spark.source.commit import Job
@@ -46,8 +48,7 @@ _HELD = 1 << 10
 """The most batches that are held before they are joined: one of few rows takes more memory than its values."""
 SPARK_SCHEMA = b"shmarrow.spark"
 """The key of a file's metadata that has Spark's own schema, as JSON."""
-_CODECS = {"none": None, "uncompressed": None, "lz4": "lz4", "zstd": "zstd"}
-_PACKAGES = {"lz4": "lz4", "zstd": "zstandard"}
+_CODECS: dict[str, Codec | None] = {"none": None, "uncompressed": None, **CODECS}
 
 
 class WriteOptions(NamedTuple):
@@ -78,9 +79,11 @@ def _codec(name: str, text: str) -> str | None:
     if text.lower() not in _CODECS:
         raise InvalidArgument(f"option {name!r} must be one of {', '.join(_CODECS)}, found {shown(text)}")
     codec = _CODECS[text.lower()]
-    if codec is not None and find_spec(_PACKAGES[codec]) is None:
-        raise MissingExtra(f"option {name!r} is {codec}: pip install {_PACKAGES[codec]} on the driver and the workers")
-    return codec
+    if codec is not None and find_spec(codec.package) is None:
+        raise MissingExtra(
+            f"option {name!r} is {codec.name}: pip install {codec.package} on the driver and the workers"
+        )
+    return codec and codec.name
 
 
 _PARSERS = {
@@ -254,13 +257,13 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """One batch, or as few as the offsets of its types reach."""
     if len(batches) == 1:
         return batches
-    joined: list[pa.RecordBatch] = partner().Table.from_batches(batches).combine_chunks().to_batches()
+    joined: list[pa.RecordBatch] = optional("pyarrow").Table.from_batches(batches).combine_chunks().to_batches()
     return joined
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch with other offsets, time zones and nullability; what is the same is not copied."""
-    pa = partner()
+    pa = optional("pyarrow")
     try:
         columns = [
             column if column.type == field.type else column.cast(field.type)
@@ -300,7 +303,7 @@ def arrow_schema(schema: st.StructType) -> pa.Schema:
                 f"column {field.name!r} is {field.dataType.simpleString()}, for which Spark has no Arrow type: cast it "
                 f"or leave it out ({error})"
             ) from None
-    return partner().schema(fields, metadata={SPARK_SCHEMA: schema.json().encode()})
+    return optional("pyarrow").schema(fields, metadata={SPARK_SCHEMA: schema.json().encode()})
 
 
 def _check_names(type: st.StructType, where: str) -> None:

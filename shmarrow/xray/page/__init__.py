@@ -103,7 +103,6 @@ def write(target: Any, out: Location, *, batches: int | slice | None = None, ove
     data = render(found, batches=batches).encode("utf-8")
     with segment.create(out, mode=None, overwrite=True) as writer:
         writer.write([data])
-        writer.publish()
     return len(data)
 
 
@@ -130,9 +129,10 @@ def _check_out(found: Overview, out: Location, overwrite: bool) -> None:
         raise storage_error(error, "read", name) from None
     if not head.startswith(_START) or _TITLE not in head:
         raise ObjectExists(
-            errno.EEXIST, f"cannot create {name!r}: a file of this name exists, and is not a page of shmarrow; "
-            "unlink it first, or pass overwrite=True"
-        )  # fmt: skip
+            errno.EEXIST,
+            f"cannot create {name!r}: a file of this name exists, and is not a page of shmarrow",
+            hint="unlink it first, or pass overwrite=True",
+        )
 
 
 def _selected(batches: int | slice | None, found: Overview) -> range | None:

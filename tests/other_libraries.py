@@ -1,4 +1,4 @@
-"""Arrays that nobody should trust, through every door to other libraries: a value, our error or theirs, and no crash.
+"""Arrays that nobody should trust, handed to other libraries: a value, our error or theirs, and no crash.
 
 Invariants:
 
@@ -18,6 +18,7 @@ from typing import Any
 import hostile
 import numpy as np
 import test_validate
+from parts import changed, own_buffers
 
 import shmarrow as sa
 from shmarrow.testing.definition import Physical, pack, text
@@ -128,7 +129,7 @@ CONSUMERS: tuple[Callable[[Any], Iterator[Use]], ...] = (_pyarrow, _polars, _duc
 
 
 def columns_through(columns: list[Any]) -> str:
-    """Each column through every door; whether each was taken by one at least."""
+    """Hand each column to every library; whether each was taken by one at least."""
     taken = [[_tried(consumer(column)) for consumer in CONSUMERS] for column in columns]
     return "taken" if all(map(any, taken)) else "refused"
 
@@ -136,8 +137,8 @@ def columns_through(columns: list[Any]) -> str:
 _quiet = False
 
 
-def through_doors(data: Any, is_file: bool) -> str:
-    """The columns of some bytes, or an array, through every door; whether they were taken."""
+def exported(data: Any, is_file: bool) -> str:
+    """Hand the columns of some bytes, or an array, to every library; whether they were taken."""
     global _quiet
     # A consumer that is refused memory ends the process, which is no matter of what it was given.
     resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -175,19 +176,18 @@ def _wild_indices() -> Any:
     """Null slots with indices beyond the dictionary."""
     made = sa.array(["aa", None, "bb"]).dictionary_encode()
     wild = np.array([0, (1 << 31) - 1, 1], "<i4").view("u1")
-    return made._with(buffers=[made._buffers[0], wild])
+    return changed(made, buffers=[own_buffers(made)[0], wild])
 
 
 def _lying_nulls(count: int) -> Any:
-    return sa.array(["a", None, "ccc"])._with(null_count=count)
+    return changed(sa.array(["a", None, "ccc"]), null_count=count)
 
 
 def _tail(name: str) -> Any:
     """The last slots of children whose first ones lead anywhere, without nulls to explain it."""
-    child = _null_views()._with(null_count=0)
-    child = child._with(
-        buffers=[None, np.roll(child._buffers[1].reshape(3, 16), -1, axis=0).reshape(-1), *child._buffers[2:]]
-    )
+    _, views, *data = own_buffers(_null_views())
+    rolled = np.roll(views.reshape(3, 16), -1, axis=0).reshape(-1)
+    child = changed(_null_views(), null_count=0, buffers=[None, rolled, *data])
     if name == "lists":
         array = sa.FixedSizeListArray(sa.list_(child.type, 1), 3, [None], 0, 0, [child])
     elif name == "structs":

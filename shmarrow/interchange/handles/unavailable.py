@@ -6,12 +6,21 @@ raised in the task, or the caller, that the object was meant for.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NoReturn
 
+from shmarrow.batch import RecordBatch
+from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import ShmarrowError, printable
+from shmarrow.ipc.tensor.bundle import Bundle
+from shmarrow.layout import Array
+from shmarrow.tables import Table
+from shmarrow.tensor import SparseTensor, Tensor
+
+_CLASSES = (Array, Bundle, ChunkedArray, RecordBatch, SparseTensor, Table, Tensor)
 
 
-class Gone:
+class Unavailable:
     """Placeholder for an object that was removed, replaced or unreachable when it was received.
 
     Parameters
@@ -29,20 +38,20 @@ class Gone:
         self._error = error
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise type(self._error)(*self._error.args)  # a new one each time, as tracebacks are added to it
+        raise copy.copy(self._error)  # a new one each time, as callers add to it
 
     def __getattr__(self, name: str) -> Any:
         """Raise for methods when they are called, as a bound method may be part of a message; for all else at once."""
-        of_class = [getattr(cls, name, None) for cls in _classes(self._kind)]
-        if not any(map(callable, of_class)) and (name.startswith("__") or any(each is not None for each in of_class)):
+        of_classes = [getattr(cls, name) for cls in _CLASSES if hasattr(cls, name)]
+        if not any(map(callable, of_classes)) and (name.startswith("__") or of_classes):
             self._refuse()
         return self._refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Gone, (self._kind, self._error)
+        return Unavailable, (self._kind, self._error)
 
     def __repr__(self) -> str:
-        return f"<Gone: {printable(str(self._error))}>"
+        return f"<{self._kind.replace('_', ' ')}, not available: {printable(str(self._error))}>"
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -54,24 +63,4 @@ _OPERATORS = """
     dlpack_device
 """
 for _name in _OPERATORS.split():
-    setattr(Gone, f"__{_name}__", Gone._refuse)
-
-
-def _classes(kind: str) -> tuple[type, ...]:
-    """Return the classes of the objects of a kind of handle."""
-    from shmarrow.batch import RecordBatch
-    from shmarrow.chunked import ChunkedArray
-    from shmarrow.ipc.tensor.bundle import Bundle
-    from shmarrow.layout import Array
-    from shmarrow.tables import Table
-    from shmarrow.tensor import SparseTensor, Tensor
-
-    known: dict[str, tuple[type, ...]] = {
-        "array": (Array,),
-        "bundle": (Bundle,),
-        "chunked_array": (ChunkedArray,),
-        "record_batch": (RecordBatch,),
-        "table": (Table,),
-        "tensor": (Tensor, SparseTensor),
-    }
-    return known.get(kind, ())
+    setattr(Unavailable, f"__{_name}__", Unavailable._refuse)

@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,11 +18,11 @@ import numpy as np
 
 from shmarrow import segment
 from shmarrow.buffer import U1, Bytes
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, storage_error
+from shmarrow.errors import InvalidArgument, ObjectNotFound, storage_error
 from shmarrow.segment.location import is_planted, resolve
 from shmarrow.sources import open_sink
 from shmarrow.sources.formats import HEAD
-from shmarrow.sources.sinks import Sink
+from shmarrow.writer import Sink
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Options:
     rows_per_batch : int, optional
         Rows per batch (row group).
     compression : str, optional
-        ``"lz4"``, ``"zstd"`` or ``"none"``; the format's default if omitted.
+        One of the format's codecs, or ``"none"``; the format's default if omitted.
     level : int, optional
         Compression level.
     types : mapping of str to DataType
@@ -249,7 +249,7 @@ class Output:
     Attributes
     ----------
     sink : Sink
-        The destination. The format's writer must finish it; until then the output is unpublished.
+        The destination, published at the end of :func:`open_output`.
     """
 
     def __init__(self, name: str, sink: Sink) -> None:
@@ -259,13 +259,11 @@ class Output:
     @property
     def size(self) -> int:
         """Bytes written."""
-        return self.sink.position
+        return self.sink.size
 
-    @contextmanager
-    def file(self) -> Iterator[Any]:
-        """The sink as a binary file object, finished at the end of the block."""
-        yield _SinkFile(self.sink)
-        self.sink.finish()
+    def file(self) -> io.RawIOBase:
+        """The sink as a binary file object."""
+        return _SinkFile(self.sink)
 
 
 class _SinkFile(io.RawIOBase):
@@ -290,7 +288,7 @@ class _SinkFile(io.RawIOBase):
         return len(view)
 
     def tell(self) -> int:
-        return self._sink.position
+        return self._sink.size
 
 
 def _refuse_planted(name: str) -> None:
@@ -320,10 +318,4 @@ def open_output(name: str, overwrite: bool) -> Iterator[Output]:
         elif is_special(name):
             _refuse_planted(name)
             target = stack.enter_context(_open(name, "wb"))
-        sink = open_sink(target, overwrite=overwrite)
-        try:
-            yield Output(name, sink)
-        except BaseException:
-            with suppress(InvalidType):
-                sink.abort()
-            raise
+        yield Output(name, stack.enter_context(open_sink(target, overwrite=overwrite)))

@@ -1,4 +1,4 @@
-"""Every case of the shared table through every door and back: to other libraries, and from them to us again."""
+"""Every case of the shared table, to other libraries and back."""
 
 from __future__ import annotations
 

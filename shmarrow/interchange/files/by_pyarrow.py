@@ -18,9 +18,10 @@ from shmarrow.errors import (
     Unsupported,
 )
 from shmarrow.interchange.files.checked import CheckedLines
-from shmarrow.interchange.files.ends import Input, Options, Output
+from shmarrow.interchange.files.endpoints import Input, Options, Output
 from shmarrow.interchange.files.rows import BATCH, Rows, cut, joined, recut
-from shmarrow.interchange.partner import needed
+from shmarrow.optional import optional
+from shmarrow.sources.formats import FORMATS
 from shmarrow.types import Schema
 
 _TEXT_BLOCK = 1 << 24
@@ -30,32 +31,25 @@ _TEXT_BLOCK = 1 << 24
 @contextmanager
 def _reported(action: str, where: str) -> Iterator[None]:
     """Wrap calls of pyarrow, translating its errors."""
-    import pyarrow as pa
-
+    pa = optional("pyarrow")
     try:
         yield
     except ShmarrowError:
         raise
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise Unsupported(f"{where}: pyarrow cannot {action}: {error}") from None
+        raise Unsupported(f"pyarrow cannot {action}: {error}", where=[(where,)]) from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        hint = "; --types NAME=TYPE sets the type of a column" if _is_about_types(str(error)) else ""
-        raise InvalidData(f"{where}: pyarrow cannot {action}: {error}{hint}") from None
+        hint = "--types NAME=TYPE sets the type of a column" if _is_about_types(str(error)) else None
+        raise InvalidData(f"pyarrow cannot {action}: {error}", where=[(where,)], hint=hint) from None
 
 
 def _is_about_types(text: str) -> bool:
     return any(word in text for word in ("conversion error", "changed from", "unexpected field"))
 
 
-def _pa() -> Any:
-    with needed("pyarrow", "arrow"):
-        import pyarrow
-    return pyarrow
-
-
 def _bytes_of(source: Input, whole: bool = False) -> tuple[Any, Callable[[], int], int]:
     """Return a pyarrow file, a function for the bytes read so far, and the size."""
-    pa = _pa()
+    pa = optional("pyarrow")
     if source.data is None and not whole:
         stream = source.stream()
         return pa.PythonFile(stream, "r"), lambda: stream.done, 0
@@ -78,9 +72,7 @@ def _from_pyarrow(found: Any, where: str, chosen: Any, done: Callable[[], int], 
 
 def read_parquet(source: Input, options: Options) -> Rows:
     """Read Parquet, row group by row group."""
-    _pa()
-    import pyarrow.parquet as parquet
-
+    parquet = optional("pyarrow.parquet")
     reader, _, _ = _bytes_of(source, whole=True)
     with _reported("read it", source.name):
         file = parquet.ParquetFile(reader)
@@ -89,9 +81,7 @@ def read_parquet(source: Input, options: Options) -> Rows:
         for name in names or ():
             Schema.from_pyarrow(chosen).index_of(name)
         if names is not None:
-            import pyarrow as pa
-
-            chosen = pa.schema([chosen.field(name) for name in names], chosen.metadata)
+            chosen = optional("pyarrow").schema([chosen.field(name) for name in names], chosen.metadata)
         found = file.iter_batches(batch_size=options.rows_per_batch or BATCH, columns=names)
     at = [0]
 
@@ -105,19 +95,14 @@ def read_parquet(source: Input, options: Options) -> Rows:
 
 def _text(source: Input) -> tuple[Any, Callable[[], int], int]:
     """Return :func:`_bytes_of`, decompressed if the first bytes indicate compression."""
-    pa = _pa()
+    pa = optional("pyarrow")
     reader, done, total = _bytes_of(source)
-    magic = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
-    for head, codec in magic.items():
-        if source.head.startswith(head):
-            return pa.CompressedInputStream(reader, codec), done, total
-    return reader, done, total
+    codec = next((each.codec for each in FORMATS if each.codec and source.head.startswith(each.magic)), None)
+    return reader if codec is None else pa.CompressedInputStream(reader, codec), done, total
 
 
 def _read_delimited(source: Input, options: Options, delimiter: str) -> Rows:
-    pa = _pa()
-    import pyarrow.csv as csv
-
+    pa, csv = optional("pyarrow"), optional("pyarrow.csv")
     reader, done, total = _text(source)
     convert = csv.ConvertOptions(
         column_types={name: type.to_pyarrow() for name, type in options.types.items()},
@@ -160,9 +145,7 @@ def read_tsv(source: Input, options: Options) -> Rows:
 
 def read_jsonl(source: Input, options: Options) -> Rows:
     """Read JSON lines: one object per line."""
-    pa = _pa()
-    import pyarrow.json as json
-
+    pa, json = optional("pyarrow"), optional("pyarrow.json")
     if not hasattr(json, "open_json"):
         raise MissingExtra(f"JSON lines need pyarrow 20 or newer, found {pa.__version__}: pip install 'pyarrow>=20'")
     reader, done, total = _text(source)
@@ -182,9 +165,7 @@ def read_jsonl(source: Input, options: Options) -> Rows:
 
 def write_parquet(rows: Rows, target: Output, options: Options) -> None:
     """Write Parquet, one row group per batch; small batches are joined."""
-    _pa()
-    import pyarrow.parquet as parquet
-
+    parquet = optional("pyarrow.parquet")
     batches = joined(rows.batches) if options.rows_per_batch is None else recut(rows.batches, options.rows_per_batch)
     chosen = rows.schema.for_consumer("parquet").to_pyarrow()
     _check_parquet(chosen)
@@ -200,9 +181,7 @@ def write_parquet(rows: Rows, target: Output, options: Options) -> None:
 
 def _check_parquet(chosen: Any) -> None:
     """Refuse the first column that Parquet cannot hold."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
+    pa, parquet = optional("pyarrow"), optional("pyarrow.parquet")
     for each in chosen:
         try:
             parquet.ParquetWriter(pa.BufferOutputStream(), pa.schema([each])).close()
@@ -211,10 +190,8 @@ def _check_parquet(chosen: Any) -> None:
 
 
 def _write_delimited(rows: Rows, target: Output, options: Options, delimiter: str) -> None:
-    _pa()
-    import pyarrow.csv as csv
-
-    from shmarrow.interchange.files.text import as_cells
+    csv = optional("pyarrow.csv")
+    from shmarrow.interchange.files.text import as_cells  # imports pyarrow
 
     how = csv.WriteOptions(batch_size=BATCH, delimiter=delimiter)
     chosen = as_cells(rows.empty()).schema
@@ -239,8 +216,8 @@ def write_tsv(rows: Rows, target: Output, options: Options) -> None:
 
 def write_jsonl(rows: Rows, target: Output, options: Options) -> None:
     """Write JSON lines: one object per row."""
-    _pa()
-    from shmarrow.interchange.files.text import json_lines
+    optional("pyarrow")
+    from shmarrow.interchange.files.text import json_lines  # imports pyarrow
 
     if len(set(rows.schema.names)) < len(rows.schema.names):
         raise InvalidArgument("JSON objects need distinct names of columns; choose some with --columns")

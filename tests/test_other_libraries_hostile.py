@@ -1,4 +1,4 @@
-"""Hostile arrays and files through every door to other libraries, in a process of their own: none of them crashes."""
+"""Hostile arrays and files handed to every other library, in a process of their own: none of them crashes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 for name in ("pyarrow", "polars", "duckdb", "pandas", "nanoarrow"):
     if find_spec(name) is None:  # imported in the other process only
         pytest.skip(f"needs {name}", allow_module_level=True)
-doors = pytest.importorskip("doors")
+other_libraries = pytest.importorskip("other_libraries")
 
 
 def _read(name: Any) -> tuple[bytes, bool]:
@@ -22,14 +22,14 @@ def _read(name: Any) -> tuple[bytes, bool]:
 
 
 def _input(name: Any) -> tuple[Any, bool]:
-    return _read(name) if len(name) == 3 else doors.array_of(name)
+    return _read(name) if len(name) == 3 else other_libraries.array_of(name)
 
 
 def test_hostile_arrays_and_files(arrow_testing: Path) -> None:
     paths = sorted(path for path in (arrow_testing / "fuzz").rglob("*") if path.is_file())
     assert len(paths) >= 32
-    names = doors.ARRAYS + [("fuzz", str(path), is_file) for path in paths for is_file in (True, False)]
-    counts, findings = hostile.run(_input, names, use=doors.through_doors)
+    names = other_libraries.ARRAYS + [("fuzz", str(path), is_file) for path in paths for is_file in (True, False)]
+    counts, findings = hostile.run(_input, names, use=other_libraries.exported)
     assert not findings
     assert sum(counts.values()) == len(names)
     assert min(counts["taken"], counts["refused"]) > 50
@@ -41,7 +41,9 @@ def named(name, storage, values, parameters=""):
     metadata = {"ARROW:extension:name": name, "ARROW:extension:metadata": parameters}
     field = sa.schema(pa.schema([pa.field("c", storage, metadata=metadata)])).field(0)
     array = sa.array(values, getattr(field.type, "storage_type", field.type))
-    return sa.RecordBatch(sa.schema([field]), len(values), [array._with(type=field.type)])
+    if isinstance(field.type, sa.ExtensionType):
+        array = sa.ExtensionArray.from_storage(field.type, array)
+    return sa.RecordBatch(sa.schema([field]), len(values), [array])
 wide, text = [b"\\xff" * 40] * 3, '{"type_name":"%s","vendor_name":"DuckDB"}'
 for kind in ("bit", "bignum", "time_tz", "hugeint", "uhugeint", "to come"):
     for parameters in (text % kind, text.replace(":", " : ") % kind, (text % kind)[:-1] + ',"type_name":"x"}'):

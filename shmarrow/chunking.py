@@ -1,4 +1,4 @@
-"""Map positions in a whole to its parts: slots of a column to chunks, rows of a table to batches."""
+"""Positions in a column of chunks, or a table of batches: which chunk a row is in, and where in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = (1 << 63) - 1
 
 
 def starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
-    """Return the start of each part in the whole, and the end, of shape (n + 1,).
+    """Return the first row of each chunk, and the end of the last, of shape (n + 1,).
 
     Raises
     ------
@@ -32,7 +32,7 @@ def starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
 
 
 def cut(parts: Sequence[Any], starts: npt.NDArray[np.int64], offset: int, length: int) -> list[Any]:
-    """Slice arrays or batches that start at ``starts``; empty parts are dropped."""
+    """Slice chunks that start at ``starts`` as a whole; empty ones are dropped."""
     if not length:
         return []
     end = offset + length
@@ -45,21 +45,21 @@ def cut(parts: Sequence[Any], starts: npt.NDArray[np.int64], offset: int, length
 
 
 def _within(part: Any, start: int, end: int) -> Any:
-    """Slice a part; returns the part itself if the slice covers it."""
+    """Slice a chunk; returns the chunk itself if the slice covers it."""
     return part if not start and end == len(part) else part.slice(start, end - start)
 
 
-class Places(NamedTuple):
-    """The locations of slots in several parts.
+class Located(NamedTuple):
+    """Rows located in chunks.
 
     Attributes
     ----------
     parts : list of (int, ndarray)
-        The numbers of parts, and positions in them.
+        The chunks that have any of the rows, by number, and the positions in each.
     back : ndarray or None
-        For each slot its position in the slots of all parts after one another; None where that is the order.
+        For each row its position among the rows of all chunks one after another; None if that is their order.
     valid : bool ndarray or None
-        False for slots that become null; given with ``back`` only.
+        False for rows that become null; given with ``back`` only.
     """
 
     parts: list[tuple[int, Indices]]
@@ -75,8 +75,8 @@ def check_range(positions: Indices, valid: Mask | None, length: int, what: str) 
     return wanted
 
 
-def places(starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None, what: str) -> Places:
-    """Locate positions in parts that start at ``starts``; IndexOutOfRange if one is beyond the end."""
+def locate(starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None, what: str) -> Located:
+    """Locate positions, in any order, in chunks that start at ``starts``; IndexOutOfRange if one is beyond the end."""
     wanted = check_range(positions, valid, int(starts[-1]), what)
     numbers = np.searchsorted(starts, wanted, "right") - 1
     back: Indices | None = None
@@ -91,15 +91,15 @@ def places(starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None
         back[valid] = rank
     found, first = np.unique(numbers, return_index=True)
     parts = np.split(wanted - starts[numbers], first[1:]) if len(found) else []
-    return Places(list(zip(found.tolist(), parts, strict=True)), back, valid)
+    return Located(list(zip(found.tolist(), parts, strict=True)), back, valid)
 
 
-def sorted_places(
+def split(
     starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None
 ) -> Iterator[tuple[int, Indices, Mask | None]]:
-    """Group increasing positions by part.
+    """Split increasing positions by chunk: yields its number, the positions in it, and their validity.
 
-    The part, the positions in it and their validity; unused parts are skipped.
+    Chunks without any of them are skipped.
     """
     bounds = np.searchsorted(positions, starts).tolist()
     for i in np.flatnonzero(np.diff(bounds)).tolist():

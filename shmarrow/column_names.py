@@ -1,4 +1,4 @@
-"""Match names, mappings and schemas with columns."""
+"""Names of columns: matching names, mappings and schemas with columns, renaming and selecting."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def given_fields(
     """
     if (names is None) == (schema is None):
         rows = any(isinstance(column, Mapping) for column in columns[:1])
-        hint = "; rows as dicts are what from_pylist() takes" if rows else ""
+        hint = "rows as dicts are what from_pylist() takes" if rows else None
         found = "both" if names is not None else "neither"
-        raise InvalidArgument(f"arrays need either names or a schema, found {found}{hint}")
+        raise InvalidArgument(f"arrays need either names or a schema, found {found}", hint=hint)
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema already has metadata; pass one or the other")
     given: Sequence[Field | str] = several(names or (), "names") if schema is None else checked_schema(schema).fields
@@ -143,7 +143,9 @@ def checked_schema(schema: Any) -> Schema:
     if found is None and isinstance(schema, Mapping):
         return Schema(schema)
     if found is None:
-        raise InvalidType(f"{not_expected('a shmarrow.Schema', schema)}{schema_of(schema)}")
+        error = not_expected("a shmarrow.Schema", schema)
+        error.hint = error.hint or schema_of(schema)
+        raise error
     return found
 
 

@@ -1,4 +1,4 @@
-"""The inputs of record batches and tables: mappings, sequences of arrays, data frames and batches."""
+"""Tabular data of any kind as batches and tables: mappings, sequences of arrays, data frames, batches."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from shmarrow import foreign
-from shmarrow.chunked import ChunkedArray, one_array
+from shmarrow import capsules
+from shmarrow.chunked import ChunkedArray
+from shmarrow.column_names import checked_schema
 from shmarrow.columns import Columns
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, full_name, shown
+from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name, not_expected
 from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array
-from shmarrow.naming import checked_schema
 from shmarrow.types import DataType, MetadataLike, Schema
 from shmarrow.types.schema import as_schema
 
 C = TypeVar("C", bound=Columns[Any])
 
 
-def as_column(values: Any, type: DataType | None) -> Any:
+def as_column(values: Any, type: DataType | None) -> Array | ChunkedArray:
     """Convert values to an array or a chunked array; these keep their type, other values get the given one."""
     return values if isinstance(values, ChunkedArray) else as_array(values, "a column", type)
 
@@ -34,7 +34,7 @@ def made_from(
     schema: Schema | None,
     metadata: MetadataLike | None,
 ) -> C:
-    """Make a batch or a table from any input of :func:`shmarrow.table` except batches."""
+    """Make a batch or a table of any tabular data; see :func:`shmarrow.table`."""
     own = as_schema(names)
     if own is not None:
         if schema is not None:
@@ -42,52 +42,48 @@ def made_from(
         names, schema = None, own
     schema = None if schema is None else checked_schema(schema)
     assert not isinstance(names, Schema)
-    if isinstance(data, Mapping):
-        if names is not None:
-            raise InvalidArgument("a mapping already has names; pass no others")
-        return kind.from_pydict(data, schema, metadata)
-    if hasattr(data, "read_all") and isinstance(getattr(data, "schema", None), Schema):
-        data = data.read_all()
-    if isinstance(data, (Array, ChunkedArray)) and data.type.layout == "struct":
-        data = kind.from_struct_array(data if kind.__name__ == "Table" else one_array(data))
     if isinstance(data, GeneratorType):
         data = list(data)
-    frame = full_name(data) == "pandas.DataFrame"
-    if not frame and not foreign.has_data(data) and not isinstance(data, Columns):
-        if _is_column(data):
-            raise InvalidType(f"a {full_name(data)} is a single column: give its name, as in {{'name': values}}")
-        hint = _instead(data) or foreign.next_step(data)
-        if hint or hasattr(type(data), "schema") or not isinstance(data, Iterable):
-            raise InvalidType(f"expected a mapping, arrays, or a data frame, found {full_name(data)}{hint}")
-        rows = next(filter(_has_columns, data), None) if isinstance(data, (list, tuple)) else None
-        if rows is not None and names is None and schema is None:
-            step = "shmarrow.concat_tables([shmarrow.table(item) for item in items]) makes one table"
-            raise InvalidType(f"expected arrays, found {full_name(rows)} in a {full_name(data)}; {step}")
+    if isinstance(data, (Array, ChunkedArray)) and data.type.layout == "struct":
+        data = kind.from_struct_array(data)
+    frame = capsules.is_frame(data)
+    rows = None if frame or isinstance(data, Mapping) else kind._of_rows(data)
+    if rows is None and not frame and not isinstance(data, Mapping):
+        _check_columns(data, names is None and schema is None)
         return kind.from_arrays(data, names, schema, metadata)
     if names is not None:
-        raise InvalidArgument("a data frame already has names; pass no others")
+        raise InvalidArgument("the data already have names; pass no others")
     if frame:
         return from_frame(kind, data, schema, metadata)
+    if rows is None:
+        return kind.from_pydict(data, schema, metadata)
     if schema is not None and metadata is not None:
         raise InvalidArgument("a schema already has metadata; pass one or the other")
-    if isinstance(data, kind):
-        found = data
-    elif isinstance(data, Columns):
-        found = kind._over(data.schema, [one_array(column) for column in data.columns], data.num_rows)
-    else:
-        found = foreign.read(kind._kind, data)
     if schema is not None:
-        return found if found.schema.equals(schema, check_metadata=True) else found.cast(schema)
-    return found if metadata is None else found.replace_schema_metadata(metadata)
+        return rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
+    return rows if metadata is None else rows.replace_schema_metadata(metadata)
 
 
-def _instead(data: Any) -> str:
-    """Return the hint for an object without columns, to end a message; empty if there is none."""
+def _check_columns(data: Any, unnamed: bool) -> None:
+    """Raise unless the data may be a sequence of columns."""
+    if _is_column(data):
+        raise capsules.single_column(data)
+    hint = _instead(data) or capsules.next_step(data)
+    if hint or hasattr(type(data), "schema") or not isinstance(data, Iterable):
+        raise InvalidType(f"expected a mapping, arrays, or a data frame, found {full_name(data)}", hint=hint)
+    rows = next(filter(_has_columns, data), None) if unnamed and isinstance(data, (list, tuple)) else None
+    if rows is not None:
+        hint = "shmarrow.concat_tables([shmarrow.table(item) for item in items]) makes one table"
+        raise InvalidType(f"expected arrays, found {full_name(rows)} in a {full_name(data)}", hint=hint)
+
+
+def _instead(data: Any) -> str | None:
+    """Return the hint for an object without columns; None if there is none."""
     if isinstance(data, (str, PathLike)):
-        return "; shmarrow.ipc.open_file(path).read_all() reads an Arrow file"
+        return "shmarrow.ipc.open_file(path).read_all() reads an Arrow file"
     if hasattr(type(data), "read"):
-        return "; shmarrow.ipc.open_file(file).read_all() reads an Arrow file"
-    return ""
+        return "shmarrow.ipc.open_file(file).read_all() reads an Arrow file"
+    return None
 
 
 def _is_column(data: Any) -> bool:
@@ -100,6 +96,20 @@ def _is_column(data: Any) -> bool:
 def _has_columns(item: Any) -> bool:
     """Whether an item is a data frame, a table or a batch of any library."""
     return isinstance(item, Columns) or (hasattr(type(item), "columns") and not isinstance(item, type))
+
+
+def from_pandas(
+    kind: type[C],
+    df: Any,
+    schema: Schema | None,
+    preserve_index: bool | None,
+    columns: Sequence[Any] | None,
+    metadata: MetadataLike | None,
+) -> C:
+    """Implement :meth:`Columns.from_pandas`."""
+    if not hasattr(df, "iloc") or not hasattr(df, "columns"):
+        raise not_expected("a pandas.DataFrame", df)
+    return from_frame(kind, df, schema, metadata, preserve_index=preserve_index, columns=columns)
 
 
 def from_frame(
@@ -130,8 +140,9 @@ def from_frame(
             types = made.schema.types
         else:
             made, types = kind._over(Schema((), metadata), [], len(frame)), []
-    except (InvalidArgument, InvalidData, InvalidType) as error:
-        raise _of_index(error, [level.name for level in read.levels]) from None
+    except ShmarrowError as error:
+        _name_levels(error, [level.name for level in read.levels])
+        raise
     found = made.schema.with_metadata({**(made.schema.metadata or {}), KEY: read.metadata(types)})
     for i, (_, extension) in enumerate(stored if schema is None else ()):
         if extension is not None:
@@ -139,10 +150,9 @@ def from_frame(
     return made._with_schema(found)
 
 
-def _of_index(error: Exception, levels: Sequence[str]) -> Exception:
-    """An error for a column that is a level of an index, which may have no name, in words that say so."""
+def _name_levels(error: ShmarrowError, levels: Sequence[str]) -> None:
+    """Let an error of a column that is a level of an index say so, as the level may have no name."""
     for i, name in enumerate(levels):
-        _, found, text = str(error).partition(f"column {shown(name)}: ")
-        if found:
-            return type(error)(f"{'the index' if len(levels) == 1 else f'level {i} of the index'}: {text}")
-    return error
+        if error.where[:1] == (("column", name),):
+            level = "the index" if len(levels) == 1 else f"level {i} of the index"
+            error.where = ((level,), *error.where[1:])

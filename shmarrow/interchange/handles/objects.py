@@ -1,11 +1,12 @@
-"""Places: the mapped files behind memory, found in one process and mapped again in another.
+"""The mapped objects behind memory: found in one process, and mapped again in another.
 
 Invariants:
 
-* a place is a name and the identity of its file. Both are checked when mapping, so a handle never opens another object
+* an object is referred to by its name and the identity of its file. Both are checked when it is mapped, so a handle
+  never opens another object
   of the same name, nor one planted by another user;
-* a process maps a place once for all handles, and unmaps it with the last array;
-* every range is checked against the bounds of its place before a view is made.
+* a process maps an object once for all handles, and unmaps it with the last array;
+* every range is checked against the bounds of its object before a view is made.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidArgument, InvalidData, ObjectNotFound, StorageError, counted, shown
-from shmarrow.segment import SHM_DIRECTORY, Segment, attach_path
+from shmarrow.segment import SHM_DIRECTORY, Segment
+from shmarrow.segment import attach as attach_segment
 from shmarrow.segment.host import boot_id, host_name
 from shmarrow.segment.location import is_shm, resolve
-from shmarrow.segment.mappings import Mapped, Mapping, mapping_of
+from shmarrow.segment.mappings import Mapping, mapping_of
 from shmarrow.states import fork_safe_lock
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -32,10 +34,10 @@ INLINE_BYTES = 1 << 16
 """The most bytes stored in a handle itself, such as a computed validity bitmap in private memory."""
 
 INLINE = -1
-"""The place index of the bytes in the handle itself."""
+"""The number that stands for the bytes in the handle itself, in place of an object."""
 
 
-class Place(NamedTuple):
+class ObjectRef(NamedTuple):
     """A mapped object.
 
     Attributes
@@ -77,26 +79,26 @@ class Place(NamedTuple):
 
 
 class Locator:
-    """Finds the places of memory for one handle, and collects buffers that are in none.
+    """Finds the objects behind memory for one handle, and collects buffers that are in none.
 
     Attributes
     ----------
-    places : list of Place
-        The places found so far.
+    refs : list of ObjectRef
+        The objects found so far.
     inline : bytearray
-        The bytes of small buffers that are in no place.
+        The bytes of small buffers that are in no ref.
     """
 
-    __slots__ = ("_found", "_high", "_last", "_low", "inline", "places")
+    __slots__ = ("_found", "_high", "_last", "_low", "inline", "refs")
 
     def __init__(self) -> None:
-        self.places: list[Place] = []
+        self.refs: list[ObjectRef] = []
         self.inline = bytearray()
-        self._found: dict[int, int] = {}  # place indices by the addresses of their mappings
+        self._found: dict[int, int] = {}  # numbers of objects by the addresses of their mappings
         self._low = self._high = self._last = 0
 
-    def place(self, data: Any) -> tuple[int, int] | None:
-        """Return the index of an ndarray's place and its offset there; None if its memory is in no place.
+    def find(self, data: Any) -> tuple[int, int] | None:
+        """Return the index of an ndarray's ref and its offset there; None if its memory is in no ref.
 
         Raises
         ------
@@ -106,32 +108,32 @@ class Locator:
         address: int = data.__array_interface__["data"][0]
         if not self._low <= address < self._high:
             mapping = mapping_of(data)
-            if mapping is None or mapping.name is None:
+            if mapping is None or mapping.location is None:
                 return None
             number = self._found.get(mapping.address)
             if number is None:
-                place = _place_of(mapping)
-                if place is None:
+                ref = _ref_of(mapping)
+                if ref is None:
                     return None
-                number = self._found[mapping.address] = len(self.places)
-                self.places.append(place)
-            self._low, self._high, self._last = mapping.address, mapping.address + mapping.size, number
+                number = self._found[mapping.address] = len(self.refs)
+                self.refs.append(ref)
+            self._low, self._high, self._last = mapping.address, mapping.address + len(mapping), number
         return self._last, address - self._low
 
     def buffer(self, data: Bytes) -> tuple[int, int, int]:
-        """Return (place, start, size) of a buffer, which is copied into the handle if it is in no place.
+        """Return (ref, start, size) of a buffer, which is copied into the handle if it is in no ref.
 
         Raises
         ------
         InvalidArgument
             If it is too large to copy.
         ObjectNotFound
-            As :meth:`place`.
+            As :meth:`find`.
         """
         size = len(data)
         if not size:
             return INLINE, 0, 0
-        found = self.place(data)
+        found = self.find(data)
         if found is not None:
             return *found, size
         start = len(self.inline)
@@ -144,25 +146,25 @@ class Locator:
         self.inline += data.data
         return INLINE, start, size
 
-    def finish(self) -> tuple[tuple[Place, ...], bytes]:
-        """Return the places and the inline bytes.
+    def finish(self) -> tuple[tuple[ObjectRef, ...], bytes]:
+        """Return the objects and the inline bytes.
 
         Raises
         ------
         InvalidArgument
             If there are bytes, but all of them are inline.
         """
-        if self.inline and not self.places:
+        if self.inline and not self.refs:
             raise InvalidArgument(
                 f"cannot make a handle: all {counted(len(self.inline), 'byte')} are in private memory of this process; "
                 "put the object in a store, or write it to a file and read it from there, first"
             )
-        return tuple(self.places), bytes(self.inline)
+        return tuple(self.refs), bytes(self.inline)
 
 
-def _place_of(mapping: Mapping) -> Place | None:
-    """Return the place of a mapping; None if its name is valid in this process only."""
-    name, (device, inode, _, _) = mapping.name, mapping.identity
+def _ref_of(mapping: Mapping) -> ObjectRef | None:
+    """Return a reference to a mapped object; None if its name is valid in this process only."""
+    name, (device, inode, _, _) = mapping.location, mapping.identity
     assert name is not None
     if name.startswith(("/proc/", "/dev/fd/")):
         return None
@@ -176,37 +178,37 @@ def _place_of(mapping: Mapping) -> Place | None:
         raise ObjectNotFound(
             errno.ENOENT, f"cannot make a handle: {name!r} was replaced after it was mapped here; pass on a copy"
         )
-    place = Place(
+    ref = ObjectRef(
         name,
         device,
         inode,
         found.st_size,
         found.st_mtime_ns,
-        *getattr(getattr(mapping._mapped, "pin", None), "place", (-1, "")),
+        *getattr(mapping.pin, "place", (-1, "")),
     )
-    if found.st_size == mapping.size:
+    if found.st_size == len(mapping):
         with _LOCK:
-            _ATTACHED.setdefault(place, mapping._mapped)
-    return place
+            _ATTACHED.setdefault(ref, mapping)
+    return ref
 
 
 def whole(data: NDArray) -> Bytes:
     """Return all bytes of the mapping behind an array."""
     mapping = mapping_of(data)
     assert mapping is not None
-    return np.frombuffer(mapping._mapped, U1)
+    return mapping.data
 
 
-# --- mapping places ---------------------------------------------------------------------------------------------
+# --- mapping them again -----------------------------------------------------------------------------------------
 
-_ATTACHED: weakref.WeakValueDictionary[Place, Mapped] = weakref.WeakValueDictionary()
+_ATTACHED: weakref.WeakValueDictionary[ObjectRef, Mapping] = weakref.WeakValueDictionary()
 """The live mappings in this process that handles were made from or opened with."""
 
 _LOCK = fork_safe_lock()
 
 
-def attach(place: Place, boot: str, host: str) -> Segment:
-    """Map a place, reusing this process's mapping of it if any.
+def attach(ref: ObjectRef, boot: str, host: str) -> Segment:
+    """Map a ref, reusing this process's mapping of it if any.
 
     Raises
     ------
@@ -215,44 +217,43 @@ def attach(place: Place, boot: str, host: str) -> Segment:
     ObjectNotFound
         If it was removed or replaced.
     InvalidData
-        If it is not a valid place.
+        If it is not a valid ref.
     """
-    _check_place(place)
-    if place.in_memory and boot != boot_id():
+    _check_ref(ref)
+    if ref.in_memory and boot != boot_id():
         raise StorageError(
             errno.EREMOTE,
-            f"cannot open the handle: {place.name!r} is in the shared memory of host {shown(host)} (boot "
+            f"cannot open the handle: {ref.name!r} is in the shared memory of host {shown(host)} (boot "
             f"{shown(boot)}), and this is host {host_name()!r} (boot {boot_id()!r}); open it there, or pass on a copy",
         )
     with _LOCK:
-        mapped = _ATTACHED.get(place)
+        mapped = _ATTACHED.get(ref)
         if mapped is None:
-            segment = _attach(place, boot, host)
+            segment = _attach(ref, boot, host)
             mapping = mapping_of(segment.data)
             if mapping is not None:
-                _ATTACHED[place] = mapping._mapped
+                _ATTACHED[ref] = mapping
             return segment
     assert mapped.status is not None
-    return Segment(place.name, resolve(place.name)[1], np.frombuffer(mapped, U1), mapped.status)
+    return Segment(ref.name, resolve(ref.name)[1], mapped.data, mapped.status)
 
 
-def _attach(place: Place, boot: str, host: str) -> Segment:
+def _attach(ref: ObjectRef, boot: str, host: str) -> Segment:
     elsewhere = "" if boot == boot_id() else f"; the handle was made on host {shown(host)}, this is {host_name()!r}"
-    name, path = resolve(place.name)
     try:
-        segment = _pinned(path, place.slot) or attach_path(name, path, is_shm(name))
+        segment = _pinned(resolve(ref.name)[1], ref.slot) or attach_segment(ref.name)
     except ObjectNotFound:
         raise ObjectNotFound(
             errno.ENOENT,
-            f"cannot open the handle: {place.shown} was removed after the handle was made{elsewhere}; keep an object "
+            f"cannot open the handle: {ref.shown} was removed after the handle was made{elsewhere}; keep an object "
             "until its handles have been opened",
         ) from None
     found = segment.status
-    device = place.device if elsewhere else found.st_dev  # device numbers differ between hosts
-    if (device, found.st_ino, found.st_size, found.st_mtime_ns) != place[1:5]:
+    device = ref.device if elsewhere else found.st_dev  # device numbers differ between hosts
+    if (device, found.st_ino, found.st_size, found.st_mtime_ns) != ref[1:5]:
         raise ObjectNotFound(
             errno.ENOENT,
-            f"cannot open the handle: {place.shown} was replaced or changed after the handle was made{elsewhere}; make "
+            f"cannot open the handle: {ref.shown} was replaced or changed after the handle was made{elsewhere}; make "
             "a new handle",
         )
     return segment
@@ -267,46 +268,46 @@ def _pinned(path: str, slot: int) -> Segment | None:
     return attach_slot(path, slot)
 
 
-def _check_place(place: Any) -> None:
+def _check_ref(ref: object) -> None:
     if (
-        not isinstance(place, Place)
-        or not isinstance(place.name, str)
-        or not (is_shm(place.name) or place.name.startswith("/"))
-        or not isinstance(place.object, str)
-        or not all(isinstance(number, int) for number in place[1:6])
+        not isinstance(ref, ObjectRef)
+        or not isinstance(ref.name, str)
+        or not (is_shm(ref.name) or ref.name.startswith("/"))
+        or not isinstance(ref.object, str)
+        or not all(isinstance(number, int) for number in ref[1:6])
     ):
-        raise InvalidData(f"a damaged handle: expected the place of an object, found {shown(place)}")
+        raise InvalidData(f"a damaged handle: expected the ref of an object, found {shown(ref)}")
 
 
-class Memory:
+class HandleMemory:
     """The memory of a handle, for one :meth:`~shmarrow.interchange.handles.Handle.open`.
 
-    Each place is mapped on first use.
+    Each object is mapped on first use.
     """
 
-    __slots__ = ("_boot", "_host", "_inline", "_places", "_segments")
+    __slots__ = ("_boot", "_host", "_inline", "_refs", "_segments")
 
-    def __init__(self, places: Sequence[Place], inline: bytes, boot: str, host: str) -> None:
-        if not isinstance(places, tuple) or not isinstance(inline, bytes):
-            raise InvalidData(f"a damaged handle: expected places and bytes, found {shown(places)}, {shown(inline)}")
-        self._places = places
+    def __init__(self, refs: Sequence[ObjectRef], inline: bytes, boot: str, host: str) -> None:
+        if not isinstance(refs, tuple) or not isinstance(inline, bytes):
+            raise InvalidData(f"a damaged handle: expected refs and bytes, found {shown(refs)}, {shown(inline)}")
+        self._refs = refs
         self._inline = np.frombuffer(inline, U1) if inline else np.empty(0, U1)
         self._inline.flags.writeable = False
         self._boot = boot
         self._host = host
         self._segments: dict[int, Segment] = {}
 
-    def segment(self, number: Any) -> Segment:
-        """Return the attached object of a place."""
-        if not isinstance(number, int) or not 0 <= number < len(self._places):
-            raise InvalidData(f"a damaged handle: no place {shown(number)} among {len(self._places)}")
+    def segment(self, number: object) -> Segment:
+        """Return the attached object of a ref."""
+        if not isinstance(number, int) or not 0 <= number < len(self._refs):
+            raise InvalidData(f"a damaged handle: no object {shown(number)} among {len(self._refs)}")
         found = self._segments.get(number)
         if found is None:
-            found = self._segments[number] = attach(self._places[number], self._boot, self._host)
+            found = self._segments[number] = attach(self._refs[number], self._boot, self._host)
         return found
 
-    def data(self, number: Any) -> Bytes:
-        """Return all bytes of a place, or the inline bytes."""
+    def data(self, number: object) -> Bytes:
+        """Return all bytes of a ref, or the inline bytes."""
         return self._inline if isinstance(number, int) and number == INLINE else self.segment(number).data
 
     def buffer(self, number: int, start: int, size: int) -> Bytes:
@@ -315,11 +316,11 @@ class Memory:
         Raises
         ------
         InvalidData
-            If it is out of the bounds of its place.
+            If it is out of the bounds of its ref.
         """
         data = self.data(number)
         if start < 0 or size < 0 or start > len(data) - size:
             raise InvalidData(
-                f"a damaged handle: a buffer needs the bytes [{start}, {start + size}) of {len(data)} in place {number}"
+                f"a damaged handle: a buffer needs the bytes [{start}, {start + size}), object {number} has {len(data)}"
             )
         return data[start : start + size]

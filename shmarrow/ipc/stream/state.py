@@ -1,0 +1,109 @@
+"""The state of a stream after some of its messages ("IPC Streaming Format").
+
+A :class:`StreamState` is immutable, and each message gives the next one. Whoever reads a stream has one state, and
+replaces it by one assignment per message: an exception at any time, from a signal handler for example, leaves the old
+state or the new one, so the message can be read again and nothing has to be undone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shmarrow.batch import RecordBatch
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidData, Limits, Unsupported
+from shmarrow.ipc.batch.decode import dictionary_body
+from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
+from shmarrow.ipc.batch.header import Header
+from shmarrow.ipc.batch.open import open_batch
+from shmarrow.ipc.message.decode import Message
+from shmarrow.ipc.schema.cache import read_schema
+from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries
+from shmarrow.types import Schema
+
+
+class StreamState(NamedTuple):
+    """What the messages of a stream have said so far; immutable.
+
+    Attributes
+    ----------
+    where : str
+        Describes the stream in errors.
+    limits : Limits
+        Bounds on what is accepted.
+    budget : DictionaryBudget
+        What the decoded dictionaries of the stream take.
+    offset : int
+        Bytes of the messages so far; the offset of the next one.
+    schema : Schema or None
+        The schema, once read.
+    dictionaries : ById of Dictionary
+        The current version of each dictionary.
+    batches : int
+        Number of record batches so far.
+    ended : bool
+        Whether the stream has ended.
+    """
+
+    where: str
+    limits: Limits
+    budget: DictionaryBudget
+    offset: int = 0
+    schema: Schema | None = None
+    dictionaries: ById[Dictionary] = ById()
+    batches: int = 0
+    ended: bool = False
+
+    def after(self, message: Header | Message, body: Bytes, end: int) -> StreamState:
+        """The state after a message that ends at offset ``end``; decodes no values.
+
+        Raises
+        ------
+        InvalidData
+            If the message is invalid, or must not follow those before it.
+        Unsupported
+            If it is a tensor.
+        """
+        kind = "RecordBatch" if isinstance(message, Header) else message.kind
+        if kind == "RecordBatch":
+            self._begun(kind)
+            return self._replace(offset=end, batches=self.batches + 1)
+        assert isinstance(message, Message)
+        if kind == "Schema":
+            if self.schema is not None:
+                raise InvalidData(f"{self.where}: a second schema in one stream")
+            header = message.header
+            schema = read_schema(header.reader.data, header.position, header.reader.where, self.limits)
+            return self._replace(offset=end, schema=schema)
+        if kind != "DictionaryBatch":
+            raise Unsupported(
+                f"{self.where}: a {kind} message in a stream of record batches; ipc.read_tensors reads it"
+            )
+        schema = self._begun(kind)
+        content, id, delta = dictionary_body(message, body, schema, self._inner(message), self.where, self.limits)
+        earlier = self.dictionaries.get(id) if delta else None
+        if delta and earlier is None:
+            raise InvalidData(f"{self.where}: a delta for dictionary {id}, which does not precede it")
+        dictionary = Dictionary(id, content, earlier, self.offset, self.budget)
+        return self._replace(offset=end, dictionaries=self.dictionaries.with_entry(id, dictionary))
+
+    def batch(self, message: Header | Message, body: Bytes) -> RecordBatch:
+        """The record batch of the next message, with the dictionaries as they are now; columns are built on access."""
+        where = f"{self.where}: batch {self.batches}"
+        return open_batch(message, body, self._begun("RecordBatch"), self.dictionaries, where, self.limits)
+
+    def _begun(self, kind: str) -> Schema:
+        if self.schema is None:
+            raise InvalidData(f"{self.where}: the stream begins with a {kind}, expected a Schema")
+        return self.schema
+
+    def _inner(self, message: Message) -> dict[int, Dictionary]:
+        """The dictionaries that the values of a dictionary batch refer to, as they are now."""
+        assert self.schema is not None
+        source = self.schema.source
+        assert isinstance(source, LazySchema)
+        values = source.dictionary_wires().get(message.header["id"]) if source.nested_dictionaries else None
+        if values is None:
+            return {}
+        found = {id: self.dictionaries.get(id) for id in inner_dictionaries(values)}
+        return {id: dictionary for id, dictionary in found.items() if dictionary is not None}

@@ -1,0 +1,78 @@
+"""Signals at chosen instructions: a handler that runs as if a signal had arrived there, and a process that is killed.
+
+The interpreter runs signal handlers only between certain instructions: after the call of a function in C, at the start
+of a function in Python, at the end of a turn of a loop. So the signal is sent before an instruction, by a trace
+function in C, which the interpreter does not interrupt; and the handler runs where it would otherwise, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_send: Any = ctypes.pythonapi.PyErr_SetInterrupt
+_send.argtypes = [ctypes.py_object] * 3  # what trace functions are given, which it ignores
+_send.restype = None
+
+
+def _traced(number: int, files: tuple[str, ...], at_number: Callable[[], Any]) -> Callable[..., Any]:
+    """A trace function that does something before the instruction of a number; counts each instruction once."""
+    seen: set[tuple[Any, int]] = set()
+
+    def instruction(frame: Any, event: str, _: Any) -> Any:
+        place = frame.f_code, frame.f_lasti
+        if event == "opcode" and place not in seen:
+            seen.add(place)
+            if len(seen) == number:
+                return at_number()
+        return instruction
+
+    def call(frame: Any, *_: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(files):
+            return None
+        frame.f_trace_opcodes = True
+        return instruction
+
+    return call
+
+
+def interrupted(work: Callable[[], Any], handler: Callable[[], Any], number: int, files: tuple[str, ...]) -> bool:
+    """Run a function, and at its instruction of a number in some files, a signal handler; whether it has so many."""
+    reached = False
+
+    def at_number() -> Any:
+        nonlocal reached
+        reached = True
+        return _send
+
+    def handle(*_: Any) -> None:
+        sys.settrace(None)
+        handler()
+
+    before = signal.signal(signal.SIGINT, handle)
+    traced = _traced(number, files, at_number)  # a name, as it must outlive the handler
+    sys.settrace(traced)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGINT, before)
+    return reached
+
+
+def killed(work: Callable[[], Any], number: int, files: tuple[str, ...]) -> bool:
+    """Run a function in a child that is killed before its instruction of a number; whether it has so many."""
+    child = os.fork()
+    if not child:
+        try:
+            sys.settrace(_traced(number, files, lambda: os.kill(os.getpid(), signal.SIGKILL)))
+            work()
+        finally:
+            os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL)
+    return status != 0

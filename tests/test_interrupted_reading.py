@@ -1,0 +1,215 @@
+"""Reading streams that is interrupted at each bytecode instruction, as by a signal handler that raises, and goes on.
+
+Invariants: an interruption leaves the old state or the new one, or a reader that has failed for good; no dictionary is
+extended twice, and no batch is there twice or with the values of another one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+import shmarrow as sa
+from shmarrow.ipc import BatchEvent, IpcWriteOptions, StreamDecoder
+from shmarrow.layout import DictionaryArray
+
+HERE = os.path.dirname(sa.__file__)
+STEP = int(os.environ.get("SHMARROW_EVERY", "7"))
+"""What is not said to be interrupted at every instruction is so at every seventh one; with 1 that takes minutes."""
+
+
+class Interruption(BaseException):
+    """What a signal handler raises."""
+
+
+def interrupted(work: Callable[[], Any], at: int) -> bool:
+    """Call a function, and raise at its ``at``-th instruction within the package; returns whether it has as many."""
+    count = 0
+
+    def each(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal count
+        if event == "opcode":
+            count += 1
+            if count == at:
+                raise Interruption
+        return each
+
+    def enter(frame: Any, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(HERE):
+            return None
+        frame.f_trace_opcodes = True
+        return each
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        work()
+    except Interruption:
+        return True
+    finally:
+        sys.settrace(before)
+    return count >= at
+
+
+def batch(words: list[str], indices: list[int]) -> sa.RecordBatch:
+    coded = DictionaryArray.from_arrays(sa.array(indices, sa.int8()), sa.array(words))
+    return sa.record_batch([coded], names=["d"])
+
+
+def nested(words: list[str], indices: list[int]) -> sa.RecordBatch:
+    """A dictionary of lists whose items are dictionary-encoded."""
+    inner = DictionaryArray.from_arrays(sa.array(range(len(words)), sa.int8()), sa.array(words))
+    lists = sa.ListArray.from_arrays(range(len(words) + 1), inner, sa.list_(inner.type))
+    return sa.record_batch([DictionaryArray.from_arrays(sa.array(indices, sa.int8()), lists)], names=["d"])
+
+
+STREAMS: dict[str, list[sa.RecordBatch]] = {
+    "deltas and replacements": [
+        batch(["x"], [0]),
+        batch(["x", "y"], [1, 0]),
+        batch(["a", "b"], [0, 1]),
+    ],
+    "nested": [nested(["x"], [0]), nested(["x", "y"], [1, 0]), nested(["a", "b"], [1])],
+}
+
+
+def written(name: str) -> tuple[bytes, list[Any]]:
+    """A stream, and the rows of each of its batches."""
+    sink = io.BytesIO()
+    with sa.ipc.new_stream(sink, STREAMS[name][0].schema, IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
+        for each in STREAMS[name]:
+            writer.write(each)
+    data = sink.getvalue()
+    rows = values(STREAMS[name])
+    assert values(sa.ipc.open_stream(data)) == rows  # also imports and caches what they need
+    return data, rows
+
+
+def values(batches: Iterable[sa.RecordBatch]) -> list[Any]:
+    return [each.column(0).to_pylist() for each in batches]
+
+
+def instructions(prepare: Callable[[], Callable[[], Any]], every: bool = False) -> Iterator[int]:
+    """Interrupt calls of ``prepare()`` at their first instruction, then at a later one, up to their last."""
+    at = 1
+    while interrupted(prepare(), at):
+        yield at
+        at += 1 if every else STEP
+    assert at > 100
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_random_access(name: str) -> None:
+    """A stream in memory is indexed step by step; what was interrupted is repeated and gives the same batches."""
+    data, rows = written(name)
+    reader: Any = None
+
+    def prepare(number: int) -> Callable[[], Any]:
+        nonlocal reader
+        reader = sa.ipc.open_stream(data)
+        if number:
+            reader.get_batch(number - 1)
+        return lambda: reader.get_batch(number)
+
+    for number in range(len(rows)):
+        every = name != "nested" and number > 0  # a delta, then a replacement
+        for _ in instructions(lambda number=number: prepare(number), every):  # type: ignore[misc]
+            assert values(reader.get_batch(i) for i in range(len(rows))) == rows
+            assert reader.num_record_batches == len(rows)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_decoding_of_a_dictionary(name: str) -> None:
+    """Values are decoded when a column is first asked for; a second attempt finds what the first one left."""
+    data, rows = written(name)
+    batches: list[Any] = []
+
+    def prepare() -> Callable[[], Any]:
+        nonlocal batches
+        batches = list(sa.ipc.open_stream(data))
+        batches[0].column(0)
+        return lambda: batches[-2].column(0)
+
+    for _ in instructions(prepare):
+        assert values(batches) == rows
+
+
+def goes_on(rows: list[Any], number: int, rest: Callable[[], Iterator[Any]]) -> str:
+    """Whether a reader interrupted in batch ``number`` is in the old or the new state, or has failed."""
+    found = []
+    try:
+        for each in rest():
+            found += values([each])
+    except (sa.Failed, sa.InvalidArgument):
+        assert found == []
+        return "failed"
+    if found == rows[number:]:
+        return "old"
+    assert found == rows[number + 1 :]
+    return "new"
+
+
+def iterated(name: str, opened: Callable[[bytes], Any]) -> set[str]:
+    data, rows = written(name)
+    states = set()
+    reader: Any = None
+
+    def prepare(number: int) -> Callable[[], Any]:
+        nonlocal reader
+        reader = opened(data)
+        for _ in range(number):
+            reader.read_next_batch()
+        return lambda: reader.read_next_batch()
+
+    for number in range(len(rows)):
+        for _ in instructions(lambda number=number: prepare(number)):  # type: ignore[misc]
+            states.add(goes_on(rows, number, lambda: iter(reader)))
+    return states
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_iteration(name: str) -> None:
+    """In memory nothing is final: the batch is read again, unless it was just about to be returned."""
+    assert iterated(name, sa.ipc.open_stream) == {"old", "new"}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_sequential_reading(name: str) -> None:
+    """From a pipe, the position within a message is unknown afterwards, so the reader fails."""
+    assert "failed" in iterated(name, lambda data: sa.ipc.open_stream(io.BufferedReader(io.BytesIO(data))))
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_decoder(name: str) -> None:
+    """A piece was not taken, or was taken, or the decoder has failed: the caller feeds it again, or the next one."""
+    data, rows = written(name)
+    half = len(data) // 2
+    pieces = [data[:half], data[half : half + 8], data[half + 8 :]]
+    decoder: Any = None
+
+    def prepare(number: int) -> Callable[[], Any]:
+        nonlocal decoder
+        decoder = StreamDecoder()
+        for piece in pieces[:number]:
+            decoder.feed(piece)
+        return lambda: decoder.feed(pieces[number])
+
+    for number in range(len(pieces)):
+        for at in instructions(lambda number=number: prepare(number)):  # type: ignore[misc]
+            outcomes = []
+            for first in (number, number + 1):
+                interrupted(prepare(number), at)
+                try:
+                    for piece in pieces[first:]:
+                        decoder.feed(piece)
+                    decoder.close()
+                    found = values(event.batch for event in decoder if isinstance(event, BatchEvent))
+                    outcomes.append("right" if found == rows else "wrong")
+                except sa.ShmarrowError as error:
+                    outcomes.append("failed" if isinstance(error, sa.Failed) else "wrong")
+            assert outcomes == ["failed", "failed"] or "right" in outcomes
