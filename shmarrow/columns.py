@@ -514,7 +514,7 @@ class Columns(Generic[Column]):
         if copy is False:
             raise CopyRequired("columns are separate in memory, so one ndarray of all of them requires a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
-        from shmarrow.convert.ndarray import as_dtype
+        from shmarrow.casts.ndarray import as_dtype
 
         return as_dtype(result, dtype, None)
 

@@ -96,7 +96,7 @@ _ONE_SESSION = (
 
 _SLOWEST = (
     *_ONE_SESSION, "test_spark_cluster.py", "test_docs.py", "test_demo.py", "test_guide.py", "test_xray_page.py",
-    "test_life_cycle.py", "test_hostile.py", "test_peers.py", "test_convert.py", "test_processes.py",
+    "test_life_cycle.py", "test_hostile.py", "test_peers.py", "test_casts.py", "test_processes.py",
     "test_spark_daemon.py",
 )  # fmt: skip
 """Files that run first, so that no process is left alone with them at the end; each of the others is run whole, too."""

@@ -67,7 +67,7 @@ def loaded_by(statements: str, *arguments: str) -> set[str]:
 def check(loaded: set[str], most: int = MOST) -> None:
     """Check what was loaded, and that it is not more than so many files of ours."""
     ours = {name for name in loaded if name.partition(".")[0] == "shmarrow"}
-    assert {name for name in ours if name.startswith("shmarrow.convert.")} == set()
+    assert {name for name in ours if name.startswith("shmarrow.casts.")} == set()
     assert {name for name in ours if any(f"{name}.".startswith(f"{each}.") for each in NOT_NEEDED)} == set()
     assert {name.partition(".")[0] for name in loaded} & ALIEN == set()
     assert "shmarrow.ipc.file.reader" in ours

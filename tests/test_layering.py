@@ -43,7 +43,7 @@ ORDER = (
     "display",
     "bitmap",
     "types",
-    "convert",
+    "casts",
     "layout",
     "extension",
     "build",
@@ -408,7 +408,7 @@ def test_version_is_that_of_the_package() -> None:
 LATE = {
     "shmarrow.build",
     "shmarrow.chunked",
-    "shmarrow.convert.storage",
+    "shmarrow.casts.storage",
     "shmarrow.extension.booleans",
     "shmarrow.extension.json",
     "shmarrow.extension.opaque_values",

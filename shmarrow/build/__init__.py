@@ -13,7 +13,7 @@ from shmarrow.bitmap import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.convert import exact_items, kinds_of
+from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, row_of, shown
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array

@@ -11,8 +11,8 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
-from shmarrow.convert import exact_items, kinds_of
-from shmarrow.convert.python import DayTime, MonthDayNano
+from shmarrow.casts import exact_items, kinds_of
+from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, Part, renumbered, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype

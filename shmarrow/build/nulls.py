@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.convert import kinds_of
+from shmarrow.casts import kinds_of
 from shmarrow.layout.array import Array
 from shmarrow.types.extension import ExtensionType
 

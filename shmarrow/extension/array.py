@@ -118,7 +118,7 @@ class ExtensionArray(Array, of=ExtensionType):
         source = array.type
         if isinstance(source, ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
-                from shmarrow.convert.storage import no_way
+                from shmarrow.casts.storage import no_way
 
                 raise no_way(source, target)
             array = array.storage
@@ -175,8 +175,8 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        from shmarrow.convert import kinds_of
-        from shmarrow.convert.python import exact_bytes
+        from shmarrow.casts import kinds_of
+        from shmarrow.casts.python import exact_bytes
 
         items = converted(type, type.from_python, values)
         items = list(exact_bytes(type.storage_type, items, kinds_of(items)))

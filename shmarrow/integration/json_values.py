@@ -16,7 +16,7 @@ import numpy as np
 
 from shmarrow import bitmap, types
 from shmarrow.buffer import as_bytes
-from shmarrow.convert.decimals import decimal_integers, decimal_words
+from shmarrow.casts.decimals import decimal_integers, decimal_words
 from shmarrow.errors import InvalidData, at
 from shmarrow.integration.json_schema import shown
 from shmarrow.layout.binary import join_bytes

@@ -15,7 +15,7 @@ from shmarrow.layout.making import concat_arrays, make_array, nulls
 from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
-    from shmarrow.convert.python import DayTime, MonthDayNano
+    from shmarrow.casts.python import DayTime, MonthDayNano
     from shmarrow.layout.binary import BinaryArray
     from shmarrow.layout.binary_view import BinaryViewArray
     from shmarrow.layout.boolean import BooleanArray
@@ -62,7 +62,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "shmarrow.convert.python": "DayTime MonthDayNano",
+            "shmarrow.casts.python": "DayTime MonthDayNano",
             ".binary": "BinaryArray",
             ".binary_view": "BinaryViewArray",
             ".boolean": "BooleanArray",

@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes
-from shmarrow.convert import exact_items
+from shmarrow.casts import exact_items
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, LimitExceeded, counted, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING

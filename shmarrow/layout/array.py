@@ -298,7 +298,7 @@ class Array(LayoutHooks):
         CopyRequired
             If a copy is needed and ``copy`` is False.
         """
-        from shmarrow.convert.ndarray import as_dtype
+        from shmarrow.casts.ndarray import as_dtype
 
         result = self.to_numpy(zero_copy_only=copy is False)
         return as_dtype(result, dtype, copy) if dtype is not None or copy else result

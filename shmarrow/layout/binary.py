@@ -14,7 +14,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes
-from shmarrow.convert import kinds_of
+from shmarrow.casts import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
 from shmarrow.layout.array import Array

@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
-from shmarrow.convert import kinds_of
+from shmarrow.casts import kinds_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
@@ -102,7 +102,7 @@ class BooleanArray(Array):
 
         ``valid`` is False where a slot is null; with ``safe=False``, any non-zero number is True.
         """
-        from shmarrow.convert.ndarray import from_ndarray
+        from shmarrow.casts.ndarray import from_ndarray
 
         if valid is not None:
             valid = checked_mask(valid, len(values))

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import exact_items
-from shmarrow.convert.python import DayTime, MonthDayNano
+from shmarrow.casts import exact_items
+from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists

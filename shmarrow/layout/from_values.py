@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import kinds_of
-from shmarrow.convert.python import exact_bytes
+from shmarrow.casts import kinds_of
+from shmarrow.casts.python import exact_bytes
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.making import array_class
 from shmarrow.layout.primitive import PrimitiveArray

@@ -460,7 +460,7 @@ class LayoutHooks:
         """Cast an array of any type to a type of this class; overridden if it does more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
-            from shmarrow.convert.storage import no_way
+            from shmarrow.casts.storage import no_way
 
             raise no_way(array.type, target)
         return result

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import exact_items, kinds_of
+from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays

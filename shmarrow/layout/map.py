@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import exact_items, kinds_of
+from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidData, InvalidType, at, counted, shown
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array

@@ -55,7 +55,7 @@ class PrimitiveArray(Array):
             if self.null_count:
                 why = f"an array with {counted(self.null_count, 'null')} has no zero-copy numpy form"
             raise CopyRequired(f"{why}; call to_numpy(zero_copy_only=False), or use .values and .is_valid()")
-        from shmarrow.convert import convert
+        from shmarrow.casts import convert
 
         mask = self._mask()
         dtype = _copied_dtype(self._type)
@@ -85,13 +85,13 @@ class PrimitiveArray(Array):
         return np.isnan(self.values) if self.values.dtype.kind == "f" else None
 
     def _value(self, index: int) -> Any:
-        from shmarrow.convert.to_python import to_python
+        from shmarrow.casts.to_python import to_python
 
         return to_python(self._type, self.values[index : index + 1], first=index)[0]
 
     def _value_preview(self, index: int, budget: Budget) -> str:
-        from shmarrow.convert.storage import shown
-        from shmarrow.convert.time import KINDS
+        from shmarrow.casts.storage import shown
+        from shmarrow.casts.time import KINDS
 
         if self.values.dtype in (np.float16, np.float32):
             exact = float(self.values[index])
@@ -105,7 +105,7 @@ class PrimitiveArray(Array):
         return super()._value_preview(index, budget)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
-        from shmarrow.convert.to_python import to_python
+        from shmarrow.casts.to_python import to_python
 
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
@@ -196,7 +196,7 @@ class PrimitiveArray(Array):
         return make_array(LargeBinaryType(False), len(kept), buffers, kept.null_count)
 
     def _check_values(self) -> None:
-        from shmarrow.convert.storage import broken, shown
+        from shmarrow.casts.storage import broken, shown
 
         values = self.values
         for start in range(0, self._length, _PIECE) if self._type.byte_width else ():
@@ -213,8 +213,8 @@ class PrimitiveArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        from shmarrow.convert import kinds_of
-        from shmarrow.convert.python import from_python
+        from shmarrow.casts import kinds_of
+        from shmarrow.casts.python import from_python
 
         if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
@@ -230,7 +230,7 @@ class PrimitiveArray(Array):
     @classmethod
     def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Create an integer or float array from numbers of that kind, with None where ``valid`` is False."""
-        from shmarrow.convert.python import from_numbers
+        from shmarrow.casts.python import from_numbers
 
         known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
         numbers = from_numbers(type, known)
@@ -249,14 +249,14 @@ class PrimitiveArray(Array):
         type : DataType
             A type of this layout.
         values : ndarray
-            Shape (n,), of a dtype that converts to the type, see :func:`shmarrow.convert.ndarray.from_ndarray`. NaT
+            Shape (n,), of a dtype that converts to the type, see :func:`shmarrow.casts.ndarray.from_ndarray`. NaT
             becomes null.
         valid : bool ndarray, optional
             False where a slot is null.
         safe : bool
-            False allows the losses listed in :func:`shmarrow.convert.convert`.
+            False allows the losses listed in :func:`shmarrow.casts.convert`.
         """
-        from shmarrow.convert.ndarray import from_ndarray
+        from shmarrow.casts.ndarray import from_ndarray
 
         if valid is not None:
             from shmarrow.layout.arguments import checked_mask
@@ -290,7 +290,7 @@ def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def cast_values(array: Any, target: DataType, safe: bool) -> Any:
     """Cast between numbers, bools and temporal types; None if there is no cast."""
-    from shmarrow.convert import convert, convertible
+    from shmarrow.casts import convert, convertible
 
     if not convertible(array.type, target):
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import exact_items, kinds_of
+from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
 from shmarrow.layout.array import Array

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
-    from shmarrow.convert.storage import convert, convertible
+    from shmarrow.casts.storage import convert, convertible
 
 __all__ = ["convert", "convertible", "exact_items", "kinds_of"]
 

@@ -15,11 +15,11 @@ from typing import Any, Never
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.decimals import decimal_integers
-from shmarrow.convert.exact import Values, divided, outside
-from shmarrow.convert.python import DayTime, MonthDayNano, decimal_module
-from shmarrow.convert.storage import shown
-from shmarrow.convert.time import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, PER_SECOND, time_zone
+from shmarrow.casts.decimals import decimal_integers
+from shmarrow.casts.exact import Values, divided, outside
+from shmarrow.casts.python import DayTime, MonthDayNano, decimal_module
+from shmarrow.casts.storage import shown
+from shmarrow.casts.time import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, PER_SECOND, time_zone
 from shmarrow.errors import InvalidData
 from shmarrow.types import DataType
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shmarrow as sa
-from shmarrow.convert import convert, convertible
-from shmarrow.convert.decimals import decimal_integers, decimal_words
-from shmarrow.convert.python import from_python
+from shmarrow.casts import convert, convertible
+from shmarrow.casts.decimals import decimal_integers, decimal_words
+from shmarrow.casts.python import from_python
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import storage, time
-from shmarrow.convert.exact import Values, faults
+from shmarrow.casts import storage, time
+from shmarrow.casts.exact import Values, faults
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType
 from shmarrow.types import DataType, IntType, from_numpy_dtype
 
@@ -29,7 +29,7 @@ def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool 
     valid : bool ndarray or None
         Shape (n,), False for null slots, whose values are ignored.
     safe : bool
-        As in :func:`shmarrow.convert.convert`.
+        As in :func:`shmarrow.casts.convert`.
 
     Raises
     ------

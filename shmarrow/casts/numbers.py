@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.convert.exact import Fault, Values, faults, outside
+from shmarrow.casts.exact import Fault, Values, faults, outside
 
 Outcome = tuple[Values, list[Fault]]
 

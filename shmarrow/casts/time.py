@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.exact import Fault, Values, divided, faults, multiplied, outside
+from shmarrow.casts.exact import Fault, Values, divided, faults, multiplied, outside
 from shmarrow.errors import InvalidData, InvalidType
 
 Outcome = tuple[Values, list[Fault]]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert.exact import Fault, Values, divided, faults, multiplied, outside
+from shmarrow.casts.exact import Fault, Values, divided, faults, multiplied, outside
 
 if TYPE_CHECKING:
     from shmarrow.types import DecimalType

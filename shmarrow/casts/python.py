@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Never, TypeAlias
 
 import numpy as np
 
-from shmarrow.convert import kinds_of, time
-from shmarrow.convert.decimals import decimal_words
-from shmarrow.convert.exact import Fault, Values
-from shmarrow.convert.ndarray import from_ndarray
+from shmarrow.casts import kinds_of, time
+from shmarrow.casts.decimals import decimal_words
+from shmarrow.casts.exact import Fault, Values
+from shmarrow.casts.ndarray import from_ndarray
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.types import DataType
 

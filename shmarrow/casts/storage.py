@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shmarrow.bitmap import Mask
-from shmarrow.convert import decimals, numbers, time
-from shmarrow.convert.exact import Fault, Values
+from shmarrow.casts import decimals, numbers, time
+from shmarrow.casts.exact import Fault, Values
 from shmarrow.errors import InvalidData, InvalidType
 
 if TYPE_CHECKING:
