@@ -630,7 +630,7 @@ def test_a_manifest_of_later_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     manifest = tmp_path / "_shmarrow" / "manifest.json"
     manifest.write_text(json.dumps({"version": 2, "whatever": []}))
     with pytest.raises(
-        sa.Unsupported, match=r"manifest\.json': the manifest has version 2, expected 1; update shmarrow"
+        sa.Unsupported, match=r"manifest\.json: the manifest has version 2, expected 1; update shmarrow"
     ):
         d.data_files(str(tmp_path))
     monkeypatch.setattr(d, "MANIFEST_BYTES", 10)

@@ -223,7 +223,7 @@ def _open_object(name: str, path: str) -> tuple[int, os.stat_result]:
             lock_shared(fd)
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
-                raise not_regular(found)
+                raise refused(not_regular(found), "attach to" if is_shm(name) else "open", name, path)
             # Removed or replaced before it was locked: retry with the file that now has the name. A memfd opened
             # through /proc has no links either, but is the right file.
             if found.st_nlink or os.path.samestat(found, os.stat(path)):
