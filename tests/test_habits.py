@@ -187,7 +187,7 @@ WRONG |= {
     "numbers of a dictionary": (
         lambda: sa.array(["a"]).dictionary_encode().cast("int8"),
         sa.InvalidType,
-        "dictionary: there is no cast from string to int8; format or parse the values in Python",
+        "there is no cast from string to int8; format or parse the values in Python",
     ),
     "short column": (
         lambda: TABLE.append_column("n", [1]),

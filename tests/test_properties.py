@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +20,7 @@ import shmarrow as sa
 from shmarrow.testing import exact
 from shmarrow.testing import strategies as own
 from shmarrow.types import DecimalType, DictionaryType, IntervalType, RunEndEncodedType, StructType, TimeType, UnionType
+from shmarrow.types.extension import storage_of, types_in
 
 
 def examples(number: int) -> Any:
@@ -40,6 +42,14 @@ def same(found: list[Any], wanted: list[Any], what: str = "") -> None:
         assert exact(one) == exact(other), f"{what} slot {i}: found {one!r}, expected {other!r}"
 
 
+def _parts(type: Any) -> Iterator[Any]:
+    """Iterate over a type and all types in it, and over the storage of its extension types."""
+    for each in types_in(type):
+        yield each
+        if isinstance(each, sa.ExtensionType):
+            yield storage_of(each)
+
+
 # --- the peer ----------------------------------------------------------------------------------------------------
 
 
@@ -47,20 +57,20 @@ def has_peer(type: Any) -> bool:
     """Whether pyarrow has the type: of the intervals it has one, and it takes no runs of runs from elsewhere."""
     if any(
         each.layout == each.value_type.layout == "run_end_encoded"
-        for each in own.parts(type)
+        for each in _parts(type)
         if hasattr(each, "value_type")
     ):
         return False
-    if not has_pyarrow(21) and any(each == sa.float16() for each in own.parts(type)):  # it takes numpy's floats only
+    if not has_pyarrow(21) and any(each == sa.float16() for each in _parts(type)):  # it takes numpy's floats only
         return False
-    return all(not isinstance(each, IntervalType) or each.unit == "month_day_nano" for each in own.parts(type))
+    return all(not isinstance(each, IntervalType) or each.unit == "month_day_nano" for each in _parts(type))
 
 
 def shows_values(type: Any) -> bool:
     """Whether pyarrow's ``to_pylist()`` gives the values that ours gives: it cuts times to microseconds, and has no
     timestamps with offsets.
     """
-    cut = any(isinstance(each, TimeType) and each.unit == "ns" for each in own.parts(type))
+    cut = any(isinstance(each, TimeType) and each.unit == "ns" for each in _parts(type))
     return not cut and "arrow.timestamp_with_offset" not in own.extensions(type)
 
 
@@ -68,7 +78,7 @@ def builds(type: Any) -> bool:
     """Whether pyarrow builds arrays of the type from values that fit: not of decimals with a negative scale, which it
     rescales, nor of some extension types.
     """
-    negative = any(isinstance(each, DecimalType) and each.scale < 0 for each in own.parts(type))
+    negative = any(isinstance(each, DecimalType) and each.scale < 0 for each in _parts(type))
     return not negative and not own.extensions(type) & {"arrow.timestamp_with_offset", "arrow.bool8"}
 
 
@@ -259,7 +269,7 @@ def test_encodings_keep_the_values(column: Any) -> None:
     encoded.validate(full=True)
     same(encoded.to_pylist(), values)
     distinct = {repr(exact(value)): value for value in values}
-    if not any(isinstance(each, UnionType) for each in own.parts(type)):  # children of which may hold equal values
+    if not any(isinstance(each, UnionType) for each in _parts(type)):  # children of which may hold equal values
         same(made.unique().to_pylist(), list(distinct.values()))
         same(encoded.dictionary.to_pylist(), [value for value in distinct.values() if value is not None])
     runs = made.run_end_encode()
@@ -281,7 +291,7 @@ def is_dictionary(type: Any) -> bool:
 @given(COLUMNS, st.integers(0, 3))
 def test_messages_keep_the_values(column: Any, start: int) -> None:
     type, values = column
-    assume(not any(isinstance(each, DictionaryType) and is_dictionary(each.value_type) for each in own.parts(type)))
+    assume(not any(isinstance(each, DictionaryType) and is_dictionary(each.value_type) for each in _parts(type)))
     batch = sa.record_batch({"x": sa.array(values, type).slice(min(start, len(values)))})
     values = values[start:]
     sink = io.BytesIO()
@@ -293,7 +303,7 @@ def test_messages_keep_the_values(column: Any, start: int) -> None:
         read.validate(full=True)
         same(read.column("x").to_pylist(), values)
     if has_peer(type) and not any(  # of which pyarrow does not read what it writes itself
-        isinstance(each, DictionaryType) and isinstance(each.value_type, sa.ExtensionType) for each in own.parts(type)
+        isinstance(each, DictionaryType) and isinstance(each.value_type, sa.ExtensionType) for each in _parts(type)
     ):
         theirs = pa.ipc.open_stream(sink.getvalue()).read_next_batch()
         theirs.validate(full=True)
@@ -314,9 +324,9 @@ def _counts_alike(type: Any) -> bool:
     what encodings and unions refer to.
     """
     kinds = (DictionaryType, RunEndEncodedType, StructType, UnionType, sa.ExtensionType)
-    if any(isinstance(each, kinds) for each in own.parts(type)):
+    if any(isinstance(each, kinds) for each in _parts(type)):
         return False
-    views = any(each.layout.endswith("_view") for each in own.parts(type))
+    views = any(each.layout.endswith("_view") for each in _parts(type))
     return has_peer(type) and (not views or has_pyarrow(24))
 
 

@@ -395,13 +395,12 @@ class BinaryViewArray(Array):
         """Check that strings are UTF-8, except where ``valid`` is False."""
         if not self._type.text:
             return
-        sizes = self._sizes(valid)
-        if self._is_repeated(sizes):
-            self._distinct(valid)[0]._check_text(None)
-            return
-        words = self._words()
+        sizes, words = self._sizes(valid), self._words()
         inline = ((words[:, 0] >> HALF) | words[:, 1]) * (sizes <= INLINE)
         if not np.bitwise_or.reduce(inline) & HIGH_BITS and all(map(is_ascii, self.data_buffers)):
+            return
+        if self._is_repeated(sizes):
+            self._distinct(valid)[0]._check_text(None)
             return
         for first, offsets, data in self._joined(sizes):
             check_utf8(self._type, data, offsets, first)
