@@ -6,7 +6,7 @@ Nothing is copied until one array over all chunks is requested.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from shmarrow.layout.memory import Indices, slice_bounds
 from shmarrow.pickling import travels
 from shmarrow.states import CLOSE, SEQUENTIAL, StateMachine
 from shmarrow.tabular import as_column, made_from
-from shmarrow.types import DataType, MetadataLike, Schema, struct, unify_schemas
+from shmarrow.types import DataType, Metadata, MetadataLike, Schema, struct, unify_schemas
 from shmarrow.types.extension import has_dictionary
 from shmarrow.types.schema import difference
 
@@ -323,6 +323,26 @@ def own_batch(batch: Any, expected: str) -> RecordBatch:
     return capsules.read_record_batch(batch)
 
 
+class RecordBatchWithMetadata(NamedTuple):
+    """A record batch, and the metadata of its message, which are ``batch.metadata`` too; as in pyarrow.
+
+    Attributes
+    ----------
+    batch : RecordBatch
+        The batch.
+    custom_metadata : mapping of bytes to bytes, or None
+        Its metadata.
+    """
+
+    batch: RecordBatch
+    custom_metadata: Metadata | None
+
+
+def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
+    """Return a batch and its metadata."""
+    return RecordBatchWithMetadata(batch, batch.metadata)
+
+
 class RecordBatchReader:
     """An iterator over batches of one schema; the base of all stream readers.
 
@@ -356,7 +376,8 @@ class RecordBatchReader:
         data : object
             A data frame, a table, a reader or a query of another library.
         schema : Schema, optional
-            What each batch is cast to.
+            What each batch is cast to. A cast that is impossible raises now, a value that does not fit when its batch
+            is read.
 
         Raises
         ------
@@ -381,7 +402,15 @@ class RecordBatchReader:
         if schema is None:
             return reader
         schema = checked_schema(schema)
+        RecordBatch(reader.schema, 0, [nulls(0, type) for type in reader.schema.types]).cast(schema)
         return mapped_batches(schema, reader, lambda batch: batch.cast(schema), reader.close)
+
+    def cast(self, target_schema: Schema) -> RecordBatchReader:
+        """Return a reader that casts each remaining batch; closing it closes this reader.
+
+        Parameters and errors as for :meth:`from_stream` and :meth:`RecordBatch.cast`.
+        """
+        return RecordBatchReader.from_stream(self, target_schema)
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch.
@@ -398,6 +427,14 @@ class RecordBatchReader:
             After :meth:`close`.
         """
         raise NotImplementedError
+
+    def read_next_batch_with_custom_metadata(self) -> RecordBatchWithMetadata:
+        """Return the next batch and its metadata. Errors as :meth:`read_next_batch`."""
+        return with_metadata(self.read_next_batch())
+
+    def iter_batches_with_custom_metadata(self) -> Iterator[RecordBatchWithMetadata]:
+        """Iterate over the remaining batches and their metadata."""
+        return map(with_metadata, self)
 
     def _fail(self, error: BaseException) -> None:
         """Record that a batch could not be used, so that no later call silently skips it."""
@@ -491,6 +528,7 @@ class _Batches(RecordBatchReader):
                 text = difference(batch.schema, self.schema)
                 raise InvalidType(f"the fields of a batch differ from the reader's: {text}")
             return batch
+        self._batches = iter(())
         return None
 
     def _fail(self, error: BaseException) -> None:

@@ -507,6 +507,8 @@ IPC: dict[str, Entry] = {
         "pa.ipc.get_tensor_size.__name__", "pa.ipc.get_tensor_size.__name__", "with more padding before the tensor"
     ),
     "IpcWriteOptions": same('pa.ipc.IpcWriteOptions(compression="zstd", emit_dictionary_deltas=True).compression'),
+    "ReadStats": Instead("list(pa.ipc.ReadStats._fields)", "list(pa.ipc.IpcStats._fields)", "one class for both"),
+    "WriteStats": Instead("list(pa.ipc.WriteStats._fields)", "list(pa.ipc.IpcStats._fields)", "one class for both"),
     "IpcReadOptions": Out("what a reader accepts is set by `Limits`, and which columns it reads by `columns`"),
     **{
         name: same(f"pa.ipc.{name}.__name__")
@@ -530,7 +532,7 @@ IPC: dict[str, Entry] = {
         Out("messages are read and written as parts of streams and files; `shmarrow inspect` shows them"),
     ),
     **dict.fromkeys(["serialize_pandas", "deserialize_pandas"], PANDAS),
-    **dict.fromkeys(["ReadStats", "WriteStats", "MetadataVersion", "Alignment", "lib", "os", "pa"], INSIDE),
+    **dict.fromkeys(["MetadataVersion", "Alignment", "lib", "os", "pa"], INSIDE),
 }
 
 CLASSES: dict[str, dict[str, Entry]] = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shmarrow.ipc.options import IpcWriteOptions
     from shmarrow.ipc.stream.decoder import BatchEvent, DictionaryEvent, EndEvent, SchemaEvent, StreamDecoder
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
+    from shmarrow.ipc.stream.state import IpcStats
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
     from shmarrow.ipc.tensor.bundle import Bundle, load_tensors, save_tensors
     from shmarrow.ipc.tensor.reader import TensorReader, read_sparse_tensor, read_tensor, read_tensors
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         write_sparse_tensor,
         write_tensor,
     )
+    from shmarrow.tables import RecordBatchWithMetadata
 
 
 def new_file(
@@ -208,6 +210,7 @@ __all__ = [
     "DictionaryEvent",
     "Draft",
     "EndEvent",
+    "IpcStats",
     "IpcWriteOptions",
     "Limits",
     "MappedStreamReader",
@@ -216,6 +219,7 @@ __all__ = [
     "RecordBatchFileWriter",
     "RecordBatchStreamReader",
     "RecordBatchStreamWriter",
+    "RecordBatchWithMetadata",
     "SchemaEvent",
     "StreamDecoder",
     "TensorReader",
@@ -248,9 +252,11 @@ if not TYPE_CHECKING:
             ".options": "IpcWriteOptions",
             ".stream.decoder": "BatchEvent DictionaryEvent EndEvent SchemaEvent StreamDecoder",
             ".stream.reader": "MappedStreamReader RecordBatchStreamReader",
+            ".stream.state": "IpcStats",
             ".stream.writer": "RecordBatchStreamWriter",
             ".tensor.bundle": "Bundle load_tensors save_tensors",
             ".tensor.reader": "TensorReader read_sparse_tensor read_tensor read_tensors",
             ".tensor.writer": "TensorWriter get_tensor_size new_tensor write_sparse_tensor write_tensor",
+            "shmarrow.tables": "RecordBatchWithMetadata",
         },
     )

@@ -29,6 +29,9 @@ class IpcWriteOptions(Settings):
         Byte order of the buffers, ``"little"`` or ``"big"``.
     emit_dictionary_deltas : bool
         True writes a delta when a dictionary extends the one written before it.
+    unify_dictionaries : bool
+        True lets ``write_table`` of a file, which has one dictionary per id, give all batches of the table the same
+        dictionaries; they are held in memory meanwhile. Streams ignore it, as a dictionary may be replaced there.
     use_threads : bool
         True compresses buffers on several threads.
     csf_lengths : str
@@ -45,6 +48,7 @@ class IpcWriteOptions(Settings):
         "endianness",
         "metadata_version",
         "min_space_savings",
+        "unify_dictionaries",
         "use_legacy_format",
         "use_threads",
     )  # fmt: skip
@@ -56,6 +60,7 @@ class IpcWriteOptions(Settings):
     use_legacy_format: bool
     endianness: str
     emit_dictionary_deltas: bool
+    unify_dictionaries: bool
     use_threads: bool
     csf_lengths: str
 
@@ -71,6 +76,7 @@ class IpcWriteOptions(Settings):
         emit_dictionary_deltas: bool = False,
         use_threads: bool = True,
         csf_lengths: str = "bytes",
+        unify_dictionaries: bool = False,
     ) -> None:
         self._fix(locals())
         choices = {
@@ -92,6 +98,7 @@ class IpcWriteOptions(Settings):
             ("alignment", int),
             ("use_legacy_format", bool),
             ("emit_dictionary_deltas", bool),
+            ("unify_dictionaries", bool),
             ("use_threads", bool),
         )
         for name, kinds in types:

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
     from shmarrow.ipc.batch.dictionaries import Dictionary
     from shmarrow.ipc.batch.projection import Projection
-    from shmarrow.tables import RecordBatchReader, Table
+    from shmarrow.ipc.stream.state import IpcStats
+    from shmarrow.tables import RecordBatchReader, RecordBatchWithMetadata, Table
 
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader. Reads can always be repeated, so no error is final."""
@@ -243,6 +244,23 @@ class RecordBatchFileReader:
         counts = _known_rows(file)
         return sum([n * rows for n, rows in (self._count_rows() if counts is None else counts)])
 
+    def count_rows(self) -> int:
+        """Return :attr:`num_rows`; pyarrow's name."""
+        return self.num_rows
+
+    @property
+    def stats(self) -> IpcStats:
+        """How many messages the file has, according to its footer; pyarrow counts those that were read so far.
+
+        A file of several dictionaries reads their metadata, to tell deltas from others.
+        """
+        from shmarrow.ipc.stream.state import IpcStats
+
+        file = self._opened()
+        batches, parts = len(file.batches), len(file.blocks("dictionaries"))
+        deltas = parts - len(self.dictionaries) if parts > 1 else 0
+        return IpcStats(1 + parts + batches, batches, parts, deltas, 0)
+
     def _dictionaries_of(self, number: int) -> Mapping[int, Dictionary]:
         """The dictionaries of a batch by id: those of the file."""
         return self.dictionaries
@@ -285,6 +303,12 @@ class RecordBatchFileReader:
         return self._read(file, self.dictionaries, number)
 
     get_record_batch = get_batch
+
+    def get_batch_with_custom_metadata(self, index: SupportsIndex) -> RecordBatchWithMetadata:
+        """Return a batch and its metadata. Errors as :meth:`get_batch`."""
+        from shmarrow.tables import with_metadata
+
+        return with_metadata(self.get_batch(index))
 
     def _batch(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
         """Read a batch with all columns."""

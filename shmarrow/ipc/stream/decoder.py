@@ -22,7 +22,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.dictionaries import DictionaryBudget
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
-from shmarrow.ipc.stream.state import StreamState
+from shmarrow.ipc.stream.state import IpcStats, StreamState
 from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
 from shmarrow.types import Schema
 
@@ -134,6 +134,11 @@ class StreamDecoder(NotCopied):
     def schema(self) -> Schema | None:
         """The schema, once decoded."""
         return self._stream.schema
+
+    @property
+    def stats(self) -> IpcStats:
+        """How many messages were decoded."""
+        return self._stream.stats
 
     @property
     def ended(self) -> bool:

@@ -28,7 +28,7 @@ from shmarrow.ipc.batch.projection import Projection
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
-from shmarrow.ipc.stream.state import StreamState
+from shmarrow.ipc.stream.state import IpcStats, StreamState
 from shmarrow.sources.base import Source
 from shmarrow.states import (
     CLOSE,
@@ -42,7 +42,7 @@ from shmarrow.states import (
     StateMachine,
     Transitions,
 )
-from shmarrow.tables import RecordBatchReader
+from shmarrow.tables import RecordBatchReader, RecordBatchWithMetadata, with_metadata
 from shmarrow.types import Schema
 
 MAPPED: Transitions = {
@@ -59,6 +59,8 @@ class _BatchReader(RecordBatchReader):
 
     _source: Source
     _states: StateMachine
+    _last_stats: IpcStats
+    """The counts when the reader was closed."""
 
     def __repr__(self) -> str:
         from shmarrow.display import holding, line
@@ -103,6 +105,12 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
             source.close()
             raise
 
+    @property
+    def stats(self) -> IpcStats:
+        """How many messages were read so far; usable after closing."""
+        decoder = self._decoder
+        return self._last_stats if decoder is None else decoder.stats
+
     def _next(self) -> Event | None:
         """Return the next event; None at the end of the stream."""
         decoder = self._decoder
@@ -124,6 +132,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
 
     def close(self) -> None:
         self._states.go(CLOSE)
+        self._last_stats = self.stats
         self._decoder = None
         self._source.close()
 
@@ -281,6 +290,12 @@ class MappedStreamReader(_BatchReader):
         return None if index is None or not index.state.ended else index.state.batches
 
     @property
+    def stats(self) -> IpcStats:
+        """How many messages were read so far, which is up to the last batch asked for; usable after closing."""
+        index = self._index
+        return self._last_stats if index is None else index.state.stats
+
+    @property
     def num_record_batches(self) -> int:
         """Number of record batches; reads the headers of all messages once."""
         index = self._opened()
@@ -312,6 +327,14 @@ class MappedStreamReader(_BatchReader):
         """Number of rows in all batches; reads the headers of all messages once."""
         return sum([self._batch(self._opened(), i).num_rows for i in range(self.num_record_batches)])
 
+    def count_rows(self) -> int:
+        """Return :attr:`num_rows`; pyarrow's name."""
+        return self.num_rows
+
+    def get_batch_with_custom_metadata(self, index: SupportsIndex) -> RecordBatchWithMetadata:
+        """Return a batch and its metadata. Errors as :meth:`get_batch`."""
+        return with_metadata(self.get_batch(index))
+
     def __len__(self) -> int:
         return self.num_record_batches
 
@@ -337,6 +360,7 @@ class MappedStreamReader(_BatchReader):
     def close(self) -> None:
         """Release the mapping, descriptor and lock; existing arrays and batches keep the mapping alive."""
         self._states.go(CLOSE)
+        self._last_stats = self.stats
         self._index = None
         self._source.close()
 

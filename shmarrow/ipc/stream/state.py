@@ -22,6 +22,30 @@ from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries
 from shmarrow.types import Schema
 
 
+class IpcStats(NamedTuple):
+    """How many messages were read or written, by kind.
+
+    Attributes
+    ----------
+    num_messages : int
+        All messages, with the schema.
+    num_record_batches : int
+        Record batches.
+    num_dictionary_batches : int
+        Dictionaries, deltas and replacements included.
+    num_dictionary_deltas : int
+        Those that extend the dictionary of their id.
+    num_replaced_dictionaries : int
+        Those that replace an earlier one of their id.
+    """
+
+    num_messages: int
+    num_record_batches: int
+    num_dictionary_batches: int
+    num_dictionary_deltas: int
+    num_replaced_dictionaries: int
+
+
 class StreamState(NamedTuple):
     """What the messages of a stream have said so far; immutable.
 
@@ -41,6 +65,8 @@ class StreamState(NamedTuple):
         The current version of each dictionary.
     batches : int
         Number of record batches so far.
+    dictionary_batches, deltas, replaced : int
+        Number of dictionary batches, those that extend a dictionary, and those that replace one.
     ended : bool
         Whether the stream has ended.
     """
@@ -52,7 +78,16 @@ class StreamState(NamedTuple):
     schema: Schema | None = None
     dictionaries: ById[Dictionary] = ById()
     batches: int = 0
+    dictionary_batches: int = 0
+    deltas: int = 0
+    replaced: int = 0
     ended: bool = False
+
+    @property
+    def stats(self) -> IpcStats:
+        """How many messages there were so far."""
+        messages = (self.schema is not None) + self.dictionary_batches + self.batches
+        return IpcStats(messages, self.batches, self.dictionary_batches, self.deltas, self.replaced)
 
     def after(self, message: Header | Message, body: Bytes, end: int) -> StreamState:
         """The state after a message that ends at offset ``end``; decodes no values.
@@ -81,11 +116,17 @@ class StreamState(NamedTuple):
             )
         schema = self._begun(kind)
         content, id, delta = dictionary_body(message, body, schema, self._inner(message), self.where, self.limits)
-        earlier = self.dictionaries.get(id) if delta else None
-        if delta and earlier is None:
+        known = self.dictionaries.get(id)
+        if delta and known is None:
             raise InvalidData(f"{self.where}: a delta for dictionary {id}, which does not precede it")
-        dictionary = Dictionary(id, content, earlier, self.offset, self.budget)
-        return self._replace(offset=end, dictionaries=self.dictionaries.with_entry(id, dictionary))
+        dictionary = Dictionary(id, content, known if delta else None, self.offset, self.budget)
+        return self._replace(
+            offset=end,
+            dictionaries=self.dictionaries.with_entry(id, dictionary),
+            dictionary_batches=self.dictionary_batches + 1,
+            deltas=self.deltas + delta,
+            replaced=self.replaced + (known is not None and not delta),
+        )
 
     def batch(self, message: Header | Message, body: Bytes) -> RecordBatch:
         """The record batch of the next message, with the dictionaries as they are now; columns are built on access."""

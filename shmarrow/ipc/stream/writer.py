@@ -5,6 +5,8 @@ Messages are written in order: schema, batches preceded by their dictionaries, e
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,17 @@ from shmarrow.ipc.batch.encode import IpcPayload, dictionaries_of, encode_batch,
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
+from shmarrow.ipc.stream.state import IpcStats
 from shmarrow.sources.sinks import joined
-from shmarrow.tables import Table, own_batch, rows_of
+from shmarrow.tables import own_batch, rows_of
 from shmarrow.types import MetadataLike, Schema, as_metadata
 from shmarrow.writer import Sink, Writer, operation
 
-REPLACE = "replace"
-DELTA = "delta"
 SAME = "same"
+NEW = "new"
+DELTA = "delta"
+REPLACE = "replace"
+BATCH = "batch"
 
 
 class BatchWriter(Writer):
@@ -55,6 +60,8 @@ class BatchWriter(Writer):
         self._last_written: dict[int, Any] = {}
         # Dictionaries of all-null columns, which may be replaced later; a file has one per id.
         self._empty: dict[int, Any] = {}
+        # The messages after the schema, by kind: BATCH, or the relation of a dictionary to the one before it.
+        self._counts: Counter[str] = Counter()
         try:
             self.options = as_options(options)
             self.schema: Schema = checked_schema(schema)
@@ -66,6 +73,13 @@ class BatchWriter(Writer):
     def _start(self) -> None:
         self._encoded = encode_schema(self.schema, self.options)
         self._sink.write([schema_message(self._encoded, self.options, self._sink.size)])
+
+    @property
+    def stats(self) -> IpcStats:
+        """How many messages were written so far."""
+        counts = self._counts
+        dictionaries = counts[NEW] + counts[DELTA] + counts[REPLACE]
+        return IpcStats(1 + dictionaries + counts[BATCH], counts[BATCH], dictionaries, counts[DELTA], counts[REPLACE])
 
     def __repr__(self) -> str:
         from shmarrow.display import holding, line
@@ -124,13 +138,12 @@ class BatchWriter(Writer):
         Accepts the same types as :meth:`write`.
         """
         self._check_open()
-        if isinstance(table, Table):
-            for batch in table.to_batches(max_chunksize):
-                self._write(batch, None)
-            return
         adapt = not full_name(table).startswith("shmarrow.")
         with rows_of(table) as reader:
-            for batch in reader:
+            batches: Iterable[RecordBatch] = reader
+            if self.options.unify_dictionaries and not self.replaces:
+                batches = reader.read_all().unify_dictionaries().batches
+            for batch in batches:
                 for piece in batch.to_batches(max_chunksize):
                     self._write(piece, None, adapt)
 
@@ -140,16 +153,17 @@ class BatchWriter(Writer):
         batch = in_schema(own_batch(batch, "a shmarrow.RecordBatch"), self.schema, adapt)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         dictionaries, latest = self._encode_dictionaries(dictionaries_of(batch.columns))
-        position = self._sink.size + sum([payload.size for payload in dictionaries])
+        position = self._sink.size + sum([payload.size for _, payload in dictionaries])
         payload = encode_batch(batch, self.options, metadata, position)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows)
 
-    def _encode_dictionaries(self, found: list[Any]) -> tuple[list[IpcPayload], dict[int, Any]]:
+    def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, IpcPayload]], dict[int, Any]]:
         """Encode the dictionaries to be written before a batch.
 
-        Those written before are left out, or become deltas. Returns the messages, and the dictionaries by id.
+        Those written before are left out, or become deltas. Returns the messages with their relation to the dictionary
+        before them, and the dictionaries by id.
         """
-        payloads: list[IpcPayload] = []
+        payloads: list[tuple[str, IpcPayload]] = []
         latest: dict[int, Any] = {}
         position = self._sink.size
         replaced: set[int] = set()
@@ -160,14 +174,14 @@ class BatchWriter(Writer):
             if known is None and not len(values) and not self.replaces:
                 self._empty[id] = values
                 continue
-            relation = REPLACE if known is None else self._relation(known, values)
+            relation = NEW if known is None else self._relation(known, values)
             if not replaced.isdisjoint(range(number + 1, number + 1 + len(dictionaries_of([values])))):
-                relation = REPLACE
+                relation = NEW if known is None else REPLACE
             if relation == SAME:
                 continue
-            if relation == REPLACE:
+            if relation != DELTA:
                 replaced.add(number)
-            if known is not None and relation == REPLACE and not self.replaces:
+            if relation == REPLACE and not self.replaces:
                 raise InvalidData(
                     f"{self._sink.name}: dictionary {id} differs from the one written before it, "
                     "and a file has one per id; use a common dictionary, or write a stream"
@@ -179,7 +193,7 @@ class BatchWriter(Writer):
                 )
             part = values.slice(len(known)) if known is not None and relation == DELTA else values
             payload = encode_dictionary(id, part, relation == DELTA, self.options, position)
-            payloads.append(payload)
+            payloads.append((relation, payload))
             latest[id] = values
             position += payload.size
         return payloads, latest
@@ -202,17 +216,20 @@ class BatchWriter(Writer):
             return REPLACE
         return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
-    def _emit_all(self, dictionaries: list[IpcPayload], latest: dict[int, Any], batch: IpcPayload, rows: int) -> None:
-        for dictionary in dictionaries:
-            self._emit(dictionary, None)
+    def _emit_all(
+        self, dictionaries: list[tuple[str, IpcPayload]], latest: dict[int, Any], batch: IpcPayload, rows: int
+    ) -> None:
+        for relation, dictionary in dictionaries:
+            self._emit(relation, dictionary, None)
         self._last_written |= latest
-        self._emit(batch, rows)
+        self._emit(BATCH, batch, rows)
 
-    def _emit(self, payload: IpcPayload, rows: int | None) -> None:
+    def _emit(self, kind: str, payload: IpcPayload, rows: int | None) -> None:
         """Write a message: a record batch of ``rows`` rows, or a dictionary if None."""
         position = self._sink.size
         self._sink.write(joined([payload.metadata, *payload.pieces]))
         self._add_block(position, payload, rows)
+        self._counts[kind] += 1
 
     def _add_block(self, position: int, payload: IpcPayload, rows: int | None) -> None:
         """Record the location of a message for the footer."""
@@ -226,7 +243,7 @@ class BatchWriter(Writer):
     def _finish(self) -> None:
         for id, values in self._empty.items():
             if id not in self._last_written:
-                self._emit(encode_dictionary(id, values, False, self.options, self._sink.size), None)
+                self._emit(NEW, encode_dictionary(id, values, False, self.options, self._sink.size), None)
         self._sink.write([self._end()])
         self._sink.close()
 
