@@ -1,8 +1,7 @@
-"""The data of a page: the messages, buffers and regions of an object, encoded to compress well.
+"""The data of a page: the messages, buffers and regions of an object, as one JSON document.
 
-A page contains positions, sizes, names, types and metadata, but no column values. Numbers are delta-encoded arrays,
-stored in the minimum number of bytes, byte plane by byte plane. The buffers of a thousand batches of a thousand columns
-take several hundred kilobytes; if the batches are alike, a few.
+A page contains positions, sizes, names, types and metadata, but no column values. Positions that advance are stored as
+distances and buffers leaf by leaf, so that the values next to each other are alike and deflate packs them well.
 
 Invariants:
 
@@ -56,8 +55,6 @@ _NAME, _VALUE, _ELEMENTS, _REFERENCES = 120, 240, 6, 12
 _NAMES = 400_000
 """Maximum characters of all field names together; beyond that, each is shortened further."""
 
-_KINDS = list(KINDS)
-
 
 def encode(found: Overview, batches: range | None) -> bytes:
     """Return the data of a page, compressed and base64-encoded.
@@ -69,21 +66,11 @@ def encode(found: Overview, batches: range | None) -> bytes:
     batches : range, optional
         Record batches to include with buffers and metadata; by default as many of the first ones as fit.
     """
-    return base64.b64encode(zlib.compress(_Page(found, batches).blob(), 6))
+    text = json.dumps(_Page(found, batches).document(), ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 6))
 
 
-# --- numbers and strings ----------------------------------------------------------------------------------------
-
-
-def pack(numbers: npt.NDArray[np.int64]) -> tuple[int, bytes]:
-    """Pack signed integers into the minimum width; return the width and the bytes, plane by plane."""
-    flat = np.ascontiguousarray(numbers, "<i8").reshape(-1)
-    width = 1
-    if flat.size:
-        low, high = int(flat.min()), int(flat.max())
-        while not -(1 << (8 * width - 1)) <= low <= high < 1 << (8 * width - 1):
-            width += 1
-    return width, np.ascontiguousarray(flat.view(np.uint8).reshape(-1, 8)[:, :width].T).tobytes()
+# --- strings ----------------------------------------------------------------------------------------------------
 
 
 def _clean(text: str, most: int = _NAME) -> str:
@@ -146,12 +133,11 @@ class _Span(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """A delta-encoded span: lengths relative to the previous batch, offsets to the next multiple of ``align``."""
+    """A span as distances: for each leaf and batch the bytes since the previous buffer, and the length."""
 
     span: _Span
-    align: int
+    gaps: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------
@@ -163,8 +149,6 @@ class _Page:
     def __init__(self, found: Overview, batches: range | None) -> None:
         self._found = found
         self._asked = batches
-        self._arrays: list[tuple[str, int, int]] = []
-        self._bytes: list[bytes] = []
         self._regions: list[Region] = []
         self._findings: list[Finding] = list(found.findings)
         self._reached = 0, 0
@@ -174,54 +158,41 @@ class _Page:
         end = found.size if found.footer is None else found.footer[0]
         self._parts, self._ends = parts_of(found, end)
 
-    def blob(self) -> bytes:
-        """Return the length of the JSON header, the header, and the arrays that it lists."""
+    def document(self) -> dict[str, Any]:
+        """Return the data of the page."""
         found = self._found
-        header: dict[str, Any] = {
+        spans = self._spans()
+        whole = self._walk(spans)
+        return {
             "name": _clean(label(found), 200), "kind": found.kind, "size": found.size,
             "version": found.version, "endianness": found.endianness, "compression": found.compression,
             "batches": len(found.blocks), "dictionaries": len(found.dictionaries), "footer": found.footer,
-            "kinds": _KINDS, "sentences": KINDS | PARTS, "names": {str(kind): name for kind, name in NAMES.items()},
+            "sentences": KINDS | PARTS, "names": {str(kind): name for kind, name in NAMES.items()},
             "asked": None if self._asked is None else [self._asked.start, self._asked.stop],
+            "messages": self._messages(), "rows": self._rows(), "fields": self._fields(spans),
+            **self._buffers(spans), "reached": self._reached, "whole": whole, "regions": self._described(),
+            "raw": self._raw(), **self._listed_findings(),
         }  # fmt: skip
-        spans = self._spans()
-        self._put_messages()
-        header["fields"] = self._put_fields(spans)
-        header |= self._put_spans(spans)
-        header["reached"] = self._reached
-        header["whole"] = self._walk(spans)
-        header |= self._put_regions()
-        header |= self._put_findings()
-        header["raw"] = self._put_raw()
-        header["arrays"] = self._arrays
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return len(text).to_bytes(4, "little") + text + b"".join(self._bytes)
-
-    def _put(self, name: str, numbers: Any) -> None:
-        """Add an array of int64."""
-        array = np.asarray(numbers, np.int64)
-        width, data = pack(array)
-        self._arrays.append((name, width, array.size))
-        self._bytes.append(data)
 
     # --- messages and fields ---
 
-    def _put_messages(self) -> None:
-        """Add the messages: the gap in front of each, and delta-encoded sizes."""
+    def _messages(self) -> dict[str, list[int]]:
+        """Return the gap before each message, its sizes and kind, and the step from the previous number to its own."""
         parts = self._parts
         ends = parts[:, :3].sum(axis=1)
-        self._put("gap", parts[:, 0] - np.concatenate([[0], ends[:-1]])[: len(parts)])
-        for name, column in (("metadata", 1), ("body", 2), ("number", 4)):
-            self._put(name, np.diff(parts[:, column], prepend=0))
-        self._put("kind", parts[:, 3])
-        try:
-            rows = self._found.rows() if len(self._found.blocks) <= _BATCHES else self._found.rows(0, 1)
-        except ShmarrowError:
-            rows = np.empty(0, np.int64)
-        self._put("rows", np.diff(rows, prepend=0))
+        gaps = parts[:, 0] - np.concatenate([[0], ends[:-1]])[: len(parts)]
+        columns = {"gap": gaps, "metadata": parts[:, 1], "body": parts[:, 2], "kind": parts[:, 3]}
+        columns["step"] = np.diff(parts[:, 4], prepend=0)
+        return {name: column.tolist() for name, column in columns.items()}
 
-    def _put_fields(self, spans: list[_Packed]) -> dict[str, Any]:
-        """Add the fields of the schema with their depths, and their bytes in the batches of the page."""
+    def _rows(self) -> list[int]:
+        try:
+            return [*map(int, self._found.rows(0, None if len(self._found.blocks) <= _BATCHES else 1))]
+        except ShmarrowError:
+            return []
+
+    def _fields(self, spans: list[_Packed]) -> dict[str, Any]:
+        """Return the fields of the schema with their depths, and their bytes in the batches of the page."""
         names, types, depths, columns = [], [], [], []
         stack = [(column, 0, wire) for column, wire in reversed(list(enumerate(self._found.wires)))]
         while stack:
@@ -239,13 +210,13 @@ class _Page:
             for leaf, size in zip(span.leaves, sizes.tolist(), strict=True):
                 roles[leaf.buffer] = roles.get(leaf.buffer, 0) + size
         bodies = sum([int(self._found.blocks[span.first :][: len(span.buffers), 2].sum()) for span, *_ in spans])
-        self._put("field_bytes", own)
-        self._put("field_depth", depths)
-        self._put("field_column", columns)
         most = max(16, min(_NAME, _NAMES // max(len(names), 1)))
         return {
-            "names": [_clean(name, most) for name in names],
-            "types": [_clean(name, 60) for name in types],
+            "name": [_clean(name, most) for name in names],
+            "type": [_clean(name, 60) for name in types],
+            "own": own.tolist(),
+            "depth": depths,
+            "column": columns,
             "buffers": roles,
             "bodies": bodies,
         }
@@ -299,7 +270,7 @@ class _Page:
         for span in spans:
             for part in self._in_order(span):
                 packed = self._differences(part)
-                size = sum([len(zlib.compress(pack(each)[1], 1)) for each in packed[2:]])
+                size = sum([len(zlib.compress(numbers.tobytes(), 1)) for numbers in packed[1:]])
                 if size > left:
                     many = int(len(part.buffers) * left / size * 0.95)
                     self._reached = self._reached[0], part.first + many
@@ -323,41 +294,33 @@ class _Page:
             yield _Span(span.first + start, span.leaves, span.buffers[start:stop])
 
     def _differences(self, span: _Span) -> _Packed:
-        """Delta-encode a span."""
-        offset, length = span.buffers[:, :, 0], span.buffers[:, :, 1]
-        body = self._found.blocks[span.first : span.first + len(offset), :2].sum(axis=1)[:, None]
+        """Turn the offsets of a span into distances."""
+        offset, length = span.buffers[:, :, 0].T, span.buffers[:, :, 1].T
+        body = self._found.blocks[span.first : span.first + len(span.buffers), :2].sum(axis=1)
         used = length > 0
         start = np.where(used, offset - body, 0)
-        ends = np.maximum.accumulate(np.where(used, start + length, 0), axis=1)
-        before = np.concatenate([np.zeros((len(ends), 1), np.int64), ends[:, :-1]], axis=1)
-        first = slice(0, 1)
-        _, align = min(
-            (np.count_nonzero((start[first] - ((before[first] + align - 1) & -align)) * used[first]), align)
-            for align in (8, 64)
-        )
-        before += align - 1
-        before &= -align
-        return _Packed(span, align, np.diff(length, axis=0, prepend=0), (start - before) * used)
+        ends = np.maximum.accumulate(np.where(used, start + length, 0))
+        before = np.concatenate([np.zeros_like(ends[:1]), ends[:-1]])
+        return _Packed(span, np.where(used, start - before, 0), np.ascontiguousarray(length))
 
-    def _put_spans(self, spans: list[_Packed]) -> dict[str, Any]:
-        strings: dict[str, int] = {}
-
-        def number(text: str) -> int:
-            return strings.setdefault(text, len(strings))
-
-        made: list[dict[str, int]] = []
+    def _buffers(self, spans: list[_Packed]) -> dict[str, Any]:
+        """Return the buffers of the spans, and the lists of leaves to which they refer."""
+        made: list[dict[str, Any]] = []
         lists: dict[tuple[Leaf, ...], int] = {}
-        for span, align, lengths, offsets in spans:
+        for span, gaps, lengths in spans:
             at = lists.setdefault(span.leaves, len(lists))
-            self._put(f"length {len(made)}", lengths)
-            self._put(f"offset {len(made)}", offsets)
-            made.append({"first": span.first, "count": len(lengths), "leaves": at, "align": align})
-        for leaves, at in lists.items():
-            self._put(f"leaf field {at}", [leaf.node for leaf in leaves])
-            self._put(f"leaf column {at}", [leaf.column for leaf in leaves])
-            self._put(f"leaf buffer {at}", [number(leaf.buffer) for leaf in leaves])
-            self._put(f"leaf chapter {at}", [number(leaf.chapter) for leaf in leaves])
-        return {"spans": made, "strings": list(strings)}
+            made.append({
+                "first": span.first, "count": len(span.buffers), "leaves": at,
+                "gaps": gaps.ravel().tolist(), "lengths": lengths.ravel().tolist(),
+            })  # fmt: skip
+        leaves = [
+            {
+                "field": [leaf.node for leaf in each], "column": [leaf.column for leaf in each],
+                "buffer": [leaf.buffer for leaf in each], "chapter": [leaf.chapter for leaf in each],
+            }
+            for each in lists
+        ]  # fmt: skip
+        return {"spans": made, "leaves": leaves}
 
     # --- regions ---
 
@@ -423,28 +386,22 @@ class _Page:
     def _keep(self, regions: Iterable[Region]) -> None:
         self._regions += regions
 
-    def _put_regions(self) -> dict[str, Any]:
+    def _described(self) -> dict[str, Any]:
+        """Return the regions as one list per attribute."""
         regions = sorted(set_of(self._regions), key=lambda each: (each.start, -each.end))
-        kinds = {kind: number for number, kind in enumerate(_KINDS)}
-        chapters: dict[str, int] = {}
-        starts = np.array([each.start for each in regions], np.int64)
-        ends = np.array([each.end for each in regions], np.int64)
-        references = [_references(each) for each in regions]
-        self._put("region start", np.diff(starts, prepend=0))
-        self._put("region size", ends - starts)
-        self._put("region kind", [kinds[each.kind] for each in regions])
-        self._put("region chapter", [chapters.setdefault(each.chapter, len(chapters)) for each in regions])
-        self._put("references", [at - each.start for each, all in zip(regions, references, strict=True) for at in all])
-        self._put("reference count", [len(each) for each in references])
         self._walked = [(each.start, each.end) for each in regions if each.kind not in ("buffer", "gap", "unknown")]
         return {
+            "start": [each.start for each in regions],
+            "end": [each.end for each in regions],
+            "kind": [each.kind for each in regions],
+            "chapter": [each.chapter for each in regions],
             "what": [_clean(each.what, 160) for each in regions],
             "path": [_clean(each.path, 160) for each in regions],
             "value": [_text(each.value) for each in regions],
-            "chapters": list(chapters),
+            "references": [_references(each) for each in regions],
         }
 
-    def _put_findings(self) -> dict[str, Any]:
+    def _listed_findings(self) -> dict[str, Any]:
         found, name, short = self._findings, self._found.name, label(self._found)
         rows = [
             [
@@ -455,22 +412,17 @@ class _Page:
         ]  # fmt: skip
         return {"findings": rows[:_FINDINGS], "more_findings": len(rows) > _FINDINGS}
 
-    def _put_raw(self) -> list[int]:
-        """Add the bytes of walked metadata, but not those of buffers."""
-        left, offsets, sizes, pieces = _RAW, [], [], []
+    def _raw(self) -> dict[str, Any]:
+        """Return the bytes of walked metadata, in hexadecimal, but not those of buffers."""
+        left, starts, texts = _RAW, [], []
         for start, end in self._walked:
             size = min(end - start, 256, left)
             if size <= 0:
                 continue
-            offsets.append(start)
-            sizes.append(size)
-            pieces.append(self._found.data[start : start + size].tobytes())
+            starts.append(start)
+            texts.append(self._found.data[start : start + size].tobytes().hex())
             left -= size
-        self._put("raw start", np.diff(np.array(offsets, np.int64), prepend=0))
-        self._put("raw size", sizes)
-        data = b"".join(pieces)
-        self._put("raw", np.frombuffer(data, np.int8).astype(np.int64))
-        return [len(data)]
+        return {"start": starts, "hex": texts}
 
 
 def set_of(regions: list[Region]) -> list[Region]:

@@ -140,7 +140,7 @@ function addBetween(data, from, to, add) {
 function groupNode(data, part, first, parent, index, start, end) {
   const kind = part === "footer" ? "footer" : "message",
     paint = { fill: kind === "footer" ? "footer" : "other" };
-  const chapter = data.chapters[data.regions.chapter[first]];
+  const chapter = data.regions.chapter[first];
   return new Node(parent, index, start, end, part, paint, {
     kind,
     chapter,
@@ -379,7 +379,7 @@ function bufferNode(data, column, index, start, end, leaves, leaf) {
   const walked =
     region < data.regions.n &&
     data.regions.start[region] === start &&
-    data.kinds[data.regions.kind[region]] !== "padding";
+    data.regions.kind[region] !== "padding";
   return new Node(
     column,
     index,

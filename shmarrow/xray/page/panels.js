@@ -220,22 +220,18 @@ function showSelected(view) {
 // A hex dump of a region of metadata, 8 bytes per line.
 function hexOf(data, node) {
   const { raw } = data,
-    i = firstWhere(0, raw.start.length, (k) => raw.start[k] + raw.size[k] > node.start);
+    i = firstWhere(0, raw.start.length, (k) => raw.start[k] + raw.hex[k].length / 2 > node.start);
   if (i >= raw.start.length || raw.start[i] > node.start) return "";
   const skip = node.start - raw.start[i],
-    n = Math.min(raw.size[i] - skip, node.size, 128),
+    n = Math.min(raw.hex[i].length / 2 - skip, node.size, 128),
     lines = [];
   for (let at = 0; at < n; at += 8) {
-    const part = Array.from(
-      raw.bytes.subarray(raw.at[i] + skip + at, raw.at[i] + skip + Math.min(at + 8, n)),
-      (x) => x & 255,
-    );
+    const from = 2 * (skip + at),
+      hex = raw.hex[i].slice(from, from + 2 * Math.min(8, n - at)),
+      part = hex.match(/../g).map((byte) => parseInt(byte, 16));
     const text = part.map((x) => (x > 32 && x < 127 ? String.fromCharCode(x) : "·")).join("");
     lines.push(
-      `${String(node.start + at).padStart(8)}  ${part
-        .map((x) => x.toString(16).padStart(2, "0"))
-        .join(" ")
-        .padEnd(23)}  ${text}`,
+      `${String(node.start + at).padStart(8)}  ${hex.replace(/..\B/g, "$& ").padEnd(23)}  ${text}`,
     );
   }
   if (node.size > n) lines.push(`${"".padStart(8)}  … ${count(node.size - n)} more`);

@@ -22,14 +22,14 @@ const PAINT_OF_REGION = {
 
 function regionNode(data, i, parent, index, end) {
   const { regions } = data,
-    kind = data.kinds[regions.kind[i]];
+    kind = regions.kind[i];
   const paint = {
     fill: PAINT_OF_REGION[kind] || "other",
     pattern: kind === "padding" ? "hatch" : kind === "gap" || kind === "unknown" ? "cross" : "",
   };
   const more = {
     kind,
-    chapter: data.chapters[regions.chapter[i]],
+    chapter: regions.chapter[i],
     value: regions.value[i],
     path: regions.path[i],
     region: i,
@@ -55,7 +55,7 @@ function regionList(data, parent, from, to) {
     const start = regions.start[i],
       end = Math.min(regions.end[i], to),
       which = i;
-    if (start < at || data.kinds[regions.kind[i]] === "overlap") continue;
+    if (start < at || regions.kind[i] === "overlap") continue;
     if (start > at) {
       starts.push(at);
       ends.push(start);
