@@ -302,7 +302,7 @@ def test_all_broken_columns_are_found_with_their_offsets(tmp_path: Path, run: Ru
         places.append(data.index(b"abcdefabc", places[0] + 100))
         for at in places:
             data[at + 1] = 0xFF
-        leaves = overview(bytes(data)).columns
+        leaves = overview(bytes(data)).buffer_roles
         last = overview(bytes(data)).buffers(2, 3)[0, [leaf.buffer for leaf in leaves].index("indices")].tolist()
         data[last[0]] = 99
         path.write_bytes(data)

@@ -22,7 +22,7 @@ MOST = 90
 """Files of the package that having the first objects of a store may load."""
 
 NOT_NEEDED = {
-    "shmarrow.build", "shmarrow.chunked", "shmarrow.codecs.describe", "shmarrow.codecs.encode", "shmarrow.display",
+    "shmarrow.build", "shmarrow.chunked", "shmarrow.objects.describe", "shmarrow.objects.encode", "shmarrow.display",
     "shmarrow.tabular", "shmarrow.integration", "shmarrow.interchange.c_data", "shmarrow.interchange.handles",
     "shmarrow.interchange.pandas", "shmarrow.interchange.picklers", "shmarrow.interchange.pyarrow",
     "shmarrow.interchange.scipy", "shmarrow.interchange.torch", "shmarrow.ipc.batch.codecs",
@@ -104,7 +104,7 @@ def test_first_batch_of_a_file(tmp_path: Path) -> None:
         str(path),
     )
     check(loaded)
-    assert not any(name.startswith(("shmarrow.store", "shmarrow.codecs", "shmarrow.tensor")) for name in loaded)
+    assert not any(name.startswith(("shmarrow.store", "shmarrow.objects", "shmarrow.tensor")) for name in loaded)
 
 
 def test_first_value_of_a_broadcast(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ pytestmark = [
 
 MODULES = (
     "shmarrow",
-    "shmarrow.codecs",
+    "shmarrow.objects",
     "shmarrow.extension",
     "shmarrow.ipc",
     "shmarrow.segment",

@@ -57,7 +57,7 @@ ORDER = (
     "tensor",
     "ipc",
     "integration",
-    "codecs",
+    "objects",
     "store",
     "interchange",
     "xray",

@@ -29,7 +29,7 @@ import pytest
 from conftest import PREFIX, ROOT, SHM
 
 import shmarrow as sa
-from shmarrow.codecs import kinds
+from shmarrow.objects import kinds
 from shmarrow.store import protocol
 
 PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")

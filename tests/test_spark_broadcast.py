@@ -418,7 +418,7 @@ print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "p
 
 def open_all(ways: Any, _: Any) -> list[Any]:
     """The sums of what carriers lead to, or why they lead nowhere."""
-    from shmarrow.codecs import decode
+    from shmarrow.objects import decode
     from shmarrow.spark.carriers import NotHere
 
     found: list[Any] = []

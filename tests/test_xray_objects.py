@@ -158,8 +158,8 @@ def test_buffers_of_many_batches() -> None:
     ]
     data = forms.file_of(*batches)
     found = xray.overview(data)
-    assert [leaf.buffer for leaf in found.columns] == ["validity", "values", "validity", "offsets", "data"]
-    assert [leaf.column for leaf in found.columns] == [0, 0, 1, 1, 1]
+    assert [role.buffer for role in found.buffer_roles] == ["validity", "values", "validity", "offsets", "data"]
+    assert [role.column for role in found.buffer_roles] == [0, 0, 1, 1, 1]
     places = found.buffers()
     assert found.rows().tolist() == [batch.num_rows for batch in batches]
     for number in range(len(batches)):

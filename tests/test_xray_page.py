@@ -377,7 +377,7 @@ def test_a_million_buffers(tab: Tab) -> None:
     batches = [stream[block[0] : sum(block)] for block in blocks]
     target = b"".join([stream[: blocks[0][0]], *[batches[i] for i in random.integers(0, 16, 1000)], stream[-8:]])
     found = xray.overview(target)
-    assert (len(found.blocks), len(found.columns)) == (1000, 2500)
+    assert (len(found.blocks), len(found.buffer_roles)) == (1000, 2500)
 
     path = tab.folder / "page.html"
     assert pages.write(found, path) < 2_000_000
@@ -386,7 +386,7 @@ def test_a_million_buffers(tab: Tab) -> None:
     buffers = found.buffers(777, 778)[0]
     place = int(np.argmax(buffers[:, 1]))
     start, length = buffers[place].tolist()
-    path_of = found.columns[place].path
+    path_of = found.buffer_roles[place].path
     for _ in range(777 // 200):
         tab.page.click("#pager >> text=›")
     tab.page.click("#rows >> text=/^record batch 777$/")
@@ -401,7 +401,7 @@ def test_a_million_buffers(tab: Tab) -> None:
 
 
 def test_what_does_not_fit_is_told(tab: Tab, tmp_path: Path) -> None:
-    """A terabyte and 100,000 batches: offsets beyond 2**32 are right, and the page says what it leaves out."""
+    """A terabyte and 100,000 batches: offsets beyond 2**32 are right, and the page says what it roles out."""
     path = tmp_path / "sparse.arrow"
     sparse_file(path)
     began = time.process_time()

@@ -22,7 +22,7 @@ from shmarrow.errors import DEFAULT_LIMITS, counted, printable
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
 
 if TYPE_CHECKING:
-    from shmarrow.xray import Leaf, Overview
+    from shmarrow.xray import BufferRole, Overview
 
 _KINDS = {
     "file": "Arrow file", "stream": "Arrow stream", "bundle": "bundle of tensors (an Arrow file)",
@@ -144,7 +144,7 @@ def _column(node: _Node, found: Overview, measured: Measured) -> dict[str, Any]:
     plain = sum([measured.plain[i] for i in below])
     buffers: dict[str, int] = {}
     for i in own:
-        name = found.columns[i].buffer
+        name = found.buffer_roles[i].buffer
         buffers[name] = buffers.get(name, 0) + measured.scaled(measured.stored[i])
     made = {
         "name": node.wire.field.name,
@@ -166,9 +166,9 @@ def _leaves(found: Overview, first: int, last: int) -> range:
     """The buffers of the nodes from ``first`` to ``last``: they follow each other."""
     from bisect import bisect_left, bisect_right
 
-    columns = found.columns
+    columns = found.buffer_roles
     return range(
-        bisect_left(columns, first, key=lambda leaf: leaf.node), bisect_right(columns, last, key=lambda leaf: leaf.node)
+        bisect_left(columns, first, key=lambda role: role.node), bisect_right(columns, last, key=lambda role: role.node)
     )
 
 
@@ -211,10 +211,10 @@ def _alignment(found: Overview, measured: Measured) -> dict[str, Any]:
     """How many buffers of a batch have which alignment, and those that are not aligned for their elements."""
     counts = dict.fromkeys([name for name, _, _ in ALIGNMENTS], 0)
     less = []
-    for leaf, alignment, used in zip(found.columns, measured.alignment, measured.used, strict=True):
+    for role, alignment, used in zip(found.buffer_roles, measured.alignment, measured.used, strict=True):
         if not used:
             continue
-        needed = element_bytes(leaf)
+        needed = element_bytes(role)
         name = (
             "64" if alignment >= ALIGNED
             else "less" if alignment < needed
@@ -223,18 +223,18 @@ def _alignment(found: Overview, measured: Measured) -> dict[str, Any]:
         )  # fmt: skip
         counts[name] += 1
         if name == "less":
-            less.append({"field": leaf.path, "buffer": leaf.buffer, "alignment": alignment, "needed": needed})
+            less.append({"field": role.path, "buffer": role.buffer, "alignment": alignment, "needed": needed})
     return {**counts, "misaligned": less}
 
 
-def element_bytes(leaf: Leaf) -> int:
+def element_bytes(role: BufferRole) -> int:
     """The alignment that the elements of a buffer need: 1 for bits, text and fixed-size binary."""
     if (
-        leaf.type.startswith(("fixed_size_binary", "day_time_interval", "month_day_nano_interval"))
-        or leaf.buffer == "views"
+        role.type.startswith(("fixed_size_binary", "day_time_interval", "month_day_nano_interval"))
+        or role.buffer == "views"
     ):
-        return {"d": 4, "m": 8}.get(leaf.type[0], 8 if leaf.buffer == "views" else 1)
-    return leaf.bits // 8 if leaf.bits in (16, 32, 64, 128, 256) else 1
+        return {"d": 4, "m": 8}.get(role.type[0], 8 if role.buffer == "views" else 1)
+    return role.bits // 8 if role.bits in (16, 32, 64, 128, 256) else 1
 
 
 # --- showing ------------------------------------------------------------------------------------------------------

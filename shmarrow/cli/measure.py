@@ -88,10 +88,10 @@ def measure(found: Overview, exact: bool = False) -> Measured:
     """
     count = len(found.blocks)
     chosen = _chosen(found, exact)
-    leaves, nodes = len(found.columns), len(found.nodes)
-    sums = np.zeros((3, leaves), object)  # Python ints: hostile lengths add up to more than 64 bits
+    roles, nodes = len(found.buffer_roles), len(found.nodes)
+    sums = np.zeros((3, roles), object)  # Python ints: hostile lengths add up to more than 64 bits
     totals = np.zeros((2, nodes), object)
-    offsets = np.zeros(leaves, np.int64)
+    offsets = np.zeros(roles, np.int64)
     read = broken = 0
     for node_rows, buffers, owners in _read(found, chosen):
         if node_rows is None:
@@ -107,7 +107,7 @@ def measure(found: Overview, exact: bool = False) -> Measured:
         used = lengths > 0
         each = (lengths, _decompressed(found, starts, lengths, used), used)
         for row, values in enumerate(each):
-            sums[row] += _by_leaf(values, owners, leaves)
+            sums[row] += _by_role(values, owners, roles)
         bits = np.where(used, starts, 0)
         np.bitwise_or.at(offsets, owners, np.bitwise_or.reduce(bits, axis=0))
     low = (offsets | ALIGNED) & -(offsets | ALIGNED)
@@ -125,30 +125,30 @@ def _wild(nodes: Numbers) -> bool:
     return bool(len(nodes)) and bool(nodes.size) and int(np.abs(nodes).max()) > 1 << 40
 
 
-def _by_leaf(values: Any, owners: Numbers, leaves: int) -> Any:
-    """Sums of shape (leaves,) of values of shape (batches, buffers)."""
-    made = np.zeros(leaves, np.int64)
+def _by_role(values: Any, owners: Numbers, roles: int) -> Any:
+    """Sums of shape (roles,) of values of shape (batches, buffers)."""
+    made = np.zeros(roles, np.int64)
     np.add.at(made, owners, values.sum(axis=0, dtype=np.int64))
     return made.astype(object)
 
 
 def _chosen(found: Overview, exact: bool) -> Sequence[int]:
     """The batches to read."""
-    count, leaves = len(found.blocks), max(len(found.columns), 1)
-    most = min(_PAIRS // (leaves + len(found.nodes)), _BATCHES) if found.regular else _LISTED
+    count, roles = len(found.blocks), max(len(found.buffer_roles), 1)
+    most = min(_PAIRS // (roles + len(found.nodes)), _BATCHES) if found.regular else _LISTED
     if found.compression and found.size > _SMALL:
-        most = min(most, _PREFIXES // leaves)
+        most = min(most, _PREFIXES // roles)
     if exact or count <= max(most, 1):
         return range(count)
     return np.unique(np.linspace(0, count - 1, max(1, min(most, _SAMPLE))).astype(int)).tolist()  # type: ignore[no-any-return]
 
 
 def _read(found: Overview, chosen: Sequence[int]) -> Iterator[tuple[Any, Any, Any]]:
-    """Nodes, buffers and their leaves of some batches at a time; None for a batch that cannot be read."""
-    leaves = len(found.columns)
+    """Nodes, buffers and their roles of some batches at a time; None for a batch that cannot be read."""
+    roles = len(found.buffer_roles)
     if found.regular:
-        owners = np.arange(leaves)
-        step = max(1, (1 << 18) // max(leaves, 1)) if isinstance(chosen, range) else 1
+        owners = np.arange(roles)
+        step = max(1, (1 << 18) // max(roles, 1)) if isinstance(chosen, range) else 1
         for first in range(0, len(chosen), step):
             start = chosen[first]
             stop = chosen[min(first + step, len(chosen)) - 1] + 1
@@ -165,7 +165,7 @@ def _one(found: Overview, number: int) -> Iterator[tuple[Any, Any, Any]]:
     try:
         batch = found.batch(number)
         counts = iter(batch.variadic)
-        repeats = [next(counts, 0) if leaf.variadic else 1 for leaf in found.columns]
+        repeats = [next(counts, 0) if role.variadic else 1 for role in found.buffer_roles]
         owners = np.repeat(np.arange(len(repeats)), np.array(repeats, np.int64).clip(0, len(batch.buffers)))
         if len(owners) != len(batch.buffers) or len(batch.nodes) != len(found.nodes):
             yield None, None, None

@@ -38,8 +38,8 @@ from shmarrow.cli.report import (
     time_text,
 )
 from shmarrow.cli.targets import kind_of, refuse_others, refuse_url
-from shmarrow.codecs.describe import describe
 from shmarrow.errors import printable
+from shmarrow.objects.describe import describe
 from shmarrow.store import ObjectInfo
 
 _PIECE = 1 << 24

@@ -239,8 +239,8 @@ def _extent(overview: Overview, number: int, column: int) -> tuple[int, int]:
     offset, metadata, body = overview.blocks[number].tolist()
     try:
         batch = overview.batch(number)
-        pairs = zip(overview.leaves(batch), batch.buffers.tolist(), strict=False)
-        places = [(start, start + size) for leaf, (start, size) in pairs if leaf.column == column and size > 0]
+        pairs = zip(overview.roles_of(batch), batch.buffers.tolist(), strict=False)
+        places = [(start, start + size) for role, (start, size) in pairs if role.column == column and size > 0]
     except ShmarrowError:
         places = []
     if not places or min(places)[0] < 0 or max(end for _, end in places) > body:

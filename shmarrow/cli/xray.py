@@ -197,22 +197,22 @@ def _sums(found: Overview) -> tuple[int, list[tuple[str, dict[str, int]]]]:
     """How many batches were summed up, and for each column the bytes by kind of buffer."""
     if found.schema is None:
         return 0, []
-    most = max(1, min(_SUMMED, 2_000_000 // max(1, len(found.columns))))
+    most = max(1, min(_SUMMED, 2_000_000 // max(1, len(found.buffer_roles))))
     count = min(len(found.blocks), most)
     names = found.schema.names
     made: list[tuple[str, dict[str, int]]] = [(name, {}) for name in names]
     try:
         if found.regular:
-            pairs = [(found.columns, found.buffers(0, count)[:, :, 1].sum(axis=0).tolist())] if count else []
+            pairs = [(found.buffer_roles, found.buffers(0, count)[:, :, 1].sum(axis=0).tolist())] if count else []
         else:
             batches = [found.batch(i) for i in range(count)]
-            pairs = [(found.leaves(batch), batch.buffers[:, 1].tolist()) for batch in batches]
+            pairs = [(found.roles_of(batch), batch.buffers[:, 1].tolist()) for batch in batches]
     except ShmarrowError:
         return 0, []  # the walk says which batch cannot be read, and why
-    for leaves, sizes in pairs:
-        for leaf, size in zip(leaves, sizes, strict=False):
-            kind = leaf.buffer.partition(" ")[0]
-            own = made[leaf.column][1]
+    for roles, sizes in pairs:
+        for role, size in zip(roles, sizes, strict=False):
+            kind = role.buffer.partition(" ")[0]
+            own = made[role.column][1]
             own[kind] = own.get(kind, 0) + size
     return count, made
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import capsules
-from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
+from shmarrow.objects import decode
 from shmarrow.segment.host import host_name
 from shmarrow.spark.cargo import Cargo, Carried, check_collected
 from shmarrow.spark.carriers import InStore, mapping, open_first

@@ -16,8 +16,8 @@ import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, ObjectNotFound
+from shmarrow.objects import decode
 from shmarrow.spark.carriers import Carrier, mapping, open_first
 from shmarrow.spark.held import MISSING, drop, held, hold
 from shmarrow.spark.state_dict import as_given, as_stored

@@ -16,8 +16,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.codecs import decode
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StorageError, shown
+from shmarrow.objects import decode
 from shmarrow.spark.carriers import mapping
 from shmarrow.spark.held import MISSING, drop, held, hold
 from shmarrow.spark.home import OWNER, Home, home, local_store, of_daemon, removing

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from shmarrow.codecs.describe import Description
+from shmarrow.objects.describe import Description
 from shmarrow.segment.record_locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog

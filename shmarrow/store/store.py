@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
 from shmarrow import segment
-from shmarrow.codecs import RECORD_BATCH, Stored, decode
 from shmarrow.errors import (
     Closed,
     InvalidArgument,
@@ -32,6 +31,7 @@ from shmarrow.errors import (
     counted,
     shown,
 )
+from shmarrow.objects import RECORD_BATCH, Stored, decode
 from shmarrow.segment import Location, Segment
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import (
@@ -303,7 +303,7 @@ class Store:
         CopyRequired
             If an array in a mapping of tensors has nulls, which tensors cannot hold.
         """
-        from shmarrow.codecs.encode import encode
+        from shmarrow.objects.encode import encode
 
         encoded = encode(obj, options)
         with self._publication(name, overwrite, expire_after, protect, if_generation, size=encoded.size) as writer:
@@ -367,7 +367,7 @@ class Store:
         InvalidData
             If it is not an Arrow file, stream or tensor.
         """
-        from shmarrow.codecs.describe import describe
+        from shmarrow.objects.describe import describe
 
         with segment.attach(source) as given:
             describe(given)
@@ -718,7 +718,7 @@ class Store:
         ObjectNotFound
             If there is no object of this name.
         """
-        from shmarrow.codecs.describe import describe
+        from shmarrow.objects.describe import describe
         from shmarrow.store.info import object_info
 
         found = read_entry(self._catalog, as_name(name))

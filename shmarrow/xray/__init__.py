@@ -13,21 +13,21 @@ from shmarrow.lazy import lazy
 from shmarrow.xray.model import Finding, Region
 
 if TYPE_CHECKING:
-    from shmarrow.xray.glance import summary
-    from shmarrow.xray.leaves import Leaf, Node
+    from shmarrow.xray.outline import summary
     from shmarrow.xray.overviews import Overview, overview
+    from shmarrow.xray.roles import BufferRole, Node
     from shmarrow.xray.sentences import KINDS
     from shmarrow.xray.walker import findings, walk
 
-__all__ = ["KINDS", "Finding", "Leaf", "Node", "Overview", "Region", "findings", "overview", "summary", "walk"]
+__all__ = ["KINDS", "BufferRole", "Finding", "Node", "Overview", "Region", "findings", "overview", "summary", "walk"]
 
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            ".glance": "summary",
-            ".leaves": "Leaf Node",
+            ".outline": "summary",
+            ".roles": "BufferRole Node",
             ".overviews": "Overview overview",
             ".sentences": "KINDS",
             ".walker": "findings walk",

@@ -12,11 +12,11 @@ from shmarrow.errors import counted
 from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.ipc.message.decode import Message
+from shmarrow.xray.claims import Claim, Path, Report, tile
 from shmarrow.xray.flat import chapter_of, padding
-from shmarrow.xray.leaves import Leaf
 from shmarrow.xray.messages import Batch
 from shmarrow.xray.model import Finding, Region
-from shmarrow.xray.tiles import Claim, Place, Report, tile
+from shmarrow.xray.roles import BufferRole
 
 _COMPRESSION = "Columnar.rst, Compression"
 _BODY = "Columnar.rst, Encapsulated message format"
@@ -49,29 +49,29 @@ class Body:
     def __init__(self, data: Bytes, start: int, end: int, label: str, report: Report) -> None:
         self._data = data
         self._start, self._end = start, end
-        self._place = Place(None, label, 0)
+        self._path = Path(None, label, 0)
         self._report = report
         self._claims: list[Claim] = []
 
-    def batch(self, batch: Batch, leaves: Iterable[Leaf]) -> Iterator[Region]:
+    def batch(self, batch: Batch, roles: Iterable[BufferRole]) -> Iterator[Region]:
         """Yield the regions of a record batch or dictionary."""
         nodes = batch.nodes.tolist()
-        known = list(leaves)
+        known = list(roles)
         if len(known) != len(batch.buffers):
             text = f"{len(batch.buffers)} buffers, where the columns of the schema have {len(known)}"
             self._find(self._start, self._end, "error", text)
         for i, (offset, length) in enumerate(batch.buffers.tolist()):
-            leaf = known[i] if i < len(known) else None
-            rows = nodes[leaf.node] if leaf is not None and leaf.node < len(nodes) else None
-            self._buffer(i, offset, length, leaf, rows, batch.codec)
+            role = known[i] if i < len(known) else None
+            rows = nodes[role.node] if role is not None and role.node < len(nodes) else None
+            self._buffer(i, offset, length, role, rows, batch.codec)
         return self._tiled()
 
     def tensor(self, message: Message) -> Iterator[Region]:
         """Yield the regions of a tensor: its elements and, if sparse, its index."""
         for name, offset, length in tensor_buffers(message):
-            place = self._place.below(name)
+            path = self._path.below(name)
             self._claim(
-                offset, length, f"{name} of the tensor: {counted(length, 'byte')}", place, chapter_of(message.kind)
+                offset, length, f"{name} of the tensor: {counted(length, 'byte')}", path, chapter_of(message.kind)
             )
         return self._tiled()
 
@@ -82,9 +82,9 @@ class Body:
     def _find(self, start: int, end: int, severity: str, text: str, remedy: str = _WRITE_AGAIN) -> None:
         start = min(max(start, self._start), self._end)
         end = min(max(end, start), self._end)
-        self._report(Finding(start, end, severity, f"{self._place}: {text}", remedy))
+        self._report(Finding(start, end, severity, f"{self._path}: {text}", remedy))
 
-    def _claim(self, offset: int, length: int, what: str, place: Place, chapter: str, detail: Any = None) -> bool:
+    def _claim(self, offset: int, length: int, what: str, path: Path, chapter: str, detail: Any = None) -> bool:
         """Claim a buffer by its offset in the body, clipped to the body; return whether any bytes were claimed."""
         size = self._end - self._start
         start = self._start + min(max(offset, 0), size)
@@ -95,29 +95,29 @@ class Body:
             )
         if length <= 0 or start >= end:
             return False
-        self._claims.append(Claim(start, end, "buffer", what, place, (chapter, detail)))
+        self._claims.append(Claim(start, end, "buffer", what, path, (chapter, detail)))
         return True
 
     def _buffer(
-        self, number: int, offset: int, length: int, leaf: Leaf | None, node: list[int] | None, codec: int | None
+        self, number: int, offset: int, length: int, role: BufferRole | None, node: list[int] | None, codec: int | None
     ) -> None:
-        if leaf is None:
+        if role is None:
             name = f"buffer {number}"
-            self._claim(offset, length, f"{name}, which no column has", self._place.below(name), _BODY, codec)
+            self._claim(offset, length, f"{name}, which no column has", self._path.below(name), _BODY, codec)
             return
-        place = self._place.below(leaf.path).below(leaf.buffer)
-        owner = f"column {leaf.path!r}" if leaf.column >= 0 else f"the dictionary of {leaf.path!r}"
+        path = self._path.below(role.path).below(role.buffer)
+        owner = f"column {role.path!r}" if role.column >= 0 else f"the dictionary of {role.path!r}"
         slots, nulls = node if node is not None else (0, 0)
-        what = f"{leaf.buffer} of {owner}: {_content(leaf, slots, nulls, length)}"
-        needed = _needed(leaf, slots)
+        what = f"{role.buffer} of {owner}: {_content(role, slots, nulls, length)}"
+        needed = _needed(role, slots)
         packed = codec if codec is not None and length >= 8 else None
-        if not self._claim(offset, length, what, place, leaf.chapter, packed):
+        if not self._claim(offset, length, what, path, role.chapter, packed):
             length = 0
         start = self._start + offset
         if length and offset & 7:
             text = f"{what}: not aligned to 8 bytes"
             self._find(start, start + length, "warning", text, "readers have to copy it; write the object again")
-        absent = leaf.buffer == "validity" and (not nulls or not length)
+        absent = role.buffer == "validity" and (not nulls or not length)
         if packed is not None and 0 <= offset <= self._end - self._start - 8:
             said = int(np.ndarray((), "<i8", self._data, start))
             length = length - 8 if said == -1 else said
@@ -129,7 +129,7 @@ class Body:
 
     def _render(self, claim: Claim, alone: bool) -> Iterable[Region]:
         chapter, codec = claim.detail
-        path, start = str(claim.place), claim.start
+        path, start = str(claim.path), claim.start
         if codec is None or claim.end - start < 8 or not alone:
             yield Region(start, claim.end, "buffer", claim.name, path, chapter)
             return
@@ -143,7 +143,7 @@ class Body:
 
     def _fill(self, start: int, end: int) -> Iterable[Region]:
         """Yield the region of the bytes between buffers."""
-        yield padding(self._data, start, end, str(self._place), _BODY, self._report)
+        yield padding(self._data, start, end, str(self._path), _BODY, self._report)
 
     def _overlap(self, claim: Claim, end: int) -> Region:
         chapter, _ = claim.detail
@@ -151,7 +151,7 @@ class Body:
         text = f"{claim.name}; {'the same bytes as' if same else 'overlaps'} another buffer"
         remedy = "none is needed for readers; a writer that changes one of them changes both"
         self._find(claim.start, end, "note" if same else "warning", text, remedy)
-        return Region(claim.start, end, "overlap", text, str(claim.place), chapter)
+        return Region(claim.start, end, "overlap", text, str(claim.path), chapter)
 
 
 def tensor_buffers(message: Message) -> Iterator[tuple[str, int, int]]:
@@ -196,17 +196,17 @@ def _csf_scale(header: Any, index: Any) -> dict[str, int] | None:
     return {"indptr": starts, "indices": levels}
 
 
-def _content(leaf: Leaf, slots: int, nulls: int, length: int) -> str:
+def _content(role: BufferRole, slots: int, nulls: int, length: int) -> str:
     """Describe the content of a buffer."""
-    if leaf.bits < 0:
+    if role.bits < 0:
         return counted(length, "byte")
-    count = slots + leaf.extra
-    unit = "bits" if leaf.bits == 1 else _UNITS.get(leaf.buffer, "").format(bits=leaf.bits)
-    if leaf.bits == 1 or leaf.buffer == "views":
-        return f"{count} {unit}, {counted(nulls, 'null')}" if leaf.buffer == "validity" else f"{count} {unit}"
-    return f"{count} × {unit or leaf.type}"
+    count = slots + role.extra
+    unit = "bits" if role.bits == 1 else _UNITS.get(role.buffer, "").format(bits=role.bits)
+    if role.bits == 1 or role.buffer == "views":
+        return f"{count} {unit}, {counted(nulls, 'null')}" if role.buffer == "validity" else f"{count} {unit}"
+    return f"{count} × {unit or role.type}"
 
 
-def _needed(leaf: Leaf, slots: int) -> int:
+def _needed(role: BufferRole, slots: int) -> int:
     """Return the minimum size of a buffer in bytes."""
-    return 0 if leaf.bits < 0 else ((slots + leaf.extra) * leaf.bits + 7) >> 3
+    return 0 if role.bits < 0 else ((slots + role.extra) * role.bits + 7) >> 3

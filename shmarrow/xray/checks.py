@@ -40,8 +40,8 @@ def check_blocks(dictionaries: npt.NDArray[np.int64], batches: npt.NDArray[np.in
             stop = start + max(metadata, 0) + max(body, 0)
             low, high = max(min(start, end), 0), max(min(stop, end), 0)
             more = f"; and {len(rows) - _MOST} more" if number == _MOST - 1 < len(rows) - 1 else ""
-            place = f"[{start}, {stop})"
-            found.append(Finding(low, max(low, high), severity, f"{name(row)}: {text.format(place)}{more}", remedy))
+            span = f"[{start}, {stop})"
+            found.append(Finding(low, max(low, high), severity, f"{name(row)}: {text.format(span)}{more}", remedy))
 
     start, metadata, body = blocks.T
     bad = (start < HEAD) | (metadata < 8) | (body < 0) | (start > end) | (metadata > end - start)

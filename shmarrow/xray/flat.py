@@ -21,8 +21,8 @@ from shmarrow.errors import InvalidData, Limits, counted
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Offsets
 from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, STRUCTS, TABLES, UNIONS
 from shmarrow.types.descriptors import TYPES, Enumeration
+from shmarrow.xray.claims import EXAMINED, LONG_PADDING, Claim, Path, Report, tile, zeros
 from shmarrow.xray.model import Finding, Region
-from shmarrow.xray.tiles import EXAMINED, LONG_PADDING, Claim, Place, Report, tile, zeros
 
 _DEPTH = 200
 """Maximum depth below the root; fields nest up to 64 deep."""
@@ -131,7 +131,7 @@ class Flat:
         self._start, self._end = start, end
         self._buffer = FlatBuffer(data[start:end], label, limits)
         self._root = root
-        self._place = Place(None, label, 0)
+        self._path = Path(None, label, 0)
         self._elements = elements
         self._report = report
         self._claims: dict[tuple[int, str], Claim] = {}
@@ -149,20 +149,20 @@ class Flat:
         return tile(claims, self._start, self._end, self._render, self._fill, self._overlap)
 
     def _find(self, start: int, end: int, severity: str, message: str, remedy: str = "") -> None:
-        message = message.removeprefix(f"{self._place.label}: ")
-        text = f"{self._place.label}: {message}"
+        message = message.removeprefix(f"{self._path.label}: ")
+        text = f"{self._path.label}: {message}"
         self._report(Finding(start, end, severity, text, remedy or "write the object again with a correct writer"))
 
     # --- following references ---
 
-    def _claim(self, start: int, end: int, kind: str, name: str, place: Place, detail: Any = None) -> bool:
+    def _claim(self, start: int, end: int, kind: str, name: str, path: Path, detail: Any = None) -> bool:
         """Claim bytes by offsets in the FlatBuffer; return whether this is the first reference to them."""
         key = start, name if kind == "table" else kind
         if key in self._claims:
             self._shared[key] = self._shared.get(key, 1) + 1
             return False
         base = self._start
-        self._claims[key] = Claim(base + start, base + end, kind, name, place, detail)
+        self._claims[key] = Claim(base + start, base + end, kind, name, path, detail)
         return True
 
     def _spend(self, steps: int) -> None:
@@ -175,20 +175,20 @@ class Flat:
         if buffer.size < 8:
             buffer.fail("the root offset", 0, 8)
         root = buffer.follow(0, self._root)
-        self._claim(0, 4, "root", f"offset of the root table {self._root}", self._place, root)
-        stack = [(self._root, root, self._place)]
+        self._claim(0, 4, "root", f"offset of the root table {self._root}", self._path, root)
+        stack = [(self._root, root, self._path)]
         while stack:
-            name, position, place = stack.pop()
+            name, position, path = stack.pop()
             self._spend(1)
             try:
-                if place.depth > _DEPTH:
-                    raise InvalidData(f"{place.label}: more than {_DEPTH} tables within each other")
-                stack += reversed(self._table(name, position, place))
+                if path.depth > _DEPTH:
+                    raise InvalidData(f"{path.label}: more than {_DEPTH} tables within each other")
+                stack += reversed(self._table(name, position, path))
             except InvalidData as error:
                 at = min(self._start + position, self._end)
                 self._find(at, min(at + 4, self._end), "error", str(error))
 
-    def _table(self, name: str, position: int, place: Place) -> list[tuple[str, int, Place]]:
+    def _table(self, name: str, position: int, path: Path) -> list[tuple[str, int, Path]]:
         """Claim a table, its vtable, vectors and strings; return the tables that it refers to."""
         buffer = self._buffer
         vtable, _ = buffer.table_at(name, position)
@@ -204,16 +204,16 @@ class Flat:
             self._find(at, self._start + min(end, buffer.size), "warning", text)
         if end > buffer.size:
             buffer.fail(f"table {name}", position, end - position)
-        if not self._claim(position, end, "table", name, place, (vtable, offsets)):
+        if not self._claim(position, end, "table", name, path, (vtable, offsets)):
             return []
         end = vtable + 4 + 2 * len(offsets)
-        self._claim(vtable, end, "vtable", f"vtable of {name}", place, (says, offsets, name))
-        found: list[tuple[str, int, Place]] = []
+        self._claim(vtable, end, "vtable", f"vtable of {name}", path, (says, offsets, name))
+        found: list[tuple[str, int, Path]] = []
         for slot in slots:
             if not _has(offsets, slot) or slot.kind in SCALARS or slot.kind in STRUCTS:
                 continue
             try:
-                found += self._follow(name, slot, position, offsets, place.below(slot.name))
+                found += self._follow(name, slot, position, offsets, path.below(slot.name))
             except InvalidData as error:
                 at = self._start + position + offsets[slot.number]
                 self._find(at, at + 4, "error", str(error))
@@ -232,8 +232,8 @@ class Flat:
         return found
 
     def _follow(
-        self, table: str, slot: _Slot, position: int, offsets: Offsets, place: Place
-    ) -> Iterable[tuple[str, int, Place]]:
+        self, table: str, slot: _Slot, position: int, offsets: Offsets, path: Path
+    ) -> Iterable[tuple[str, int, Path]]:
         """Claim the target of a field; if it is a table, return it instead."""
         buffer = self._buffer
         at = buffer.slot(table, position, offsets, slot.number, 4)
@@ -242,7 +242,7 @@ class Flat:
             start, length = buffer.vector_at(at, 1, table, slot.name)
             end = start + length
             closed = end < buffer.size and not buffer.view[end]
-            if self._claim(start - 4, end + closed, "string", f"string {what}", place) and not closed:
+            if self._claim(start - 4, end + closed, "string", f"string {what}", path) and not closed:
                 where = self._start + start
                 self._find(where, where + length, "note", f"the string {what} has no NUL behind it")
             return ()
@@ -252,21 +252,21 @@ class Flat:
             tag = buffer.view[tag_at] if tag_at else 0
             if not 0 < tag <= len(members):
                 raise InvalidData(f"{what} has type {tag}, expected 1 to {len(members)} ({', '.join(members)})")
-            return ((members[tag - 1], buffer.follow(at, table, slot.name), place),)
+            return ((members[tag - 1], buffer.follow(at, table, slot.name), path),)
         if kind[0] != "[":
-            return ((kind, buffer.follow(at, table, slot.name), place),)
+            return ((kind, buffer.follow(at, table, slot.name), path),)
         inner = kind[1:-1]
         dtype = SCALARS.get(inner) or STRUCTS.get(inner) or np.dtype("<u4")
         start, length = buffer.vector_at(at, dtype.itemsize, table, slot.name)
         sort = "block" if inner == "Block" else "vector"
         end = start + length * dtype.itemsize
-        if not self._claim(start - 4, end, sort, f"vector {what}", place, (inner, dtype, length, table, slot.name)):
+        if not self._claim(start - 4, end, sort, f"vector {what}", path, (inner, dtype, length, table, slot.name)):
             return ()
         if inner not in TABLES:
             return ()
         self._spend(length)
         steps = np.arange(start, end, 4) + np.ndarray(length, dtype, buffer.data, start)
-        parent, label = place.parent or place, slot.name
+        parent, label = path.parent or path, slot.name
         return [(inner, target, parent.below(f"{label}[{i}]")) for i, target in enumerate(steps.tolist())]
 
     # --- regions ---
@@ -280,14 +280,14 @@ class Flat:
         return claim.name if times == 1 else f"{claim.name} (shared by {times})"
 
     def _root_region(self, claim: Claim, split: bool) -> Iterable[Region]:
-        path = str(claim.place)
+        path = str(claim.path)
         yield Region(claim.start, claim.end, "root", claim.name, path, chapter_of(self._root), claim.detail)
 
     def _vtable_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
         says, offsets, name = claim.detail
         slots = _slots(name)
         names = [*[slot.name for slot in slots], *[f"field {i}" for i in range(len(slots), len(offsets))]]
-        path, chapter = str(claim.place), chapter_of(name)
+        path, chapter = str(claim.path), chapter_of(name)
         fields = {key: offset for key, offset in zip(names, offsets, strict=False) if offset}
         what = self._text(claim)
         if not split:
@@ -304,7 +304,7 @@ class Flat:
 
     def _table_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
         vtable, _ = claim.detail
-        name, path, chapter = claim.name, str(claim.place), chapter_of(claim.name)
+        name, path, chapter = claim.name, str(claim.path), chapter_of(claim.name)
         parts = self._parts(claim)
         if not split:
             value = {key: value for _, _, key, value in parts}
@@ -312,8 +312,8 @@ class Flat:
             return
         start = claim.start
         what = f"table {self._text(claim)}: distance back to its vtable"
-        claims = [Claim(start, start + 4, "table", what, claim.place, start - self._start - vtable)]
-        claims += [Claim(at, end, "field", f"{name}.{key}", claim.place, value) for at, end, key, value in parts]
+        claims = [Claim(start, start + 4, "table", what, claim.path, start - self._start - vtable)]
+        claims += [Claim(at, end, "field", f"{name}.{key}", claim.path, value) for at, end, key, value in parts]
         yield from tile(claims, start, claim.end, lambda each, _: _plain(each, chapter), self._fill, self._overlap)
 
     def _parts(self, claim: Claim) -> list[tuple[int, int, str, Any]]:
@@ -358,7 +358,7 @@ class Flat:
     def _vector_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
         inner, dtype, length, table, slot = claim.detail
         path, chapter, start = (
-            str(claim.place),
+            str(claim.path),
             chapter_of(inner if inner in TABLES or inner in STRUCTS else table),
             claim.start,
         )
@@ -382,7 +382,7 @@ class Flat:
         return _fields(item, inner) if inner in STRUCTS else _enumerated(table, slot, item.item())
 
     def _string_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
-        path, start, end = str(claim.place), claim.start, claim.end
+        path, start, end = str(claim.path), claim.start, claim.end
         table = claim.name.removeprefix("string ").partition(".")[0]
         chapter, what = chapter_of(table), self._text(claim)
         length = int(np.ndarray((), "<u4", self._data, start))
@@ -397,7 +397,7 @@ class Flat:
 
     def _fill(self, start: int, end: int) -> Iterable[Region]:
         """Yield regions of unreferenced bytes of the FlatBuffer."""
-        label, data = self._place.label, self._data
+        label, data = self._path.label, self._data
         identifier = bytes(data[start : start + 4])
         if start == self._start + 4 and end >= start + 4 and identifier.isalnum():
             text = identifier.decode()
@@ -409,7 +409,7 @@ class Flat:
     def _overlap(self, claim: Claim, end: int) -> Region:
         text = f"{claim.name} overlaps what comes before it"
         self._find(claim.start, end, "warning", text, "readers may refuse it; write the object again")
-        return Region(claim.start, end, "overlap", text, str(claim.place), chapter_of(claim.name))
+        return Region(claim.start, end, "overlap", text, str(claim.path), chapter_of(claim.name))
 
 
 _RENDER = {
@@ -444,7 +444,7 @@ def _has(offsets: Offsets, slot: _Slot) -> bool:
 
 
 def _plain(claim: Claim, chapter: str) -> Iterable[Region]:
-    yield Region(claim.start, claim.end, claim.kind, claim.name, str(claim.place), chapter, claim.detail)
+    yield Region(claim.start, claim.end, claim.kind, claim.name, str(claim.path), chapter, claim.detail)
 
 
 def _member(table: str, slot: _Slot, tag: int) -> Any:

@@ -23,11 +23,11 @@ from shmarrow.sources.base import Source
 from shmarrow.types import Metadata, Schema
 from shmarrow.xray.batches import BatchTable
 from shmarrow.xray.checks import check_blocks
-from shmarrow.xray.leaves import Leaf, Node, expanded, leaves_of, nodes_of
+from shmarrow.xray.claims import zeros
 from shmarrow.xray.messages import BATCH, DICTIONARY, NO_MESSAGES, SCHEMA, SPARSE, TENSOR, Batch, read_batch, scan
 from shmarrow.xray.model import Finding
+from shmarrow.xray.roles import BufferRole, Node, expanded, nodes_of, roles_of
 from shmarrow.xray.target import open_target
-from shmarrow.xray.tiles import zeros
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -231,9 +231,9 @@ class Overview:
         return [] if self.schema is None else self.schema.source.wires()  # type: ignore[union-attr]
 
     @cached_property
-    def columns(self) -> tuple[Leaf, ...]:
-        """One leaf per buffer of a batch, in order; a single one for all data buffers of a view."""
-        return tuple(leaves_of(self.wires, self._version == ENUMS["MetadataVersion"]["V4"]))
+    def buffer_roles(self) -> tuple[BufferRole, ...]:
+        """One role per buffer of a batch, in order; a single one for all data buffers of a view."""
+        return tuple(roles_of(self.wires, self._version == ENUMS["MetadataVersion"]["V4"]))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -243,7 +243,7 @@ class Overview:
     @property
     def regular(self) -> bool:
         """Whether all batches have the same number of buffers, because no column is a view."""
-        return not any(leaf.variadic for leaf in self.columns)
+        return not any(role.variadic for role in self.buffer_roles)
 
     # --- batches ---
 
@@ -271,9 +271,9 @@ class Overview:
         offset, length, _ = self.blocks[first].tolist()
         return read_batch(self.data, offset, length, f"{self.name}: record batch {first}", self.limits)
 
-    def leaves(self, batch: Batch) -> tuple[Leaf, ...]:
-        """Return the buffers of one batch, with one leaf for each data buffer of a view."""
-        return tuple(expanded(self.columns, batch.variadic))
+    def roles_of(self, batch: Batch) -> tuple[BufferRole, ...]:
+        """Return the buffers of one batch, with one role for each data buffer of a view."""
+        return tuple(expanded(self.buffer_roles, batch.variadic))
 
     def buffers(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
         """Return offset and length of each buffer of batches [first, last), as one array.
@@ -281,7 +281,7 @@ class Overview:
         Returns
         -------
         int64 ndarray of shape (last - first, number of buffers, 2)
-            The absolute offset and the length of each buffer, in the order of :attr:`columns`.
+            The absolute offset and the length of each buffer, in the order of :attr:`buffer_roles`.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class Overview:
         """
         if not self.regular:
             raise Unsupported(f"{self.name}: batches with views have lists of buffers of their own; use batch(index)")
-        return self._table.buffers(*self._range(first, last), len(self.columns))
+        return self._table.buffers(*self._range(first, last), len(self.buffer_roles))
 
     def field_nodes(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
         """Return length and null count of each field node of batches [first, last).

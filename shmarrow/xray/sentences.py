@@ -24,9 +24,9 @@ KINDS: dict[str, str] = {
     "block": "Pointers to messages: for each, its offset in the file, the length of its metadata and the length of its "
     "body.",
     "length": "The uncompressed length of the buffer that follows, in 8 bytes; -1 means that it is not compressed.",
-    "buffer": "A contiguous run of bytes with data of a column or tensor, used in place unless it is compressed.",
+    "buffer": "A contiguous run of bytes with data of a column or tensor, used in path unless it is compressed.",
     "padding": "Unused bytes, zero by convention, that align the next part, usually to 8 or 64 bytes, so that it can "
-    "be read in place.",
+    "be read in path.",
     "end": "The end-of-stream marker: a message prefix with a metadata length of 0. No messages follow.",
     "size": "The length of the footer, in 4 bytes. Readers of a file start at its end: with the magic string, this "
     "length, and the footer.",
@@ -56,7 +56,7 @@ PARTS: dict[str, str] = {
     "metadata, footer": "The content of the footer, as a FlatBuffer: the schema and pointers to the messages.",
     "body": "The data of the message: its buffers, one after another, aligned by padding.",
     "column": "The buffers of one column in this batch, with those of its children if the type is nested.",
-    "left out": "This page leaves out the details of these bytes, to stay small.",
+    "left out": "This page roles out the details of these bytes, to stay small.",
     "parts narrower than a pixel": "Several parts that are too small to be drawn one by one at this scale.",
     # buffers of columns
     "validity buffer": "The validity bitmap: one bit per value, lowest bit of each byte first. 1 means that the value "

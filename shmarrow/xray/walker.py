@@ -16,12 +16,12 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.xray.body import Body
+from shmarrow.xray.claims import EXAMINED, Report, zeros
 from shmarrow.xray.flat import Flat, padding
-from shmarrow.xray.leaves import expanded, leaves_of
 from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, kind_and_body, scan
 from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.overviews import Overview, overview
-from shmarrow.xray.tiles import EXAMINED, Report, zeros
+from shmarrow.xray.roles import expanded, roles_of
 
 FILE = "Columnar.rst, IPC File Format"
 _STREAM = "Columnar.rst, IPC Streaming Format"
@@ -378,13 +378,13 @@ class _Walk:
             return made.other()
         batch = batch_of(message, body, label)
         if message.kind == "RecordBatch":
-            return made.batch(batch, found.leaves(batch))
+            return made.batch(batch, found.roles_of(batch))
         wires = () if found.schema is None else found.schema.source.dictionary_wires()  # type: ignore[union-attr]
         id = message.header["id"]
         if id not in wires:
             return made.batch(batch, ())
         v4 = message.version == ENUMS["MetadataVersion"]["V4"]
-        return made.batch(batch, expanded(leaves_of([wires[id]], v4, dictionary=True), batch.variadic))
+        return made.batch(batch, expanded(roles_of([wires[id]], v4, dictionary=True), batch.variadic))
 
 
 def _start(region: Region) -> int:

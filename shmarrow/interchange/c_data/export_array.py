@@ -24,7 +24,7 @@ from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidData, Unsupported
 from shmarrow.interchange.c_data.export_schema import schema_schema, type_schema
 from shmarrow.interchange.c_data.import_schema import schema_from_capsule, type_from_capsule
-from shmarrow.interchange.c_data.structs import ARRAY, Memory, offset_of, pointer
+from shmarrow.interchange.c_data.structs import ARRAY, KeptAlive, array_at, offset_of, pointer
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
@@ -53,23 +53,16 @@ _word = ctypes.c_uint64.from_address
 _HEAD = object.__basicsize__
 
 
-class _Memory:
-    """An array interface over ``count`` 64-bit words at an address."""
-
-    def __init__(self, start: int, count: int) -> None:
-        self.__array_interface__ = {"data": (start, True), "shape": (count,), "typestr": "<u8", "version": 3}
-
-
 def _in_objects(arrays: list[Any]) -> Any:
     """Return the data addresses of ndarrays: numpy's C struct has the data pointer right after the object header.
 
     All pointers are gathered in one operation. The ``ctypes.data`` attribute takes over a microsecond per array, which
     would dominate the export of a wide batch.
     """
-    places = np.fromiter(map(id, arrays), np.uint64, len(arrays))
-    start = int(places.min())
-    words = np.asarray(_Memory(start + _HEAD, (int(places.max()) - start) // 8 + 1))
-    return words[(places - np.uint64(start)) >> np.uint64(3)]
+    addresses = np.fromiter(map(id, arrays), np.uint64, len(arrays))
+    start = int(addresses.min())
+    words = array_at(start + _HEAD, (int(addresses.max()) - start) // 8 + 1, "<u8")
+    return words[(addresses - np.uint64(start)) >> np.uint64(3)]
 
 
 def _by_attribute(arrays: list[Any]) -> Any:
@@ -105,7 +98,7 @@ class Patch(NamedTuple):
 class Tree(NamedTuple):
     """An array as a tree of structures, root first; ``memory`` owns them and all buffers."""
 
-    memory: Memory
+    memory: KeptAlive
     address: int
     patches: list[Patch]
 
@@ -153,8 +146,8 @@ def lay_out(root: Any) -> Tree:
     tree["null_count"] = np.where(kinds == _ALL_NULL, tree["length"], 0)
     tree["null_count"][with_validity] = np.where(absent, 0, -1)
 
-    places = _link(tree, first, starts, addresses)
-    tree["dictionary"] = np.where(is_dictionary, places[first], 0)
+    pointers = _link(tree, first, starts, addresses)
+    tree["dictionary"] = np.where(is_dictionary, pointers[first], 0)
 
     patches = []
     large = np.flatnonzero(n_buffers > _ROOM).tolist()
@@ -164,7 +157,7 @@ def lay_out(root: Any) -> Tree:
             patches.append(Patch(_way(i, parents, first, is_dictionary), len(buffers[i]), int(tree["buffers"][i])))
         tree["n_buffers"][large] = 1
         tree["buffers"][large] += np.uint64(8)  # the second buffer: the first may be NULL, which keeps nothing alive
-    return Tree(Memory([buffers, tree, places, addresses]), _address(tree), patches)
+    return Tree(KeptAlive([buffers, tree, pointers, addresses]), _address(tree), patches)
 
 
 def lay_out_numbers(rows: int, offset: int, values: Any, body: Any) -> Tree:
@@ -187,8 +180,8 @@ def lay_out_numbers(rows: int, offset: int, values: Any, body: Any) -> Tree:
     tree["n_buffers"][0], tree["n_children"][0] = 1, len(values)
     starts = np.arange(-1, 2 * len(values), 2)
     starts[0] = 0
-    places = _link(tree, np.ones(1, np.int64), starts, addresses)
-    return Tree(Memory([body, tree, places, addresses]), _address(tree), [])
+    pointers = _link(tree, np.ones(1, np.int64), starts, addresses)
+    return Tree(KeptAlive([body, tree, pointers, addresses]), _address(tree), [])
 
 
 def _dictionary(array: Any) -> Any:
@@ -197,11 +190,11 @@ def _dictionary(array: Any) -> Any:
 
 def _link(tree: Any, first: Any, starts: Any, addresses: Any) -> Any:
     """Set the pointers to children (``first`` is the first child's node) and buffers; return all nodes' addresses."""
-    places = np.arange(len(tree) + 1, dtype=np.uint64) * np.uint64(ARRAY.itemsize) + np.uint64(_address(tree))
-    tree["children"] = first.astype(np.uint64) * np.uint64(8) + np.uint64(_address(places))
+    pointers = np.arange(len(tree) + 1, dtype=np.uint64) * np.uint64(ARRAY.itemsize) + np.uint64(_address(tree))
+    tree["children"] = first.astype(np.uint64) * np.uint64(8) + np.uint64(_address(pointers))
     tree["buffers"] = starts.astype(np.uint64) * np.uint64(8) + np.uint64(_address(addresses))
     tree["release"] = 1  # nonzero marks the structure as valid; it is never called
-    return places
+    return pointers
 
 
 def _way(node: int, parents: Any, first: Any, is_dictionary: Any) -> tuple[int, ...]:

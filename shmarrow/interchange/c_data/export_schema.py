@@ -18,7 +18,7 @@ import numpy as np
 
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import ExportRefused, at, shown
-from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, Memory
+from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, KeptAlive
 from shmarrow.optional import optional
 from shmarrow.types import DataType, Field, Metadata, Schema, null
 from shmarrow.types.extension import METADATA_KEY, NAME_KEY, storage_field
@@ -167,12 +167,12 @@ def _laid_out(root: _Node) -> Any:
     format, name, metadata = (starts[:-1].reshape(count, 3) + np.uint64(text.ctypes.data)).T
 
     tree = np.zeros(count, SCHEMA)
-    places = np.arange(count, dtype=np.uint64) * SCHEMA.itemsize + tree.ctypes.data
+    pointers = np.arange(count, dtype=np.uint64) * SCHEMA.itemsize + tree.ctypes.data
     tree["format"], tree["name"] = format, name
     tree["metadata"] = np.where([bool(node.metadata) for node in nodes], metadata, 0)
     tree["flags"] = [node.flags for node in nodes]
     tree["n_children"] = [len(node.children) for node in nodes]
-    tree["children"] = np.array(children, np.uint64) * places.itemsize + places.ctypes.data
-    tree["dictionary"] = np.where(dictionaries, places[dictionaries], 0)
+    tree["children"] = np.array(children, np.uint64) * pointers.itemsize + pointers.ctypes.data
+    tree["dictionary"] = np.where(dictionaries, pointers[dictionaries], 0)
     tree["release"] = 1  # nonzero marks the structure as valid; it is never called
-    return optional("nanoarrow")._schema.CSchema(Memory([text, tree, places]), tree.ctypes.data)
+    return optional("nanoarrow")._schema.CSchema(KeptAlive([text, tree, pointers]), tree.ctypes.data)

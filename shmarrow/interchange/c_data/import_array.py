@@ -18,8 +18,6 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.capsules import PyCapsule
@@ -31,7 +29,7 @@ from shmarrow.interchange.c_data.import_schema import (
     pointers_at,
     schema_from_capsule,
 )
-from shmarrow.interchange.c_data.structs import ARRAY, move
+from shmarrow.interchange.c_data.structs import ARRAY, array_at, move
 from shmarrow.layout.listing import LISTING, BufferSpec, Layout, bytes_needed
 from shmarrow.layout.memory import LONGEST
 from shmarrow.layout.parts import Node, Parts, assemble
@@ -89,16 +87,6 @@ class CArray(NamedTuple):
 
 def _name(type: object) -> str:
     return clip(str(type), 200)
-
-
-class _Memory:
-    """An array interface over bytes at an address; an ndarray over it keeps the owner alive."""
-
-    __slots__ = ("__array_interface__", "owner")
-
-    def __init__(self, owner: Any, address: int, size: int) -> None:
-        self.owner = owner
-        self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, True), "version": 3}
 
 
 class Importer:
@@ -244,7 +232,7 @@ class _StructParts(Parts):
             raise InvalidData(f"{_name(self.type)}: expected {size} bytes of {role}, found NULL")
         if size < 0 or start + size > 1 << 64:
             raise InvalidData(f"{_name(self.type)}: {size} bytes of {role} do not fit into memory")
-        return np.asarray(_Memory(self._owner, start, size))
+        return array_at(start, size, "|u1", self._owner)
 
 
 def _fingerprint(address: int, type: Any) -> list[int]:
@@ -267,7 +255,7 @@ def _fingerprint(address: int, type: Any) -> list[int]:
 # --- record batches ---------------------------------------------------------------------------------------------
 
 
-class _Columns:
+class _BatchColumns:
     """The columns of an imported batch; see :class:`~shmarrow.batch.ColumnSource`."""
 
     __slots__ = ("_addresses", "_importer", "_length", "_offset", "_owner", "_schema")
@@ -315,7 +303,7 @@ def batch_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Re
         if rows.null_count:
             made = RecordBatch.from_struct_array(rows)
             return made._with_schema(made._schema.with_metadata(schema.metadata))
-    return RecordBatch(schema, found.length, source=_Columns(owner, found, schema, importer))
+    return RecordBatch(schema, found.length, source=_BatchColumns(owner, found, schema, importer))
 
 
 # --- entry points -----------------------------------------------------------------------------------------------

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, full_name
 from shmarrow.optional import optional
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 SCHEMA = np.dtype(
     [
@@ -53,8 +56,8 @@ DICTIONARY_ORDERED, NULLABLE, MAP_KEYS_SORTED = 1, 2, 4
 """The flags of a schema."""
 
 
-class Memory:
-    """Owner of the memory that holds structures and their targets, kept alive while any structure is in use.
+class KeptAlive:
+    """What structures and their targets are stored in, kept alive while any structure is in use.
 
     A consumer may drop the last reference on any thread, even while an exception is pending. So this class has no
     ``__del__``.
@@ -64,6 +67,21 @@ class Memory:
 
     def __init__(self, kept: Any) -> None:
         self.kept = kept
+
+
+class _AddressRange:
+    """The array interface of memory at an address."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, address: int, count: int, typestr: str, owner: Any) -> None:
+        self.owner = owner
+        self.__array_interface__ = {"shape": (count,), "typestr": typestr, "data": (address, True), "version": 3}
+
+
+def array_at(address: int, count: int, typestr: str, owner: Any = None) -> npt.NDArray[Any]:
+    """Return memory at an address as a read-only ndarray, which keeps ``owner`` alive."""
+    return np.asarray(_AddressRange(address, count, typestr, owner))
 
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer

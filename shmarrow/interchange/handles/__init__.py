@@ -23,7 +23,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open_batches
-from shmarrow.interchange.handles.objects import HandleMemory, Locator, ObjectRef
+from shmarrow.interchange.handles.objects import HandleObjects, Locator, ObjectRef
 from shmarrow.layout import Array
 from shmarrow.segment.host import boot_id, host_name
 from shmarrow.tables import Table
@@ -94,7 +94,7 @@ class Handle(Settings, Generic[T]):
         opener = _OPENERS.get(self.kind) if isinstance(self.kind, str) else None
         if opener is None:
             raise InvalidData(f"a damaged handle: no kind {shown(self.kind)}; there are {', '.join(_OPENERS)}")
-        memory = HandleMemory(self.refs, self.inline, self.boot, self.host)
+        memory = HandleObjects(self.refs, self.inline, self.boot, self.host)
         try:
             found: T = opener(self.content, memory)
             return found
@@ -192,39 +192,39 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
     raise InvalidType(f"expected a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
 
 
-def _open_batch(content: object, memory: HandleMemory) -> RecordBatch:
+def _open_batch(content: object, memory: HandleObjects) -> RecordBatch:
     _, batches = open_batches(content, memory)
     if len(batches) != 1:
         raise InvalidData(f"a damaged handle: {len(batches)} batches, expected one")
     return batches[0]
 
 
-def _open_array(content: object, memory: HandleMemory) -> Array:
+def _open_array(content: object, memory: HandleObjects) -> Array:
     _, arrays = open_arrays(content, memory)
     if len(arrays) != 1:
         raise InvalidData(f"a damaged handle: {len(arrays)} arrays, expected one")
     return arrays[0]
 
 
-def _open_chunked(content: object, memory: HandleMemory) -> ChunkedArray:
+def _open_chunked(content: object, memory: HandleObjects) -> ChunkedArray:
     type, arrays = open_arrays(content, memory)
     return ChunkedArray(arrays, type)
 
 
-def _open_tensor(content: object, memory: HandleMemory) -> Any:
+def _open_tensor(content: object, memory: HandleObjects) -> Any:
     from shmarrow.interchange.handles.tensors import restore
 
     return restore(content, memory)
 
 
-def _open_bundle(content: object, memory: HandleMemory) -> Any:
+def _open_bundle(content: object, memory: HandleObjects) -> Any:
     from shmarrow.ipc.tensor.bundle import Bundle
     from shmarrow.sources.memory import SegmentSource
 
     return Bundle(SegmentSource(memory.segment(content)), DEFAULT_LIMITS)
 
 
-_OPENERS: dict[str, Callable[[Any, HandleMemory], Any]] = {
+_OPENERS: dict[str, Callable[[Any, HandleObjects], Any]] = {
     "record_batch": _open_batch,
     "table": lambda content, memory: Table(*open_batches(content, memory)),
     "array": _open_array,

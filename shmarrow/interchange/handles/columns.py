@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from shmarrow.batch import ColumnView, RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.column_names import fields_at
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, shown
-from shmarrow.interchange.handles.objects import HandleMemory, Locator, whole
+from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -86,9 +86,6 @@ class PackedArrays(NamedTuple):
     metadata: tuple[tuple[bytes, bytes], ...]
 
 
-Piece: TypeAlias = FileBatches | PackedArrays
-
-
 class Batches(NamedTuple):
     """A sequence of batches, or of arrays.
 
@@ -101,7 +98,7 @@ class Batches(NamedTuple):
     """
 
     schema: bytes | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FileBatches | PackedArrays, ...]
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------
@@ -193,7 +190,7 @@ class ColumnWriter:
 
     def batches(self, schema: Schema, batches: Sequence[RecordBatch]) -> Batches:
         """Serialize batches of one schema; their metadata may differ."""
-        pieces: list[Piece] = []
+        pieces: list[FileBatches | PackedArrays] = []
         own = not batches
         for batch in batches:
             piece = self._in_file(batch)
@@ -286,7 +283,7 @@ def _follows(last: FileBatches, piece: FileBatches) -> bool:
 # --- from handles -----------------------------------------------------------------------------------------------
 
 
-def open_batches(content: object, memory: HandleMemory) -> tuple[Schema, list[RecordBatch]]:
+def open_batches(content: object, memory: HandleObjects) -> tuple[Schema, list[RecordBatch]]:
     """Return the schema and the batches of a handle."""
     if not isinstance(content, Batches) or not isinstance(content.pieces, tuple):
         raise InvalidData(f"a damaged handle: expected batches, found {shown(content)}")
@@ -314,7 +311,7 @@ def open_batches(content: object, memory: HandleMemory) -> tuple[Schema, list[Re
     return schema, batches
 
 
-def open_arrays(content: object, memory: HandleMemory) -> tuple[DataType, list[Array]]:
+def open_arrays(content: object, memory: HandleObjects) -> tuple[DataType, list[Array]]:
     """Return the type and the arrays of a handle."""
     if not isinstance(content, Batches) or not isinstance(content.pieces, tuple):
         raise InvalidData(f"a damaged handle: expected arrays, found {shown(content)}")
@@ -332,7 +329,7 @@ def _check_length(length: object) -> None:
         raise InvalidData(f"a damaged handle: expected a number of rows, found {shown(length)}")
 
 
-def _from_file(piece: FileBatches, memory: HandleMemory, readers: dict[int, Any]) -> Iterator[RecordBatch]:
+def _from_file(piece: FileBatches, memory: HandleObjects, readers: dict[int, Any]) -> Iterator[RecordBatch]:
     columns = () if piece.columns is None else piece.columns
     if (
         not all(isinstance(number, int) for number in (piece.first, piece.number, piece.offset, piece.length, *columns))
@@ -358,7 +355,7 @@ def _from_file(piece: FileBatches, memory: HandleMemory, readers: dict[int, Any]
         yield batch
 
 
-def _unpacked(piece: PackedArrays, types: Sequence[DataType], memory: HandleMemory) -> list[Array]:
+def _unpacked(piece: PackedArrays, types: Sequence[DataType], memory: HandleObjects) -> list[Array]:
     nodes, buffers = iter(_numbers(piece.nodes, NODE)), iter(_numbers(piece.buffers, BUFFER))
     arrays = [assemble(_PackedParts(type, nodes, buffers, memory)) for type in types]
     if next(nodes, None) is not None or next(buffers, None) is not None:
@@ -382,7 +379,7 @@ class _PackedParts(Parts):
     where = "a damaged handle"
 
     def __init__(
-        self, type: DataType, nodes: Iterator[list[int]], buffers: Iterator[list[int]], memory: HandleMemory
+        self, type: DataType, nodes: Iterator[list[int]], buffers: Iterator[list[int]], memory: HandleObjects
     ) -> None:
         self.type = type
         self._nodes = nodes

@@ -279,7 +279,7 @@ def _check_ref(ref: object) -> None:
         raise InvalidData(f"a damaged handle: expected the ref of an object, found {shown(ref)}")
 
 
-class HandleMemory:
+class HandleObjects:
     """The memory of a handle, for one :meth:`~shmarrow.interchange.handles.Handle.open`.
 
     Each object is mapped on first use.

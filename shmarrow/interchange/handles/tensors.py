@@ -13,7 +13,7 @@ import numpy as np
 
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, shown
 from shmarrow.interchange.handles.columns import schema_bytes, schema_of
-from shmarrow.interchange.handles.objects import HandleMemory, Locator
+from shmarrow.interchange.handles.objects import HandleObjects, Locator
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.dense import MAX_DIMENSIONS, as_dim_names
 from shmarrow.tensor.element import ML_DTYPES, Element, NDArray, as_element
@@ -94,7 +94,7 @@ def _elements(array: NDArray, locator: Locator) -> Elements:
     return Elements(*found, name, array.shape, array.strides)
 
 
-def restore(parts: object, memory: HandleMemory) -> Any:
+def restore(parts: object, memory: HandleObjects) -> Any:
     """Restore a tensor serialized by :func:`describe`."""
     if not isinstance(parts, Parts) or not isinstance(parts.arrays, tuple):
         raise InvalidData(f"a damaged handle: expected a tensor, found {shown(parts)}")
@@ -127,7 +127,7 @@ def _element(parts: Parts) -> Element:
     return made
 
 
-def _array(elements: object, dtype: np.dtype[Any] | None, memory: HandleMemory) -> NDArray:
+def _array(elements: object, dtype: np.dtype[Any] | None, memory: HandleObjects) -> NDArray:
     """Return an ndarray over its object, after checking that all elements are in bounds."""
     if not isinstance(elements, Elements):
         raise InvalidData(f"a damaged handle: expected an ndarray, found {shown(elements)}")

@@ -1,7 +1,7 @@
 """The data of a page: the messages, buffers and regions of an object, as one JSON document.
 
 A page contains positions, sizes, names, types and metadata, but no column values. Positions that advance are stored as
-distances and buffers leaf by leaf, so that the values next to each other are alike and deflate packs them well.
+distances, and buffers one role after another, so that neighbouring values are alike, which deflate packs well.
 
 Invariants:
 
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.errors import ShmarrowError, printable
-from shmarrow.xray.leaves import Leaf, type_name
 from shmarrow.xray.messages import BATCH
 from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.overviews import Overview
+from shmarrow.xray.roles import BufferRole, type_name
 from shmarrow.xray.sentences import KINDS, PARTS
 from shmarrow.xray.walker import NAMES, parts_of, walk
 
@@ -128,12 +128,12 @@ class _Span(NamedTuple):
     """Consecutive batches with the same list of buffers: absolute offset and length of each."""
 
     first: int
-    leaves: tuple[Leaf, ...]
+    roles: tuple[BufferRole, ...]
     buffers: npt.NDArray[np.int64]
 
 
 class _Packed(NamedTuple):
-    """A span as distances: for each leaf and batch the bytes since the previous buffer, and the length."""
+    """A span as distances: for each role and batch the bytes since the previous buffer, and the length."""
 
     span: _Span
     gaps: npt.NDArray[np.int64]
@@ -203,12 +203,12 @@ class _Page:
             columns.append(column)
             stack += [(column, depth + 1, child) for child in reversed(wire.children)]
         own = np.zeros(len(names), np.int64)
-        roles: dict[str, int] = {}
+        by_kind: dict[str, int] = {}
         for span, *_ in spans:
             sizes = span.buffers[:, :, 1].sum(axis=0)
-            np.add.at(own, [leaf.node for leaf in span.leaves], sizes)
-            for leaf, size in zip(span.leaves, sizes.tolist(), strict=True):
-                roles[leaf.buffer] = roles.get(leaf.buffer, 0) + size
+            np.add.at(own, [role.node for role in span.roles], sizes)
+            for role, size in zip(span.roles, sizes.tolist(), strict=True):
+                by_kind[role.buffer] = by_kind.get(role.buffer, 0) + size
         bodies = sum([int(self._found.blocks[span.first :][: len(span.buffers), 2].sum()) for span, *_ in spans])
         most = max(16, min(_NAME, _NAMES // max(len(names), 1)))
         return {
@@ -217,7 +217,7 @@ class _Page:
             "own": own.tolist(),
             "depth": depths,
             "column": columns,
-            "buffers": roles,
+            "buffers": by_kind,
             "bodies": bodies,
         }
 
@@ -229,12 +229,12 @@ class _Page:
         if found.schema is None or not count:
             return []
         chosen = range(count) if self._asked is None else self._asked
-        wide = max(len(found.columns), 1)
+        wide = max(len(found.buffer_roles), 1)
         if found.regular:
             last = min(chosen.stop, chosen.start + max(1, min(_BATCHES, _BUFFERS // wide)))
             self._reached = chosen.start, last
             try:
-                return self._fitting([_Span(chosen.start, found.columns, found.buffers(chosen.start, last))])
+                return self._fitting([_Span(chosen.start, found.buffer_roles, found.buffers(chosen.start, last))])
             except ShmarrowError:
                 pass  # a batch cannot be read: read them one by one
         many = max(1, min(_ODD_BATCHES, _BUFFERS // wide))
@@ -245,23 +245,23 @@ class _Page:
     def _one_by_one(self, chosen: range) -> Iterator[_Span]:
         """Yield spans of batches that are read one by one, because of views or unreadable messages."""
         found = self._found
-        first, leaves, rows = 0, (), []  # type: tuple[int, tuple[Leaf, ...], list[Any]]
+        first, roles, rows = 0, (), []  # type: tuple[int, tuple[BufferRole, ...], list[Any]]
         for number in chosen:
             try:
                 batch = found.batch(number)
-                own = found.leaves(batch)
+                own = found.roles_of(batch)
             except ShmarrowError:
                 continue  # the walk reports the defect
             if len(own) != len(batch.buffers):
                 continue
-            if rows and (number != first + len(rows) or own != leaves):
-                yield _Span(first, leaves, np.stack(rows))
+            if rows and (number != first + len(rows) or own != roles):
+                yield _Span(first, roles, np.stack(rows))
                 rows = []
             if not rows:
-                first, leaves = number, own
+                first, roles = number, own
             rows.append(np.add(batch.buffers, (batch.body, 0)))
         if rows:
-            yield _Span(first, leaves, np.stack(rows))
+            yield _Span(first, roles, np.stack(rows))
 
     def _fitting(self, spans: list[_Span]) -> list[_Packed]:
         """Return as many well-formed batches as fit the budget."""
@@ -291,7 +291,7 @@ class _Page:
         fine = good.all(axis=1)
         edges = np.flatnonzero(np.diff(fine, prepend=False, append=False)).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
-            yield _Span(span.first + start, span.leaves, span.buffers[start:stop])
+            yield _Span(span.first + start, span.roles, span.buffers[start:stop])
 
     def _differences(self, span: _Span) -> _Packed:
         """Turn the offsets of a span into distances."""
@@ -304,30 +304,30 @@ class _Page:
         return _Packed(span, np.where(used, start - before, 0), np.ascontiguousarray(length))
 
     def _buffers(self, spans: list[_Packed]) -> dict[str, Any]:
-        """Return the buffers of the spans, and the lists of leaves to which they refer."""
+        """Return the buffers of the spans, and the lists of roles to which they refer."""
         made: list[dict[str, Any]] = []
-        lists: dict[tuple[Leaf, ...], int] = {}
+        lists: dict[tuple[BufferRole, ...], int] = {}
         for span, gaps, lengths in spans:
-            at = lists.setdefault(span.leaves, len(lists))
+            at = lists.setdefault(span.roles, len(lists))
             made.append({
                 "first": span.first, "count": len(span.buffers), "leaves": at,
                 "gaps": gaps.ravel().tolist(), "lengths": lengths.ravel().tolist(),
             })  # fmt: skip
-        leaves = [
+        roles = [
             {
-                "field": [leaf.node for leaf in each], "column": [leaf.column for leaf in each],
-                "buffer": [leaf.buffer for leaf in each], "chapter": [leaf.chapter for leaf in each],
+                "field": [role.node for role in each], "column": [role.column for role in each],
+                "buffer": [role.buffer for role in each], "chapter": [role.chapter for role in each],
             }
             for each in lists
         ]  # fmt: skip
-        return {"spans": made, "leaves": leaves}
+        return {"spans": made, "leaves": roles}
 
     # --- regions ---
 
     def _walk(self, spans: list[_Packed]) -> bool:
         """Walk all of a small object, or all but the buffers of a large one; return whether all was walked."""
         found, parts = self._found, self._parts
-        wide = len(found.columns) if found.schema is not None else 0
+        wide = len(found.buffer_roles) if found.schema is not None else 0
         if len(parts) * (12 + 2 * wide) <= _WHOLE and found.size <= 1 << 26:
             kept = list(islice(walk(found, report=self._note), _WHOLE * 4))
             if len(kept) < _WHOLE * 4:

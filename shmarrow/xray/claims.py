@@ -19,16 +19,16 @@ LONG_PADDING = 64
 """Maximum zeros between two parts that count as alignment; longer runs get a note."""
 
 
-class Place(NamedTuple):
+class Path(NamedTuple):
     """A step of a path, linked to its parent."""
 
-    parent: Place | None
+    parent: Path | None
     label: str
     depth: int
 
-    def below(self, label: str) -> Place:
+    def below(self, label: str) -> Path:
         """Return a child step."""
-        return Place(self, label, self.depth + 1)
+        return Path(self, label, self.depth + 1)
 
     def __str__(self) -> str:
         labels = [self.label]
@@ -50,7 +50,7 @@ class Claim(NamedTuple):
         The kind of region.
     name : str
         Name of the part, such as a table.
-    place : Place
+    path : Path
         Position in the structure.
     detail : object
         Data for rendering it.
@@ -60,7 +60,7 @@ class Claim(NamedTuple):
     end: int
     kind: str
     name: str
-    place: Place
+    path: Path
     detail: Any = None
 
 
@@ -107,7 +107,7 @@ def tile(
                 heapq.heappush(rest, (cursor, -claim.end, number, claim._replace(start=cursor)))
             continue
         if cut:
-            yield Region(claim.start, claim.end, claim.kind, f"rest of {claim.name}", str(claim.place), "")
+            yield Region(claim.start, claim.end, claim.kind, f"rest of {claim.name}", str(claim.path), "")
         else:
             alone = (upcoming is None or upcoming.start >= claim.end) and not (rest and rest[0][0] < claim.end)
             yield from render(claim, alone)

@@ -19,7 +19,7 @@ first batch or the tensor; a mark that does not match its object is ignored.
 ``encode`` and ``describe``, not needed for reading, are imported lazily.
 """
 
-from shmarrow.codecs.decode import decode
-from shmarrow.codecs.kinds import KIND, RECORD_BATCH, Stored
+from shmarrow.objects.decode import decode
+from shmarrow.objects.kinds import KIND, RECORD_BATCH, Stored
 
 __all__ = ["KIND", "RECORD_BATCH", "Stored", "decode"]

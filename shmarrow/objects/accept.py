@@ -14,13 +14,13 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
-from shmarrow.codecs.kinds import COLUMN
 from shmarrow.errors import DEFAULT_LIMITS, InvalidType, ShmarrowError, full_name, shown
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
+from shmarrow.objects.kinds import COLUMN
 from shmarrow.tables import RecordBatchReader, table
 from shmarrow.tensor.convert import as_tensor, may_be_tensor
 from shmarrow.types import DataType, ExtensionType, Field, Schema

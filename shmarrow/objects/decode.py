@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.codecs.kinds import BYTES, KIND, SCALARS, Stored
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.known_forms import find_batch, remember
@@ -25,6 +24,7 @@ from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import read_prefix
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, known_header, read_header
+from shmarrow.objects.kinds import BYTES, KIND, SCALARS, Stored
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
 from shmarrow.types import DateType, Metadata, Schema

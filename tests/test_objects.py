@@ -25,9 +25,9 @@ import pytest
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.codecs import decode
-from shmarrow.codecs.describe import describe
-from shmarrow.codecs.encode import encode
+from shmarrow.objects import decode
+from shmarrow.objects.describe import describe
+from shmarrow.objects.encode import encode
 
 Save = Callable[..., segment.Segment]
 NULLS = {"i": [1, None], "s": ["a", None], "l": [[1], None], "b": [True, None], "d": [0.5, None]}
@@ -388,7 +388,7 @@ import json, os, sys
 import numpy as np
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.codecs import decode
+from shmarrow.objects import decode
 
 def outcome(data, path):
     try:

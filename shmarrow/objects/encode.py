@@ -19,8 +19,6 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, U1, padded
 from shmarrow.chunked import ChunkedArray
-from shmarrow.codecs.accept import accepted, check_mapping, check_ndarray, check_type
-from shmarrow.codecs.kinds import COLUMN, KIND, SCALARS, mark, unmarked
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
@@ -30,6 +28,8 @@ from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
 from shmarrow.layout.making import make_array
+from shmarrow.objects.accept import accepted, check_mapping, check_ndarray, check_type
+from shmarrow.objects.kinds import COLUMN, KIND, SCALARS, mark, unmarked
 from shmarrow.sources.sinks import joined
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor

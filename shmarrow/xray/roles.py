@@ -9,7 +9,7 @@ from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout.listing import LISTING
 
 
-class Leaf(NamedTuple):
+class BufferRole(NamedTuple):
     """One buffer of a record batch.
 
     Attributes
@@ -33,7 +33,7 @@ class Leaf(NamedTuple):
         Chapter of the specification.
     variadic : bool
         Whether a batch may have any number of these buffers, like the data buffers of views. In
-        :attr:`Overview.columns` one leaf represents all of them.
+        :attr:`Overview.buffer_roles` one role represents all of them.
     """
 
     path: str
@@ -83,7 +83,7 @@ def type_name(wire: FieldLayout) -> str:
     return wire.type.layout if wire.children else str(wire.type)
 
 
-def leaves_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) -> Iterator[Leaf]:
+def roles_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) -> Iterator[BufferRole]:
     """Yield the buffers of a batch with these columns.
 
     Parameters
@@ -101,35 +101,35 @@ def leaves_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) 
         layout = LISTING[type.layout]
         name, chapter = type_name(wire), f"Columnar.rst, {layout.chapter}"
         if v4 and layout.v4_validity:
-            yield Leaf(path, "validity", column, node, name, 1, 0, "Columnar.rst, Validity bitmaps")
+            yield BufferRole(path, "validity", column, node, name, 1, 0, "Columnar.rst, Validity bitmaps")
         for spec in layout.buffers:
             bits = 8 * type.byte_width if spec.bits == 0 else spec.bits
             where = "Columnar.rst, Validity bitmaps" if spec.role == "validity" else chapter
             if type.layout == "dictionary" and spec.role == "values":
-                yield Leaf(path, "indices", column, node, str(type.index_type), bits, spec.extra, where)
+                yield BufferRole(path, "indices", column, node, str(type.index_type), bits, spec.extra, where)
             else:
-                yield Leaf(path, spec.role, column, node, name, bits, spec.extra, where)
+                yield BufferRole(path, spec.role, column, node, name, bits, spec.extra, where)
         if layout.variadic:
-            yield Leaf(path, "data", column, node, name, -1, 0, "Columnar.rst, Variadic buffers", True)
+            yield BufferRole(path, "data", column, node, name, -1, 0, "Columnar.rst, Variadic buffers", True)
 
 
-def expanded(leaves: Iterable[Leaf], variadic: Iterable[int]) -> Iterator[Leaf]:
-    """Yield the leaves of one batch, with a leaf for each data buffer of a view.
+def expanded(roles: Iterable[BufferRole], variadic: Iterable[int]) -> Iterator[BufferRole]:
+    """Yield the roles of one batch, with a role for each data buffer of a view.
 
     Parameters
     ----------
-    leaves : iterable of Leaf
-        The leaves common to all batches.
+    roles : iterable of BufferRole
+        The roles common to all batches.
     variadic : iterable of int
         Number of data buffers of each view column in the batch.
     """
     counts = iter(variadic)
-    for leaf in leaves:
-        if leaf.variadic:
+    for role in roles:
+        if role.variadic:
             for number in range(next(counts, 0)):
-                yield leaf._replace(buffer=f"data {number}", variadic=False)
+                yield role._replace(buffer=f"data {number}", variadic=False)
         else:
-            yield leaf
+            yield role
 
 
 def nodes_of(wires: Iterable[FieldLayout]) -> Iterator[Node]:

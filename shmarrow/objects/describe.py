@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shmarrow.codecs.decode import first_metadata, header_of, kind_of, read_first_tensor, read_stream, tensor_kind
-from shmarrow.codecs.kinds import SCALARS
 from shmarrow.errors import DEFAULT_LIMITS
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.tensor import BUNDLE_KEY
+from shmarrow.objects.decode import first_metadata, header_of, kind_of, read_first_tensor, read_stream, tensor_kind
+from shmarrow.objects.kinds import SCALARS
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
 from shmarrow.tensor import Tensor
