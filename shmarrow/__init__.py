@@ -110,7 +110,7 @@ if TYPE_CHECKING:
         variable_shape_tensor,
     )
     from shmarrow.interchange.handles import Handle, handle
-    from shmarrow.ipc import Bundle, load_tensors, save_tensors
+    from shmarrow.ipc.tensor.bundle import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
         BinaryArray,
         BinaryViewArray,
@@ -288,7 +288,7 @@ if not TYPE_CHECKING:
             "timestamp_with_offset uuid variable_shape_tensor",
             ".interchange": "",
             ".interchange.handles": "Handle handle",
-            ".ipc": "Bundle load_tensors save_tensors",
+            ".ipc.tensor.bundle": "Bundle load_tensors save_tensors",
             ".layout": "BinaryArray BinaryViewArray BooleanArray DayTime DictionaryArray FixedSizeListArray "
             "LargeListArray LargeListViewArray ListArray ListViewArray MapArray MonthDayNano NullArray PrimitiveArray "
             "RunEndEncodedArray StructArray UnionArray",

@@ -378,19 +378,19 @@ class Limits(Settings):
         Decompressed size of the buffers of one column with its children; dictionaries count by themselves.
     dictionary_bytes : int
         Bytes of all dictionaries that one reader holds, decompressed, deltas included.
-    trusted : bool
+    trust : bool
         True exports arrays to other libraries without checking their values first. Only for data written by your own
         code: invalid offsets, views, indices or UTF-8 can crash the process or leak its memory.
     """
 
-    __slots__ = ("buffers", "decompressed_bytes", "depth", "dictionary_bytes", "metadata_bytes", "tables", "trusted")
+    __slots__ = ("buffers", "decompressed_bytes", "depth", "dictionary_bytes", "metadata_bytes", "tables", "trust")
     metadata_bytes: int
     tables: int
     depth: int
     buffers: int
     decompressed_bytes: int
     dictionary_bytes: int
-    trusted: bool
+    trust: bool
 
     def __init__(
         self,
@@ -400,13 +400,13 @@ class Limits(Settings):
         buffers: int = 10_000_000,
         decompressed_bytes: int = 1 << 36,
         dictionary_bytes: int = 1 << 36,
-        trusted: bool = False,
+        trust: bool = False,
     ) -> None:
         self._fix(locals())
-        if not isinstance(trusted, bool):
-            raise InvalidArgument(f"Limits.trusted must be a bool, found {shown(trusted)}")
+        if not isinstance(trust, bool):
+            raise InvalidArgument(f"Limits.trust must be a bool, found {shown(trust)}")
         for name, value in self._values().items():
-            if name == "trusted":
+            if name == "trust":
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidArgument(f"Limits.{name} must be an int of at least 1, found {shown(value)}")
@@ -418,13 +418,13 @@ MORE_MEMORY = "if you trust the data and have the memory, raise the limit, as in
 """The hint of an error about ``decompressed_bytes`` or ``dictionary_bytes``."""
 
 
-def as_limits(limits: Any, trusted: bool = False) -> Limits:
-    """Return the limits of a call, with ``trusted`` applied; InvalidType for anything else."""
+def as_limits(limits: Any, trust: bool = False) -> Limits:
+    """Return the limits of a call, with ``trust`` applied; InvalidType for anything else."""
     if not isinstance(limits, Limits):
         raise InvalidType(f"limits must be a shmarrow.Limits, found {shown(limits)}")
-    if not isinstance(trusted, bool):
-        raise InvalidType(f"trusted must be True or False, found {shown(trusted)}")
-    return Limits(**{**limits._values(), "trusted": True}) if trusted and not limits.trusted else limits
+    if not isinstance(trust, bool):
+        raise InvalidType(f"trust must be True or False, found {shown(trust)}")
+    return Limits(**{**limits._values(), "trust": True}) if trust and not limits.trust else limits
 
 
 EXPANDED_VALUES = 1 << 24

@@ -48,7 +48,7 @@ def template() -> tuple[bytes, dict[str, bytes]]:
         store.put("name/3", 3, overwrite=True)
         store.delete(prefix="name/2")
         store.rename("name/30", "renamed")
-        draft = store.create("draft", sa.schema([("x", sa.int64())]), 1 << 18)
+        draft = store.new_draft("draft", sa.schema([("x", sa.int64())]), 1 << 18)
         files = {path.name: path.read_bytes() for path in where.iterdir() if path.is_file()}
         del held, draft
     shutil.rmtree(where)
@@ -249,7 +249,7 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
             return [watch.get(0) for _ in range(3)]
 
     def created() -> None:
-        with store.create(
+        with store.new_draft(
             "drawn", sa.schema([("x", sa.int64())]), chance.choice((10, 1 << 18)), overwrite=True
         ) as draft:
             draft["x"][:] = 1

@@ -354,11 +354,11 @@ STEPS = {
     "take": ("s.take('a')", "a c|c", {}),
     "evict": ("s.evict(1)", "a c|c", {"capacity": 1 << 20}),
     "fill": (
-        "d = s.create('b', sa.schema([('x', sa.int64())]), 200_000); d['x'][:] = 5; d.close()",
+        "d = s.new_draft('b', sa.schema([('x', sa.int64())]), 200_000); d['x'][:] = 5; d.close()",
         "a c|a b c",
         {"capacity": 4 << 20},
     ),
-    "discard": ("s.create('b', sa.schema([('x', sa.int64())]), 200_000).abort()", "a c", {"capacity": 4 << 20}),
+    "discard": ("s.new_draft('b', sa.schema([('x', sa.int64())]), 200_000).abort()", "a c", {"capacity": 4 << 20}),
     "collect": ("s.expire_after('a', 0); s.collect()", "a c|c", {}),
     "compute": ("s.get_or_put('b', lambda: 1)", "a c|a b c", {}),
     "configure": ("s.configure(capacity=1 << 20)", "a c", {}),

@@ -216,17 +216,17 @@ class Worker:
         made = batch(number, rows)
         with self.change({name: (number, 0)}):
             if self.choice.random() < 0.5:
-                with self.store.create(name, made.schema, rows, overwrite=True) as draft:
+                with self.store.new_draft(name, made.schema, rows, overwrite=True) as draft:
                     draft["seed"][:] = number
                     draft["value"][:] = made["value"].to_numpy()
             else:
-                with self.store.writer(name, made.schema, overwrite=True) as writer:
+                with self.store.new_file(name, made.schema, overwrite=True) as writer:
                     writer.write(made)
             self.say("put")
 
     def abandon(self):
         with contextlib.suppress(sa.StoreFull):
-            draft = self.store.create(f"{self.id}/never", sa.schema([("x", sa.int64())]), 200_000)
+            draft = self.store.new_draft(f"{self.id}/never", sa.schema([("x", sa.int64())]), 200_000)
             draft["x"][:] = 1
             draft.abort()
 

@@ -213,7 +213,7 @@ def test_tensors_and_bundles(tmp_path: Path, run: Run) -> None:
     assert {each["name"]: (each["type"], each["shape"]) for each in found["tensors"]} == {
         "w": ("float", [2, 3]), "b": ("int8", [5]),
     }  # fmt: skip
-    sa.ipc.write_sparse_tensor(sa.SparseCOOTensor.from_dense(np.eye(4)), tmp_path / "s")
+    sa.ipc.write_tensor(sa.SparseCOOTensor.from_dense(np.eye(4)), tmp_path / "s")
     found = run.json("inspect", tmp_path / "s")
     assert (found["kind"], found["tensors"][0]["form"], found["tensors"][0]["non_zero"]) == (
         "sparse tensor",

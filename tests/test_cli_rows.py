@@ -236,7 +236,7 @@ def test_objects_of_stores_and_shared_memory(shm_name: str, tmp_path: Path, run:
         assert "has no rows" in run("head", f"{where}/numbers", status=1)
         for name in (where, f"{where}/"):
             assert run.json("head", name, status=1)["hint"] == (
-                f"{where} is a store: `shmarrow ls {where}` lists its objects, {where}/NAME is one of them"
+                f"{where} is a store: `shmarrow names {where}` lists its objects, {where}/NAME is one of them"
             )
         error = run.json("count", f"{where}/nothing", status=3)
         assert (error["error"], error["status"]) == ("ObjectNotFound", 3)

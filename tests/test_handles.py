@@ -257,7 +257,7 @@ def test_an_object_that_is_gone_or_replaced(shm_name: str) -> None:
     with pytest.raises(sa.ObjectNotFound, match=f"{shm_name}.*replaced"):
         handle.open()
     replaced = sa.ipc.open_file(shm_name).get_batch(0)
-    sa.segment.unlink(shm_name)
+    sa.segment.delete(shm_name)
     with pytest.raises(sa.ObjectNotFound, match=f"{shm_name}.*removed"):
         handle.open()
     with pytest.raises(sa.ObjectNotFound, match=f"cannot make a handle: {shm_name!r} was removed"):

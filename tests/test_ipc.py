@@ -385,7 +385,7 @@ def test_arrays_outlive_their_reader_and_their_name(place: str, kind: str, tmp_p
     reader.close()
     with pytest.raises(sa.Closed, match="closed"):
         reader.get_batch(0)
-    sa.segment.unlink(where)
+    sa.segment.delete(where)
     assert len(mappings_of(name)) == 1
     assert np.array_equal(got.column("i").to_numpy(), np.arange(100_000))  # made after the end of reader and name
     del reader, got

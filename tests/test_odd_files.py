@@ -204,7 +204,7 @@ def test_a_path_that_is_none(answer: Any) -> None:
         lambda where: sa.ipc.new_file(where, BATCH.schema),
         sa.ipc.append_file,
         sa.segment.attach,
-        sa.segment.unlink,
+        sa.segment.delete,
         sa.Store,
     ]
     for use in uses:

@@ -163,7 +163,7 @@ def test_arrays_go_through_a_fork(shm_name: str) -> None:
     with sa.ipc.new_file(shm_name, batch.schema) as writer:
         writer.write(batch)
     got = sa.ipc.open_file(shm_name).get_batch(0)
-    sa.segment.unlink(shm_name)
+    sa.segment.delete(shm_name)
     near, far = os.pipe()
     child = os.fork()
     if not child:
@@ -297,7 +297,7 @@ def test_a_killed_writer_leaves_whole_objects_or_none(place: str) -> None:
         for i in range(len(names)):
             with sa.ipc.open_file(f"{place}-{i}") as reader:
                 assert check_version(reader.read_all()) == i
-            sa.segment.unlink(f"{place}-{i}")
+            sa.segment.delete(f"{place}-{i}")
             whole += 1
     assert whole > KILLS / 10
     assert not _found(place)
@@ -318,7 +318,7 @@ def test_a_killed_writer_that_replaces_leaves_the_old_or_the_new(place: str) -> 
     # One who was killed between its two names for a file left the hidden one, and the next to replace removes it.
     write_version(place, 1, True)
     assert _found(place) == [_last(place)]
-    sa.segment.unlink(place)
+    sa.segment.delete(place)
 
 
 def test_a_killed_append_leaves_the_old_file(place: str) -> None:
@@ -337,7 +337,7 @@ def test_a_killed_append_leaves_the_old_file(place: str) -> None:
     assert count > 1
     write_version(place, 1, True)
     assert _found(place) == [_last(place)]
-    sa.segment.unlink(place)
+    sa.segment.delete(place)
 
 
 def read_for_ever(place: str) -> None:
@@ -353,7 +353,7 @@ def test_killed_readers_harm_nobody(place: str) -> None:
     assert check_version(mine.read_all()) == 5
     assert check_version(sa.ipc.open_file(place).read_all()) == 5
     assert len(_found(place)) == 1
-    sa.segment.unlink(place)
+    sa.segment.delete(place)
     assert check_version(mine.read_all()) == 5
 
 
@@ -375,4 +375,4 @@ def test_readers_of_a_name_that_is_replaced_see_whole_versions(place: str) -> No
         os.waitpid(child, 0)
     assert seen == sorted(seen)
     assert len(set(seen)) > 3
-    sa.segment.unlink(place)
+    sa.segment.delete(place)

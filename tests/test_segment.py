@@ -39,7 +39,7 @@ from conftest import mounted
 from store_check import ended, forked
 
 from shmarrow import errors, segment
-from shmarrow.segment import attach, create, unlink
+from shmarrow.segment import attach, create, delete
 
 ROOT = os.getuid() == 0
 NOBODY = 65534
@@ -142,14 +142,14 @@ def test_what_is_written_is_attached(place: Place, way: str) -> None:
         assert (got.data.dtype, got.data.shape, got.data.flags.writeable) == (np.uint8, (11,), False)
         with pytest.raises(ValueError, match="WRITEABLE"):
             got.data.flags.writeable = True
-    unlink(place("a"))
+    delete(place("a"))
     assert place.names() == []
 
 
 def test_paths_are_taken_as_path_objects(tmp_path: Path) -> None:
     put(tmp_path / "a", b"x")  # type: ignore[arg-type]
     assert attach(tmp_path / "a").name == str(tmp_path / "a")
-    unlink(tmp_path / "a")
+    delete(tmp_path / "a")
     assert segment.is_location(tmp_path)
     assert segment.is_location("shm:a")
     assert not any(segment.is_location(source) for source in (b"a", 3, None, memoryview(b"a")))
@@ -193,13 +193,13 @@ BAD_NAMES = [
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
 def test_bad_names_are_refused_by_all(name: str) -> None:
-    for call in (attach, create, unlink):
+    for call in (attach, create, delete):
         with pytest.raises(errors.InvalidArgument):
             call(name)
 
 
 def test_what_is_no_name(place: Place) -> None:
-    for call in (attach, create, unlink):
+    for call in (attach, create, delete):
         with pytest.raises(errors.InvalidType, match="found int"):
             call(3)  # type: ignore[arg-type]
 
@@ -208,11 +208,11 @@ def test_longest_shm_name(shm: Place) -> None:
     name = "a" * (254 - len(PREFIX))
     put(shm(name), b"x")
     assert attach(shm(name)).data.tobytes() == b"x"
-    unlink(shm(name))
+    delete(shm(name))
 
 
 def test_missing_and_taken_names(place: Place) -> None:
-    for call in (attach, unlink):
+    for call in (attach, delete):
         with pytest.raises(errors.ObjectNotFound, match=r"a.: No such file or directory"):
             call(place("a"))
     put(place("a"), b"first")
@@ -251,7 +251,7 @@ def test_only_regular_files(tmp_path: Path) -> None:
             attach(os.path.join(tmp_path, name))
     for name, said in (("fifo", "a FIFO"), ("socket", "a socket"), (f"../{tmp_path.name}", "a directory")):
         with pytest.raises(errors.StorageError, match=said):
-            unlink(os.path.join(tmp_path, name))
+            delete(os.path.join(tmp_path, name))
     with pytest.raises(errors.StorageError, match="character device"):
         attach("/dev/null")
     with pytest.raises(errors.StorageError, match="expected a regular file, found a FIFO"):
@@ -308,7 +308,7 @@ def test_directory_without_permission() -> None:
             with pytest.raises(errors.StorageError, match=r"a' has mode 0400 and owner 0"):
                 attach(where)
             with pytest.raises(errors.StorageError, match="mode 0755"):
-                unlink(where)
+                delete(where)
 
         assert ended(forked(stranger)) == 0
         assert os.listdir(made) == ["a"]
@@ -540,7 +540,7 @@ def test_any_program_sees_shared_memory(shm: Place) -> None:
     os.pwrite(made.fd, b"world", 0)
     made.close_fd()
     assert attach(shm("theirs")).data[:6].tobytes() == b"world\0"
-    unlink(shm("ours"))
+    delete(shm("ours"))
     with pytest.raises(posix_ipc.ExistentialError):
         posix_ipc.SharedMemory("/" + PREFIX + "ours")
     posix_ipc.unlink_shared_memory("/" + PREFIX + "theirs")
@@ -556,8 +556,8 @@ def python(code: str) -> str:
 
 WITHOUT_SHM = """
 import sys, shmarrow
-from shmarrow.segment import attach, create, unlink
-for call in (attach, create, unlink, shmarrow.Store):
+from shmarrow.segment import attach, create, delete
+for call in (attach, create, delete, shmarrow.Store):
     try:
         call("shm:a")
     except shmarrow.Unsupported as error:
@@ -615,7 +615,7 @@ def test_arrays_outlive_close_and_unlink(place: Place) -> None:
     column = got.data[80:].view("<i8")
     got.close()
     del got
-    unlink(place("a"))
+    delete(place("a"))
     put(place("a"), b"another")
     gc.collect()
     assert int(column.sum()) == sum(range(10, 100_000))
@@ -677,7 +677,7 @@ def test_evicted_between_its_opening_and_its_lock(place: Place, replaced: bool) 
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(attach, place("a"))  # has it open and waits for the lock
         time.sleep(0.03)
-        unlink(place("a"))
+        delete(place("a"))
         if replaced:
             put(place("a"), b"new")
         os.close(evictor)
@@ -873,7 +873,7 @@ def _write_forever(place: Place, seed: int, overwrite: bool) -> None:
                     writer.write([body[:1000], body[1000:]])
                 writer.write([struct.pack("<L", zlib.crc32(body))])
         except errors.ObjectExists:
-            unlink(place(key))
+            delete(place(key))
 
 
 def _is_whole(data: np.ndarray) -> bool:
@@ -938,7 +938,7 @@ def test_killed_writers(
     segment.collect_leftovers(str(place.directory))
     for key in set(place.names()):
         assert key in KEYS
-        unlink(place(key))
+        delete(place(key))
     assert place.names() == []
 
 

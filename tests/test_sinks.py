@@ -228,7 +228,7 @@ WRITERS: dict[str, Callable[..., object]] = {
     "stream": _stream,
     "tensor": lambda where, **options: sa.ipc.write_tensor(sa.Tensor.from_numpy(np.arange(3)), where, **options),
     "new tensor": _new_tensor,
-    "bundle": lambda where, **options: sa.ipc.save_tensors({"a": np.arange(3)}, where, **options),
+    "bundle": lambda where, **options: sa.save_tensors({"a": np.arange(3)}, where, **options),
     "json": lambda where, **options: write_json(where, TABLE, **options),
 }
 

@@ -228,7 +228,7 @@ def two_sessions(spark: Any, store: str, faulty: Faulty) -> dict[str, Any]:
     spark_driver.use(following)
     found["later rows"] = run_broadcasts(following, made)
     found["later totals"] = totals(following)
-    frame.release()
+    frame.destroy()
     made.destroy()
     return found
 
@@ -276,7 +276,7 @@ def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
     assert {address for address, *_ in found} == set(cluster.hosts)
     assert all(host == address for address, *_, host in found)
     assert all(here == (address == cluster.hosts[0]) for address, here, *_ in found)
-    # They are released there, too: what other jobs have put into the store of that executor is left.
+    # They are destroyed there, too: what other jobs have put into the store of that executor is left.
     (folder,) = {store for address, _, store, _ in found if address == cluster.hosts[1]}
     assert "/blockmgr-" in folder
     with sa.Store(cluster.root(cluster.hosts[1]) / folder.removeprefix("/"), create=False, trust=True) as store:

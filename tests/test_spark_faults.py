@@ -335,7 +335,7 @@ def test_no_room(spark: Any, other: None, tmp_path: Path) -> None:
 
 
 def share_and_forget(spark: Any, store: str) -> list[str]:
-    """Share a frame, which is never released; the names that are in the store then."""
+    """Share a frame, which is never destroyed; the names that are in the store then."""
     sas.share(spark.range(0, 10, 1, 2), store)
     return sa.Store(store).names()
 
@@ -405,8 +405,10 @@ def test_a_driver_that_is_killed(spark: Any, tmp_path: Path) -> None:
 
 
 def collected(store: str) -> int:
-    """Run ``shmarrow gc``; how many objects it says that it removed."""
-    ran = subprocess.run([sys.executable, "-m", "shmarrow", "gc", store], capture_output=True, text=True, check=True)
+    """Run ``shmarrow collect``; how many objects it says that it removed."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "shmarrow", "collect", store], capture_output=True, text=True, check=True
+    )
     found = re.search(r"^(\d+) objects and \d+ leftovers removed$", ran.stdout, re.MULTILINE)
     assert found, ran.stdout
     return int(found[1])

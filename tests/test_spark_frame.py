@@ -226,9 +226,9 @@ def test_ranks_and_lost_partitions(spark: Any, home: str) -> None:
         for handle in frame.handles[1:]:
             store.delete(handle.name)
         assert frame.to_torch(rank=0, world_size=4)[:]["id"].tolist() == [0, 1, 2]
-        with pytest.raises(sa.ObjectNotFound, match=r"partition 1, .*released"):
+        with pytest.raises(sa.ObjectNotFound, match=r"partition 1, .*destroyed"):
             frame.to_torch(rank=1, world_size=4)
-        with pytest.raises(sa.ObjectNotFound, match=r"2 of 3 partitions cannot .* numbers 1 .*, 2 .*released"):
+        with pytest.raises(sa.ObjectNotFound, match=r"2 of 3 partitions cannot .* numbers 1 .*, 2 .*destroyed"):
             frame.to_torch()
         far = [replace(frame.handles[0], store_id="0" * 32), *frame.handles[1:]]
         with pytest.raises(sa.StorageError, match=r"3 of 3 partitions .* not visible in this process") as caught:
@@ -262,7 +262,7 @@ def test_memory_outlives_its_names(spark: Any, home: str) -> None:
     with frame:  # a child that leaves the block removes nothing
         ended(forked(lambda: frame.__exit__(None, None, None)))
         assert len(frame.read_all()) == 100
-    frame.release()
+    frame.destroy()
     assert store.names() == others
     for index in (2, -3):
         with pytest.raises(sa.IndexOutOfRange, match=f"partition {index} is out of range: the frame has 2"):
@@ -274,7 +274,7 @@ def test_memory_outlives_its_names(spark: Any, home: str) -> None:
             sas.SharedFrame(frame.home, wrong, frame.schema, [])
     store.clear()
     assert sum(table["id"].to_pylist()) == sum(range(100))
-    with pytest.raises(sa.ObjectNotFound, match=f"partition 0, .*released.*process {frame.handles[0].pid} on host"):
+    with pytest.raises(sa.ObjectNotFound, match=f"partition 0, .*destroyed.*process {frame.handles[0].pid} on host"):
         frame.attach(0)
 
 

@@ -406,7 +406,7 @@ PLANNED = {
         of_type(sa.int8()), {"maxPartitionBytes": "many"}, sa.InvalidArgument,
         r"option 'maxPartitionBytes' must be a number of bytes .*found 'many'",
     ),
-    "flag": (of_type(sa.int8()), {"trusted": "yes"}, sa.InvalidArgument, r"must be true or false, found 'yes'"),
+    "flag": (of_type(sa.int8()), {"trust": "yes"}, sa.InvalidArgument, r"must be true or false, found 'yes'"),
     "choice": (of_type(sa.int8()), {"unsupported": "x"}, sa.InvalidArgument, r"must be error, drop or string"),
     "metadata": (
         lambda path: write(path, sa.record_batch([[1]], sa.schema([

@@ -120,8 +120,8 @@ def test_workers_use_it_in_place(spark: Any, store: sa.Store) -> None:
     assert {row["file"] for row in found} == {store.info(name).path for name in store.names()}
     attached = frame.attach(0)
     assert type(pickle.loads(pickle.dumps(frame))) is sas.SharedFrame
-    frame.release()
-    frame.release()
+    frame.destroy()
+    frame.destroy()
     assert attached["x"].to_pylist() == list(range(333))
     with pytest.raises(sa.ObjectNotFound, match="3 of 3 partitions"):
         frame.read_all()

@@ -144,7 +144,7 @@ def test_pyarrow_reads_objects_by_their_files(tmp_path: Path) -> None:
     with sa.Store(tmp_path / "store") as store:
         store.put("batch", batch())
         store.put("tensor", np.arange(4).reshape(2, 2))
-        with store.writer("table", batch().schema) as writer:
+        with store.new_file("table", batch().schema) as writer:
             writer.write(batch())
             writer.write(batch())
         paths = {name: store.info(name).path for name in store}
@@ -241,7 +241,7 @@ def test_a_name_is_a_str(store: sa.Store) -> None:
 def test_names_are_made_up_where_none_is_given(store: sa.Store) -> None:
     names = [store.put(None, batch()) for _ in range(3)]
     assert sorted(names) == store.names()
-    with store.create(None, sa.schema([("x", sa.int32())]), 1) as draft:
+    with store.new_draft(None, sa.schema([("x", sa.int32())]), 1) as draft:
         draft["x"][:] = 5
     assert store.get(draft.name).to_pydict() == {"x": [5]}
 
@@ -411,7 +411,7 @@ def test_a_rename_wakes_who_waits(store: sa.Store) -> None:
 
 
 def test_create_and_fill(store: sa.Store) -> None:
-    with store.create("x", batch().schema, 3, bytes={"city": 8}) as draft:
+    with store.new_draft("x", batch().schema, 3, bytes={"city": 8}) as draft:
         assert "x" not in store
         draft["id"][:] = BATCH["id"]
         draft["city"].offsets[:] = [0, 4, 4, 8]
@@ -424,18 +424,18 @@ def test_create_and_fill(store: sa.Store) -> None:
 
 def test_an_exception_discards(where: str) -> None:
     with sa.Store(where) as store:
-        with pytest.raises(RuntimeError, match="no"), store.create("x", batch().schema, 3, bytes={"city": 8}):
+        with pytest.raises(RuntimeError, match="no"), store.new_draft("x", batch().schema, 3, bytes={"city": 8}):
             raise RuntimeError("no")
-        with pytest.raises(RuntimeError, match="no"), store.writer("x", batch().schema):
+        with pytest.raises(RuntimeError, match="no"), store.new_file("x", batch().schema):
             raise RuntimeError("no")
         with pytest.raises(sa.InvalidArgument, match="bytes for the columns of variable size"):
-            store.create("x", batch().schema, 3)
+            store.new_draft("x", batch().schema, 3)
         assert store.names() == []
     assert leftovers(where) == []
 
 
 def test_writer(store: sa.Store) -> None:
-    with store.writer("x", batch().schema) as writer:
+    with store.new_file("x", batch().schema) as writer:
         for _ in range(5):
             writer.write(batch())
             assert "x" not in store
@@ -443,7 +443,7 @@ def test_writer(store: sa.Store) -> None:
     assert isinstance(got, sa.Table)
     assert (got.num_rows, len(got.batches)) == (15, 5)
     with pytest.raises(sa.ObjectExists):
-        store.writer("x", batch().schema)
+        store.new_file("x", batch().schema)
 
 
 def test_options(store: sa.Store) -> None:

@@ -30,7 +30,7 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
             (lambda: store.rename("x", "y", overwrite=1), sa.InvalidType, "overwrite must be"),
             (lambda: sa.Store(tmp_path, owned="no"), sa.InvalidType, "owned must be True or False"),
             (lambda: sa.Store(tmp_path, create="no"), sa.InvalidType, "create must be True or False"),
-            (lambda: store.get("x", trusted="no"), sa.InvalidType, "trusted must be True or False"),
+            (lambda: store.get("x", trust="no"), sa.InvalidType, "trust must be True or False"),
             (lambda: store.wait("x", any="no"), sa.InvalidType, "any must be True or False"),
             (lambda: store.put("y", 1, if_generation=True), sa.InvalidType, "if_generation must be an int, found True"),
             (
@@ -128,9 +128,9 @@ def test_drafts_and_writers_outlive_their_store(shm_name: str, tmp_path: Path) -
     schema = sa.schema([("x", sa.int64())])
     store = sa.Store(shm_name, capacity=1 << 26)
     draft, writer, dropped = (
-        store.create("d", schema, 200_000),
-        store.writer("w", schema),
-        store.create("e", schema, 9),
+        store.new_draft("d", schema, 200_000),
+        store.new_file("w", schema),
+        store.new_draft("e", schema, 9),
     )
     store.close()
     files = [open(tmp_path / str(number), "w+b", 0) for number in range(8)]  # noqa: SIM115
@@ -230,7 +230,7 @@ def test_a_growing_object_takes_what_there_is(shm_name: str) -> None:
     rows = 200_000
     schema = sa.schema([("x", sa.int64())])
     with sa.Store(shm_name, capacity=rows * 8 + 16_384) as store:
-        with store.writer("x", schema) as writer:
+        with store.new_file("x", schema) as writer:
             for start in range(0, rows, 10_000):
                 writer.write_batch(sa.record_batch({"x": np.arange(start, start + 10_000)}, schema=schema))
         assert store.info("x").num_rows == rows

@@ -41,8 +41,8 @@ def test_drafts_and_watches_outlive_their_store(tmp_path: Path) -> None:
     """They go on, no other file is written to, and when they end nothing is open or mapped any more."""
     where = str(tmp_path / "store")
     store = sa.Store(where, 1 << 26)
-    draft = store.create("draft", SCHEMA, 200_000)
-    writer = store.writer("written", SCHEMA)
+    draft = store.new_draft("draft", SCHEMA, 200_000)
+    writer = store.new_file("written", SCHEMA)
     watch = store.watch()
     store.close()
     with pytest.raises(sa.Closed, match="is closed; open it again"):

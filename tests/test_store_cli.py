@@ -93,7 +93,7 @@ def test_a_file_goes_in_and_comes_out(where: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no Arrow")
     assert run("put", where, tmp_path / "text", status=1).startswith("shmarrow: ")
     assert "No such file" in run("put", where, tmp_path / "missing", status=3)
-    assert [line.split("\t")[0] for line in run("ls", where).splitlines()] == ["b", "cities"]
+    assert [line.split("\t")[0] for line in run("names", where).splitlines()] == ["b", "cities"]
 
 
 def test_what_a_shell_is_told(shm_name: str, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_a_shell_is_told(shm_name: str, tmp_path: Path) -> None:
     assert "1 to 255 bytes" in run("put", shm_name, source, "--name", "", status=2)
     assert not os.path.exists(f"/dev/shm/{shm_name[4:]}")
     run("put", shm_name, source)
-    assert "remove that object with shmarrow rm, or pass --overwrite" in run("put", shm_name, source, status=4)
+    assert "remove that object with shmarrow delete, or pass --overwrite" in run("put", shm_name, source, status=4)
     assert error("put", shm_name, source, status=4)["hint"].endswith("or pass --overwrite")
     out = tmp_path / "out"
     os.umask(umask := os.umask(0o027))
@@ -116,14 +116,14 @@ def test_what_a_shell_is_told(shm_name: str, tmp_path: Path) -> None:
     assert out.stat().st_mode & 0o777 == 0o600  # as the store's objects: nobody else may read them
     assert "remove it first, or pass --overwrite" in run("get", shm_name, "cities", out, status=4)
     assert error("get", shm_name, "cities", "/nonexistent/x", status=3)["hint"].startswith("make the directory")
-    assert "only one of them" in run("rm", shm_name, "cities", "--all", status=2)
+    assert "only one of them" in run("delete", shm_name, "cities", "--all", status=2)
     assert "expected a number from 1 on, found 'x'" in run("top", "--count", "x", status=2)
     assert "expected seconds" in run("top", "--interval", "x", status=2)
-    assert json.loads(forked_command("--json", "ls", shm_name).stdout)[0]["name"] == "cities"
+    assert json.loads(forked_command("--json", "names", shm_name).stdout)[0]["name"] == "cities"
     assert "3 in 1 batch\n" in run("info", shm_name, "cities")
     with sa.Store(shm_name) as store:
         store.put("number", 5)
-    assert run("ls", "-l", shm_name).splitlines()[1].split("\t")[:3] == ["number", "int", ""]
+    assert run("names", "-l", shm_name).splitlines()[1].split("\t")[:3] == ["number", "int", ""]
     with sa.Store(shm_name) as store:
         store.destroy()
     lab.run("import os, shmarrow as sa; os.umask(0); sa.Store(where, mode=0o644).put('a', 1)", where=shm_name)
@@ -153,7 +153,7 @@ def test_put_from_a_pipe(shm_name: str, tmp_path: Path) -> None:
         found = error("put", shm_name, "-", "--name", "x", stdin=wrong, status=1)
         assert found["error"] == "InvalidData"
         assert "standard input" in found["message"]
-    assert json.loads(run("ls", shm_name, "--json"))[-1]["name"] == "stream"
+    assert json.loads(run("names", shm_name, "--json"))[-1]["name"] == "stream"
 
 
 def test_ls_and_info(where: str) -> None:
@@ -162,20 +162,20 @@ def test_ls_and_info(where: str) -> None:
         store.put("matrix", np.zeros((2, 3)))
         sizes = {name: store.info(name).nbytes for name in store}
         with held(where, "matrix"), held(where, "matrix"):
-            found = json.loads(run("ls", where, "--json"))
+            found = json.loads(run("names", where, "--json"))
             assert [(each["name"], each["bytes"], each["pins"], each["protected"]) for each in found] == [
                 ("batch", sizes["batch"], 0, True), ("matrix", sizes["matrix"], 2, False)
             ]  # fmt: skip
             assert all(0 <= each["idle"] <= each["age"] < 60 for each in found)
             assert [each["generation"] for each in found] == [store.info(name).generation for name in sorted(sizes)]
-            found = json.loads(run("ls", where, "--long", "--json"))
+            found = json.loads(run("names", where, "--long", "--json"))
             assert [(each["kind"], each["rows"], each["shape"], each["pins"]) for each in found] == [
                 ("record_batch", 3, None, 0), ("ndarray", None, [2, 3], 2)
             ]  # fmt: skip
-        assert [line.split("\t")[:3] for line in run("ls", "-l", where).splitlines()] == [
+        assert [line.split("\t")[:3] for line in run("names", "-l", where).splitlines()] == [
             ["batch", "record_batch", "3"], ["matrix", "ndarray", "2×3"]
         ]  # fmt: skip
-        assert run("ls", where, "--prefix", "m").split("\t")[0] == "matrix"
+        assert run("names", where, "--prefix", "m").split("\t")[0] == "matrix"
         one = json.loads(run("info", where, "batch", "--json"))
         assert one["schema"] == {"id": "int64", "city": "string"}
         assert 3000 < one["expires_in"] <= 3600
@@ -191,14 +191,14 @@ def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Pa
     """`run` asserts that nothing that is printed acts on a terminal."""
     with sa.Store(shm_name) as store:
         store.put(HOSTILE, sa.record_batch({HOSTILE: [1]}))
-        assert run("ls", shm_name).split("\t")[0] == ESCAPED
-        assert run("ls", "-l", shm_name).split("\t")[0] == ESCAPED
+        assert run("names", shm_name).split("\t")[0] == ESCAPED
+        assert run("names", "-l", shm_name).split("\t")[0] == ESCAPED
         assert f"name        {ESCAPED}\n" in run("info", shm_name, HOSTILE)
         assert run("watch", shm_name, "--seconds", "0") == f"present    {ESCAPED}\n"
         assert run("wait", shm_name, HOSTILE) == f"{ESCAPED}\n"
         assert run("put", shm_name, store.info(HOSTILE).path, "--name", HOSTILE, "--overwrite") == f"{ESCAPED}\n"
-        run("rm", shm_name, HOSTILE + "x", status=3)
-        assert json.loads(run("ls", shm_name, "--json"))[0]["name"] == HOSTILE
+        run("delete", shm_name, HOSTILE + "x", status=3)
+        assert json.loads(run("names", shm_name, "--json"))[0]["name"] == HOSTILE
         monkeypatch.chdir(tmp_path)
         for name in ("../up", "/etc/x", "shm:x", ".."):  # what a name says never leads out of this directory
             store.put(name, np.ones(1))
@@ -207,20 +207,22 @@ def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Pa
         assert run("evict", shm_name, "1G", status=5)
         assert ESCAPED in run("evict", shm_name, "17K").splitlines()
         store.put(HOSTILE, np.ones(1), expire_after=0)
-        assert f"{shm_name}: {ESCAPED}\n" in run("gc", shm_name)
+        assert f"{shm_name}: {ESCAPED}\n" in run("collect", shm_name)
 
 
 def test_rm(where: str) -> None:
     with sa.Store(where) as store:
         for name in ("a", "b", "c", "d/1", "d/2"):
             store.put(name, np.ones(1))
-        assert run("rm", where, "a") == ""
-        assert "no object 'x'" in run("rm", where, "x", "b", status=3)
+        assert run("delete", where, "a") == ""
+        assert "no object 'x'" in run("delete", where, "x", "b", status=3)
         assert store.names() == ["c", "d/1", "d/2"]
-        assert json.loads(run("rm", where, "--prefix", "d/", "--json")) == {"removed": ["d/1", "d/2"]}
-        assert json.loads(run("rm", where, "--all", "--json")) == {"removed": ["c"]}
+        assert json.loads(run("delete", where, "--prefix", "d/", "--json")) == {"removed": ["d/1", "d/2"]}
+        assert json.loads(run("delete", where, "--all", "--json")) == {"removed": ["c"]}
         for words in ([], ["a", "--all"], ["--all", "--prefix", "a"]):
-            assert "expected names of objects, --prefix or --all, and only one" in run("rm", where, *words, status=2)
+            assert "expected names of objects, --prefix or --all, and only one" in run(
+                "delete", where, *words, status=2
+            )
 
 
 def test_wait(shm_name: str) -> None:
@@ -239,8 +241,8 @@ def test_gc_and_evict(where: str) -> None:
     lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=where)
     with sa.Store(where) as store:
         store.put("mine", np.ones(1))
-        assert json.loads(run("gc", where, "--json")) == [{"store": where, "objects": ["orphan"], "leftovers": 0}]
-        assert run("gc", where) == "0 objects and 0 leftovers removed\n"
+        assert json.loads(run("collect", where, "--json")) == [{"store": where, "objects": ["orphan"], "leftovers": 0}]
+        assert run("collect", where) == "0 objects and 0 leftovers removed\n"
         assert store.names() == ["mine"]
         store.put("other", np.ones(1))
         with held(where, "mine"):
@@ -255,14 +257,14 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         os.mkdir(f"{other.path}-none")  # neither this nor a file is a store
         Path(f"{other.path}-none", "control").write_bytes(b"x" * 5000)
         assert [each for each in shared_stores() if each.startswith(shm_name)] == [shm_name, f"{shm_name}-other"]
-        found = {each["store"]: each for each in json.loads(run("ls", "--json"))}
+        found = {each["store"]: each for each in json.loads(run("names", "--json"))}
         one = found[shm_name]
         assert (one["objects"], one["bytes"], one["capacity"], one["room"]) == (1, 4096, 1 << 20, (1 << 20) - 4096)
         assert found[f"{shm_name}-other"]["objects"] == 0
         lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=shm_name)
         leftover = Path("/dev/shm", f".shmarrow-{shm_name[4:]}")  # of a killed writer of shm:x
         leftover.touch()
-        found = json.loads(run("gc", "--json"))
+        found = json.loads(run("collect", "--json"))
         assert [each["objects"] for each in found if each["store"] == shm_name] == [["orphan"]]
         assert found[-1]["store"] == "shm:"
         assert found[-1]["leftovers"] >= 1
@@ -317,8 +319,8 @@ def test_a_store_that_is_not_there_is_not_made(shm_name: str, tmp_path: Path) ->
         store.put("cities", np.ones(1))
         typo = f"{shm_name}x"
         for where in (tmp_path / "none", tmp_path / "folder", typo):
-            for words in (["ls"], ["info", "x"], ["rm", "x"], ["stats"], ["gc"], ["watch"], ["get", "x"], ["wait", "x"],
-                          ["evict", "1"], ["destroy"], ["top", "--count", "1"]):  # fmt: skip
+            for words in (["names"], ["info", "x"], ["delete", "x"], ["stats"], ["collect"], ["watch"], ["get", "x"],
+                          ["wait", "x"], ["evict", "1"], ["destroy"], ["top", "--count", "1"]):  # fmt: skip
                 command, *rest = words
                 found = error(command, where, *rest, status=3)
                 assert found["error"] == "ObjectNotFound"
@@ -328,7 +330,7 @@ def test_a_store_that_is_not_there_is_not_made(shm_name: str, tmp_path: Path) ->
         assert sorted(os.listdir(tmp_path)) == ["folder"]
         assert os.listdir(tmp_path / "folder") == ["mine"]
         assert error("get", shm_name, "citis", status=3)["hint"] == "did you mean 'cities'?"
-        assert run("rm", shm_name, "citis", status=3).endswith("; did you mean 'cities'?\n")
+        assert run("delete", shm_name, "citis", status=3).endswith("; did you mean 'cities'?\n")
         assert json.loads(run("destroy", shm_name, "--json")) == {"store": shm_name, "objects": 1}
         assert not os.path.exists(store.path)
 
@@ -342,14 +344,14 @@ def test_errors_in_json(shm_name: str, tmp_path: Path) -> None:
         store.put("held", np.ones(1))
         with held(shm_name, "cities", "held"):
             assert error("put", shm_name, tmp_path / "cities", "--name", "c", status=5)["error"] == "StoreFull"
-        for words in (["ls", "--bogus"], ["nonsense"], ["get", shm_name], ["top", "--interval", "nan"]):
+        for words in (["names", "--bogus"], ["nonsense"], ["get", shm_name], ["top", "--interval", "nan"]):
             assert error(*words, status=2)["error"] == "WrongUsage"
         os.chmod(store.info("held").path, 0o600)
         os.truncate(store.info("held").path, 10)
         assert error("info", shm_name, "held", status=1)["error"] == "InvalidData"
-        assert {each.get("error", "") for each in json.loads(run("ls", "-l", shm_name, "--json"))} > {""}
+        assert {each.get("error", "") for each in json.loads(run("names", "-l", shm_name, "--json"))} > {""}
         with open("/dev/full", "w") as full:
-            status, err = StartedCommand("ls", shm_name, "--json", stdout=full.fileno()).wait()
+            status, err = StartedCommand("names", shm_name, "--json", stdout=full.fileno()).wait()
         assert (status, json.loads(err)["status"], json.loads(err)["error"]) == (5, 5, "StoreFull")
         process = StartedCommand("watch", shm_name, "--json")
         process.out.readline()
@@ -363,13 +365,13 @@ def test_stores_of_other_users(shm_name: str) -> None:
     hidden = f"{shm_name}-hidden"
     lab.as_user(make, where=shm_name, mode=0o644)
     with sa.Store(hidden):
-        assert "user 65534 owns it" in error("ls", shm_name, status=1)["message"]
-        for words in (["ls", "--json"], ["top", "--json", "--count", "1"]):
+        assert "user 65534 owns it" in error("names", shm_name, status=1)["message"]
+        for words in (["names", "--json"], ["top", "--json", "--count", "1"]):
             found = json.loads(run(*words))
-            (one,) = [each for each in (found if words[0] == "ls" else found["stores"]) if each["store"] == shm_name]
+            (one,) = [each for each in (found if words[0] == "names" else found["stores"]) if each["store"] == shm_name]
             assert (one["user"], one["error"]) == ("nobody", "StorageError")
             assert "user 65534 owns it" in one["message"]
-        assert f"{shm_name} is skipped: " in run("gc")
+        assert f"{shm_name} is skipped: " in run("collect")
         found = json.loads(run("top", shm_name, "--json", "--count", "1", "--trust"))
         assert [(each["store"], each["objects"]) for each in found["stores"]] == [(shm_name, 1)]
         look = "from shmarrow.cli.host import shared_stores; result = shared_stores()"
@@ -464,7 +466,7 @@ def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
     pytest.importorskip("rich")
     with sa.Store(shm_name) as store:
         store.put("large", np.ones(1 << 23))
-        shown = on_a_terminal("ls", shm_name)
+        shown = on_a_terminal("names", shm_name)
         assert shown.split()[:3] == ["name", "size", "age"]
         assert "───" in shown
         assert "64.0 MiB" in shown
@@ -496,9 +498,9 @@ def test_store_and_name_as_one_argument(where: str, tmp_path: Path) -> None:
     assert run("get", f"{where}/b/c", copy) == f"{copy}\n"
     assert Path(copy).read_bytes() == Path(path).read_bytes()
     assert error("info", f"{where}/d", status=3)["hint"] is None
-    assert "with one STORE for all" in run("rm", f"{where}/a", "b/c", status=2)
+    assert "with one STORE for all" in run("delete", f"{where}/a", "b/c", status=2)
     assert "found" in run("put", f"{where}/b", path, "--name", "c", status=2)
-    assert run("rm", f"{where}/a", f"{where}/b/c") == ""
+    assert run("delete", f"{where}/a", f"{where}/b/c") == ""
     with sa.Store(where) as store:
         assert store.names() == []
 
@@ -508,10 +510,10 @@ def test_loose_objects_in_shared_memory(shm_name: str) -> None:
         writer.write(sa.record_batch({"id": [1]}))
     bare = shm_name.removeprefix("shm:")
     assert error("inspect", bare, status=3)["hint"] == f"did you mean {shm_name!r}?"
-    assert run("rm", shm_name) == ""
-    assert error("rm", shm_name, status=3)["error"] == "ObjectNotFound"
+    assert run("delete", shm_name) == ""
+    assert error("delete", shm_name, status=3)["error"] == "ObjectNotFound"
     Path("/dev/shm", bare).write_bytes(b"another program's")
-    assert "expected Arrow data, found text" in run("rm", shm_name, status=1)
+    assert "expected Arrow data, found text" in run("delete", shm_name, status=1)
     Path("/dev/shm", bare).unlink()
 
 
@@ -526,4 +528,4 @@ def test_hints_for_what_is_no_arrow_data(tmp_path: Path) -> None:
         assert run(*words, status=3).endswith(f"`curl -sL {url} | shmarrow inspect -` reads it\n")
     assert not (tmp_path / "store").exists()
     missing = f"shm:no-store-{os.getpid()}-of-this-name"
-    assert error("stats", missing, status=3)["hint"] == "`shmarrow ls` lists the stores in shared memory"
+    assert error("stats", missing, status=3)["hint"] == "`shmarrow names` lists the stores in shared memory"

@@ -201,7 +201,7 @@ def test_a_reboot(tmp_path: Path) -> None:
         store.put(name, np.full(5000, 7), overwrite=True)
     held = store.get("gone")
     store.delete("gone")
-    draft = store.create("draft", sa.schema([sa.field("x", sa.int64())]), 300_000)
+    draft = store.new_draft("draft", sa.schema([sa.field("x", sa.int64())]), 300_000)
     store.protect("kept")
     store.expire_after("late", 500)
     store.expire_after("over", 0.1)

@@ -68,8 +68,8 @@ def test_a_full_file_system(tmp_path: Path) -> None:
         assert all(intact(store.get(f"a{i}")) for i in range(number))
         # Filled in place, the same is an error when the room is asked for, and no signal when it is used.
         with pytest.raises(sa.StoreFull):
-            store.create("b", sa.schema([("x", sa.int64())]), 1 << 20)
-        with pytest.raises(sa.StoreFull), store.writer("c", batch(0, 1).schema) as writer:  # noqa: PT012
+            store.new_draft("b", sa.schema([("x", sa.int64())]), 1 << 20)
+        with pytest.raises(sa.StoreFull), store.new_file("c", batch(0, 1).schema) as writer:  # noqa: PT012
             while True:
                 writer.write(batch(0, 1000))
         assert len(store) == number
@@ -104,7 +104,7 @@ def test_a_full_file_system_has_room_where_owners_are_gone(tmp_path: Path) -> No
                 assert store.names() == ["small"]
                 ended(forked(lambda: (fill.unlink(), own(where))))
                 fill_up(fill)
-                with store.writer("stream", batch(0, 1).schema) as writer:
+                with store.new_file("stream", batch(0, 1).schema) as writer:
                     writer.write(batch(0, 1000))
                 assert store.names() == ["small", "stream"]
                 assert intact(store.get("stream"))
@@ -164,7 +164,7 @@ def test_a_limit_on_files_is_an_error(tmp_path: Path) -> None:
         "store = sa.Store(sys.argv[1])\n"
         "store.put('small', np.ones(1000))\n"
         "for use in (lambda: store.put('large', np.ones(1 << 20)),\n"
-        "            lambda: store.create('large', sa.schema([('x', sa.int64())]), 1 << 20)):\n"
+        "            lambda: store.new_draft('large', sa.schema([('x', sa.int64())]), 1 << 20)):\n"
         "    try: use()\n"
         "    except sa.StorageError as error: print('File too large' in str(error))\n"
         "print(store.names())\n"
@@ -181,7 +181,7 @@ def test_a_directory_that_is_removed(tmp_path: Path) -> None:
     with sa.Store(where, capacity=1 << 20) as store:
         store.put("a", batch(1, 100))
         held = store.get("a")
-        draft = store.create("b", sa.schema([("x", sa.int64())]), 10)
+        draft = store.new_draft("b", sa.schema([("x", sa.int64())]), 10)
         shutil.rmtree(where)
         assert intact(held)
         for use in (
@@ -190,7 +190,7 @@ def test_a_directory_that_is_removed(tmp_path: Path) -> None:
             lambda: store.info("a"),
             lambda: store.take("a"),
             lambda: store.put("c", batch(1, 1)),
-            lambda: store.create("c", sa.schema([("x", sa.int64())]), 1 << 14),
+            lambda: store.new_draft("c", sa.schema([("x", sa.int64())]), 1 << 14),
             lambda: store.get_or_put("c", lambda: 1),
         ):
             with pytest.raises(sa.StorageError, match="was destroyed; open it again"):
@@ -314,8 +314,8 @@ def test_a_forked_child_closes_what_it_inherited_and_harms_nobody(where: str) ->
     with sa.Store(where, owned=True) as store:
         store.put("a", batch(1, 100))
         held = store.get("a")
-        draft = store.create("b", sa.schema([("x", sa.int64())]), 10)
-        writer = store.writer("c", batch(1, 1).schema, overwrite=True)
+        draft = store.new_draft("b", sa.schema([("x", sa.int64())]), 10)
+        writer = store.new_file("c", batch(1, 1).schema, overwrite=True)
 
         def child() -> None:
             nonlocal held, draft, writer
@@ -409,7 +409,7 @@ def test_the_end_of_an_interpreter_with_arrays(where: str, way: str) -> None:
         "import os, sys, shmarrow as sa\n"
         "store = sa.Store(sys.argv[1], owned=True)\n"
         "kept = store.get('a')['value'].to_numpy()\n"
-        "draft = store.create('b', sa.schema([('x', sa.int64())]), 10)\n"
+        "draft = store.new_draft('b', sa.schema([('x', sa.int64())]), 10)\n"
         "watch = store.watch()\n"
         "class Late:\n"
         "    def __init__(self): self.array = kept\n"
@@ -430,7 +430,7 @@ def test_the_end_of_an_interpreter_with_arrays(where: str, way: str) -> None:
 def test_a_writer_that_is_killed_leaves_the_name_free(where: str) -> None:
     def write() -> None:
         store = sa.Store(where)
-        draft = store.create("a", sa.schema([("x", sa.int64())]), 1000)
+        draft = store.new_draft("a", sa.schema([("x", sa.int64())]), 1000)
         draft["x"][:] = 1
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -76,7 +76,7 @@ def interrupted_at(line: int, function: Any) -> bool:
 
 
 def fill(store: sa.Store) -> None:
-    with store.create("draft", sa.schema([("x", sa.int64())]), 1 << 18) as draft:
+    with store.new_draft("draft", sa.schema([("x", sa.int64())]), 1 << 18) as draft:
         draft["x"][:] = 1
 
 
@@ -134,7 +134,7 @@ def test_an_interrupt_anywhere_leaves_everything_sound(tmp_path: Path, operation
 def test_a_change_within_a_change_is_refused(tmp_path: Path) -> None:
     """A signal handler that changes the store in the middle of a change; a finalizer that gives up a draft then."""
     with sa.Store(tmp_path / "store", 1 << 24) as store:
-        draft: Any = store.create("draft", sa.schema([("x", sa.int64())]), 1 << 18)
+        draft: Any = store.new_draft("draft", sa.schema([("x", sa.int64())]), 1 << 18)
         assert store.stats().drafts > 0
         refused = []
 
@@ -172,7 +172,7 @@ def test_locks_stay_with_the_process_that_took_them(where: str) -> None:
     store = sa.Store(where, owned=True)
     held = store.get("a")
     store.put("owned", np.ones(1))
-    draft = store.create("draft", sa.schema([("x", sa.int64())]), 1 << 18)
+    draft = store.new_draft("draft", sa.schema([("x", sa.int64())]), 1 << 18)
     for fork in (os.fork, ctypes.CDLL(None).fork):
         if fork() == 0:
             time.sleep(60)

@@ -50,11 +50,11 @@ def test_full_memory_is_an_error(shm_name: str, tmp_path: Path) -> None:
         store.delete(prefix=kind)
 
     def fill(name):
-        with store.create(name, schema, 30 << 20) as draft:
+        with store.new_draft(name, schema, 30 << 20) as draft:
             draft["x"][:] = 1
 
     def write(name):
-        with store.writer(name, schema) as writer:
+        with store.new_file(name, schema) as writer:
             for _ in range(60):
                 writer.write(batch)
 
@@ -88,7 +88,7 @@ def test_full_memory_evicts(shm_name: str) -> None:
         size = int(rng.integers(1, 8 << 20))
         if number % 10 == 0:
             size = size // 8 + 1
-            with store.create(f"{seed}-{number}", schema, size) as draft:
+            with store.new_draft(f"{seed}-{number}", schema, size) as draft:
                 draft["x"][:] = seed
         else:
             store.put(f"{seed}-{number}", np.full(size, seed, np.int8))

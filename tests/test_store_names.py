@@ -303,8 +303,8 @@ def test_pin_and_protect(where: str) -> None:
             store.evict(4097)
         assert store.names() == ["free", "pinned", "protected"]
         assert store.evict(1) == ["free"]
-        again.release()
-        again.release()
+        again.close()
+        again.close()
         with pytest.raises(sa.StoreFull):
             store.evict(1)
         with pin:

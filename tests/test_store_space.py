@@ -150,7 +150,7 @@ def test_too_large_for_the_capacity_evicts_nothing(where: str) -> None:
         with pytest.raises(sa.StoreFull, match=r"no room for \d+ bytes of 'b'.*exceeds the capacity"):
             store.put("b", np.zeros(4 * SIZE // 8))
         with pytest.raises(sa.StoreFull):
-            store.create("b", sa.schema([("x", sa.int64())]), 4 * SIZE // 8)
+            store.new_draft("b", sa.schema([("x", sa.int64())]), 4 * SIZE // 8)
         with pytest.raises(sa.StoreFull):
             store.put("b", sa.record_batch({"x": np.zeros(4 * SIZE // 8)}))
         assert store.names() == ["a"]
@@ -199,7 +199,7 @@ def test_a_stream_of_batches_keeps_to_the_capacity(where: str) -> None:
     with sa.Store(where, capacity=7 << 19) as store:
         store.put("a", np.zeros(1 << 17))
         store.put("b", np.zeros(1 << 17))
-        with store.writer("w", one.schema) as writer:
+        with store.new_file("w", one.schema) as writer:
             for batches in range(1, 5):
                 writer.write(one)
                 used = store.stats()
@@ -208,7 +208,7 @@ def test_a_stream_of_batches_keeps_to_the_capacity(where: str) -> None:
             assert store.names() == ["b"]
         assert store.get("w").num_rows == 4 << 16
         assert store.stats().drafts == 0
-        with pytest.raises(sa.StoreFull), store.writer("v", one.schema) as writer:  # noqa: PT012
+        with pytest.raises(sa.StoreFull), store.new_file("v", one.schema) as writer:  # noqa: PT012
             for _ in range(20):
                 writer.write(one)
         assert "v" not in store
@@ -272,7 +272,7 @@ def test_a_killed_writer_takes_no_room(where: str) -> None:
 
     def write(report: Report) -> None:
         store = sa.Store(where)
-        draft = store.create("big", sa.schema([("x", sa.int64())]), rows)
+        draft = store.new_draft("big", sa.schema([("x", sa.int64())]), rows)
         draft["x"][:] = 1
         report.say("filled")
         time.sleep(60)
@@ -323,7 +323,7 @@ def test_objects_of_an_owner_go_with_it(where: str) -> None:
         store = sa.Store(where, owned=True)
         store.put("a", block())
         store.put("b", block(), overwrite=True)
-        with store.create("c", sa.schema([("x", sa.int8())]), 3):
+        with store.new_draft("c", sa.schema([("x", sa.int8())]), 3):
             pass
         store.rename("c", "d")
         report.say("done")
@@ -499,7 +499,7 @@ def test_a_name_that_expired_is_free(where: str) -> None:
 def test_collect_touches_nothing_alive(where: str) -> None:
     with sa.Store(where) as store:
         store.put("a", block())
-        with store.create("b", sa.schema([("x", sa.int64())]), 1000) as draft:
+        with store.new_draft("b", sa.schema([("x", sa.int64())]), 1000) as draft:
             draft["x"][:] = 5
             assert store.collect() == ([], 0)
         assert store.collect() == ([], 0)

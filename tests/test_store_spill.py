@@ -131,7 +131,7 @@ def test_what_is_pinned_or_protected_stays(store: sa.Store, spill: Path) -> None
         store.put("larger", np.zeros(CAPACITY // 4, np.int32))
     assert store.stats()[:5] == before[:5]
     assert store.stats().spills == before.spills
-    pin.release()
+    pin.close()
     pid = os.fork()
     if not pid:
         signal.pause()

@@ -281,7 +281,7 @@ def test_readers_block_nobody(shm_name: str, mode: int) -> None:
     store.expire_after("e", 0)
     store.protect("f")
     assert store.get_or_put("i", lambda: 3) == 3 and store.take("g") == 1
-    with store.create("j", sa.schema([("x", sa.int64())]), 10) as draft:
+    with store.new_draft("j", sa.schema([("x", sa.int64())]), 10) as draft:
         draft["x"][:] = 1
     assert store.names() == ["a", "b", "f", "h", "i", "j"]
     store.put("k", np.zeros(1 << 16))
@@ -374,8 +374,8 @@ def test_readers_have_all_that_reads_and_none_that_writes(shm_name: str) -> None
     schema = sa.schema([("x", sa.int64())])
     for call in (
         lambda: store.put("new", 1), lambda: store.put("new", np.zeros(1 << 19)), lambda: store.put_many({"new": 1}),
-        lambda: store.put_file("new", store.info("a").path), lambda: store.create("new", schema, 1),
-        lambda: store.writer("new", schema), lambda: store.get_or_put("new", lambda: 1), lambda: store.take("a"),
+        lambda: store.put_file("new", store.info("a").path), lambda: store.new_draft("new", schema, 1),
+        lambda: store.new_file("new", schema), lambda: store.get_or_put("new", lambda: 1), lambda: store.take("a"),
         lambda: store.delete("a"), lambda: store.delete(prefix="a"), lambda: store.rename("a", "b"), store.clear,
         lambda: store.expire_after("a", 0), lambda: store.protect("a"), lambda: store.evict(1), store.collect,
         lambda: store.configure(capacity=1 << 20), store.destroy,
@@ -396,9 +396,9 @@ def test_a_group_shares_a_store(folder: Path, umask: int) -> None:
     os.chmod(where, 0o2770)
     first = """
     store = sa.Store(where, mode=0o660, trust=trust, owned=True)
-    with store.create("drawn", sa.schema([("x", sa.int64())]), 100_000) as draft:
+    with store.new_draft("drawn", sa.schema([("x", sa.int64())]), 100_000) as draft:
         draft["x"][:] = 7
-    with store.writer("written", sa.schema([("x", sa.int64())])) as writer:
+    with store.new_file("written", sa.schema([("x", sa.int64())])) as writer:
         writer.write(sa.record_batch({"x": np.arange(300_000)}))
     for name in ("small", "taken", "replaced", "deleted", "renamed", "short"):
         store.put(name, who)
@@ -423,7 +423,7 @@ def test_a_group_shares_a_store(folder: Path, umask: int) -> None:
     store.put("from bob", "bob")
     store.put("large from bob", np.full(1 << 19, 5))
     assert store.info("small").orphaned is False
-    draft = store.create("killed", sa.schema([("x", sa.int64())]), 1 << 20)
+    draft = store.new_draft("killed", sa.schema([("x", sa.int64())]), 1 << 20)
     assert store.stats().drafts >= 1 << 23
     say("done")
     hear()

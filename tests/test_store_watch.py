@@ -59,7 +59,7 @@ def test_events(where: str) -> None:
             store.rename("a", "b")
             store.delete("b")
             store.delete("old")
-            with store.create("c", sa.schema([("x", sa.int8())]), 1):
+            with store.new_draft("c", sa.schema([("x", sa.int8())]), 1):
                 pass
             assert told(watch) == [
                 ("published", "a"),

@@ -223,7 +223,7 @@ def test_reading_copies_nothing(shm_name: str) -> None:
     assert start < address(tensor.to_numpy()) < start + attached.size
     assert address(tensor.to_numpy()) % 64 == 0
     attached.close()
-    segment.unlink(shm_name)
+    segment.delete(shm_name)
     assert tensor.to_numpy().sum() == array.sum()
     with pytest.raises(ValueError, match="read-only"):
         tensor.to_numpy()[0] = 1

@@ -129,7 +129,7 @@ def test_negative_strides_never_reach_torch(torch: Any) -> None:
 
 def test_torch_outlives_the_name(torch: Any, shm_name: str) -> None:
     made = mapped(np.arange(1000.0), shm_name).to_torch()
-    segment.unlink(shm_name)
+    segment.delete(shm_name)
     assert made.sum().item() == 499500
     copy = made.clone()
     copy += 1

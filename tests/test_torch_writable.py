@@ -375,7 +375,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert shared["Rss"] - start["Rss"] > size / 1024 * 0.9, (start, shared)
 assert shared["Pss"] - start["Pss"] < size / 1024 * 0.6, (start, shared)
 assert shared["Private_Dirty"] - start["Private_Dirty"] < 4096, (start, shared)
-segment.unlink(name)
+segment.delete(name)
 print("done")
 """
 

@@ -246,7 +246,7 @@ def test_tensors(form: str) -> None:
 
 def test_bundles_name_their_tensors(tmp_path: Path) -> None:
     path = tmp_path / "layer.tensors"
-    sa.ipc.save_tensors({"weight": np.eye(3), "bias": np.arange(2.0), "sparse": TENSORS["csf"]()}, path)
+    sa.save_tensors({"weight": np.eye(3), "bias": np.arange(2.0), "sparse": TENSORS["csf"]()}, path)
     regions, findings = covered(path)
     assert (findings, xray.overview(path).kind) == ([], "bundle")
     (bias,) = find([each for each in regions if each.path == "tensor 'bias' / elements"], "buffer")

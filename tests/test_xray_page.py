@@ -447,7 +447,7 @@ def objects(folder: Path) -> Iterator[tuple[str, Any]]:
     sink = pa.BufferOutputStream()
     pa.ipc.write_tensor(pa.Tensor.from_numpy(np.arange(12.0).reshape(3, 4)), sink)
     yield "tensor", sink.getvalue().to_pybytes()
-    sa.ipc.save_tensors({"weight": np.eye(3), "bias": np.arange(2.0)}, folder / "bundle.arrow")
+    sa.save_tensors({"weight": np.eye(3), "bias": np.arange(2.0)}, folder / "bundle.arrow")
     yield "bundle", folder / "bundle.arrow"
     views = pa.table({"v": pa.array([f"long enough to be out of line {i}" for i in range(20)], pa.string_view())})
     sink = pa.BufferOutputStream()

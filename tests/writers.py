@@ -193,14 +193,14 @@ KINDS = {
         replaces=True,
     ),
     "draft in a store": Kind(
-        lambda at: at.store.create("a", ONE, 200_000),
+        lambda at: at.store.new_draft("a", ONE, 200_000),
         fill,
         lambda store: of_draft(store.get("a")),
         ("store/publish.py",),
         InStore,
     ),
     "file in a store": Kind(
-        lambda at: at.store.writer("a", SCHEMA),
+        lambda at: at.store.new_file("a", SCHEMA),
         lambda writer: writer.write(BATCH),
         lambda store: of_batches(sa.ipc.open_file(store.attach("a"))),
         ("store/publish.py",),

@@ -280,7 +280,7 @@ class Application:
         if side == "share":
             frame = sas.share(given)
             run = partial(frame.map, self.spark, sums_of_table, SUMS)
-            end: Callable[[], Any] = frame.release
+            end: Callable[[], Any] = frame.destroy
         elif side == "cache":
             given.cache().count()
             run = partial(given.mapInArrow, sums, SUMS)
@@ -310,7 +310,7 @@ class Application:
         if side == "share_table":
             frame = sas.share_table(self.spark, table)
             run = partial(frame.map, self.spark, sums_of_table, SUMS)
-            end: Callable[[], Any] = frame.release
+            end: Callable[[], Any] = frame.destroy
         else:
             run = partial(self.spark.createDataFrame(table).mapInArrow, sums, SUMS)
             end = int
@@ -337,7 +337,7 @@ class Application:
         if side == "share":
             frame = sas.share(given)
             seconds = time.monotonic() - start
-            frame.release()
+            frame.destroy()
         else:
             given.mapInArrow(discard, "nothing long").collect()
             seconds = time.monotonic() - start
@@ -347,8 +347,8 @@ class Application:
         """The highest resident size of a worker that reads all in one partition, above where it began."""
         given = self.spark.read.parquet(path).coalesce(1)
         task: Callable[[], Any] = {
-            "share": lambda: sas.share(given).release(),
-            "share, dictionaries": lambda: sas.share(given, function=encoded).release(),
+            "share": lambda: sas.share(given).destroy(),
+            "share, dictionaries": lambda: sas.share(given, function=encoded).destroy(),
             "discard": lambda: given.mapInArrow(discard, "nothing long").collect(),
         }[side]
         task()  # the imports

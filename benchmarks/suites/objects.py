@@ -66,7 +66,7 @@ class Large:
         schema = sa.schema([(f"column_{i}", sa.float64()) for i in range(COLUMNS)])
 
         def compute() -> None:
-            with self.store.create("x", schema, len(column)) as draft:
+            with self.store.new_draft("x", schema, len(column)) as draft:
                 for number in range(COLUMNS):
                     np.multiply(column, number, out=draft[f"column_{number}"])
 

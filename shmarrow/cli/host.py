@@ -55,7 +55,7 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
     try:
         store = sa.Store(where, trust=arguments.trust, create=False)
     except sa.ObjectNotFound as error:
-        error.hint = "`shmarrow ls` lists the stores in shared memory"
+        error.hint = "`shmarrow names` lists the stores in shared memory"
         _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared_stores())
         raise
     with store:

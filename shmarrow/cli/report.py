@@ -14,8 +14,8 @@ OTHER, USAGE, NOT_FOUND, EXISTS, FULL = 1, 2, 3, 4, 5
 INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended: 128 + SIGINT
 
 _IN_A_SHELL: dict[str | None, str | None] = {
-    "delete that object first, or pass overwrite=True": "remove that object with shmarrow rm, or pass --overwrite",
-    "unlink it first, or pass overwrite=True": "remove it first, or pass --overwrite",
+    "delete that object first, or pass overwrite=True": "remove that object with shmarrow delete, or pass --overwrite",
+    "delete it first, or pass overwrite=True": "remove it first, or pass --overwrite",
     MORE_MEMORY: "if you trust the data and have the memory, --max-decompressed SIZE raises the limit",
     "open it and pass the file object": "- stands for standard input or output",
     "pass one of the files in it; shmarrow.Store opens a store": None,

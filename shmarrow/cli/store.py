@@ -1,4 +1,4 @@
-"""Commands about objects of a store: ``ls``, ``info``, ``put``, ``get``, ``rm`` and ``wait``.
+"""Commands about objects of a store: ``names``, ``info``, ``put``, ``get``, ``delete`` and ``wait``.
 
 Invariants:
 
@@ -48,18 +48,18 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
-# --- ls ---------------------------------------------------------------------------------------------------------
+# --- names --------------------------------------------------------------------------------------------------------
 
 
-def ls_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ls``."""
+def names_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``names``."""
     add_store(parser, "?")
     parser.add_argument("--prefix", default="", help="only objects whose names start with PREFIX")
     parser.add_argument("-l", "--long", action="store_true", help="open each object, and show its kind, rows and owner")
 
 
 @reporting
-def ls(arguments: argparse.Namespace) -> int:
+def names(arguments: argparse.Namespace) -> int:
     """List the objects of a store, or the stores in shared memory."""
     if arguments.store is None:
         return _list_stores(arguments)
@@ -387,11 +387,11 @@ def _pieces(data: Any, progress: Callable[[int], None]) -> Iterable[Any]:
         progress(start + len(piece))
 
 
-# --- rm, wait ---------------------------------------------------------------------------------------------------
+# --- delete, wait --------------------------------------------------------------------------------------------------
 
 
-def rm_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``rm``."""
+def delete_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``delete``."""
     add_store(parser)
     parser.add_argument("names", metavar="NAME", nargs="*", help="objects to delete; STORE/NAME is one argument")
     parser.add_argument("--prefix", help="delete all objects whose names start with PREFIX")
@@ -399,7 +399,7 @@ def rm_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @reporting
-def rm(arguments: argparse.Namespace) -> int:
+def delete(arguments: argparse.Namespace) -> int:
     """Delete objects; processes that have them attached keep them."""
     _split_names(arguments)
     if not (arguments.names or arguments.prefix is not None or arguments.all) and _is_loose(arguments.store):
@@ -435,7 +435,7 @@ def _is_loose(word: str) -> bool:
 
 
 def _remove_loose(arguments: argparse.Namespace) -> int:
-    segment.unlink(arguments.store)
+    segment.delete(arguments.store)
     if arguments.json:
         print_json({"removed": [arguments.store]})
     return 0

@@ -1,4 +1,4 @@
-"""Commands on whole stores: ``evict``, ``gc``, ``destroy``, ``watch`` and ``stats``; rules as in ``cli/store.py``."""
+"""Commands on whole stores: ``evict``, ``collect``, ``destroy``, ``watch``, ``stats``; rules as in ``cli/store.py``."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def evict(arguments: argparse.Namespace) -> int:
         return print_names(arguments, "evicted", store.evict(arguments.size))
 
 
-def gc_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``gc``."""
+def collect_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``collect``."""
     add_store(parser, "*")
 
 
 @reporting
-def gc(arguments: argparse.Namespace) -> int:
+def collect(arguments: argparse.Namespace) -> int:
     """Delete orphaned and expired objects and leftovers, in the given stores or all in shared memory."""
     found: list[dict[str, Any]] = []
     status = 0

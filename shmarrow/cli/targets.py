@@ -171,7 +171,7 @@ def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) ->
         path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
         if os.path.isfile(f"{path}/{CONTROL}"):
             where = word.rstrip("/")
-            error.hint = f"{where} is a store: `shmarrow ls {where}` lists its objects, {where}/NAME is one of them"
+            error.hint = f"{where} is a store: `shmarrow names {where}` lists its objects, {where}/NAME is one of them"
         elif path == word and word[:1] not in "./~" and os.path.exists(f"{SHM_DIRECTORY}/{word.partition('/')[0]}"):
             error.hint = f"did you mean {SHM_SCHEME + word!r}?"
         raise

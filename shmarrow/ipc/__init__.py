@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
     from shmarrow.ipc.stream.state import IpcStats
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
-    from shmarrow.ipc.tensor.bundle import Bundle, load_tensors, save_tensors
-    from shmarrow.ipc.tensor.reader import TensorReader, read_sparse_tensor, read_tensor, read_tensors
+    from shmarrow.ipc.tensor.reader import TensorReader, read_tensor, read_tensors
     from shmarrow.ipc.tensor.writer import (
         TensorWriter,
         get_tensor_size,
         new_tensor,
-        write_sparse_tensor,
         write_tensor,
     )
     from shmarrow.tables import RecordBatchWithMetadata
@@ -146,7 +144,7 @@ def open_file(
     memory_map: bool = True,
     zero_copy_only: bool = False,
     included_fields: Iterable[int | str] | None = None,
-    trusted: bool = False,
+    trust: bool = False,
 ) -> RecordBatchFileReader:
     """Open a reader of the file format.
 
@@ -163,7 +161,7 @@ def open_file(
         True rejects batches that cannot be read without a copy, such as compressed ones.
     included_fields : iterable of int and str, optional
         The columns to read, by position or name; all by default.
-    trusted : bool
+    trust : bool
         True skips the checks of values (offsets, views, indices, UTF-8) before arrays are exported to other libraries.
         Only for data written by your own code: malicious data could crash the process or leak its memory.
 
@@ -178,7 +176,7 @@ def open_file(
     InvalidType
         If the source is a text-mode file or of an unsupported type.
     """
-    limits = as_limits(limits, trusted)
+    limits = as_limits(limits, trust)
     return RecordBatchFileReader(open_source(source, memory_map), limits, zero_copy_only, included_fields)
 
 
@@ -188,7 +186,7 @@ def open_stream(
     limits: Limits = DEFAULT_LIMITS,
     memory_map: bool = True,
     included_fields: Iterable[int | str] | None = None,
-    trusted: bool = False,
+    trust: bool = False,
 ) -> RecordBatchStreamReader | MappedStreamReader:
     """Open a reader of the streaming format, an iterator of record batches.
 
@@ -198,7 +196,7 @@ def open_stream(
     """
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 
-    limits = as_limits(limits, trusted)
+    limits = as_limits(limits, trust)
     opened = open_source(source, memory_map, sequential=True)
     kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)  # type: ignore[no-any-return]
@@ -206,7 +204,6 @@ def open_stream(
 
 __all__ = [
     "BatchEvent",
-    "Bundle",
     "DictionaryEvent",
     "Draft",
     "EndEvent",
@@ -227,18 +224,14 @@ __all__ = [
     "VariableSize",
     "append_file",
     "get_tensor_size",
-    "load_tensors",
     "new_draft",
     "new_file",
     "new_stream",
     "new_tensor",
     "open_file",
     "open_stream",
-    "read_sparse_tensor",
     "read_tensor",
     "read_tensors",
-    "save_tensors",
-    "write_sparse_tensor",
     "write_tensor",
 ]
 
@@ -254,9 +247,8 @@ if not TYPE_CHECKING:
             ".stream.reader": "MappedStreamReader RecordBatchStreamReader",
             ".stream.state": "IpcStats",
             ".stream.writer": "RecordBatchStreamWriter",
-            ".tensor.bundle": "Bundle load_tensors save_tensors",
-            ".tensor.reader": "TensorReader read_sparse_tensor read_tensor read_tensors",
-            ".tensor.writer": "TensorWriter get_tensor_size new_tensor write_sparse_tensor write_tensor",
+            ".tensor.reader": "TensorReader read_tensor read_tensors",
+            ".tensor.writer": "TensorWriter get_tensor_size new_tensor write_tensor",
             "shmarrow.tables": "RecordBatchWithMetadata",
         },
     )

@@ -124,7 +124,7 @@ class _DraftFile(RecordBatchFileWriter):
 
 
 class Draft(Writer):
-    """A record batch being filled in place; made by :func:`shmarrow.ipc.new_draft` and :meth:`shmarrow.Store.create`.
+    """A record batch being filled in place; made by :func:`shmarrow.ipc.new_draft` or :meth:`Store.new_draft`.
 
     A context manager: publishes the batch at the end of the block, and drops it on an exception. ``draft[path]`` is a
     column: a writable ndarray for fixed-width types, a :class:`VariableSize` for strings and binary. Children of

@@ -63,12 +63,12 @@ class Parts(Protocol):
     ----------
     type : DataType
         The type of the array; an extension type has the parts of its storage.
-    trusted : bool
-        Whether the values may be passed to other libraries unchecked; see :attr:`Limits.trusted`.
+    trust : bool
+        Whether the values may be passed to other libraries unchecked; see :attr:`Limits.trust`.
     """
 
     type: Any
-    trusted: bool = False
+    trust: bool = False
 
     def node(self) -> Node:
         """Return length, null count and offset; raise InvalidData if they are impossible."""
@@ -112,7 +112,7 @@ def assemble(parts: Parts) -> Any:
     made._check_structure()
     if valid is not None:
         made = made._storage._with_nulls(valid)._with(type=type)
-    made._safe = parts.trusted or None
+    made._safe = parts.trust or None
     return made
 
 

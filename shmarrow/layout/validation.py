@@ -113,7 +113,7 @@ def too_many(array: Any, what: str) -> LimitExceeded:
     """Return the error for an array that foreign code could expand far beyond its size."""
     return LimitExceeded(
         f"{clip(str(array._type), 200)}: {what}; at most {EXPORTED_SLOTS:,} are exported to other libraries, which may "
-        "run out of memory over them: take slices, or open the data with trusted=True"
+        "run out of memory over them: take slices, or open the data with trust=True"
     )
 
 

@@ -40,14 +40,14 @@ _CONTINUATION = 0xFFFFFFFF
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
 
 
-def decode(segment: Segment, trusted: bool = False) -> Stored:
+def decode(segment: Segment, trust: bool = False) -> Stored:
     """Decode the value in a segment, zero-copy.
 
     Parameters
     ----------
     segment : Segment
         An object written by :func:`encode`, or any Arrow file, stream or tensor.
-    trusted : bool
+    trust : bool
         Export arrays to other libraries without checking their values first.
 
     Raises
@@ -60,10 +60,10 @@ def decode(segment: Segment, trusted: bool = False) -> Stored:
     if start == _CONTINUATION:
         end = _PREFIX.size + size
         header = known_header(data[_PREFIX.size : end].tobytes())  # small ones only
-        return _message(segment, trusted) if header is None else _of_tensor(segment, header, end)
+        return _message(segment, trust) if header is None else _of_tensor(segment, header, end)
     if data.data[: len(MAGIC)] != MAGIC:
-        return _message(segment, trusted)
-    limits = _TRUSTING if trusted is True else as_limits(DEFAULT_LIMITS, trusted)
+        return _message(segment, trust)
+    limits = _TRUSTING if trust is True else as_limits(DEFAULT_LIMITS, trust)
     found = find_batch(data, segment.name, limits)
     if found is not None:
         batch, metadata = found
@@ -145,11 +145,11 @@ def read_first_tensor(segment: Segment) -> Tensor | SparseTensor:
     return read_tensor(segment)
 
 
-def _message(segment: Segment, trusted: bool) -> Stored:
+def _message(segment: Segment, trust: bool) -> Stored:
     """Decode a segment that begins with a message: a tensor, or a stream's schema."""
     header, start = header_of(segment)
     if isinstance(header, Message) and header.kind == "Schema":
-        table = read_stream(segment, as_limits(DEFAULT_LIMITS, trusted))
+        table = read_stream(segment, as_limits(DEFAULT_LIMITS, trust))
         return _taken(table.schema, table.batches, first_metadata(table.batches))
     return _of_tensor(segment, header, start) if isinstance(header, DenseHeader) else read_first_tensor(segment)
 

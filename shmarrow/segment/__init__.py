@@ -1,4 +1,4 @@
-"""Mapped files and POSIX shared memory objects: create, publish, attach, unlink.
+"""Mapped files and POSIX shared memory objects: create, publish, attach, delete.
 
 A location is a path, or ``shm:NAME`` for the shared memory object that programs open as ``shm_open("/NAME")``. On Linux
 that object is the file ``/dev/shm/NAME``, so both kinds use the same system calls. On other platforms ``shm:`` names
@@ -9,11 +9,11 @@ them, ``files`` creates, fills, links and removes files; each docstring lists th
 
 Examples
 --------
->>> from shmarrow.segment import attach, create, unlink
+>>> from shmarrow.segment import attach, create, delete
 >>> with create("shm:shmarrow-example") as writer:
 ...     written = writer.write([b"hello, ", b"world"])
 >>> segment = attach("shm:shmarrow-example")
->>> unlink("shm:shmarrow-example")
+>>> delete("shm:shmarrow-example")
 >>> segment.data.tobytes()
 b'hello, world'
 """
@@ -27,7 +27,7 @@ from shmarrow.segment.attached import Segment, attach
 from shmarrow.segment.location import SHM_DIRECTORY, SHM_NAME_MAX, SHM_SCHEME, TEMP_PREFIX, Location, is_location
 
 if TYPE_CHECKING:
-    from shmarrow.segment.files import collect_leftovers, unlink
+    from shmarrow.segment.files import collect_leftovers, delete
     from shmarrow.segment.writer import Piece, SegmentWriter, create
 
 __all__ = [
@@ -42,12 +42,12 @@ __all__ = [
     "attach",
     "collect_leftovers",
     "create",
+    "delete",
     "is_location",
-    "unlink",
 ]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
         __name__,
-        {".files": "collect_leftovers unlink", ".writer": "Piece SegmentWriter create"},
+        {".files": "collect_leftovers delete", ".writer": "Piece SegmentWriter create"},
     )

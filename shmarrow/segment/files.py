@@ -155,7 +155,7 @@ def sync_directory(directory: str) -> None:
         os.close(fd)
 
 
-def unlink(where: Location) -> None:
+def delete(where: Location) -> None:
     """Remove an object's name. Existing mappings stay valid; the memory is freed with the last one.
 
     Raises
@@ -170,7 +170,7 @@ def unlink(where: Location) -> None:
         check_removable(os.lstat(path))
         os.unlink(path)
     except OSError as error:
-        raise refused(error, "unlink", name, path) from None
+        raise refused(error, "delete", name, path) from None
 
 
 def collect_leftovers(directory: str) -> int:

@@ -146,7 +146,7 @@ def not_regular(found: os.stat_result) -> StorageError:
 def taken(name: str) -> ObjectExists:
     """Return the error for a name that exists."""
     text = f"cannot create {name!r}: the name is taken"
-    return ObjectExists(errno.EEXIST, text, hint="unlink it first, or pass overwrite=True")
+    return ObjectExists(errno.EEXIST, text, hint="delete it first, or pass overwrite=True")
 
 
 def became_smaller(action: str, name: str, size: int) -> StorageError:

@@ -1,9 +1,9 @@
 """Spark integration: one copy of the data per host, shared by all Python workers and other processes.
 
 :func:`share` runs inside Spark, with ``mapInArrow``: each partition becomes one object of a store, and only its
-:class:`Handle` is returned to the driver. :meth:`SharedFrame.map` sends the handles to another job, whose workers
-attach to the same memory. :func:`broadcast` shares a value of the driver with all workers, and :func:`once` a value
-computed by the first worker of each host.
+:class:`PartitionHandle` is returned to the driver. :meth:`SharedFrame.map` sends the handles to another job, whose
+workers attach to the same memory. :func:`broadcast` shares a value of the driver with all workers, and :func:`once` a
+value computed by the first worker of each host.
 
 There is no server, and Spark is imported only on use.
 """
@@ -17,16 +17,16 @@ from shmarrow.lazy import lazy
 if TYPE_CHECKING:
     from shmarrow.spark.driver_table import share_table
     from shmarrow.spark.frame import SharedFrame
-    from shmarrow.spark.handle import Handle
+    from shmarrow.spark.handle import PartitionHandle
     from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
     from shmarrow.spark.host_once import Once, once
     from shmarrow.spark.session import check_java, local_session
     from shmarrow.spark.sharing import share
 
 __all__ = [
-    "Handle",
     "HostBroadcast",
     "Once",
+    "PartitionHandle",
     "SharedFrame",
     "broadcast",
     "check_java",
@@ -42,7 +42,7 @@ if not TYPE_CHECKING:
         {
             ".driver_table": "share_table",
             ".frame": "SharedFrame",
-            ".handle": "Handle",
+            ".handle": "PartitionHandle",
             ".host_broadcast": "HostBroadcast broadcast",
             ".host_once": "Once once",
             ".session": "check_java local_session",

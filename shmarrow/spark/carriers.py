@@ -141,8 +141,8 @@ class InStore(NamedTuple):
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
-                f"{self.name!r} is no longer in the store {self.home.where!r}: it was destroyed or "
-                "released, or the driver that made it has ended. DataFrames are computed when they are asked for: "
+                f"{self.name!r} is no longer in the store {self.home.where!r}: it was destroyed, "
+                "or the driver that made it has ended. DataFrames are computed when they are asked for: "
                 "collect or write them before that",
             ) from None
 

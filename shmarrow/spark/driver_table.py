@@ -19,7 +19,7 @@ from shmarrow.segment.host import host_name
 from shmarrow.spark.cargo import Cargo, Carried, check_collected
 from shmarrow.spark.carriers import InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
-from shmarrow.spark.handle import Handle
+from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.home import Home, home
 from shmarrow.spark.jobs import as_session
 from shmarrow.spark.sharing import parallelism
@@ -43,7 +43,7 @@ SMALLEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedHandle(Handle):
+class CarriedHandle(PartitionHandle):
     """The handle of a partition that is also in a file distributed by Spark.
 
     Attributes
@@ -55,7 +55,7 @@ class CarriedHandle(Handle):
     carrier: Any
 
     def attach(self) -> Table:
-        """Attach like :meth:`Handle.attach`, also on executors' hosts."""
+        """Attach like :meth:`PartitionHandle.attach`, also on executors' hosts."""
         what = f"partition {self.partition}, {self.name!r}"
         with mapping(what, self.size):
             segment = open_first(what, [InStore(self.home, self.name), *filter(None, [self.carrier])]).segment
@@ -76,7 +76,7 @@ class DriverFrame(SharedFrame):
         home: Home,
         name: str,
         schema: Schema,
-        handles: Sequence[Handle],
+        handles: Sequence[PartitionHandle],
         pins: Sequence[Pin],
         cargo: Cargo | None = None,
     ) -> None:
@@ -84,14 +84,14 @@ class DriverFrame(SharedFrame):
         self._pins = pins
         self._cargo = cargo
 
-    def release(self) -> None:
+    def destroy(self) -> None:
         """Delete all objects and Spark's copies.
 
-        Processes that have one attached keep it. Releasing twice is allowed.
+        Processes that have one attached keep it. Destroying twice is allowed.
         """
         for pin in self._pins:
-            pin.release()
-        super().release()
+            pin.close()
+        super().destroy()
         if self._cargo is not None and self._cargo.is_mine:
             self._cargo.destroy(False)
 
@@ -132,7 +132,7 @@ def share_table(
     -------
     SharedFrame
         As for :func:`share`. If workers may run on other hosts than the driver, Spark distributes the rows once to each
-        executor. The objects exist until it is released or this process ends.
+        executor. The objects exist until it is destroyed or this process ends.
 
     Warns
     -----
@@ -163,7 +163,7 @@ def share_table(
     opened = found.driver_store()
     assert opened is not None
     name = f"frame-{os.urandom(8).hex()}"
-    handles: list[Handle] = []
+    handles: list[PartitionHandle] = []
     pins: list[Pin] = []
     try:
         for i in range(count):
@@ -177,11 +177,11 @@ def share_table(
                 os.getpid(),
                 host_name(),
             )
-            handles.append(Handle(*at, each, stop - start, len(part.batches), size, i, 0, pid, host, ""))
+            handles.append(PartitionHandle(*at, each, stop - start, len(part.batches), size, i, 0, pid, host, ""))
         cargo = Cargo(session, found, [handle.name for handle in handles]) if handles else None
         if cargo is not None and cargo.carriers():
             handles = [CarriedHandle(**asdict(each), carrier=Carried(cargo, i)) for i, each in enumerate(handles)]
         return DriverFrame(found, name, rows.schema, handles, pins, cargo)
     except BaseException:
-        DriverFrame(found, name, rows.schema, handles, pins).release()
+        DriverFrame(found, name, rows.schema, handles, pins).destroy()
         raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, ObjectNotFound, StorageError, shown
-from shmarrow.spark.handle import Handle, delete_frame, is_frame
+from shmarrow.spark.handle import PartitionHandle, delete_frame, is_frame
 from shmarrow.spark.home import Home
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class SharedFrame:
     """A shared DataFrame: the handles of its partitions; returned by :func:`share`.
 
-    As a context manager it releases its objects on exit, in the process that entered it. It can be pickled, and
+    As a context manager it destroys its objects on exit, in the process that entered it. It can be pickled, and
     attached wherever its handles can.
 
     Attributes
@@ -36,14 +36,14 @@ class SharedFrame:
         Prefix of the names of all its objects.
     schema : Schema
         The schema of all partitions.
-    handles : tuple of Handle
+    handles : tuple of PartitionHandle
         Handles of the partitions that have rows, in order.
     spark_schema : str or None
         Schema of the shared DataFrame in Spark's JSON format; None if a function produced the rows.
     """
 
     def __init__(
-        self, home: Home, name: str, schema: Schema, handles: Iterable[Handle], spark_schema: str | None = None
+        self, home: Home, name: str, schema: Schema, handles: Iterable[PartitionHandle], spark_schema: str | None = None
     ) -> None:
         if not is_frame(name):
             raise InvalidArgument(f"the name of a frame is frame-, then 16 hexadecimal digits, found {shown(name)}")
@@ -65,7 +65,7 @@ class SharedFrame:
         return sum(handle.size for handle in self.handles)
 
     def attach(self, index: int) -> Table:
-        """Return one partition, by its position in ``handles``; see :meth:`Handle.attach`.
+        """Return one partition, by its position in ``handles``; see :meth:`PartitionHandle.attach`.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class SharedFrame:
         Raises
         ------
         ObjectNotFound
-            If partitions were released, or removed when their owner ended; the error lists them.
+            If partitions were destroyed, or removed when their owner ended; the error lists them.
         StorageError
             If partitions are on other hosts, or this process may not read them; the error lists them.
         """
@@ -216,8 +216,8 @@ class SharedFrame:
 
         return BatchDataset(self, columns=columns, transform=transform, rank=rank, world_size=world_size)
 
-    def release(self) -> None:
-        """Delete all objects; processes that have them attached keep them. Releasing twice is allowed.
+    def destroy(self) -> None:
+        """Delete all objects; processes that have them attached keep them. Destroying twice is allowed.
 
         Nothing else in its stores is touched. Objects on other hosts are deleted by a job of the running classic
         session, within 10 seconds; otherwise they are removed when the executors that wrote them end.
@@ -242,14 +242,14 @@ class SharedFrame:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._entered == os.getpid():  # a forked child that leaves the block must not release its parent's objects
-            self.release()
+        if self._entered == os.getpid():  # a forked child that leaves the block must not destroy its parent's objects
+            self.destroy()
 
     def __repr__(self) -> str:
         return f"<SharedFrame {self.name!r}, {len(self)} partitions, {self.num_rows} rows, {self.size} bytes>"
 
 
-def _attached(handles: Sequence[Handle]) -> list[Table]:
+def _attached(handles: Sequence[PartitionHandle]) -> list[Table]:
     """Attach to some partitions, or raise one error for all that fail."""
     found, lost = [], []
     for handle in handles:

@@ -14,7 +14,7 @@ from shmarrow.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class PartitionHandle:
     """A reference to one shared partition.
 
     Attributes
@@ -76,7 +76,7 @@ class Handle:
         StorageError
             If it is on another host, this process may not read it, or its address space is limited and too small.
         ObjectNotFound
-            If it was released.
+            If it was destroyed.
         """
         store = self.home.driver_store()
         if store is None:
@@ -92,8 +92,8 @@ class Handle:
             raise ObjectNotFound(
                 errno.ENOENT,
                 f"partition {self.partition}, {self.name!r}, is no longer in the store {self.store!r}: it was "
-                f"released, or the process that owned it has ended; process {self.pid} on host {self.host!r} wrote it. "
-                "DataFrames are computed when they are asked for: collect or write them before release()",
+                f"destroyed, or the process that owned it has ended; process {self.pid} on host {self.host!r} wrote "
+                "it. DataFrames are computed when they are asked for: collect or write them before destroy()",
             ) from None
         except (StorageError, MemoryError):
             from shmarrow.spark.carriers import mapping
@@ -118,5 +118,5 @@ def delete_frame(store: Store, name: str) -> None:
         store.delete(name)  # the marker, if its job has not ended
 
 
-MANIFEST = ", ".join(f"{field.name} {'string' if field.type == 'str' else 'long'}" for field in fields(Handle))
+MANIFEST = ", ".join(f"{field.name} {'string' if field.type == 'str' else 'long'}" for field in fields(PartitionHandle))
 """The fields of a handle as a Spark schema."""

@@ -123,7 +123,7 @@ class HostBroadcast:
         if self._destroyed:
             return
         driver = self._on_driver("destroy")
-        driver.pin.release()
+        driver.pin.close()
         driver.origin.destroy(blocking)
         drop(self.name)
         driver.cargo.destroy(blocking)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.errors import InvalidType, StorageError, full_name
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.spark import types as spark_types
-from shmarrow.spark.handle import Handle, delete_frame
+from shmarrow.spark.handle import PartitionHandle, delete_frame
 from shmarrow.spark.jobs import active_session, as_session, executor_host, is_connect, persist
 from shmarrow.spark.results import Fitting, expected_by_spark, numbered_names, struct_type
 from shmarrow.tables import Table
@@ -46,7 +46,7 @@ _PATIENT_ATTEMPTS = 3
 class Task:
     """The worker's side of a job: runs the function on partitions given by number."""
 
-    handles: tuple[Handle, ...]
+    handles: tuple[PartitionHandle, ...]
     function: Callable[[Table], Any]
     fitting: Fitting
 
@@ -58,7 +58,7 @@ class Task:
                 yield from self.fitting.fit(self.function(handle.attach()))
 
 
-def _be_patient(handle: Handle) -> None:
+def _be_patient(handle: PartitionHandle) -> None:
     """If the rows are on another host, wait before the task fails, so that a core becomes free there.
 
     Spark retries a failed task immediately, perhaps on this host again, but only three times.
@@ -83,7 +83,7 @@ class OverBatches:
 
 
 def map_frame(
-    handles: tuple[Handle, ...], spark: SparkSession, function: Callable[[Table], Any], schema: Any
+    handles: tuple[PartitionHandle, ...], spark: SparkSession, function: Callable[[Table], Any], schema: Any
 ) -> DataFrame:
     """See :meth:`SharedFrame.map`."""
     spark = as_session(spark)
@@ -95,7 +95,7 @@ def map_frame(
     return _run(handles, spark, task, struct)
 
 
-def _run(handles: Sequence[Handle], spark: SparkSession, task: Task, struct: StructType) -> DataFrame:
+def _run(handles: Sequence[PartitionHandle], spark: SparkSession, task: Task, struct: StructType) -> DataFrame:
     if not handles:
         return spark.createDataFrame([], struct)
     return _numbers(spark, handles).mapInArrow(task, struct)
@@ -104,7 +104,7 @@ def _run(handles: Sequence[Handle], spark: SparkSession, task: Task, struct: Str
 # --- where tasks run --------------------------------------------------------------------------------------------
 
 
-def _numbers(spark: SparkSession, handles: Sequence[Handle]) -> DataFrame:
+def _numbers(spark: SparkSession, handles: Sequence[PartitionHandle]) -> DataFrame:
     """Return a DataFrame of the handles' numbers, one per partition, with preferred hosts if possible."""
     count = len(handles)
     if is_connect(spark) or not any(handle.address for handle in handles):
@@ -135,7 +135,9 @@ def _java_row(context: Any, number: int) -> Any:
 # --- the rows as they are ---------------------------------------------------------------------------------------
 
 
-def to_df(handles: tuple[Handle, ...], spark: SparkSession, schema: Schema, spark_schema: str | None) -> DataFrame:
+def to_df(
+    handles: tuple[PartitionHandle, ...], spark: SparkSession, schema: Schema, spark_schema: str | None
+) -> DataFrame:
     """See :meth:`SharedFrame.to_df`."""
     spark = as_session(spark)
     struct = _struct(schema, spark_schema)
@@ -188,7 +190,7 @@ def _carried(struct: StructType) -> tuple[StructType, list[str]]:
 # --- releasing --------------------------------------------------------------------------------------------------
 
 
-def release_elsewhere(handles: Sequence[Handle], name: str) -> None:
+def release_elsewhere(handles: Sequence[PartitionHandle], name: str) -> None:
     """Remove objects on other hosts by a job of the running session, within some seconds, if possible."""
     stores = {(handle.store, handle.store_id, handle.address): handle for handle in handles if handle.address}
     if not stores or "pyspark" not in sys.modules:
@@ -215,7 +217,7 @@ RELEASE_SECONDS = 10.0
 class Removal:
     """The worker's side of a release: deletes objects from the stores of its host."""
 
-    handles: tuple[Handle, ...]
+    handles: tuple[PartitionHandle, ...]
     name: str
 
     def __call__(self, batches: Batches) -> Batches:

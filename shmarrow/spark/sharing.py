@@ -28,7 +28,7 @@ from shmarrow.optional import optional
 from shmarrow.segment import Location
 from shmarrow.segment.host import host_name
 from shmarrow.spark.frame import SharedFrame
-from shmarrow.spark.handle import MANIFEST, Handle
+from shmarrow.spark.handle import MANIFEST, PartitionHandle
 from shmarrow.spark.home import Home, home, removing
 from shmarrow.spark.jobs import (
     active_session,
@@ -96,7 +96,7 @@ def share(
     Returns
     -------
     SharedFrame
-        The handles. The objects exist until it is released or this process ends, also after Spark has stopped.
+        The handles. The objects exist until it is destroyed or this process ends, also after Spark has stopped.
 
     Raises
     ------
@@ -125,12 +125,12 @@ def share(
     name = f"frame-{os.urandom(8).hex()}"
     task = Task(found, name, columns, function, target_bytes, bool(on_disk))
     mine = found.store()
-    handles: list[Handle] = []
+    handles: list[PartitionHandle] = []
     try:
         mine.put(name, b"", protect=True)  # never evicted, as the job ends without it
         with worker_errors(), cancelled_with(df.sparkSession, name):
             rows = df.mapInArrow(task, f"{MANIFEST}, schema binary").collect()
-        handles = [Handle(*[row[field.name] for field in fields(Handle)]) for row in rows]
+        handles = [PartitionHandle(*[row[field.name] for field in fields(PartitionHandle)]) for row in rows]
         _end_job(mine, name, handles)
         schema = _one_schema({bytes(row["schema"]): row["partition"] for row in rows})
         if schema is None:
@@ -138,11 +138,11 @@ def share(
         return SharedFrame(found, name, schema, handles, spark_schema)
     except BaseException:
         _end_job(mine, name, [])
-        SharedFrame(found, name, Schema([]), handles).release()  # what is in other stores
+        SharedFrame(found, name, Schema([]), handles).destroy()  # what is in other stores
         raise
 
 
-def _end_job(store: Store, name: str, kept: Sequence[Handle]) -> None:
+def _end_job(store: Store, name: str, kept: Sequence[PartitionHandle]) -> None:
     """Delete the marker, then objects on this host from attempts whose rows Spark did not return."""
     with removing():
         store.delete(name)
@@ -315,7 +315,7 @@ class Task:
             executor_host(),
         )
         where = store.name if store.name.startswith("shm:") else store.path
-        handle = Handle(where, store.id, os.stat(store.path).st_uid, *found)
+        handle = PartitionHandle(where, store.id, os.stat(store.path).st_uid, *found)
         pa = optional("pyarrow")
         values = [*astuple(handle), first.schema.serialize().to_pybytes()]
         yield pa.RecordBatch.from_arrays([pa.array([value]) for value in values], [*_NAMES, "schema"])
@@ -360,7 +360,7 @@ class Task:
 
 
 _ON_DISK = "which puts what has no room into a file in Spark's local directory"
-_NAMES = [field.name for field in fields(Handle)]
+_NAMES = [field.name for field in fields(PartitionHandle)]
 
 
 def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batches:

@@ -84,5 +84,5 @@ class SpillingSink(Sink):
 
 
 def _new(store: Store, name: str, beside: str | None = None) -> SegmentWriter:
-    # Protected, as a frame must stay complete until it is released.
+    # Protected, as a frame must stay complete until it is destroyed.
     return store._publication(name, False, None, protect=True, beside=beside)

@@ -31,12 +31,12 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 class Pin:
     """A pin that keeps an object from being evicted or spilled; returned by :meth:`Store.pin`.
 
-    A context manager. It is also released when it is garbage-collected and when the process ends.
+    A context manager. It is also closed when it is garbage-collected and when the process ends.
 
     Attributes
     ----------
     slot : int
-        Slot of the object in the catalog; -1 after release.
+        Slot of the object in the catalog; -1 after closing.
     """
 
     __slots__ = ("_catalog", "_pid", "slot")
@@ -58,22 +58,22 @@ class Pin:
         found = self._catalog.entry(self.slot) if self.slot >= 0 else None
         return self.slot, "" if found is None else found.name.decode(errors="replace")
 
-    def release(self) -> None:
-        """Release the pin; releasing twice is allowed."""
+    def close(self) -> None:
+        """End the pin; closing twice is allowed."""
         slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it was set
         if slot >= 0:
             self._catalog.pins.release(slot, self._pid != os.getpid())
 
-    __del__ = release
+    __del__ = close
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self.close()
 
     def __repr__(self) -> str:
-        return f"<Pin of {self.place[1]!r}>" if self.slot >= 0 else "<Pin, released>"
+        return f"<Pin of {self.place[1]!r}>" if self.slot >= 0 else "<Pin, closed>"
 
 
 class StoredSegment(Segment):

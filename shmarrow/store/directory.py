@@ -287,7 +287,7 @@ def _no_room(error: OSError, name: str, path: str) -> StoreFull:
         error.errno or errno.ENOSPC,
         f"no room for the catalog of the new store {name!r}: {_CONTROL_SIZE} bytes are needed, "
         f"{status.f_bavail * status.f_frsize} are free in {folder}, and {status.f_favail} inodes; delete files there, "
-        "run `shmarrow gc STORE` for other stores, or make it larger",
+        "run `shmarrow collect STORE` for other stores, or make it larger",
     )
 
 

@@ -300,7 +300,7 @@ class Space:
             advice = ", or raise the memory limit of the control group that this process is in"
         else:
             advice = (
-                ", run `shmarrow gc STORE` for other stores there, or make the file system of "
+                ", run `shmarrow collect STORE` for other stores there, or make the file system of "
                 f"{catalog.directory.path} larger"
             )
         return StoreFull(

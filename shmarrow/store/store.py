@@ -379,7 +379,7 @@ class Store:
         return writer.name
 
     @_operation
-    def create(
+    def new_draft(
         self,
         name: str | None,
         schema: Schema,
@@ -416,7 +416,7 @@ class Store:
         return Draft(self._publication(name, overwrite, expire_after), schema, num_rows, bytes, RECORD_BATCH)
 
     @_operation
-    def writer(
+    def new_file(
         self,
         name: str,
         schema: Schema,
@@ -533,7 +533,7 @@ class Store:
     # --- getting ---
 
     @_operation
-    def get(self, name: str, *, timeout: float | None = 0, trusted: bool = False) -> Stored:
+    def get(self, name: str, *, timeout: float | None = 0, trust: bool = False) -> Stored:
         """Return an object without copying; its arrays view the store's memory and keep the object attached.
 
         Objects from pyarrow come back as the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of
@@ -546,7 +546,7 @@ class Store:
             Its name.
         timeout : float or None
             Seconds to wait for the object to be published; 0 (default) does not wait, None waits forever.
-        trusted : bool
+        trust : bool
             True exports its arrays to other libraries without checking their values first; see
             :func:`shmarrow.ipc.open_file`. Only for stores that only your own code writes to.
 
@@ -561,7 +561,7 @@ class Store:
         """
         found = self._attach(name, timeout)
         try:
-            return decode(found, trusted is not False and as_bool(trusted, "trusted", False))
+            return decode(found, trust is not False and as_bool(trust, "trust", False))
         finally:
             found.close()
 
@@ -659,7 +659,7 @@ class Store:
 
     @_operation
     def pin(self, name: str) -> Pin:
-        """Pin an object, so that it is neither evicted nor spilled until the pin is released.
+        """Pin an object, so that it is neither evicted nor spilled until the pin is closed.
 
         Raises
         ------

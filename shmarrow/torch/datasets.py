@@ -55,7 +55,7 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         If the source is empty, or two columns have the same name; if the rank is not less than the world size, or only
         one of them is given.
     ObjectNotFound
-        If a name does not exist, a pattern has no matches, or partitions of a frame were released.
+        If a name does not exist, a pattern has no matches, or partitions of a frame were destroyed.
     MissingExtra
         On import, if torch is not installed.
 

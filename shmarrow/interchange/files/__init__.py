@@ -66,7 +66,7 @@ FORMATS = {
         Format("tensors", (".tensors",), tensors.read_bundle, tensors.write_bundle, Tensors),
     )
 }
-"""All formats by name; ``tensors`` is the bundle of :func:`shmarrow.ipc.save_tensors`."""
+"""All formats by name; ``tensors`` is the bundle of :func:`shmarrow.save_tensors`."""
 
 _MAGIC = (
     (b"ARROW1", "arrow"),

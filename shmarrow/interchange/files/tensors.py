@@ -35,8 +35,9 @@ from shmarrow.errors import (
 from shmarrow.interchange import safetensors
 from shmarrow.interchange.files.endpoints import PREFIX, Input, Options, Output, temporary_errors
 from shmarrow.interchange.files.rows import BATCH, BATCH_BYTES, Rows
-from shmarrow.ipc import IpcWriteOptions, load_tensors, open_file, save_tensors
+from shmarrow.ipc import IpcWriteOptions, open_file
 from shmarrow.ipc.tensor import BUNDLE_KEY
+from shmarrow.ipc.tensor.bundle import load_tensors, save_tensors
 from shmarrow.tensor import SparseTensor, Tensor
 
 _REFUSALS = (ValueError, TypeError, EOFError, MemoryError, OverflowError, SyntaxError, RecursionError, TokenError)

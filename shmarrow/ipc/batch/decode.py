@@ -115,7 +115,7 @@ class ArrayLoader:
         self._body = body
         self._fetch = getattr(body, "fetch", None)
         self._size = len(body)
-        self._trusted = limits.trusted or None  # the arrays' "validated" flag
+        self._trusted = limits.trust or None  # the arrays' "validated" flag
         self._schema = schema
         self._dictionaries = dictionaries
         self._v4 = 1 if header.version == _V4 else 0

@@ -175,6 +175,3 @@ class TensorReader(NotCopied, MessageCursor):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-read_sparse_tensor = read_tensor

@@ -188,6 +188,3 @@ def new_tensor(
     except BaseException:
         target.abort()
         raise
-
-
-write_sparse_tensor = write_tensor

@@ -96,14 +96,14 @@ def seen(place: Place, found: Segment) -> Seen:
 
 
 @contextmanager
-def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iterator[tuple[Any, Segment]]:
+def opened(place: Place, trust: bool = False, was: Seen | None = None) -> Iterator[tuple[Any, Segment]]:
     """A reader of a file or a stream, and its bytes; nothing is copied.
 
     Parameters
     ----------
     place : Place
         Where it lies.
-    trusted : bool
+    trust : bool
         Whether its values are handed on without checks.
     was : Seen, optional
         What it has to be.
@@ -122,7 +122,7 @@ def opened(place: Place, trusted: bool = False, was: Seen | None = None) -> Iter
         if was is not None:
             _compare(was, now)
         is_file = found.data[: len(MAGIC)].tobytes() == MAGIC
-        limits = as_limits(DEFAULT_LIMITS, trusted)
+        limits = as_limits(DEFAULT_LIMITS, trust)
         try:
             reader = (ipc.open_file if is_file or not found.size else ipc.open_stream)(found, limits=limits)
         except (InvalidData, Unsupported) as error:

@@ -40,7 +40,7 @@ class ReadOptions(NamedTuple):
         Whether directories in directories are read, too.
     pattern : str
         Which files of a directory are read, as a glob pattern; empty for all.
-    trusted : bool
+    trust : bool
         Whether values are handed on without checks.
     """
 
@@ -54,7 +54,7 @@ class ReadOptions(NamedTuple):
     unsupported: str = "error"
     recursive: bool = False
     pattern: str = ""
-    trusted: bool = False
+    trust: bool = False
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ _PARSERS: Parsers = {
     "unsupported": ("unsupported", _unsupported),
     "recursiveFileLookup": ("recursive", flag),
     "pathGlobFilter": ("pattern", _as_is),
-    "trusted": ("trusted", flag),
+    "trust": ("trust", flag),
 }
 """The options by the names that Spark's users know, with the attribute that each sets and what reads it."""
 

@@ -88,7 +88,7 @@ class ShmarrowReader(DataSourceReader):
         wanted = schema_from_pyarrow(self._schema)
         sizes = Sizes(options.batch_bytes)
         for piece in pieces:
-            with opened(piece.file.place, options.trusted, piece.file) as (reader, _):
+            with opened(piece.file.place, options.trust, piece.file) as (reader, _):
                 columns = columns_for(reader.schema, wanted, options, casting)
                 batches = _batches(reader, piece)
                 yield from _named(piece, batches_for(batches, columns, casting, self._schema, sizes))

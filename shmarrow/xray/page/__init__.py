@@ -131,7 +131,7 @@ def _check_out(found: Overview, out: Location, overwrite: bool) -> None:
         raise ObjectExists(
             errno.EEXIST,
             f"cannot create {name!r}: a file of this name exists, and is not a page of shmarrow",
-            hint="unlink it first, or pass overwrite=True",
+            hint="delete it first, or pass overwrite=True",
         )
 
 
