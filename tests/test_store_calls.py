@@ -220,7 +220,7 @@ def test_a_pickled_segment_knows_its_store(shm_name: str) -> None:
         assert repr(store) == f"<Store {shm_name!r}, 1 object>"
         with store.pin("other") as pin:
             assert repr(pin) == "<Pin of 'other'>"
-        assert repr(pin) == "<Pin, released>"
+        assert repr(pin) == "<Pin, closed>"
         store.destroy()
     assert repr(store) == f"<Store {shm_name!r}, closed>"
 
