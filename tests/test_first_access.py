@@ -113,7 +113,7 @@ def test_first_value_of_a_broadcast(tmp_path: Path) -> None:
     from shmarrow.spark.host_broadcast import HostBroadcast
 
     lies = home(tmp_path / "store")
-    opened = lies.driver_store()
+    opened = lies.visible_store()
     assert opened is not None
     given = {"tensor": np.arange(6.0).reshape(2, 3), "batch": sa.record_batch({"a": np.arange(5)})}
     names = [opened.put(name, value) for name, value in given.items()]

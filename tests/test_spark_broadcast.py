@@ -473,7 +473,7 @@ def test_homes_let_go_and_collect(shm_name: str) -> None:
         return len(os.listdir("/proc/self/fd"))
 
     lies = home(shm_name)
-    store = lies.driver_store()
+    store = lies.visible_store()
     assert store is not None
     code = "import sys, numpy, shmarrow as sa; sa.Store(sys.argv[1], owned=True).put('left', numpy.zeros(9))"
     for _ in range(2):  # the second time it is open here already
@@ -483,12 +483,12 @@ def test_homes_let_go_and_collect(shm_name: str) -> None:
         assert store.names() == []
     before = descriptors()
     for i in range(10):
-        other = home(f"{shm_name}-{i}").driver_store()
+        other = home(f"{shm_name}-{i}").visible_store()
         assert other is not None
         other.put("x", np.arange(9.0))
         other.destroy()
         del other
-        assert Home(lies.where, lies.id, 1000 + i, lies.user).driver_store() is not None
+        assert Home(lies.where, lies.id, 1000 + i, lies.user).visible_store() is not None
     assert descriptors() <= before + 5  # the last one goes when another one comes
     store.destroy()
 

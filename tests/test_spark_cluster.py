@@ -1,7 +1,7 @@
 """Two hosts: a master, two workers, and a driver with an executor of one core on each host.
 
-Each session of the driver starts two Java processes, so there are two: one that encrypts, and runs slow tasks twice, in
-which executors are killed; and the next one, for all other tests.
+Each session of the driver starts two Java processes, so there are two: one with dynamic allocation, and the next one,
+in which an executor is killed, for all other tests.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 import spark_lab
 from conftest import PREFIX
-from spark_lab import BATCH_ROWS
+from spark_lab import wait_until
 from spark_maps import file_of
-from store_check import cleaned, leftovers
+from store_check import cleaned
 
 import shmarrow as sa
 from shmarrow import spark as sas
@@ -45,17 +45,36 @@ def sessions(
     cluster: spark_lab.Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[spark_lab.Driver, dict[str, Any]]]:
     """The driver in its second session, and what it found in the first one and in between."""
-    speculation = {"quantile": "0.1", "multiplier": "1.1", "interval": "100ms", "minTaskRuntime": "500ms"}
-    settings = {f"spark__speculation__{name}": value for name, value in speculation.items()}
-    settings |= {"spark__speculation": "true", "spark__io__encryption__enabled": "true"}
-    folder, store = cluster.shared / "faulty", f"shm:{PREFIX}cluster"
-    folder.mkdir()
+    settings = {
+        "spark__dynamicAllocation__enabled": "true",
+        "spark__dynamicAllocation__shuffleTracking__enabled": "true",
+        "spark__dynamicAllocation__executorIdleTimeout": "2s",
+        "spark__dynamicAllocation__initialExecutors": "2",
+    }
+    store = f"shm:{PREFIX}cluster"
     with cluster.driver(tmp_path_factory.mktemp("driver"), **settings) as driver:
         try:
-            yield driver, driver.run(two_sessions, store, Faulty(folder), timeout=280)
+            yield driver, driver.run(two_sessions, store, timeout=280)
+            driver.run(share_and_forget, store)
+            assert stored(cluster, 1, store)
         finally:
+            driver.close()
             left = cleaned(store)
     assert left == 0
+    wait_until(lambda: not stored(cluster, 1, store), "what the application had on the other host is removed")
+
+
+def stored(cluster: spark_lab.Cluster, host: int, store: str) -> list[str]:
+    """The objects of frames in a store of a host."""
+    path = cluster.shm(cluster.hosts[host]) / store.removeprefix("shm:")
+    if not path.exists():
+        return []
+    with sa.Store(path, create=False, trust=True) as opened:
+        return opened.names("frame-")
+
+
+def share_and_forget(spark: Any, store: str) -> None:
+    sas.share(spark.range(0, 8, 1, 4).mapInArrow(slowly, "id long"), store)
 
 
 @pytest.fixture
@@ -126,7 +145,7 @@ def broadcast_twice(spark: Any) -> Any:
         runs.append(run_broadcasts(spark, *both))
         copies = [path for path in Path(spark.sparkContext._temp_dir).iterdir() if path.stat().st_size > 400_000]
         assert len(copies) == 1  # on the driver's disk
-        store = home().driver_store()
+        store = home().visible_store()
         assert store is not None
         paths = {each.size: store.info(each.name).path for each in both}
         travels = pickle.dumps(large)
@@ -180,7 +199,7 @@ def share_a_table(spark: Any) -> Any:
         rows = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
         mapped = frame.map(spark, lambda table: {"rows": [table.num_rows]}, "rows long").collect()
         made.destroy()
-        return rows, sorted(row["rows"] for row in mapped), home().driver_store().names(frame.name)  # type: ignore[union-attr]
+        return rows, sorted(row["rows"] for row in mapped), home().visible_store().names(frame.name)  # type: ignore[union-attr]
 
 
 def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any) -> None:
@@ -199,154 +218,136 @@ def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any
     assert all(row["once"] == [row["pid"]] * 2 for row in rows)
 
 
-def two_sessions(spark: Any, store: str, faulty: Faulty) -> dict[str, Any]:
-    """What tasks find of a broadcast and a table of a session that encrypts, in it and in the next one."""
+# --- frames -----------------------------------------------------------------------------------------------------
+
+
+def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        time.sleep(0.2)  # or one executor takes all tasks
+        yield batch
+
+
+def with_place(batches: Iterator[Any]) -> Iterator[Any]:
+    """The rows, with the host and the executor that they are shared by."""
+    for batch in slowly(batches):
+        here = [os.environ["SPARK_LOCAL_IP"]] * batch.num_rows, [os.getppid()] * batch.num_rows
+        yield batch.append_column("host", pa.array(here[0])).append_column("daemon", pa.array(here[1]))
+
+
+def places_of(spark: Any, frame: sas.SharedFrame) -> list[Any]:
+    """For each partition its first row, whether its rows lie in shared memory, and whether its executor has them."""
+
+    def look(table: Any) -> Any:
+        host, daemon, ids = (table[name].to_pylist() for name in ("host", "daemon", "id"))
+        shared = file_of(table["id"].chunk(0).to_numpy()).startswith("/dev/shm/")
+        same = {*host} == {os.environ["SPARK_LOCAL_IP"]} and {*daemon} == {os.getppid()}
+        return {"host": host[:1], "first": ids[:1], "rows": [len(ids)], "shared": [shared], "same": [same]}
+
+    schema = "host string, first long, rows long, shared boolean, same boolean"
+    return [row.asDict() for row in frame.map(spark, look, schema).collect()]
+
+
+def check_places(found: list[Any]) -> None:
+    assert [(row["first"], row["rows"]) for row in found] == [(first, 10) for first in range(0, 80, 10)]
+    assert all(row["shared"] and row["same"] for row in found)
+
+
+def executors(spark: Any) -> int:
+    return spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver is one of them
+
+
+def two_sessions(spark: Any, store: str) -> dict[str, Any]:
+    """A frame outlives the time in which idle executors are removed; broadcasts and tables outlive the session."""
     import spark_driver
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
-        made = sas.broadcast(spark, np.arange(50_000.0))
-    with pytest.warns(UserWarning, match=r"spark\.io\.encryption\.enabled"):
-        frame = sas.share_table(spark, sa.table({"x": np.arange(9_000)}), partitions=3)
+    small = sas.share(spark.range(0, 10, 1, 1), store, function=with_place)
+    wait_until(lambda: executors(spark) == 1, "the executor without a partition is removed as it is idle")
+    found: dict[str, Any] = {"idle": places_of(spark, small)}
+    small.destroy()
+    wait_until(lambda: executors(spark) == 0, "the other one is removed after it was destroyed")
+    made = sas.broadcast(spark, np.arange(50_000.0))
+    frame = sas.share_table(spark, sa.table({"x": np.arange(9_000)}), partitions=3)
 
     def look(partition: int, rows: Any) -> Iterator[Any]:
         tables = map(frame.attach, range(len(frame)))
         yield os.environ["SPARK_LOCAL_IP"], [int(table["x"].to_numpy().sum()) for table in tables]
 
-    def totals(session: Any) -> Any:
-        return session.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
-
-    found = {"rows": run_broadcasts(spark, made), "totals": totals(spark)}
-    found["happened"] = share_with_faults(spark, store, faulty)
     settings = dict(spark.sparkContext.getConf().getAll())
     for name in ("spark.app.id", "spark.driver.port"):
         settings.pop(name, None)
-    settings |= {"spark.io.encryption.enabled": "false", "spark.speculation": "false"}
+    settings["spark.dynamicAllocation.enabled"] = "false"
     spark.stop()
     following = SparkSession.builder.config(conf=SparkConf(False).setAll(list(settings.items()))).getOrCreate()
     spark_driver.use(following)
     found["later rows"] = run_broadcasts(following, made)
-    found["later totals"] = totals(following)
+    rows = following.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look)
+    found["later totals"] = rows.collect()
     frame.destroy()
     made.destroy()
     return found
 
 
-def test_encryption_and_another_session(
-    sessions: tuple[spark_lab.Driver, dict[str, Any]], cluster: spark_lab.Cluster
-) -> None:
-    """With encryption workers on other hosts have copies of their own. The next session carries the same again."""
+def test_dynamic_allocation_keeps_frames(sessions: tuple[spark_lab.Driver, dict[str, Any]]) -> None:
+    (found,) = sessions[1]["idle"]
+    assert (found["rows"], found["shared"], found["same"]) == (10, True, True)
+
+
+def test_another_session(sessions: tuple[spark_lab.Driver, dict[str, Any]], cluster: spark_lab.Cluster) -> None:
+    """The next session carries what was broadcast in the one before."""
     found = sessions[1]
-    rows, later = found["rows"], found["later rows"]
+    later = found["later rows"]
     assert all(row["right"] and row["same"] for row in later)
     assert {(row["host"], "/broadcast_" in row["file"]) for row in later} == {
         (cluster.hosts[0], False),
         (cluster.hosts[1], True),
     }
     expected = [sum(range(i * 3_000, (i + 1) * 3_000)) for i in range(3)]
-    assert dict(found["totals"]) == dict(found["later totals"]) == dict.fromkeys(cluster.hosts, expected)
-    assert {row["host"] for row in rows} == set(cluster.hosts)
-    assert all(row["right"] and row["same"] for row in rows)
-    mapped = {(row["host"], row["file"].startswith("/")) for row in rows}
-    assert mapped == {(cluster.hosts[0], True), (cluster.hosts[1], False)}
+    assert dict(found["later totals"]) == dict.fromkeys(cluster.hosts, expected)
 
 
-def share_and_ask(spark: Any) -> list[list[Any]]:
-    """For each partition the host in its handle, whether it is here, the task that got it again, and its store."""
-    from shmarrow import spark as sas
+def share_and_kill(spark: Any, store: str, executor: int) -> dict[str, Any]:
+    """Share a frame, kill an executor, and ask again; what is found, before and after it was destroyed."""
+    import spark_driver
 
-    def where(table: Any) -> Any:
-        return {"first": table["id"][:1], "host": [os.environ["SPARK_LOCAL_IP"]]}
-
-    with sas.share(spark.range(0, 80, 1, 8)) as frame:
-        handles = [[handle.address, handle.is_here, handle.store] for handle in frame.handles]
-        rows = frame.map(spark, where, "first long, host string").collect()
-        total = frame.to_df(spark).selectExpr("sum(id)").collect()[0][0]
-        # As after an interrupt: the next connection is to a thread of Java that knows no active session.
-        spark_lab.reconnect(spark)
+    frame = sas.share(spark.range(0, 80, 1, 8), store, function=with_place)
+    found = {"before": places_of(spark, frame)}
+    spark_driver.say([handle.is_here for handle in frame.handles])
+    spark_driver.hear()
+    os.kill(executor, signal.SIGKILL)
+    found["after"] = places_of(spark, frame)
+    found["rows"] = frame.to_df(spark).selectExpr("count(id)", "sum(id)").collect()[0]
+    spark_driver.say(None)
+    spark_driver.hear()
+    # As after an interrupt: the next connection is to a thread of Java that knows no active session.
+    spark_lab.reconnect(spark)
+    frame.destroy()
     spark_lab.activate(spark)
-    assert [row.first for row in rows] == list(range(0, 80, 10))
-    assert total == sum(range(80))
-    return [[*handle, row.host] for handle, row in zip(handles, rows, strict=True)]
+    return found
 
 
-def test_tasks_go_where_the_rows_are(two_hosts: Any, cluster: Any) -> None:
-    found = two_hosts.run(share_and_ask)
-    assert {address for address, *_ in found} == set(cluster.hosts)
-    assert all(host == address for address, *_, host in found)
-    assert all(here == (address == cluster.hosts[0]) for address, here, *_ in found)
-    # They are destroyed there, too: what other jobs have put into the store of that executor is left.
-    (folder,) = {store for address, _, store, _ in found if address == cluster.hosts[1]}
-    assert "/blockmgr-" in folder
-    with sa.Store(cluster.root(cluster.hosts[1]) / folder.removeprefix("/"), create=False, trust=True) as store:
-        spark_lab.wait_until(lambda: not store.names("frame-"), "the job that releases them ends")
-
-
-# --- executors that are killed, and tasks that run twice --------------------------------------------------------
-
-
-class Faulty:
-    """On each host one executor is killed while a partition is written; one partition is so slow that it runs twice.
-
-    Files in a folder that both hosts see say what has happened.
-    """
-
-    SLOW = 7
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        for index, batch in enumerate(batches):
-            if index == 1 and context.partitionId() == self.SLOW:
-                if self.happens("slow"):
-                    spark_lab.wait_until((self.folder / "again").exists, "the task runs on the other host, too")
-                else:
-                    self.happens("again")
-            elif index == 1 and self.happens(f"killed on {os.environ['SPARK_LOCAL_IP']}"):
-                java = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
-                os.kill(int(java), signal.SIGKILL)
-                time.sleep(60)  # Spark does not wait for it
-            yield batch
-
-    def happens(self, what: str) -> bool:
-        """Whether something is for the first time."""
-        try:
-            (self.folder / what).touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
-
-
-def share_with_faults(spark: Any, store: str, faulty: Faulty) -> Any:
-    rows = 8 * 2 * BATCH_ROWS
-    with sas.share(spark.range(0, 100, 1, 2), store, function=iter) as other:
-        others = sa.Store(store).names()
-        with sas.share(spark.range(0, rows, 1, 8), store, function=faulty, target_bytes=1) as frame:
-            happened = sorted(path.name for path in faulty.folder.iterdir())
-            found = frame.to_df(spark).selectExpr("count(*)", "count(DISTINCT id)", "min(id)", "max(id)").collect()
-            assert [*found[0]] == [rows, rows, 0, rows - 1]
-            assert [handle.partition for handle in frame.handles] == list(range(8))
-            assert {handle.address for handle in frame.handles} == set(spark_lab.Cluster.hosts)
-            kept = {handle.name for handle in frame.handles if handle.is_here}
-            # The task that ran twice may be about to publish, and takes it back.
-            spark_lab.wait_until(lambda: {*sa.Store(store).names()} == {*others, *kept}, "nothing else is there")
-            before = len(others)
-        sa.Store(store).collect()
-        assert len(leftovers(store)) == before
-        assert other.to_df(spark).count() == 100
-    return happened
-
-
-def test_executors_are_killed_and_a_task_runs_twice(
-    sessions: tuple[spark_lab.Driver, dict[str, Any]], cluster: spark_lab.Cluster
-) -> None:
-    assert sessions[1]["happened"] == ["again", *[f"killed on {host}" for host in cluster.hosts], "slow"]
+def test_frames_on_two_hosts(two_hosts: Any, cluster: Any) -> None:
+    """Partitions lie in the shared memory of their hosts, and one of a lost executor is computed again."""
+    store = f"shm:{PREFIX}cluster"
+    (killed,) = cluster.executors(cluster.hosts[1])
+    two_hosts.begin(share_and_kill, store, killed)
+    here = two_hosts.hear()
+    first = stored(cluster, 1, store)
+    assert sorted(here) == [False] * len(first) + [True] * (8 - len(first))
+    assert 0 < len(first) < 8
+    two_hosts.say(None)
+    two_hosts.hear()
+    # The keeper of the executor has removed what it had.
+    wait_until(lambda: not set(first).intersection(stored(cluster, 1, store)), "the objects of the executor are gone")
+    two_hosts.say(None)
+    found = two_hosts.result()
+    check_places(found["before"])
+    check_places(found["after"])
+    assert {row["host"] for row in found["before"]} == set(cluster.hosts)
+    assert [*found["rows"]] == [80, sum(range(80))]
+    wait_until(lambda: not stored(cluster, 1, store), "they are destroyed on the other host")
+    assert stored(cluster, 0, store) == []
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -354,12 +355,6 @@ def test_executors_are_killed_and_a_task_runs_twice(
 
 def save(spark: Any, where: str) -> None:
     spark.range(0, 8, 1, 4).mapInArrow(slowly, "id long").write.format("shmarrow").mode("append").save(where)
-
-
-def slowly(batches: Iterator[Any]) -> Iterator[Any]:
-    for batch in batches:
-        time.sleep(0.2)  # or one executor takes all tasks
-        yield batch
 
 
 def test_a_directory_is_written_by_both_hosts(two_hosts: Any, cluster: Any) -> None:

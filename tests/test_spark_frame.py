@@ -1,4 +1,4 @@
-"""Shared frames: what handles reach, in other jobs, in other processes, and after a release."""
+"""Shared frames: what handles reach, in other jobs, in other processes, and after they are destroyed."""
 
 from __future__ import annotations
 

@@ -17,9 +17,7 @@ from spark_lab import BATCH_ROWS
 
 import shmarrow as sa
 from shmarrow import spark as sas
-from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.spark.sharing import OVERHEAD, parallelism, rechunked
-from shmarrow.spark.spilling import SpillingSink
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -67,7 +65,7 @@ def test_every_type_survives(spark: Any, home: str) -> None:
         assert [handle.num_rows for handle in frame.handles] == [625] * 4
         assert frame.num_rows == len(table) == 2_500
         store = sa.Store(home)
-        assert sorted(store.names()) == [handle.name for handle in frame.handles]
+        assert sorted(store.names()) == [frame.name, *[handle.name for handle in frame.handles]]
         assert [os.stat(store.info(handle.name).path).st_size for handle in frame.handles] == [
             handle.size for handle in frame.handles
         ]
@@ -136,24 +134,6 @@ def test_many_small_batches_are_held_within_bounds() -> None:
     assert sum(each() is not None for each in alive) <= 2
 
 
-def test_nothing_is_published_when_the_job_has_ended(home: str) -> None:
-    """Also not for a moment: a worker that is killed before it looks leaves nothing."""
-    store = sa.Store(home)
-    batch = sa.record_batch({"n": np.arange(1_000)})
-    for target in ("frame/0", "frame/1"):
-        store.put("frame", b"")
-        writer = RecordBatchFileWriter(SpillingSink(target, store, None, "frame"), batch.schema, None)
-        writer.write_batch(batch)
-        store.delete("frame")
-        with store.watch() as watch:
-            with pytest.raises(
-                sa.ObjectNotFound, match=f"cannot put '{target}' .*'frame', which it belongs to, is gone"
-            ):
-                writer.close()
-            assert (watch.names, watch.get(0)) == ([], None)
-    assert store.collect().drafts == 0
-
-
 def encoded(batches: Iterator[Any]) -> Iterator[Any]:
     """Two columns that Spark has no type for: each batch with a dictionary of its own."""
     for batch in batches:
@@ -213,15 +193,6 @@ def renamed(batches: Iterator[Any]) -> Iterator[Any]:
         yield batch.rename_columns([f"c{batch['id'][0].as_py()}"])
 
 
-def renamed_whole(batches: Iterator[Any]) -> Iterator[Any]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    for batch in batches:
-        yield batch.rename_columns([f"c{context.partitionId()}"])
-
-
 def test_batches_that_disagree(spark: Any, home: str) -> None:
     with pytest.raises(sa.InvalidType, match=r"2 different schemas.*with partition 0, partition 1 has .*'c1'"):
         sas.share(spark.range(0, 2, 1, 2), home, function=renamed)
@@ -249,27 +220,46 @@ def test_a_store_in_a_directory(spark: Any, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_has_no_room_in_the_store(spark: Any, home: str) -> None:
-    df = spark.range(0, 250_000, 1, 1)
     store = sa.Store(home, capacity=1 << 20)
-    with pytest.raises(sa.StoreFull, match=r"no room for .*capacity 1048576, .*share with on_disk=True"):
-        sas.share(df, store, target_bytes=1 << 18)
+    with pytest.raises(sa.StoreFull, match=r"no room for .*capacity 1048576, .*store="):
+        sas.share(spark.range(0, 250_000, 1, 1), store, target_bytes=1 << 18)
     assert store.names() == []
-    with sas.share(df, store, target_bytes=1 << 18, on_disk=True) as frame:
-        (handle,) = frame.handles
-        assert handle.size > 8 * 250_000
-        assert handle.num_record_batches == -(-250 // ((1 << 18) // (8 * BATCH_ROWS + OVERHEAD)))
-        assert store.names() == []
-        local = sa.Store(handle.store)
-        assert Path(local.path).parent.name.startswith("blockmgr-")
-        assert [(name, local.info(name).nbytes) for name in local.names("frame-")] == [(handle.name, handle.size)]
-        table = frame.read_all()
-        table.validate(full=True)
-        assert np.array_equal(table["id"].to_numpy(zero_copy_only=False), np.arange(250_000))
-        assert frame.map(spark, lambda each: {"n": [len(each)]}, "n long").collect() == [(250_000,)]
-    assert local.names("frame-") == []
-    with pytest.raises(sa.InvalidType, match="2 different schemas"):
-        sas.share(spark.range(0, 500_000, 1, 2), store, function=renamed_whole, on_disk=True)
-    assert (store.names(), local.names("frame-")) == ([], [])
+
+
+class Counting:
+    """Says in a file how often it was called."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        with open(self.path, "a") as file:
+            file.write("x")
+        yield from batches
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+def test_partitions_are_computed_once_and_again_when_they_are_lost(
+    kind: str, request: pytest.FixtureRequest, home: str, tmp_path: Path
+) -> None:
+    session = request.getfixturevalue(kind)
+    calls = tmp_path / "calls"
+    with sas.share(session.range(0, 100, 1, 4), home, function=Counting(calls)) as frame:
+        found = frame.map(session, lambda table: {"n": [len(table)]}, "n long")
+        assert [row.n for row in found.collect()] == [25] * 4
+        assert frame.to_df(session).coalesce(1).count() == 100
+        assert calls.read_text() == "xxxx"
+        before = sa.Store(home).names()
+        session.catalog.clearCache()  # what Spark has cached is lost, as with an executor
+        both = frame.to_df(session).union(frame.to_df(session)).coalesce(1)  # several partitions in one task
+        assert sorted(row.id for row in both.collect()) == sorted([*range(100)] * 2)
+        assert len(calls.read_text()) > 4
+        assert set(before) < set(sa.Store(home).names())
+        assert frame.read_all()["id"].to_pylist() == list(range(100))  # what there was is left
+    assert sa.Store(home).names() == []
+    with pytest.raises(Exception, match=r"ObjectNotFound: the shared frame .* was destroyed, .*collect or write them"):
+        both.collect()
+    assert sa.Store(home).names() == []
 
 
 def test_parallelism_is_known_without_a_job(spark: Any, connect: Any) -> None:

@@ -26,7 +26,7 @@ from shmarrow.errors import InvalidType, StorageError
 from shmarrow.segment import Segment
 from shmarrow.spark.carriers import BEFORE, Carrier, Found, InArtifacts, InBroadcast, NotHere
 from shmarrow.spark.home import Home
-from shmarrow.spark.jobs import is_connect, worker_errors
+from shmarrow.spark.jobs import is_connect, is_stopped, worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ class Cargo:
             self._is_needed = not runs_here(session, self._home)  # first, as it may fail
             self._session, self._carried, self._is_current = session, [], False
         if self._is_needed and not self._is_current:
-            store = self._home.driver_store()
+            store = self._home.visible_store()
             assert store is not None
             before, self._carried = self._carried, carry(self._session, store, self._names)
             self._is_current = True
@@ -147,12 +147,6 @@ def check_collected(value: object) -> None:
             "this is a DataFrame of Spark: share(df) keeps its rows on the workers; pass df.toArrow() to collect it "
             "first"
         )
-
-
-def is_stopped(session: SparkSession) -> bool:
-    """Whether a session has been stopped, which removes all that Spark distributed for it."""
-    ended = session.is_stopped if is_connect(session) else session.sparkContext._jsc is None  # type: ignore[attr-defined]
-    return bool(ended)
 
 
 def successor(session: SparkSession) -> SparkSession | None:
@@ -325,4 +319,4 @@ def _look(home: Home, batches: Iterator[Any]) -> Iterator[Any]:
     import pyarrow as pa
 
     for _ in batches:
-        yield pa.RecordBatch.from_pydict({"seen": [home.driver_store() is not None]})
+        yield pa.RecordBatch.from_pydict({"seen": [home.visible_store() is not None]})

@@ -133,7 +133,7 @@ class InStore(NamedTuple):
     name: str
 
     def open(self) -> Found:
-        store = self.home.driver_store()
+        store = self.home.visible_store()
         if store is None:
             raise NotHere(f"the driver's store {self.home.where!r} is not on this host, or not for this user")
         try:
@@ -151,7 +151,7 @@ class InStore(NamedTuple):
 
     def destroy(self, blocking: bool) -> None:
         """Remove the object; processes that have it attached keep it."""
-        store = self.home.driver_store()
+        store = self.home.visible_store()
         if store is not None:
             with removing():
                 store.delete(self.name)

@@ -6,9 +6,7 @@ starts, and exists in classic sessions only. It does what ``pyspark.daemon`` doe
 * imports numpy, shmarrow, pyspark's worker, and pyarrow and pandas if installed, which saves each worker a second.
   ``SHMARROW_SPARK_IMPORTS`` in its environment (``spark.executorEnv.SHMARROW_SPARK_IMPORTS``) replaces pyarrow and
   pandas by a comma-separated list of modules, such as ``pandas,torch``, or none if empty;
-* exempts the imported objects from garbage collection, which would copy the pages that workers share;
-* owns the objects of its workers on a host where the driver's store is not visible, in this user's store on this host:
-  it ends with the executor, and its objects are then collected.
+* exempts the imported objects from garbage collection, which would copy the pages that workers share.
 
 Workers are forked while threads of numpy's and pyarrow's libraries are idle; these libraries support that.
 """
@@ -58,18 +56,6 @@ def prepare(worker: str = "pyspark.worker") -> None:
             _say(f"importing {module!r} failed: {type(error).__name__}: {error}")
 
 
-def own() -> None:
-    """Set up the store in which this process owns its workers' objects, if it can be opened or created."""
-    from shmarrow.errors import ShmarrowError
-    from shmarrow.spark.home import OWNER, for_workers, home
-
-    try:
-        os.environ[OWNER] = for_workers(home())
-    except ShmarrowError as error:  # such as no /dev/shm; workers then use Spark's local directory
-        os.environ.pop(OWNER, None)
-        _say(f"workers cannot put objects into shared memory: {error}")
-
-
 def main() -> None:
     """Prepare, then run ``pyspark.daemon``.
 
@@ -87,7 +73,6 @@ def main() -> None:
     with redirect_stdout(sys.stderr):  # Spark reads a number from stdout
         named = sys.argv[1] if len(sys.argv) > 1 else ""
         prepare(named if named.startswith("pyspark.") else "pyspark.worker")
-        own()
     gc.collect()
     gc.freeze()
     manager()

@@ -160,7 +160,7 @@ def share_table(
         count = max(min(parallelism(session), rows.nbytes // SMALLEST), 1)
     count = min(count, rows.num_rows)
     found = home(store)
-    opened = found.driver_store()
+    opened = found.visible_store()
     assert opened is not None
     name = f"frame-{os.urandom(8).hex()}"
     handles: list[PartitionHandle] = []
@@ -171,13 +171,11 @@ def share_table(
             part = rows if count == 1 else rows.slice(start, stop - start)
             each = opened.put(f"{name}/{i:05d}-0", part)
             pins.append(opened.pin(each))
-            at, size, pid, host = (
-                (found.where, found.id, found.user),
-                opened.attach(each).size,
-                os.getpid(),
-                host_name(),
+            where = found.where, found.id, found.user, each
+            size = opened.attach(each).size
+            handles.append(
+                PartitionHandle(*where, stop - start, len(part.batches), size, i, 0, os.getpid(), host_name())
             )
-            handles.append(PartitionHandle(*at, each, stop - start, len(part.batches), size, i, 0, pid, host, ""))
         cargo = Cargo(session, found, [handle.name for handle in handles]) if handles else None
         if cargo is not None and cargo.carriers():
             handles = [CarriedHandle(**asdict(each), carrier=Carried(cargo, i)) for i, each in enumerate(handles)]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from shmarrow.spark.mapping import Partitions
     from shmarrow.torch import BatchDataset
 
 
@@ -53,6 +54,22 @@ class SharedFrame:
         self.handles = tuple(sorted(handles, key=lambda handle: handle.partition))
         self.spark_schema = spark_schema
         self._entered = 0
+        self._pid = os.getpid()
+        self._rows: DataFrame | None = None
+
+    def keep(self, rows: DataFrame) -> None:
+        """Keep the persisted DataFrame whose rows have the handles, until it is destroyed."""
+        self._rows = rows
+
+    def _partitions(self, spark: SparkSession) -> Partitions:
+        from shmarrow.spark.mapping import Partitions
+
+        rows = self._rows
+        is_mine = rows is not None and self._pid == os.getpid() and rows.sparkSession is spark
+        return Partitions(self.handles, rows if is_mine else None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedFrame, (self.home, self.name, self.schema, self.handles, self.spark_schema)
 
     @property
     def num_rows(self) -> int:
@@ -148,14 +165,17 @@ class SharedFrame:
         returns something else, a missing or additional column, or a value that does not fit, or if the partition cannot
         be attached.
 
-        On a cluster, a classic session gets the preferred host of each partition. It waits for a free core there for
-        ``spark.locality.wait.node``, which defaults to ``spark.locality.wait`` (3 seconds), then runs the task on
-        another host, where it fails; set it longer than other tasks take. Spark Connect cannot choose hosts: share to a
-        directory that is visible on all hosts, or use one host.
+        On a cluster, Spark prefers the executors that wrote the partitions. It waits for a free core there for
+        ``spark.locality.wait`` (3 seconds), then runs the task elsewhere; on another host it waits 10 seconds and
+        fails, and Spark tries it again, ``spark.task.maxFailures`` times in all. If an executor is lost, Spark computes
+        its partitions again.
+
+        In another session than that of :func:`share`, or with a frame that was unpickled, tasks run anywhere, so all
+        workers must see the store.
         """
         from shmarrow.spark.mapping import map_frame
 
-        return map_frame(self.handles, spark, function, schema)
+        return map_frame(self._partitions(spark), spark, function, schema)
 
     def map_batches(
         self, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: str | StructType
@@ -174,7 +194,7 @@ class SharedFrame:
         """
         from shmarrow.spark.mapping import OverBatches, map_frame
 
-        return map_frame(self.handles, spark, OverBatches(function), schema)
+        return map_frame(self._partitions(spark), spark, OverBatches(function), schema)
 
     def to_df(self, spark: SparkSession) -> DataFrame:
         """Return the rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
@@ -191,7 +211,7 @@ class SharedFrame:
         """
         from shmarrow.spark.mapping import to_df
 
-        return to_df(self.handles, spark, self.schema, self.spark_schema)
+        return to_df(self._partitions(spark), spark, self.schema, self.spark_schema)
 
     def to_torch(
         self,
@@ -219,18 +239,18 @@ class SharedFrame:
     def destroy(self) -> None:
         """Delete all objects; processes that have them attached keep them. Destroying twice is allowed.
 
-        Nothing else in its stores is touched. Objects on other hosts are deleted by a job of the running classic
-        session, within 10 seconds; otherwise they are removed when the executors that wrote them end.
+        Nothing else in its stores is touched. Objects on other hosts are deleted by a job of the frame's session, for
+        which this waits up to 10 seconds; if the session has been stopped, they were deleted with its executors.
         """
-        here = {handle.home.driver_store() for handle in self.handles} | {self.home.driver_store()}
+        rows, self._rows = self._rows, None
+        if rows is not None and self._pid == os.getpid():
+            from shmarrow.spark.mapping import drop_rows
+
+            drop_rows(rows, self.name, self.handles)
+        here = {handle.home.visible_store() for handle in self.handles} | {self.home.visible_store()}
         for store in here - {None}:
             assert store is not None
             delete_frame(store, self.name)
-        elsewhere = [handle for handle in self.handles if not handle.is_here]
-        if elsewhere:
-            from shmarrow.spark.mapping import release_elsewhere
-
-            release_elsewhere(elsewhere, self.name)
 
     def __len__(self) -> int:
         return len(self.handles)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from shmarrow.errors import InvalidData, ObjectNotFound, StorageError
 from shmarrow.segment.host import host_name
-from shmarrow.spark.home import Home, removing
+from shmarrow.spark.home import Home, in_worker, removing
 from shmarrow.store import Store
 from shmarrow.tables import Table
 
@@ -41,8 +41,6 @@ class PartitionHandle:
         Id of the process that wrote it.
     host : str
         Name of the host on which it was written.
-    address : str
-        Name of the host in Spark's scheduler; empty if unknown.
     """
 
     store: str
@@ -56,12 +54,11 @@ class PartitionHandle:
     attempt: int
     pid: int
     host: str
-    address: str
 
     @property
     def is_here(self) -> bool:
         """Whether its store is visible in this process."""
-        return self.home.driver_store() is not None
+        return self.home.visible_store() is not None
 
     @property
     def home(self) -> Home:
@@ -78,13 +75,16 @@ class PartitionHandle:
         ObjectNotFound
             If it was destroyed.
         """
-        store = self.home.driver_store()
+        store = self.home.visible_store()
         if store is None:
+            hint = "attach in a process of the same user that sees that directory"
+            if in_worker():
+                hint = f"Spark found no free core on {self.host!r} within spark.locality.wait, and tries again"
             raise StorageError(
                 errno.EREMOTE,
                 f"cannot attach to partition {self.partition}, {self.name!r}: its store {self.store!r} on host "
-                f"{self.host!r} is not visible in this process, on host {host_name()!r}; attach in a process of the "
-                "same user that sees that directory, or share to a directory that all hosts have",
+                f"{self.host!r} is not visible in this process, on host {host_name()!r}",
+                hint=hint,
             )
         try:
             found = store.get(self.name)
@@ -92,8 +92,9 @@ class PartitionHandle:
             raise ObjectNotFound(
                 errno.ENOENT,
                 f"partition {self.partition}, {self.name!r}, is no longer in the store {self.store!r}: it was "
-                f"destroyed, or the process that owned it has ended; process {self.pid} on host {self.host!r} wrote "
-                "it. DataFrames are computed when they are asked for: collect or write them before destroy()",
+                "destroyed, or the driver or executor that owned it has ended; process "
+                f"{self.pid} on host {self.host!r} wrote it. "
+                "DataFrames are computed when they are asked for: collect or write them before destroy()",
             ) from None
         except (StorageError, MemoryError):
             from shmarrow.spark.carriers import mapping
@@ -115,8 +116,4 @@ def delete_frame(store: Store, name: str) -> None:
     with removing():
         store.delete(prefix=f"{name}/")
     with removing():
-        store.delete(name)  # the marker, if its job has not ended
-
-
-MANIFEST = ", ".join(f"{field.name} {'string' if field.type == 'str' else 'long'}" for field in fields(PartitionHandle))
-"""The fields of a handle as a Spark schema."""
+        store.delete(name)  # the marker

@@ -1,13 +1,13 @@
-"""The store of a Spark application, and the owner of its objects.
+"""The store of a Spark application on a host, and the owner of its objects there.
 
 Invariants:
 
-* the objects of an application are owned by its driver, through the driver's lock in the store: they are collected
-  once the driver has ended, for whatever reason, and not before;
+* on the driver's host, objects are owned by the driver through its lock in the store: they are collected once it has
+  ended, for whatever reason, and not before;
+* on any other host they are owned by the keeper of the executor whose workers put them there
+  (:mod:`shmarrow.spark.keeper`): they live as long as the executor, like the blocks that Spark caches in it;
 * whether the driver's store is visible is decided by the store's id: host names and boot ids do not identify
-  containers, which may have a private /dev/shm;
-* if the driver's store is not visible, the lifetime of objects is that of the executor: they are owned by the daemon of
-  :mod:`shmarrow.spark.daemon`, or are in Spark's local directory, which Spark removes.
+  containers, which may have a private /dev/shm.
 """
 
 from __future__ import annotations
@@ -15,19 +15,15 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from shmarrow.errors import InvalidArgument, ObjectNotFound, ShmarrowError, StorageError
+from shmarrow.errors import ObjectNotFound, ShmarrowError, StorageError
 from shmarrow.segment import Location
 from shmarrow.store import Store
 from shmarrow.store.directory import locate
-
-OWNER = "SHMARROW_SPARK_OWNER"
-"""The environment variable that names the store and owner for the objects of a daemon's workers."""
-LOCAL_DIRECTORIES = "SPARK_LOCAL_DIRS"
-"""The environment variable with Spark's directories for local files."""
 
 _MOST = 64
 """Maximum number of stores that a process keeps open for reuse."""
@@ -56,7 +52,7 @@ class Home(NamedTuple):
     owner: int
     user: int
 
-    def driver_store(self) -> Store | None:
+    def visible_store(self) -> Store | None:
         """Return the store; None if it is on another host, or this user may not use it."""
         with _mutex:
             store = _stores.get(self[:3])
@@ -76,28 +72,31 @@ class Home(NamedTuple):
         store.close()
         return None
 
+    def here(self) -> Home:
+        """Return the home for objects of this process: this one, or on another host that of the worker's executor.
+
+        Raises
+        ------
+        StorageError
+            If the store is not visible, and this process is not a Python worker of Spark.
+        """
+        if self.visible_store() is not None:
+            return self
+        if not in_worker():
+            raise StorageError(
+                errno.EREMOTE,
+                f"the store {self.where!r} of the driver is not visible in this process: use it on the driver's host, "
+                "as the driver's user, or in a Python worker of Spark",
+            )
+        return executor_home(default_location() if self.where == default_location(self.user) else self.where)
+
     def store(self) -> Store:
-        """Return the store for objects of this process: the driver's, or if that is not visible, one of this host.
-
-        Raises
-        ------
-        StorageError
-            If the driver's store is not visible, and this process is not a Python worker of Spark.
-        """
-        store = self.driver_store()
-        if store is None and OWNER in os.environ:
-            store = of_daemon(os.environ[OWNER]).driver_store()
-        return self.local_store() if store is None else store
-
-    def local_store(self) -> Store:
-        """In a Python worker, return a store in Spark's local directory, for objects without an owner.
-
-        Raises
-        ------
-        StorageError
-            If this process is no Python worker of Spark's.
-        """
-        return local_store(f"the store {self.where!r} of the driver is not visible in this process")
+        """Return the store of :meth:`here`, in which this process puts objects."""
+        here = self.here()
+        store = here.visible_store()
+        if store is None:
+            raise StorageError(errno.ESTALE, f"the store {here.where!r} was destroyed while it was opened")
+        return store
 
 
 def home(store: Location | Store | None = None) -> Home:
@@ -115,12 +114,47 @@ def home(store: Location | Store | None = None) -> Home:
     """
     with _mutex:
         opened = store if isinstance(store, Store) else _opened(store)
-        where = opened.name if opened.name.startswith("shm:") else opened.path
-        found = Home(where, opened.id, opened.owner(), os.stat(opened.path).st_uid)
+        found = Home(_location(opened), opened.id, opened.owner(), os.stat(opened.path).st_uid)
         opened.collect()
         if found[:3] not in _stores:
-            _keep(found[:3], Store(where, owned=found.owner, trust=found.user, create=False))
+            _keep(found[:3], Store(found.where, owned=found.owner, trust=found.user, create=False))
         return found
+
+
+def executor_home(where: Location) -> Home:
+    """In a Python worker, return the store at a location on this host, where its executor's keeper owns objects.
+
+    The first worker of the executor that asks starts the keeper.
+
+    Raises
+    ------
+    StorageError
+        If the store cannot be opened or created, or the keeper cannot be started.
+    """
+    from shmarrow.spark.keeper import executor, registration, start
+
+    store = _opened(where)
+    pid = executor()
+    name = registration(pid)
+    try:
+        lives = not store.info(name).orphaned
+    except ObjectNotFound:
+        lives = False
+    if not lives:
+        store.collect()  # what executors have left that were killed together with their keepers
+        start(store, name, pid)
+    number: Any = store.get(name)
+    return Home(_location(store), store.id, number, os.stat(store.path).st_uid)
+
+
+def in_worker() -> bool:
+    """Whether this process is running a task of Spark; imports nothing."""
+    module = sys.modules.get("pyspark.taskcontext")
+    return module is not None and module.TaskContext.get() is not None
+
+
+def _location(store: Store) -> str:
+    return store.name if store.name.startswith("shm:") else store.path
 
 
 def _opened(where: Location | None) -> Store:
@@ -148,37 +182,9 @@ def removing() -> Iterator[None]:
             raise
 
 
-def default_location() -> str:
-    """Return the location of the default store of this user's Spark applications."""
-    return f"shm:shmarrow-spark-{os.geteuid()}"
-
-
-def local_store(why: str) -> Store:
-    """In a Python worker, return a store in Spark's local directory, which Spark removes with the executor.
-
-    Parameters
-    ----------
-    why : str
-        Why it is needed, for the error message.
-
-    Raises
-    ------
-    StorageError
-        If this process is no Python worker of Spark's.
-    """
-    directory = os.environ.get(LOCAL_DIRECTORIES, "").split(",")[0]
-    if not os.path.isabs(directory):
-        raise StorageError(
-            errno.EREMOTE,
-            f"{why}, and {LOCAL_DIRECTORIES}, where Spark tells its Python workers a directory, has no absolute path "
-            f"but {directory!r}; use it on the driver's host, as the driver's user, or in a Python worker",
-        )
-    where = os.path.join(directory, f"shmarrow-{os.geteuid()}")
-    key = where, "", 0
-    with _mutex:
-        if key not in _stores:
-            _keep(key, Store(where))
-        return _stores[key]
+def default_location(user: int | None = None) -> str:
+    """Return the location of the default store of a user's Spark applications; by default, of this user's."""
+    return f"shm:shmarrow-spark-{os.geteuid() if user is None else user}"
 
 
 def _keep(key: tuple[str, str, int], store: Store) -> None:
@@ -194,23 +200,6 @@ def _exists(store: Store) -> bool:
         return store._catalog.exists
     except (OSError, ShmarrowError):  # closed, as by a forked child that closed all descriptors
         return False
-
-
-def of_daemon(text: str) -> Home:
-    """Parse the value of :data:`OWNER`; the inverse of :func:`for_workers`."""
-    try:
-        where, identity, owner, user = text.split("\n")
-        return Home(where, identity, int(owner), int(user))
-    except ValueError:
-        raise InvalidArgument(
-            f"{OWNER} is {text!r}, which is not what shmarrow.spark.daemon sets; remove it from the environment of the "
-            "executors"
-        ) from None
-
-
-def for_workers(found: Home) -> str:
-    """Format a home as the value of :data:`OWNER`."""
-    return "\n".join(map(str, found))
 
 
 def _after_fork() -> None:

@@ -229,7 +229,7 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     session = as_session(spark)
     check_collected(value)
     lies = home(store)
-    opened = lies.driver_store()
+    opened = lies.visible_store()
     assert opened is not None
     name = f"broadcast-{os.urandom(8).hex()}"
     origin = InStore(lies, name)

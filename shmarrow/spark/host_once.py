@@ -9,8 +9,6 @@ Invariants:
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -20,7 +18,7 @@ from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, Storag
 from shmarrow.objects import decode
 from shmarrow.spark.carriers import mapping
 from shmarrow.spark.held import MISSING, drop, held, hold
-from shmarrow.spark.home import OWNER, Home, home, local_store, of_daemon, removing
+from shmarrow.spark.home import Home, default_location, executor_home, home, in_worker, removing
 from shmarrow.spark.state_dict import as_given, as_stored
 from shmarrow.store import Store
 from shmarrow.store.attach import StoredSegment, live
@@ -73,19 +71,17 @@ class Once:
     def _place(self) -> tuple[Store, str]:
         """Return the store and name of the value on this host."""
         if self._home is not None:
-            return self._home.store(), f"once/{self._home.id[:16]}-{self._home.owner}/{self.name}"
-        if not _in_worker():
+            made = self._home
+            lies = made.here()
+        elif in_worker():
+            made = lies = executor_home(default_location())
+        else:
             raise StorageError(
                 errno.EREMOTE,
                 f"once({self.name!r}) was made in a Spark worker and belongs to its executor; call once() on the "
                 "driver to use it here",
             )
-        if OWNER in os.environ:
-            daemon = of_daemon(os.environ[OWNER])
-            store = daemon.driver_store()
-            if store is not None:
-                return store, f"once/{daemon.id[:16]}-{daemon.owner}/{self.name}"
-        return local_store(f"once({self.name!r}) was made in a Spark worker"), f"once/{self.name}"
+        return lies.store(), f"once/{made.id[:16]}-{made.owner}/{self.name}"
 
     def _open(self, store: Store, name: str, key: tuple[str, str]) -> Any:
         with mapping(f"the value of once({self.name!r})"):
@@ -134,8 +130,7 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
         Returns the value; called without arguments, in a worker or the driver. The value must be one accepted by
         :func:`broadcast`, and is returned like :attr:`HostBroadcast.value`.
     store : str, PathLike or Store, optional
-        The store for values on the driver's host, as for :func:`broadcast`. Other hosts use the shared memory of
-        :mod:`shmarrow.spark.daemon` if Spark runs it, otherwise Spark's local directory.
+        The store for values, as for :func:`share`.
 
     Returns
     -------
@@ -162,13 +157,8 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
         raise InvalidType(f"once needs a function that returns the value, found {shown(function)}")
     if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
         raise InvalidArgument(f"the name of a value must have 1 to 200 bytes in UTF-8, found {shown(name)}")
-    if not _in_worker():
+    if not in_worker():
         return Once(name, function, home(store))
     if store is not None:
         raise InvalidArgument("a worker has no store of its own: call once() on the driver to choose a store")
     return Once(name, function, None)
-
-
-def _in_worker() -> bool:
-    module = sys.modules.get("pyspark.core.files")
-    return module is not None and bool(module.SparkFiles._is_running_on_worker)

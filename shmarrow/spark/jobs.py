@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import sys
 import time
@@ -128,10 +127,15 @@ def as_session(value: Any) -> SparkSession:
     if not is_session(value):
         raise InvalidType(f"expected a SparkSession, found {full_name(value)}")
     session: SparkSession = value
-    context = None if is_connect(session) else session.sparkContext
-    if session.is_stopped if context is None else context._jsc is None:  # type: ignore[attr-defined]
+    if is_stopped(session):
         raise InvalidArgument("the Spark session has been stopped; pass one that runs")
     return session
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Whether a session has been stopped, which removes all that Spark cached and distributed for it."""
+    ended = session.is_stopped if is_connect(session) else session.sparkContext._jsc is None  # type: ignore[attr-defined]
+    return bool(ended)
 
 
 def active_session() -> SparkSession:
@@ -147,22 +151,3 @@ def active_session() -> SparkSession:
         return SparkSession.active()
     except PySparkException:
         raise InvalidType("no Spark session is active; pass one") from None
-
-
-def executor_host() -> str:
-    """In a Python worker, return the name of its executor's host in Spark's scheduler; empty in local mode.
-
-    All cluster managers pass that name on the command line of the executor.
-    """
-    pid = os.getppid()
-    for _ in range(4):  # the worker's parent is the daemon, whose parent is the executor; there may be wrappers
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                pid = int(file.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            break
-        if b"--hostname" in words[:-1]:
-            return os.fsdecode(words[words.index(b"--hostname") + 1])
-    return ""

@@ -2,29 +2,28 @@
 
 Invariants:
 
-* a task gets the number of a partition from Spark, and its rows from shared memory;
-* on a cluster with a classic session, Spark gets the preferred host of each partition, and waits for a free core there
-  for a limited time; on another host the task fails with an error that names the right one;
+* a task gets the handle of a partition from Spark, and its rows from shared memory;
+* Spark prefers the executors that have cached the handles, and waits for a free core there for a limited time; on
+  another host the task fails with an error that names the right one, and Spark tries it again;
 * arguments are checked on the driver, before a job runs.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import sys
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmarrow.errors import InvalidType, StorageError, full_name
+from shmarrow.errors import InvalidType, full_name
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.spark import types as spark_types
 from shmarrow.spark.handle import PartitionHandle, delete_frame
-from shmarrow.spark.jobs import active_session, as_session, executor_host, is_connect, persist
+from shmarrow.spark.jobs import as_session, is_stopped, persist
 from shmarrow.spark.results import Fitting, expected_by_spark, numbered_names, struct_type
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -42,9 +41,39 @@ PATIENCE = 10.0
 _PATIENT_ATTEMPTS = 3
 
 
+class Partitions(NamedTuple):
+    """The partitions of a frame.
+
+    Attributes
+    ----------
+    handles : tuple of PartitionHandle
+        Their handles.
+    rows : DataFrame or None
+        The persisted DataFrame with the handles, if it belongs to the session in use.
+    """
+
+    handles: tuple[PartitionHandle, ...]
+    rows: DataFrame | None
+
+
 @dataclass(frozen=True)
-class Task:
-    """The worker's side of a job: runs the function on partitions given by number."""
+class OverRows:
+    """The worker's side of a job over the rows of a frame, each of which has the handle of a partition."""
+
+    function: Callable[[Table], Any]
+    fitting: Fitting
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for row in batch.column(0).to_pylist():
+                handle, _ = pickle.loads(row)
+                _be_patient(handle)
+                yield from self.fitting.fit(self.function(handle.attach()))
+
+
+@dataclass(frozen=True)
+class OverNumbers:
+    """The same where all workers reach all partitions: the rows are their numbers."""
 
     handles: tuple[PartitionHandle, ...]
     function: Callable[[Table], Any]
@@ -53,9 +82,7 @@ class Task:
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                handle = self.handles[number]
-                _be_patient(handle)
-                yield from self.fitting.fit(self.function(handle.attach()))
+                yield from self.fitting.fit(self.function(self.handles[number].attach()))
 
 
 def _be_patient(handle: PartitionHandle) -> None:
@@ -66,9 +93,7 @@ def _be_patient(handle: PartitionHandle) -> None:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    if context is None or not handle.address or context.attemptNumber() >= _PATIENT_ATTEMPTS:
-        return
-    if executor_host() not in ("", handle.address) and not handle.is_here:
+    if context is not None and context.attemptNumber() < _PATIENT_ATTEMPTS and not handle.is_here:
         time.sleep(PATIENCE)
 
 
@@ -82,72 +107,46 @@ class OverBatches:
         return self.function(iter(table.batches))
 
 
-def map_frame(
-    handles: tuple[PartitionHandle, ...], spark: SparkSession, function: Callable[[Table], Any], schema: Any
-) -> DataFrame:
+def map_frame(partitions: Partitions, spark: SparkSession, function: Callable[[Table], Any], schema: Any) -> DataFrame:
     """See :meth:`SharedFrame.map`."""
     spark = as_session(spark)
     called = function.function if isinstance(function, OverBatches) else function
     if not callable(called):
         raise InvalidType(f"expected a function, found {full_name(called)}")
     struct = struct_type(spark, schema)
-    task = Task(handles, function, Fitting(expected_by_spark(struct)))
-    return _run(handles, spark, task, struct)
+    return _run(partitions, spark, function, Fitting(expected_by_spark(struct)), struct)
 
 
-def _run(handles: Sequence[PartitionHandle], spark: SparkSession, task: Task, struct: StructType) -> DataFrame:
-    if not handles:
-        return spark.createDataFrame([], struct)
-    return _numbers(spark, handles).mapInArrow(task, struct)
-
-
-# --- where tasks run --------------------------------------------------------------------------------------------
-
-
-def _numbers(spark: SparkSession, handles: Sequence[PartitionHandle]) -> DataFrame:
-    """Return a DataFrame of the handles' numbers, one per partition, with preferred hosts if possible."""
+def _run(
+    partitions: Partitions,
+    spark: SparkSession,
+    function: Callable[[Table], Any],
+    fitting: Fitting,
+    struct: StructType,
+) -> DataFrame:
+    handles, rows = partitions
+    if rows is not None:
+        return rows.mapInArrow(OverRows(function, fitting), struct)
     count = len(handles)
-    if is_connect(spark) or not any(handle.address for handle in handles):
-        return spark.range(0, count, 1, count)
-    from pyspark.sql import DataFrame
-
-    context: Any = spark.sparkContext
-    java = context._jvm
-    to_seq = java.org.apache.spark.api.python.PythonUtils.toSeq
-    rows = [
-        java.scala.Tuple2(_java_row(context, number), to_seq([handle.address] if handle.address else []))
-        for number, handle in enumerate(handles)
-    ]
-    any_class = getattr(java.scala.reflect, "ClassTag$")
-    rdd = context._jsc.sc().makeRDD(
-        to_seq(rows), getattr(any_class, "MODULE$").apply(java.java.lang.Object().getClass())
-    )
-    struct = java.org.apache.spark.sql.types.StructType.fromDDL("id int")
-    return DataFrame(spark._jsparkSession.createDataFrame(rdd.toJavaRDD(), struct), spark)
-
-
-def _java_row(context: Any, number: int) -> Any:
-    values = context._gateway.new_array(context._jvm.java.lang.Object, 1)
-    values[0] = number
-    return context._jvm.org.apache.spark.sql.RowFactory.create(values)
+    if not count:
+        return spark.createDataFrame([], struct)
+    return spark.range(0, count, 1, count).mapInArrow(OverNumbers(handles, function, fitting), struct)
 
 
 # --- the rows as they are ---------------------------------------------------------------------------------------
 
 
-def to_df(
-    handles: tuple[PartitionHandle, ...], spark: SparkSession, schema: Schema, spark_schema: str | None
-) -> DataFrame:
+def to_df(partitions: Partitions, spark: SparkSession, schema: Schema, spark_schema: str | None) -> DataFrame:
     """See :meth:`SharedFrame.to_df`."""
     spark = as_session(spark)
     struct = _struct(schema, spark_schema)
     if not len(struct):
-        return spark.range(sum(handle.num_rows for handle in handles)).select()
+        return spark.range(sum(handle.num_rows for handle in partitions.handles)).select()
     carried, casts = _carried(struct)
-    task = Task(handles, _itself, Fitting(spark_types.arrow_schema(carried), by_position=True))
     names = numbered_names(len(struct))
     numbered = [_renamed(field, name) for field, name in zip(carried, names, strict=True)]
-    df = _run(handles, spark, task, type(struct)(numbered))
+    fitting = Fitting(spark_types.arrow_schema(carried), by_position=True)
+    df = _run(partitions, spark, _itself, fitting, type(struct)(numbered))
     if any(casts):
         df = df.selectExpr(*[cast or name for name, cast in zip(names, casts, strict=True)])
     return df.toDF(*struct.names)
@@ -190,41 +189,34 @@ def _carried(struct: StructType) -> tuple[StructType, list[str]]:
 # --- releasing --------------------------------------------------------------------------------------------------
 
 
-def release_elsewhere(handles: Sequence[PartitionHandle], name: str) -> None:
-    """Remove objects on other hosts by a job of the running session, within some seconds, if possible."""
-    stores = {(handle.store, handle.store_id, handle.address): handle for handle in handles if handle.address}
-    if not stores or "pyspark" not in sys.modules:
+def drop_rows(rows: DataFrame, name: str, handles: Sequence[PartitionHandle]) -> None:
+    """Let Spark drop the rows of a frame, and first have the objects removed that lie on other hosts."""
+    if is_stopped(rows.sparkSession):
         return
 
-    def release() -> None:
-        try:
-            spark = active_session()
-        except InvalidType:  # executors remove their files when they end
-            return
-        if not is_connect(spark):
-            removal = Removal(tuple(stores.values()), name)
-            _numbers(spark, removal.handles).mapInArrow(removal, "n int").collect()
+    def remove() -> None:
+        rows.mapInArrow(Remove(name), "n int").collect()
 
-    thread = threading.Thread(target=partial(persist, release), name="shmarrow-release", daemon=True)
-    thread.start()
-    thread.join(RELEASE_SECONDS)
+    if not all(handle.is_here for handle in handles):
+        thread = threading.Thread(target=partial(persist, remove), name="shmarrow-destroy", daemon=True)
+        thread.start()
+        thread.join(RELEASE_SECONDS)
+    persist(rows.unpersist)
 
 
 RELEASE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Removal:
-    """The worker's side of a release: deletes objects from the stores of its host."""
+class Remove:
+    """The worker's side of destroying a frame: removes the frame from the stores of its partitions."""
 
-    handles: tuple[PartitionHandle, ...]
     name: str
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                store = self.handles[number].home.driver_store()
-                if store is None:  # Spark retries it, perhaps on another host
-                    raise StorageError(errno.EREMOTE, f"the store of {self.name!r} is not on this host")
-                delete_frame(store, self.name)
+            for row in batch.column(0).to_pylist():
+                store = pickle.loads(row)[0].home.visible_store()
+                if store is not None:
+                    delete_frame(store, self.name)
         return iter(())

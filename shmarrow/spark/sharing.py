@@ -1,11 +1,13 @@
-"""Sharing a DataFrame: each partition becomes one object of a store, and its handle is returned to the driver.
+"""Sharing a DataFrame: each partition becomes one object of a store, and a row with its handle, which Spark caches.
 
 Invariants:
 
-* each task attempt publishes under a unique name, so retried and speculative tasks never conflict. Spark returns the
-  row of one attempt per partition; objects of other attempts are removed when the job ends;
-* the frame's marker is in the store while its job runs, and nothing is published there without it. An attempt that does
-  not find it ends, also after its job has failed or was cancelled;
+* the rows with the handles are a persisted DataFrame. So Spark keeps executors that have some, runs later jobs where
+  they are, and computes a partition that was lost again, which publishes it again;
+* each time it is computed, a partition gets a new name: attempts that are repeated or run twice never conflict. All
+  objects of a frame are removed together;
+* the frame's marker is in the driver's store from before the first job until it is destroyed. A worker that sees this
+  store publishes nothing without the marker: also when its job has failed, was cancelled, or is computed later;
 * a worker keeps one batch of ``target_bytes`` in memory, not a partition.
 """
 
@@ -13,10 +15,11 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.batch import RecordBatch
@@ -28,19 +31,18 @@ from shmarrow.optional import optional
 from shmarrow.segment import Location
 from shmarrow.segment.host import host_name
 from shmarrow.spark.frame import SharedFrame
-from shmarrow.spark.handle import MANIFEST, PartitionHandle
-from shmarrow.spark.home import Home, home, removing
+from shmarrow.spark.handle import PartitionHandle, delete_frame
+from shmarrow.spark.home import Home, home
 from shmarrow.spark.jobs import (
     active_session,
     as_session,
     cancelled_with,
-    executor_host,
     is_connect,
     is_session,
     worker_errors,
 )
+from shmarrow.spark.mapping import drop_rows
 from shmarrow.spark.results import pyarrow_batches
-from shmarrow.spark.spilling import SpillingSink
 from shmarrow.store import Store
 from shmarrow.types import Schema
 from shmarrow.types.base import as_int
@@ -68,7 +70,6 @@ def share(
     function: Function | None = None,
     partitions: int | None = None,
     target_bytes: int = TARGET_BYTES,
-    on_disk: bool = False,
 ) -> SharedFrame:
     """Put the partitions of a DataFrame into shared memory, in parallel in Spark's Python workers.
 
@@ -79,7 +80,7 @@ def share(
         if ``function`` produces the rows.
     store : str, PathLike or Store, optional
         The store for the objects: ``shm:NAME``, or a directory; by default the store of this user's Spark applications,
-        ``shm:shmarrow-spark-UID``.
+        ``shm:shmarrow-spark-UID``. On a host that does not see it, the store of that name there, created if missing.
     function : callable, optional
         With a DataFrame: called with an iterator over the batches of a partition (``pyarrow.RecordBatch``), and returns
         an iterator over the batches to share, as for ``mapInArrow``. With a session: called with the number of a
@@ -89,28 +90,29 @@ def share(
         With a session: number of partitions; by default Spark's default parallelism.
     target_bytes : int
         Batches of a partition are combined up to this size in bytes. A worker needs about twice as much memory.
-    on_disk : bool
-        Write a partition that does not fit into the store to a file in Spark's local directory on the worker's host,
-        which Spark removes with the executor; by default that is an error.
 
     Returns
     -------
     SharedFrame
-        The handles. The objects exist until it is destroyed or this process ends, also after Spark has stopped.
+        The handles. Objects on this host exist until it is destroyed or this process ends, also after Spark has
+        stopped; those on other hosts until it is destroyed or the executor that made them ends.
 
     Raises
     ------
     InvalidType
         If ``function`` returns different columns in different batches or partitions, or there is nothing to share.
     StoreFull
-        If there was not enough space, nor on disk if that is allowed.
+        If there was not enough space.
     PySparkException
         If the job failed for another reason.
 
     Notes
     -----
-    If it fails or is interrupted, nothing of the frame is left on the driver's host, except partitions that finished
-    tasks had written to disk. These, and partitions on other hosts, are removed when their executors end.
+    If it fails or is interrupted, nothing of the frame is left on the driver's host. On other hosts, what finished
+    tasks have written is left until their executors end.
+
+    If the source gives other rows each time it is computed, a partition that was lost has other rows afterwards, as
+    with any DataFrame that Spark caches.
 
     Columns may have any names. Year-month intervals, for which pyarrow has no type, become int32, with the original
     type in the metadata of their fields.
@@ -123,37 +125,28 @@ def share(
     df, columns, spark_schema = _source(source, function, partitions)
     found = home(store)
     name = f"frame-{os.urandom(8).hex()}"
-    task = Task(found, name, columns, function, target_bytes, bool(on_disk))
+    task = Publish(found, name, columns, function, target_bytes)
     mine = found.store()
+    rows = df.mapInArrow(task, "handle binary").persist()
     handles: list[PartitionHandle] = []
     try:
-        mine.put(name, b"", protect=True)  # never evicted, as the job ends without it
+        mine.put(name, b"", protect=True)  # the marker
         with worker_errors(), cancelled_with(df.sparkSession, name):
-            rows = df.mapInArrow(task, f"{MANIFEST}, schema binary").collect()
-        handles = [PartitionHandle(*[row[field.name] for field in fields(PartitionHandle)]) for row in rows]
-        _end_job(mine, name, handles)
-        schema = _one_schema({bytes(row["schema"]): row["partition"] for row in rows})
+            published = [pickle.loads(row["handle"]) for row in rows.collect()]
+        handles = [handle for handle, _ in published]
+        schemas: dict[bytes, int] = {}
+        for handle, each in published:
+            schemas.setdefault(each, handle.partition)
+        schema = _one_schema(schemas)
         if schema is None:
             schema = _schema_without_rows(df, task)
-        return SharedFrame(found, name, schema, handles, spark_schema)
+        frame = SharedFrame(found, name, schema, handles, spark_schema)
+        frame.keep(rows)
+        return frame
     except BaseException:
-        _end_job(mine, name, [])
-        SharedFrame(found, name, Schema([]), handles).destroy()  # what is in other stores
+        drop_rows(rows, name, handles)
+        delete_frame(mine, name)
         raise
-
-
-def _end_job(store: Store, name: str, kept: Sequence[PartitionHandle]) -> None:
-    """Delete the marker, then objects on this host from attempts whose rows Spark did not return."""
-    with removing():
-        store.delete(name)
-    names = {handle.name for handle in kept}
-    for found in {store, *[handle.home.driver_store() for handle in kept]} - {None}:
-        assert found is not None
-        with removing():
-            for each in found.names(f"{name}/"):
-                if each not in names:
-                    with removing():
-                        found.delete(each)
 
 
 # --- what to share ----------------------------------------------------------------------------------------------
@@ -274,15 +267,14 @@ def parallelism(spark: SparkSession) -> int:
 
 
 @dataclass(frozen=True)
-class Task:
-    """The worker's side of sharing: stores a partition and yields one row that describes it."""
+class Publish:
+    """The worker's side of sharing: stores a partition and yields one row with its handle and its schema."""
 
     home: Home
     frame: str
     columns: Columns | None
     function: Function | None
     target_bytes: int
-    on_disk: bool = False
 
     def __call__(self, batches: Batches) -> Batches:
         from pyspark import TaskContext
@@ -290,35 +282,18 @@ class Task:
         context = TaskContext.get()
         assert context is not None  # it runs in a task
         self._check_wanted()
-        partition, attempt = context.partitionId(), context.taskAttemptId()
-        given = iter(self.given(batches, partition))
-        first = next(given, None)
-        if first is None:
-            return
-        name = f"{self.frame}/{partition:05d}-{attempt}"
-        store, rows, count = self._write(name, first, given)
-        if store is not self.home.driver_store():  # it was published whether or not the job goes on
-            try:
-                self._check_wanted()
-            except ObjectNotFound:
-                store.delete(name)
-                raise
-        found = (
-            name,
-            rows,
-            count,
-            store.info(name).nbytes,
-            partition,
-            attempt,
-            os.getpid(),
-            host_name(),
-            executor_host(),
-        )
-        where = store.name if store.name.startswith("shm:") else store.path
-        handle = PartitionHandle(where, store.id, os.stat(store.path).st_uid, *found)
-        pa = optional("pyarrow")
-        values = [*astuple(handle), first.schema.serialize().to_pybytes()]
-        yield pa.RecordBatch.from_arrays([pa.array([value]) for value in values], [*_NAMES, "schema"])
+        if self.columns is None:  # a row with the number of the partition: Spark may compute several in one task
+            numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        else:
+            numbers = [context.partitionId()]
+        for number in numbers:
+            given = iter(self.given(batches, number))
+            first = next(given, None)
+            if first is None:
+                continue
+            handle = self._write(number, context.taskAttemptId(), first, given)
+            row = pickle.dumps((handle, first.schema.serialize().to_pybytes()))
+            yield optional("pyarrow").RecordBatch.from_pydict({"handle": [row]})
 
     def given(self, batches: Batches, partition: int) -> Iterable[pa.RecordBatch]:
         """Return the batches to share."""
@@ -328,39 +303,40 @@ class Task:
         restored = self.columns.restore(batches)
         return restored if self.function is None else pyarrow_batches(self.function(restored))
 
-    def _write(self, name: str, first: pa.RecordBatch, rest: Batches) -> tuple[Store, int, int]:
-        """Store the object, and return its store and its numbers of rows and batches."""
+    def _write(self, partition: int, attempt: int, first: pa.RecordBatch, rest: Batches) -> PartitionHandle:
+        here = self.home.here()
+        store = here.store()
+        name = f"{self.frame}/{partition:05d}-{attempt}-{os.urandom(4).hex()}"
         rows = count = 0
-        sink = self._sink(name)
+        options = IpcWriteOptions(emit_dictionary_deltas=True)
+        sink = store._publication(name, False, None, protect=True)
         try:
-            options = IpcWriteOptions(emit_dictionary_deltas=True)
             with RecordBatchFileWriter(sink, schema_from_pyarrow(first.schema), options) as writer:
                 for batch in rechunked(first, rest, self.target_bytes):
                     self._check_wanted()
                     writer.write_batch(RecordBatch.from_pyarrow(batch))
                     rows, count = rows + batch.num_rows, count + 1
         except StoreFull as error:
-            if self.on_disk:
-                raise
-            other = f"share with on_disk=True, {_ON_DISK}"
-            error.hint = f"{error.hint}; or {other}" if error.hint else other
+            other = 'store= takes a directory on a disk, too; see "Containers" in the guide to Spark'
+            error.hint = f"{error.hint}; {other}" if error.hint else other
             raise
-        return sink.store, rows, count
-
-    def _sink(self, name: str) -> SpillingSink:
-        seen = self.home.driver_store() is not None
-        other = self.home.local_store if self.on_disk else None
-        return SpillingSink(name, self.home.store(), other, self.frame if seen else None)
+        try:
+            self._check_wanted()  # whoever removed the marker has removed all other objects after that
+        except ObjectNotFound:
+            store.delete(name)
+            raise
+        where = here.where, here.id, here.user, name
+        return PartitionHandle(*where, rows, count, sink.size, partition, attempt, os.getpid(), host_name())
 
     def _check_wanted(self) -> None:
-        """Raise ObjectNotFound if the job has ended, as far as this process can tell."""
-        home = self.home.driver_store()
-        if home is not None and self.frame not in home:
-            raise ObjectNotFound(errno.ENOENT, f"cannot share {self.frame!r}: its job has already ended")
-
-
-_ON_DISK = "which puts what has no room into a file in Spark's local directory"
-_NAMES = [field.name for field in fields(PartitionHandle)]
+        """Raise ObjectNotFound if the frame was destroyed, or its first job has failed, as far as is visible here."""
+        store = self.home.visible_store()
+        if store is not None and self.frame not in store:
+            raise ObjectNotFound(
+                errno.ENOENT,
+                f"the shared frame {self.frame!r} was destroyed, or its job has failed",
+                hint="DataFrames are computed when they are asked for: collect or write them before destroy()",
+            )
 
 
 def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batches:
@@ -433,7 +409,7 @@ def _read_schema(raw: bytes) -> Schema:
     return schema_from_pyarrow(pa.ipc.read_schema(pa.py_buffer(raw)))
 
 
-def _schema_without_rows(df: DataFrame, task: Task) -> Schema:
+def _schema_without_rows(df: DataFrame, task: Publish) -> Schema:
     """Return the schema of a frame without rows, as a worker would get it with its first batch."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
