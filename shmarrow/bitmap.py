@@ -53,6 +53,8 @@ def _at(place: int, bitmap: Bytes | None, offset: int, length: int) -> Bytes:
     """The bits from bit ``place`` of a byte on, and zeros around them; a copy. None is a bitmap of ones."""
     if bitmap is None:
         moved = np.full(bytes_for(place + length), 0xFF, np.uint8)
+    elif place == offset & 7:
+        moved = bitmap[offset >> 3 : bytes_for(offset + length)].copy()
     else:
         part = bitmap[offset >> 3 : bytes_for(offset + length)]
         words = np.zeros((len(part) >> 3) + 3, _WORD)

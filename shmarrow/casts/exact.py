@@ -50,7 +50,10 @@ def faults(*found: tuple[Mask | None, str] | tuple[Mask | None, str, str]) -> li
 
 def outside(values: Values, low: int, high: int) -> Mask | None:
     """Return which integers of shape (n,) are not within [low, high]; None if all are."""
-    if not len(values) or (low <= int(values.min()) and int(values.max()) <= high):
+    held = np.iinfo(values.dtype)
+    if not len(values) or (low <= held.min and held.max <= high):
+        return None
+    if low <= int(values.min()) and int(values.max()) <= high:
         return None
     where: Mask = (values < low) | (values > high)
     return where

@@ -42,6 +42,7 @@ class BinaryArray(Array):
 
     __slots__ = ()
     layouts = ("binary", "large_binary")
+    _joins_slices = True
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
@@ -132,8 +133,8 @@ class BinaryArray(Array):
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
-        offsets = joined_offsets(arrays, [len(array.data) for array in arrays])
-        data = np.concatenate([array.data for array in arrays])
+        offsets, windows = joined_offsets(arrays, [len(array.data) for array in arrays])
+        data = np.concatenate([array.data[window] for array, window in zip(arrays, windows, strict=True)])
         return make_array(type, len(offsets) - 1, [None, frozen(offsets), read_only(data)], 0)
 
     def _same(self, other: Any, live: Mask | None) -> bool:
@@ -171,7 +172,8 @@ class BinaryArray(Array):
     def _of_bytes(cls, array: Any, target: Any) -> Any:
         """Bytes or strings of any layout as a type of this class."""
         kept = array.trim() if isinstance(array, BinaryArray) else array
-        offsets, data = kept._contiguous(target)
+        wider = isinstance(array, BinaryArray) and target.offset_dtype > array.offsets.dtype
+        offsets, data = (kept.offsets, kept.data) if wider else kept._contiguous(target)
         check_reach(int(offsets[-1]), target)
         buffers = [kept._trimmed_validity(), frozen(offsets.astype(target.offset_dtype)), data]
         return make_array(target, len(kept), buffers, kept.null_count)
@@ -260,6 +262,8 @@ def cast_bytes(array: Any, target: Any) -> Any:
         return None
     if target.text and not array.type.text:
         array._with(type=array.type.__class__(True)).validate(full=True)
+    if target.layout == array.type.layout:
+        return array._with(type=target)
     made: Any = array_class(target)
     return made._of_bytes(array, target)
 

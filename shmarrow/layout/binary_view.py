@@ -19,15 +19,14 @@ from shmarrow.layout.binary import cast_bytes, join_bytes, slices, split
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import Indices, check_reach, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
-from shmarrow.layout.runs import PIECE, SLACK, gather_bytes, is_ascii, same_bytes, same_runs, words_at
-from shmarrow.layout.text import check_utf8, decode
+from shmarrow.layout.runs import PIECE, gather_bytes, is_ascii, load, offsets_from, same_bytes, same_runs
+from shmarrow.layout.text import are_first, check_utf8, decode, decodes
 from shmarrow.layout.views import (
     HALF,
     HIGH_BITS,
     INLINE,
     MASK,
     MAX,
-    NONE,
     PADDING,
     PADDING_2,
     PAIR,
@@ -39,9 +38,6 @@ from shmarrow.layout.views import (
     groups_of,
     is_same_memory,
     is_worth,
-    join_views,
-    merge,
-    offsets_from,
     write_views,
 )
 
@@ -82,37 +78,26 @@ class BinaryViewArray(Array):
         words = self._words()
         buffers = self.data_buffers
         room = self._room()
-        merged: tuple[Bytes, Indices] | None = None
         for first in range(0, len(sizes), PIECE):
             part, own = words[first : first + PIECE], sizes[first : first + PIECE]
-            if int(own.max()) <= INLINE:
-                yield Piece(first, part, own, None, EMPTY, NONE)
-                continue
-            long, numbers, starts = self._places(first, part, own, room)
-            if len(buffers) == 1:
-                yield Piece(first, part, own, long, buffers[0], starts)
-                continue
-            at = np.flatnonzero(long)
-            used = numbers[at]
-            low, high = int(used.min()), int(used.max())
-            if low == high:
-                yield Piece(first, part, own, long, buffers[low], starts)
-            elif merged is None and is_worth(buffers[low : high + 1], own):
-                source, bases = merge(buffers[low : high + 1])
-                starts[at] += bases[used - low]
-                yield Piece(first, part, own, long, source, starts)
-            elif merged is not None or is_worth(buffers, sizes):
-                merged = merge(buffers) if merged is None else merged
-                yield Piece(first, part, own, long, merged[0], starts + merged[1][numbers])
-            else:
-                parts, to = [], 0
-                for number, places in groups_of(used):
-                    slots = at[places]
-                    lengths = own[slots].astype(np.int64)
-                    parts.append(gather_bytes(buffers[number], starts[slots], lengths))
-                    starts[slots] = np.cumsum(lengths) - lengths + to
-                    to += len(parts[-1])
-                yield Piece(first, part, own, long, np.concatenate(parts), starts)
+            sources = [part.reshape(-1).view(np.uint8)]
+            starts = np.arange(4, 16 * len(part) + 4, 16)
+            if int(own.max()) > INLINE:
+                end = 16 * len(part)
+                long, numbers, places = self._places(first, part, own, room)
+                at = np.flatnonzero(long)
+                for number, some in groups_of(numbers[at]):
+                    slots = at[some]
+                    at_number, lengths = places[slots], own[slots].astype(np.int64)
+                    low, high = int(at_number.min()), int((at_number + lengths).max())
+                    if high - low <= 2 * int(lengths.sum()):
+                        sources.append(buffers[number][low:high])
+                        starts[slots] = at_number - low + end
+                    else:
+                        sources.append(gather_bytes(buffers[number], at_number, lengths))
+                        starts[slots] = offsets_from(lengths)[:-1] + end
+                    end += len(sources[-1])
+            yield Piece(first, part, own, np.concatenate(sources), starts)
 
     def _room(self) -> Indices:
         """The sizes of the buffers, followed by -1."""
@@ -198,9 +183,7 @@ class BinaryViewArray(Array):
         """The first slot, the offsets and the concatenated bytes of some thousands of values each."""
         for piece in self._pieces(sizes):
             offsets = offsets_from(piece.sizes)
-            target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
-            join_views(target, offsets[:-1], piece)
-            yield piece.first, offsets, target[:-SLACK]
+            yield piece.first, offsets, gather_bytes(piece.source, piece.starts, np.diff(offsets))
 
     def _is_repeated(self, sizes: Sizes) -> bool:
         """Whether values add up to far more bytes than the array has, as views refer to the same bytes.
@@ -241,11 +224,8 @@ class BinaryViewArray(Array):
             offsets, data = distinct.contiguous()
             ends = offsets_from(np.diff(offsets)[places])
             return ends, gather_bytes(data, offsets[places], np.diff(ends))
-        offsets = offsets_from(sizes)
-        target = np.empty(int(offsets[-1]) + SLACK, np.uint8)
-        for piece in self._pieces(sizes):
-            join_views(target, offsets[piece.first : piece.first + len(piece.sizes)], piece)
-        return offsets, read_only(target[:-SLACK])
+        data = [part for _, _, part in self._joined(sizes)]
+        return offsets_from(sizes), read_only(np.concatenate([EMPTY, *data]))
 
     def _gather(self, indices: Indices) -> Any:
         buffers = [None, frozen(self.views[indices]), *self._buffers[2:]]
@@ -280,7 +260,7 @@ class BinaryViewArray(Array):
     def _join(cls, arrays: Sequence[Any]) -> Any:
         buffers: list[Bytes] = []
         known: dict[tuple[int, int], int] = {}
-        parts = []
+        numbers_of = []
         for array in arrays:
             numbers = []
             for data in array.data_buffers:
@@ -288,6 +268,12 @@ class BinaryViewArray(Array):
                 if number == len(buffers):
                     buffers.append(data)
                 numbers.append(number)
+            numbers_of.append(numbers)
+        parts = []
+        for array, numbers in zip(arrays, numbers_of, strict=True):
+            if numbers == list(range(len(buffers))):
+                parts.append(array._words())
+                continue
             words = array._words().copy()
             table = np.array([*numbers, MASK], np.uint64)  # invalid buffer indices stay invalid
             for first in range(0, len(words), PIECE):
@@ -337,13 +323,10 @@ class BinaryViewArray(Array):
         return (not pairs or is_worth(left, sizes)) and all(same_bytes(one, two) for one, two in pairs)
 
     def _same_long(self, other: Any, sizes: Sizes) -> bool:
-        for mine, theirs in zip(self._pieces(sizes), other._pieces(sizes), strict=True):
-            if mine.long is not None:
-                at = np.flatnonzero(mine.long)
-                starts, lengths = mine.starts[at], mine.sizes[at].astype(np.int64)
-                if not same_runs(mine.source, starts, theirs.source, theirs.starts[at], lengths):
-                    return False
-        return True
+        return all(
+            same_runs(mine.source, mine.starts, theirs.source, theirs.starts, mine.sizes.astype(np.int64))
+            for mine, theirs in zip(self._pieces(sizes), other._pieces(sizes), strict=True)
+        )
 
     def _codes(self) -> Indices:
         from shmarrow.layout.codes import of_runs
@@ -396,14 +379,32 @@ class BinaryViewArray(Array):
         if not self._type.text:
             return
         sizes, words = self._sizes(valid), self._words()
-        inline = ((words[:, 0] >> HALF) | words[:, 1]) * (sizes <= INLINE)
-        if not np.bitwise_or.reduce(inline) & HIGH_BITS and all(map(is_ascii, self.data_buffers)):
+        whole = self._is_long_text(sizes)
+        for first in range(0, len(sizes), PIECE):
+            part, own = words[first : first + PIECE], sizes[first : first + PIECE]
+            inline = ((part[:, 0] >> HALF) | part[:, 1]) & HIGH_BITS
+            own *= np.where(own > INLINE, not whole, inline != 0)
+        if not sizes.any():
             return
         if self._is_repeated(sizes):
-            self._distinct(valid)[0]._check_text(None)
+            self._distinct(sizes > 0)[0]._check_text(None)
             return
         for first, offsets, data in self._joined(sizes):
             check_utf8(self._type, data, offsets, first)
+
+    def _is_long_text(self, sizes: Sizes) -> bool:
+        """Whether long values are UTF-8, as whole buffers are, and they start and end at character boundaries."""
+        buffers = self.data_buffers
+        if not is_worth(buffers, sizes):
+            return False
+        if all(map(is_ascii, buffers)):
+            return True
+        return all(map(decodes, buffers)) and all(
+            bool(are_first(buffers[number], starts[at]).all())
+            and bool(are_first(buffers[number], starts[at] + sizes[slots[at]]).all())
+            for slots, numbers, starts in self._long(sizes)
+            for number, at in groups_of(numbers)
+        )
 
     def _check_places(self, valid: Mask | None) -> None:
         """Check that views are within their buffers, except where ``valid`` is False."""
@@ -422,23 +423,25 @@ class BinaryViewArray(Array):
     def _check_values(self) -> None:
         valid = self._mask()
         sizes = self._sizes(valid)
-        for piece in self._pieces(sizes):
-            short: Any = slice(None)
-            if piece.long is not None:
-                short = np.flatnonzero(~piece.long)
-                unequal = words_at(piece.source, 4)[piece.starts] != piece.words.view("<u4")[:, 1]
-                unequal &= piece.long
+        words, buffers = self._words(), self.data_buffers
+        for slots, numbers, starts in self._long(sizes):
+            for number, at in groups_of(numbers):
+                unequal = load(buffers[number], starts[at], "<u4") != words.view("<u4")[slots[at], 1]
                 if unequal.any():
-                    slot = piece.first + int(unequal.argmax())
                     text = f"{self._type}: the view has a prefix other than its value's first 4 bytes"
-                    raise InvalidData(text, where=[("row", slot)])
-            words, own = piece.words[short], piece.sizes[short]
-            bad = (words[:, 0] & PADDING[own]) | (words[:, 1] & PADDING_2[own])
+                    raise InvalidData(text, where=[("row", int(slots[at][unequal.argmax()]))])
+        for first in range(0, self._length, PIECE):
+            part, own = words[first : first + PIECE], sizes[first : first + PIECE]
+            if int(own.min()) > INLINE:
+                continue
+            bad = ((part[:, 0] & PADDING.take(own, mode="clip")) | (part[:, 1] & PADDING_2.take(own, mode="clip"))) != 0
+            bad &= own <= INLINE
             if valid is not None:
-                bad *= valid[piece.first : piece.first + PIECE][short]
+                bad &= valid[first : first + PIECE]
             if bad.any():
-                slot = piece.first + int(np.arange(len(piece.sizes))[short][(bad != 0).argmax()])
-                raise InvalidData(f"{self._type}: the view has non-zero padding", where=[("row", slot)])
+                raise InvalidData(
+                    f"{self._type}: the view has non-zero padding", where=[("row", first + int(bad.argmax()))]
+                )
         self._check_text(valid)
 
     @classmethod

@@ -20,7 +20,7 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices
-from shmarrow.layout.runs import LOW_BYTES, PIECE, load_words
+from shmarrow.layout.runs import LOW_BYTES, PIECE, load_words, unequal_runs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -102,19 +102,10 @@ def starts_of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indice
     """Return the slots whose byte string differs from the previous slot's; adjacent nulls are the same."""
     if not len(starts):
         return starts
-    differ = np.empty(len(starts) - 1, np.bool_)
-    for first in range(0, len(differ), PIECE):
-        at, sizes = starts[first : first + PIECE + 1], lengths[first : first + PIECE + 1]
-        heads = load_words(data, at)
-        heads &= LOW_BYTES[np.minimum(sizes, 8)]
-        part = differ[first : first + PIECE]
-        np.not_equal(heads[1:], heads[:-1], out=part)
-        part |= sizes[1:] != sizes[:-1]
-        long = np.flatnonzero(~part & (sizes[1:] > 8))
-        ends = at[long] + sizes[long] - 8, at[long + 1] + sizes[long] - 8
-        part[long] = load_words(data, ends[0]) != load_words(data, ends[1])
-        long = long[~part[long] & (sizes[long] > 16)]
-        part[long] = ~_same_runs(data, at[long + 1], sizes[long], at[long], sizes[long])
+    differ = lengths[1:] != lengths[:-1]
+    same = np.flatnonzero(~differ)
+    for unequal in unequal_runs(data, starts[1:][same], data, starts[:-1][same], lengths[1:][same]):
+        differ[same[unequal]] = True
     if mask is not None:
         differ = np.where(mask[1:] & mask[:-1], differ, mask[1:] != mask[:-1])
     return np.flatnonzero(np.concatenate(([True], differ)))
@@ -183,9 +174,9 @@ def _first(
             return first
         bits = max(len(rest).bit_length() + 1, 4)
         table = np.empty(1 << bits, np.int64)
-        places = (hashes[some] * odd) >> np.uint64(64 - bits)
+        places = ((hashes[some] * odd) >> np.uint64(64 - bits)).view(np.int64)
         table[places[::-1]] = rest[::-1]
-        found: Indices = table[places]
+        found: Indices = table.take(places)
         equal = same(found, some)
         if isinstance(some, slice) and equal.all():
             return found
@@ -204,25 +195,37 @@ def _first_key(keys: npt.NDArray[Any]) -> Indices:
 
 
 _HEAD = 128
-"""Number of leading bytes that are hashed; for longer strings also the last eight."""
-
-_LONG = 1024
-"""Longer byte strings are compared one by one."""
+"""Number of leading bytes that are hashed, besides the last eight."""
 
 
 def _first_run(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> Indices:
-    if not len(lengths) or int(lengths.max()) < 8:  # the bytes and the length fit in one key
-        words = load_words(data, starts) & LOW_BYTES[lengths]
-        return _first_key(words | (lengths.astype(np.uint64) << np.uint64(56)))
-    return _first(
-        _hashes(data, starts, lengths),
-        lambda left, right: _same_runs(data, starts[left], lengths[left], starts[right], lengths[right]),
-        lambda rows: [data[start : start + size].tobytes() for start, size in _bounds(starts[rows], lengths[rows])],
-    )
+    heads, tails, hashes = np.empty((3, len(starts)), np.uint64)
+    for first in range(0, len(starts), PIECE):
+        piece = slice(first, first + PIECE)
+        heads[piece], tails[piece] = _ends(data, starts[piece], lengths[piece])
+        hashes[piece] = _hashes(data, starts[piece], lengths[piece], heads[piece], tails[piece])
+
+    def same(left: Indices, right: Indices | slice) -> Mask:
+        sizes, at = lengths[right], starts[right]
+        found: Mask = lengths.take(left) == sizes
+        found &= heads.take(left) == heads[right]
+        found &= tails.take(left) == tails[right]
+        longer = np.flatnonzero(found & (sizes > 16) & (starts[left] != at))
+        for unequal in unequal_runs(data, starts[left[longer]], data, at[longer], sizes[longer]):
+            found[longer[unequal]] = False
+        return found
+
+    def exact(rows: Indices) -> list[bytes]:
+        bounds = zip(starts[rows].tolist(), lengths[rows].tolist(), strict=True)
+        return [data[start : start + size].tobytes() for start, size in bounds]
+
+    return _first(hashes, same, exact)
 
 
-def _bounds(starts: Indices, lengths: Indices) -> Any:
-    return zip(starts.tolist(), lengths.tolist(), strict=True)
+def _ends(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> tuple[Keys, Keys]:
+    """The first and the last eight bytes, which overlap in up to 16 bytes, and are the same in up to eight."""
+    low = LOW_BYTES.take(lengths, mode="clip")
+    return load_words(data, starts) & low, load_words(data, starts + np.maximum(lengths - 8, 0)) & low
 
 
 def _mixed(hashes: Keys, words: Keys) -> Keys:
@@ -230,37 +233,13 @@ def _mixed(hashes: Keys, words: Keys) -> Keys:
     return hashes ^ (hashes >> np.uint64(29))
 
 
-def _hashes(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> Keys:
-    starts = np.where(lengths > 0, starts, 0)
-    words = load_words(data, starts) & LOW_BYTES[np.minimum(lengths, 8)]
-    hashes = _mixed(lengths.astype(np.uint64), words)
-    more = np.flatnonzero(lengths > 8)
-    position = 8
-    while len(more):
-        last = position >= _HEAD
-        at = lengths[more] - 8 if last else np.minimum(position, lengths[more] - 8)
+def _hashes(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, heads: Keys, tails: Keys) -> Keys:
+    hashes = _mixed(_mixed(lengths.astype(np.uint64), heads), tails)
+    more = np.flatnonzero(lengths > 16)
+    for position in range(8, _HEAD, 8):
+        if not len(more):
+            break
+        at = np.minimum(position, lengths[more] - 8)
         hashes[more] = _mixed(hashes[more], load_words(data, starts[more] + at))
-        position += 8
-        more = more[:0] if last else more[lengths[more] > position]
+        more = more[lengths[more] > position + 16]
     return hashes
-
-
-def _same_runs(
-    data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, other_starts: Indices, other_lengths: Indices
-) -> Mask:
-    """Compare byte strings elementwise."""
-    same: Mask = lengths == other_lengths
-    rows = np.flatnonzero(same & (lengths > 0) & (starts != other_starts))
-    position = 0
-    while len(rows):
-        left, right, size = starts[rows], other_starts[rows], lengths[rows]
-        if position >= _LONG:
-            pairs = zip(left.tolist(), right.tolist(), size.tolist(), strict=True)
-            same[rows] = [np.array_equal(data[a : a + n], data[b : b + n]) for a, b, n in pairs]
-            return same
-        at = np.minimum(position, np.maximum(size - 8, 0))
-        differ = (load_words(data, left + at) ^ load_words(data, right + at)) & LOW_BYTES[np.minimum(size, 8)]
-        same[rows[differ != 0]] = False
-        position += 8
-        rows = rows[(differ == 0) & (size > position)]
-    return same

@@ -39,6 +39,7 @@ class ListArray(Lists):
 
     __slots__ = ()
     layouts: ClassVar[tuple[str, ...]] = ("list",)
+    _joins_slices = True
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
@@ -87,8 +88,9 @@ class ListArray(Lists):
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
-        offsets = joined_offsets(arrays, [len(array.values) for array in arrays])
-        child = concat_arrays([array.values for array in arrays])
+        offsets, windows = joined_offsets(arrays, [len(array.values) for array in arrays])
+        parts = [array.values.slice(at.start, at.stop - at.start) for array, at in zip(arrays, windows, strict=True)]
+        child = concat_arrays(parts)
         return make_array(arrays[0].type, len(offsets) - 1, [None, frozen(offsets)], 0, 0, [child])
 
     def _same(self, other: Any, live: Mask | None) -> bool:
@@ -120,11 +122,12 @@ class ListArray(Lists):
     def _of_lists(cls, array: Any, target: Any) -> Parts:
         if not isinstance(array, ListArray):
             return super()._of_lists(array, target)
-        offsets = checked_offsets(array, len(array.values), "values")
-        first, last = int(offsets[0]), int(offsets[-1])
-        check_reach(last - first, target)
-        moved = offsets - offsets[0] if first else offsets
-        return [moved.astype(target.offset_dtype, copy=False)], moved[:-1], array.values.slice(first, last - first)
+        offsets, window = trimmed_offsets(array, len(array.values))
+        if target.offset_dtype < offsets.dtype:
+            checked_offsets(array, len(array.values), "values")
+            check_reach(int(offsets[-1]), target)
+        items = array.values.slice(window.start, window.stop - window.start)
+        return [offsets.astype(target.offset_dtype, copy=False)], offsets[:-1], items
 
     @classmethod
     def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:

@@ -63,13 +63,18 @@ def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
     return (offsets - offsets[0] if first else offsets), slice(first, last)
 
 
-def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> npt.NDArray[Any]:
-    """Return the concatenated offsets of trimmed arrays with ``sizes`` items each."""
+def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> tuple[npt.NDArray[Any], list[slice]]:
+    """Return the offsets of concatenated arrays, and the slice of the ``sizes`` items of each array they refer to."""
     type = arrays[0].type
-    check_reach(sum(sizes), type)
-    parts = [np.zeros(1, type.offset_dtype)]
-    base = 0
-    for array, size in zip(arrays, sizes, strict=True):
-        parts.append(offsets_view(array)[1:] + type.offset_dtype.type(base))
-        base += size
-    return np.concatenate(parts)
+    parts = [offsets_view(array) for array in arrays]
+    for array, offsets, size in zip(arrays, parts, sizes, strict=True):
+        _check_ends(array, offsets, size, "items")
+    windows = [slice(int(offsets[0]), int(offsets[-1])) for offsets in parts]
+    check_reach(sum([window.stop - window.start for window in windows]), type)
+    result = np.zeros(sum(map(len, arrays)) + 1, type.offset_dtype)
+    end = base = 0
+    for offsets, window in zip(parts, windows, strict=True):
+        np.add(offsets[1:], base - window.start, out=result[end + 1 : end + len(offsets)])
+        end += len(offsets) - 1
+        base += window.stop - window.start
+    return result, windows

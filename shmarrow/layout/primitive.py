@@ -112,7 +112,9 @@ class PrimitiveArray(Array):
         return to_python(self._type, self.values, valid)
 
     def _gather(self, indices: Indices) -> Any:
-        return make_array(self._type, len(indices), [None, frozen(self.values[indices])], 0)
+        values, width = self.values, self._type.byte_width
+        items = values if values.ndim == 1 else values.view(f"V{width}").reshape(-1)
+        return make_array(self._type, len(indices), [None, read_only(items.take(indices))], 0)
 
     def _filled(self, missing: Mask, value: Any) -> Any:
         numbers = np.array(self.values)

@@ -1,7 +1,12 @@
-"""Variable-length byte ranges: gather, compare and read as words, in blocks of some thousands."""
+"""Variable-length byte ranges: gather, compare and read as words, in blocks of some thousands.
+
+All functions take the start and the length of each range, int64 of shape (n,), which lie within the data. Ranges that
+follow each other in the data are handled as one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,69 +20,108 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 """Bytes or offsets processed at once."""
 
-
-def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
-    """Concatenate byte ranges, all within the data; a copy."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    if total and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
-        return read_only(data[int(starts[0]) : int(starts[0]) + total].copy())
-    target = np.empty(total + SLACK, np.uint8)
-    to = ends - lengths
-    for first in range(0, len(starts) if total else 0, PIECE):
-        piece = slice(first, first + PIECE)
-        copy_rest(target, to[piece], data, starts[piece], lengths[piece])
-        write_words(target, to[piece], load_words(data, starts[piece]))
-    return read_only(target[:total])
-
-
 PIECE = 1 << 14
 """Slots processed at once, so that they stay in the CPU cache."""
 
+_WIDTH = 32
+"""Bytes copied at once: most values need one step, and numpy moves a step as one item."""
+
 _LONG = 1024
-
-SLACK = 8
-"""Padding after a target, which the last word of a range may extend into."""
+"""Longer ranges are copied and compared one by one."""
 
 
-def write_words(target: npt.NDArray[np.uint8], to: Indices, words: npt.NDArray[np.uint64]) -> None:
-    """Write eight bytes to each position: the first word of each range, as the last step of concatenation.
+def offsets_from(lengths: npt.NDArray[Any]) -> Indices:
+    """Return offsets of shape (n + 1,) from n lengths."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+    return offsets
 
-    Words are written whole for shorter ranges too: the excess spills into the next ranges, which are written later, as
-    numpy assigns in the order of the indices.
+
+def joined_runs(starts: Indices, lengths: Indices) -> tuple[Indices, Indices]:
+    """Return the same ranges with those that follow each other in the data merged."""
+    if len(starts) < 2:
+        return starts, lengths
+    ends = starts + lengths
+    gaps = starts[1:] != ends[:-1]
+    if 2 * np.count_nonzero(gaps) > len(starts):
+        return starts, lengths
+    breaks = np.flatnonzero(gaps)
+    firsts, lasts = starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
+    return firsts, lasts - firsts
+
+
+def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
+    """Concatenate byte ranges; a copy."""
+    found = _concatenated(data, starts, lengths)
+    return read_only(found.copy() if np.may_share_memory(found, data) else found)
+
+
+def _concatenated(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
+    """The concatenated ranges; a view if they follow each other.
+
+    Words of ``_WIDTH`` bytes are copied, so a short range spills into the next ones, or into the padding after the last
+    one. They are written later, as numpy assigns in the order of the indices: of each block, first what lies behind the
+    first word of a range, then all first words.
     """
-    words_at(target, 8)[to] = words
+    starts, lengths = joined_runs(starts, lengths)
+    if len(starts) < 2:
+        first = int(starts[0]) if len(starts) else 0
+        return data[first : first + int(lengths.sum())]
+    offsets = offsets_from(lengths)
+    target = np.empty(int(offsets[-1]) + _WIDTH, np.uint8)
+    words = _items_at(target, f"V{_WIDTH}")
+    for first in range(0, len(starts), PIECE):
+        piece = slice(first, first + PIECE)
+        to, at, sizes = offsets[:-1][piece], starts[piece], lengths[piece]
+        if int(sizes.max()) > _WIDTH:
+            _copy_rest(target, to, data, at, sizes)
+        words[to] = load(data, at, words.dtype)
+    return target[:-_WIDTH]
 
 
-def copy_rest(target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
-    """Copy the bytes after the first eight of each range to their places, for adjacent targets.
-
-    The last word of a range may spill into the first eight bytes of the next ones, which :func:`write_words` writes
-    afterwards, or into the :data:`SLACK` after the last one.
-    """
-    if not len(lengths) or int(lengths.max()) <= 8:
-        return
-    at = np.flatnonzero(lengths > _LONG)
-    for i, start, size in zip(to[at].tolist(), starts[at].tolist(), lengths[at].tolist(), strict=True):
-        target[i : i + size] = source[start : start + size]
-    some = lengths > 8
-    if len(at):
-        some &= lengths <= _LONG
-    if not some.all():
-        to, starts, lengths = to[some], starts[some], lengths[some]
-    write = words_at(target, 8)
-    position = 8
-    while len(to):
-        write[to + position] = load_words(source, starts + position)
-        position += 8
-        more = lengths > position
-        if not more.all():
-            to, starts, lengths = to[more], starts[more], lengths[more]
+def _copy_rest(target: npt.NDArray[np.uint8], to: Indices, data: Bytes, starts: Indices, lengths: Indices) -> None:
+    """Copy what lies behind the first word of each range, and all of long ones."""
+    long = np.flatnonzero(lengths > _LONG)
+    for place, start, size in zip(to[long].tolist(), starts[long].tolist(), lengths[long].tolist(), strict=True):
+        target[place : place + size] = data[start : start + size]
+    words = _items_at(target, f"V{_WIDTH}")
+    more = np.flatnonzero((lengths > _WIDTH) & (lengths <= _LONG))
+    position = _WIDTH
+    while len(more):
+        words[to[more] + position] = load(data, starts[more] + position, words.dtype)
+        position += _WIDTH
+        more = more[lengths[more] > position]
 
 
-def words_at(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
-    """Return an overlapping view of the word of ``width`` bytes at each position of the data."""
-    return np.ndarray((len(data) - width + 1,), f"<u{width}", data, 0, (1,))
+def _items_at(data: npt.NDArray[np.uint8], dtype: Any) -> npt.NDArray[Any]:
+    """An overlapping view of the item at each position of the data."""
+    item = np.dtype(dtype)
+    return np.ndarray((len(data) - item.itemsize + 1,), item, data, 0, (1,))
+
+
+def load(data: Bytes, starts: Indices, dtype: Any) -> npt.NDArray[Any]:
+    """Read an item of a dtype at each position, zero-padded beyond the data."""
+    size = np.dtype(dtype).itemsize
+    if len(data) < size:
+        data = np.concatenate([data, np.zeros(size - len(data), np.uint8)])
+    last = len(data) - size
+    if not len(starts) or int(starts.max()) <= last:
+        inside: npt.NDArray[Any] = _items_at(data, dtype)[starts]
+        return inside
+    found: npt.NDArray[Any] = _items_at(data, dtype)[np.minimum(starts, last)]
+    beyond = np.flatnonzero(starts > last)
+    end = np.concatenate([data[last:], np.zeros(size, np.uint8)])
+    found[beyond] = _items_at(end, dtype)[np.minimum(starts[beyond] - last, size)]
+    return found
+
+
+def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
+    """Read eight bytes at each position as a little-endian number, zero-padded beyond the data."""
+    return load(data, starts, "V8").view("<u8")
+
+
+LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+"""Masks of the first n bytes of an eight-byte little-endian number."""
 
 
 def same_bytes(left: Bytes, right: Bytes) -> bool:
@@ -88,62 +132,28 @@ def same_bytes(left: Bytes, right: Bytes) -> bool:
     )
 
 
-def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
-    """Read eight bytes at each position as a little-endian number, zero-padded beyond the data."""
-    if len(data) < 8:
-        data = np.concatenate([data, np.zeros(8 - len(data), np.uint8)])
-    last = len(data) - 8
-    if not len(starts) or int(starts.max()) <= last:
-        inside: npt.NDArray[np.uint64] = words_at(data, 8)[starts]
-        return inside
-    words: npt.NDArray[np.uint64] = words_at(data, 8)[np.minimum(starts, last)]
-    beyond = np.flatnonzero(starts > last)
-    if len(beyond):
-        missing = (starts[beyond] - last).clip(0, 8)
-        words[beyond] = np.where(missing < 8, words[beyond] >> (8 * missing % 64).astype(np.uint64), 0)
-    return words
-
-
-LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-"""Masks of the first n bytes of an eight-byte little-endian number."""
-
-
 def same_runs(left: Bytes, starts: Indices, right: Bytes, right_starts: Indices, lengths: Indices) -> bool:
-    """Return whether byte ranges, all within their data, are pairwise equal."""
-    some = lengths > 0
-    if not some.all():
-        starts, right_starts, lengths = starts[some], right_starts[some], lengths[some]
-    if not len(lengths):
-        return True
-    gaps = (starts[1:] != starts[:-1] + lengths[:-1]) | (right_starts[1:] != right_starts[:-1] + lengths[:-1])
-    first = np.append(0, np.flatnonzero(gaps) + 1)
-    if 16 * len(first) <= len(starts) + 256:
-        # Few contiguous stretches: compare each as a whole.
-        last = np.append(first[1:], len(starts)) - 1
-        sizes = (starts[last] + lengths[last] - starts[first]).tolist()
-        stretches = zip(starts[first].tolist(), right_starts[first].tolist(), sizes, strict=True)
-        return all(same_bytes(left[a : a + size], right[b : b + size]) for a, b, size in stretches)
-    long = np.flatnonzero(lengths > _LONG)
-    for i in long.tolist():
-        a, b, size = int(starts[i]), int(right_starts[i]), int(lengths[i])
-        if not same_bytes(left[a : a + size], right[b : b + size]):
-            return False
-    if len(long):
-        rest = lengths <= _LONG
-        starts, right_starts, lengths = starts[rest], right_starts[rest], lengths[rest]
-    differ = load_words(left, starts) ^ load_words(right, right_starts)
-    if (differ & LOW_BYTES[np.minimum(lengths, 8)]).any():
-        return False
-    position = 8
-    while True:  # eight bytes of each remaining range; the last eight overlap the previous ones
-        more = lengths > position
-        if not more.any():
-            return True
-        starts, right_starts, lengths = starts[more], right_starts[more], lengths[more]
-        at = np.minimum(position, lengths - 8)
-        if (load_words(left, starts + at) != load_words(right, right_starts + at)).any():
-            return False
-        position += 8
+    """Return whether byte ranges are pairwise equal."""
+    return next(unequal_runs(left, starts, right, right_starts, lengths), None) is None
+
+
+def unequal_runs(
+    left: Bytes, starts: Indices, right: Bytes, right_starts: Indices, lengths: Indices
+) -> Iterator[Indices]:
+    """Iterate over the numbers of the byte ranges that differ pairwise, in blocks of some thousands."""
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < len(ends):
+        most = int(ends[first] - lengths[first]) + 16 * CHUNK
+        end = max(min(first + PIECE, int(np.searchsorted(ends, most, "right"))), first + 1)
+        sizes = lengths[first:end]
+        mine = _concatenated(left, starts[first:end], sizes)
+        theirs = _concatenated(right, right_starts[first:end], sizes)
+        if not same_bytes(mine, theirs):
+            rows = np.flatnonzero(sizes)
+            differ = np.bitwise_or.reduceat(mine ^ theirs, offsets_from(sizes)[rows]) != 0
+            yield rows[differ] + first
+        first = end
 
 
 def is_ascii(data: Bytes) -> bool:

@@ -66,10 +66,10 @@ def _broken_pieces(data: Bytes, offsets: npt.NDArray[Any]) -> Iterator[tuple[int
 
 def _splits_well(region: Bytes, starts: npt.NDArray[Any]) -> bool:
     """Whether the region is UTF-8 and every slot starts at a character boundary."""
-    return _decodes(region) and bool(_are_first(region, starts).all())
+    return decodes(region) and bool(are_first(region, starts).all())
 
 
-def _decodes(data: Bytes) -> bool:
+def decodes(data: Bytes) -> bool:
     """Whether the bytes are UTF-8."""
     start, end = 0, len(data)
     while start < end:
@@ -81,7 +81,7 @@ def _decodes(data: Bytes) -> bool:
     return True
 
 
-def _are_first(data: Bytes, places: npt.NDArray[Any]) -> Mask:
+def are_first(data: Bytes, places: npt.NDArray[Any]) -> Mask:
     """Which places, including the end of the data, are character boundaries."""
     if len(places) and int(places.max()) >= len(data):
         inside = places < len(data)

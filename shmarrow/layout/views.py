@@ -1,4 +1,4 @@
-"""Binary views as pairs of 64-bit words: resolving and concatenating their values in blocks of some thousands.
+"""Binary views as pairs of 64-bit words: writing them, and resolving them in blocks of some thousands.
 
 The first word has the length in its low half and the first four bytes of the value in its high half; the second has the
 rest of an inline value, or the buffer index in its low half and the offset in its high half.
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.layout.memory import Indices
-from shmarrow.layout.runs import LOW_BYTES, copy_rest, load_words, write_words
+from shmarrow.layout.runs import LOW_BYTES, load_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,30 +35,20 @@ PADDING_2 = ~np.array([int(LOW_BYTES[max(size - 4, 0)]) for size in range(INLINE
 
 
 Sizes: TypeAlias = "npt.NDArray[np.uint32]"
-NONE = np.empty(0, np.int64)
 
 
 class Piece(NamedTuple):
-    """A block of views, with the locations of their values."""
+    """A block of views, and their values."""
 
     first: int
     """The first slot."""
     words: npt.NDArray[np.uint64]
     sizes: Sizes
     """The lengths, 0 if null."""
-    long: Mask | None
-    """True for long values, None if there are none."""
     source: Bytes
-    """The bytes that contain the long values."""
+    """Bytes that contain the values: the views themselves, with the inline ones, and then the long ones."""
     starts: Indices
-    """Their offsets in it; empty if no value is long."""
-
-
-def offsets_from(lengths: npt.NDArray[Any]) -> Indices:
-    """Return offsets of shape (n + 1,) from n lengths."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
-    return offsets
+    """The offset of each value in them."""
 
 
 def groups_of(numbers: Indices) -> Iterator[tuple[int, Any]]:
@@ -84,11 +73,6 @@ def is_worth(buffers: Sequence[Bytes], sizes: Sizes) -> bool:
     return sum(map(len, buffers)) <= 4 * int(sizes.sum(dtype=np.int64)) + (1 << 16)
 
 
-def merge(buffers: Sequence[Bytes]) -> tuple[Bytes, Indices]:
-    """Concatenate buffers; also return the start of each."""
-    return np.concatenate(buffers), offsets_from(np.array([len(data) for data in buffers]))
-
-
 def is_same_memory(left: Bytes, right: Bytes) -> bool:
     """Return whether two buffers share address and size, so that they need no comparison."""
     return len(left) == len(right) and left.ctypes.data == right.ctypes.data
@@ -107,43 +91,6 @@ def extents(
             low[number] = min(low[number], starts[at].min())
             high[number] = max(high[number], ends[at].max())
     return needed, np.where(high > 0, low, 0), high
-
-
-def join_views(target: npt.NDArray[np.uint8], to: Indices, piece: Piece) -> None:
-    """Write the values of a block of views to adjacent places."""
-    sizes, words = piece.sizes, piece.words
-    heads = (words[:, 0] >> HALF) | (words[:, 1] << HALF)
-    more = sizes > 8
-    if piece.long is not None:
-        at = np.flatnonzero(piece.long)
-        starts, places, lengths = piece.starts[at], to[at], sizes[at].astype(np.int64)
-        if not _copy_stretches(target, places, piece.source, starts, lengths):
-            copy_rest(target, places, piece.source, starts, lengths)
-        elif int(lengths.sum()) == int(sizes.sum(dtype=np.int64)):
-            return
-        heads[at] = load_words(piece.source, starts)
-        more &= ~piece.long
-    at = np.flatnonzero(more)
-    if len(at):
-        write_words(target, to[at] + 8, words[at, 1] >> HALF)
-    write_words(target, to, heads)
-
-
-def _copy_stretches(
-    target: npt.NDArray[np.uint8], to: Indices, source: Bytes, starts: Indices, lengths: Indices
-) -> bool:
-    """Copy ranges spaced alike in source and target as whole stretches; False if that is rare."""
-    shifts = starts - to
-    ends = np.append(np.flatnonzero(shifts[1:] != shifts[:-1]) + 1, len(to))
-    if 16 * len(ends) > len(to) + 256:
-        return False
-    first = 0
-    for end in ends.tolist():
-        low, high = int(starts[first]), int(starts[end - 1] + lengths[end - 1])
-        place = int(to[first])
-        target[place : place + high - low] = source[low:high]
-        first = end
-    return True
 
 
 def write_views(words: npt.NDArray[np.uint64], data: Bytes, offsets: npt.NDArray[Any], base: int, number: int) -> int:
