@@ -152,6 +152,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         gc.freeze()
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a failing test at the moment it fails; the workers of pytest-xdist leave that to their controller."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nfailed ({report.when}): {report.nodeid}", flush=True)
+
+
 def _is_empty_spark_store(name: str) -> bool:
     """Whether it is the store of this user's Spark applications, which stays for the next one, without objects."""
     home = SHM / f"shmarrow-spark-{os.geteuid()}"
