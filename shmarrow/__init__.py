@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         uuid,
         variable_shape_tensor,
     )
+    from shmarrow.interchange.files import convert
     from shmarrow.interchange.handles import Handle, handle
     from shmarrow.ipc.tensor.bundle import Bundle, load_tensors, save_tensors
     from shmarrow.layout import (
@@ -209,6 +210,7 @@ __all__ = [
     "concat_arrays",
     "concat_batches",
     "concat_tables",
+    "convert",
     "date32",
     "date64",
     "day_time_interval",
@@ -287,6 +289,7 @@ if not TYPE_CHECKING:
             ".extension": "FixedShapeTensorArray bool8 fixed_shape_tensor json_ opaque parquet_variant "
             "timestamp_with_offset uuid variable_shape_tensor",
             ".interchange": "",
+            ".interchange.files": "convert",
             ".interchange.handles": "Handle handle",
             ".ipc.tensor.bundle": "Bundle load_tensors save_tensors",
             ".layout": "BinaryArray BinaryViewArray BooleanArray DayTime DictionaryArray FixedSizeListArray "

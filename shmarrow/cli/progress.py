@@ -78,7 +78,7 @@ class Progress:
 
 
 @contextmanager
-def bar(text: str, total: int | None, unit: str = "") -> Iterator[Callable[[int], None]]:
+def bar(text: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
     """A progress bar, if standard error is a terminal and rich is installed.
 
     Parameters
@@ -93,15 +93,15 @@ def bar(text: str, total: int | None, unit: str = "") -> Iterator[Callable[[int]
     Yields
     ------
     callable
-        Takes the current value.
+        Takes the current value, and optionally the final one.
     """
     shown = _bar(unit) if sys.stderr.isatty() else None
     if shown is None:
-        yield lambda done: None
+        yield lambda done, total=None: None
         return
     with shown:
         task = shown.add_task(text, total=total)
-        yield lambda done: shown.update(task, completed=done)
+        yield lambda done, total=total: shown.update(task, completed=done, total=total)
 
 
 def _bar(unit: str) -> Any:

@@ -60,6 +60,8 @@ def print_error(error: sa.ShmarrowError, as_json: bool) -> None:
 
 def shell_hint(error: sa.ShmarrowError) -> str | None:
     """The hint of an error in the words of a shell; None if it has none."""
+    if error.hint and error.hint.endswith(".open(path)"):
+        return "decompress it first"
     return _IN_A_SHELL.get(error.hint, error.hint)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -37,7 +36,7 @@ from shmarrow.cli.report import (
     size_text,
     time_text,
 )
-from shmarrow.cli.targets import kind_of, refuse_others, refuse_url
+from shmarrow.cli.targets import kind_of, pipe_in, refuse_others
 from shmarrow.errors import printable
 from shmarrow.objects.describe import describe
 from shmarrow.store import ObjectInfo
@@ -265,7 +264,7 @@ def put(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         source = _source(arguments.file, stack)
         try:
-            with _attached(source) as found:
+            with segment.attach(source) as found:
                 total = found.size
                 refuse_others(
                     "standard input" if arguments.file == "-" else arguments.file, found.data
@@ -291,14 +290,6 @@ def put(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _attached(source: str) -> segment.Segment:
-    try:
-        return segment.attach(source)
-    except sa.StorageError:
-        refuse_url(source)
-        raise
-
-
 def _made(arguments: argparse.Namespace) -> sa.Store:
     """The store of ``put``, which may be a new one."""
     try:
@@ -312,15 +303,12 @@ def _made(arguments: argparse.Namespace) -> sa.Store:
 
 def _source(file: str, stack: ExitStack) -> str:
     """The path of the source; a pipe goes through a temporary file, as the size must be known in advance."""
-    if file != "-":
-        try:
-            if file.startswith(segment.SHM_SCHEME) or not stat.S_ISFIFO(os.stat(file).st_mode):
-                return file
-        except (OSError, ValueError):
-            return file
-    from shmarrow.interchange.files.endpoints import open_input
+    pipe = pipe_in(file, stack)
+    if pipe is None:
+        return file
+    from shmarrow.interchange.files import spooled
 
-    return stack.enter_context(open_input(file)).path()
+    return spooled(pipe, stack)
 
 
 def get_arguments(parser: argparse.ArgumentParser) -> None:

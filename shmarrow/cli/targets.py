@@ -14,6 +14,7 @@ import errno
 import os
 import shlex
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -24,19 +25,19 @@ import numpy as np
 import shmarrow as sa
 from shmarrow.buffer import Bytes
 from shmarrow.cli.report import WrongUsage, byte_size
-from shmarrow.errors import DEFAULT_LIMITS, Limits
+from shmarrow.errors import DEFAULT_LIMITS, Limits, storage_error
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.sources.formats import HEAD, recognized
 
 HELP = "an Arrow file, stream or tensor: a path, shm:NAME, STORE/NAME (an object of a store), or - for standard input"
 ROWS = ("file", "stream")
-_CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a Feather file of version 1", "a NumPy array",
+_CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a NumPy array",
               "a NumPy archive", "a safetensors file")  # fmt: skip
 """Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
 _WITHOUT_PYARROW = ("a NumPy", "a safetensors")
 _TEXTS = {
-    ".csv": "text, such as CSV", ".tsv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"
+    ".csv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"
 }  # fmt: skip
 """What text of one column, which has no separators to recognize it by, is called by its suffix."""
 _DECOMPRESSED = 1 << 30
@@ -109,11 +110,12 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[tuple[str, Any]]:
     from shmarrow.xray.target import open_target
 
     with ExitStack() as stack:
-        if word == "-" or _is_pipe(word):
-            from shmarrow.interchange.files.endpoints import open_input
+        pipe = pipe_in(word, stack)
+        if pipe is not None:
+            from shmarrow.interchange.files import spooled
 
-            source = open_source(stack.enter_context(open_input(word)).whole())
-            source.name = "standard input" if word == "-" else word
+            source = open_source(spooled(pipe, stack))
+            source.name = pipe_name(word)
         else:
             source = _located(open_target, word, trust)
         stack.callback(source.close)
@@ -140,31 +142,32 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
     InvalidData
         If the bytes are not Arrow's.
     """
-    if in_order and (word == "-" or _is_pipe(word)):
-        from shmarrow.interchange.files.endpoints import open_input
+    with ExitStack() as stack:
+        pipe = pipe_in(word, stack) if in_order else None
+        if pipe is not None:
+            from shmarrow.interchange.files import opened, spooled
 
-        with open_input(word) as found:
-            if found.data is None and found.head and not found.head.startswith(MAGIC):
-                _refuse(found.name, found.head)
-                yield Target(found.name, "stream", found.stream(), None)
+            found = opened(pipe)
+            name = pipe_name(word)
+            if found.head and not found.head.startswith(MAGIC):
+                _refuse(name, found.head)
+                yield Target(name, "stream", found.file, None)
                 return
             from shmarrow.sources import open_source
 
-            data = found.whole()
-            source = open_source(data)
-            source.name = found.name
-            yield Target(source.name, kind_of(data, source.name), source, data)
+            source: Any = open_source(spooled(found.file, stack))
+            source.name = name
+            yield Target(name, kind_of(source.data, name), source, source.data)
             return
     with open_bytes(word, trust) as (name, source):
         yield Target(name, kind_of(source.data, name), source, source.data)
 
 
 def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) -> Any:
-    """The source of a path or a name; errors tell how to name objects of a store, and what reads a URL."""
+    """The source of a path or a name; errors tell how to name objects of a store."""
     try:
         return open_target(word, trust)
     except (sa.StorageError, sa.InvalidArgument) as error:
-        refuse_url(word)
         from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
         from shmarrow.store.protocol import CONTROL
 
@@ -175,17 +178,6 @@ def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) ->
         elif path == word and word[:1] not in "./~" and os.path.exists(f"{SHM_DIRECTORY}/{word.partition('/')[0]}"):
             error.hint = f"did you mean {SHM_SCHEME + word!r}?"
         raise
-
-
-def refuse_url(word: str) -> None:
-    """Refuse a URL; the error says what downloads it."""
-    from shmarrow.interchange.files.endpoints import download
-
-    command = download(word)
-    if command:
-        raise sa.ObjectNotFound(
-            errno.ENOENT, f"{word!r} is a URL, not a path: `{command} | shmarrow inspect -` reads it"
-        )
 
 
 @contextmanager
@@ -204,15 +196,41 @@ def stored(word: str, trust: bool = False) -> Iterator[tuple[sa.Store, str] | No
         yield store, found[1]
 
 
-def _is_pipe(word: str) -> bool:
-    """Whether a word names a pipe or a device, which cannot be mapped."""
+def pipe_in(word: str, stack: ExitStack) -> Any:
+    """The binary file object of ``-``, a pipe or a device; None for what can be mapped."""
+    return _standard("stdin") if word == "-" else _pipe(word, "rb", stack)
+
+
+def pipe_out(word: str, stack: ExitStack) -> Any:
+    """The binary file object of ``-``, a pipe or a device; None for what is published as a whole."""
+    return _standard("stdout") if word == "-" else _pipe(word, "wb", stack)
+
+
+def pipe_name(word: str) -> str:
+    """What messages call a pipe."""
+    return "standard input" if word == "-" else word
+
+
+def _standard(name: str) -> Any:
+    file = getattr(sys, name)
+    if file is None:
+        raise storage_error(OSError(errno.EBADF, "it is closed"), "use", f"standard {name.removeprefix('std')}put")
+    return file.buffer
+
+
+def _pipe(word: str, mode: str, stack: ExitStack) -> Any:
     if word.startswith("shm:"):
-        return False
+        return None
     try:
-        mode = os.stat(word).st_mode
+        kind = os.stat(word).st_mode
     except (OSError, ValueError):
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+        return None
+    if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
+        return None
+    try:
+        return stack.enter_context(open(word, mode, buffering=0))
+    except OSError as error:
+        raise storage_error(error, "open", word) from None
 
 
 def kind_of(data: Bytes, name: str) -> str:

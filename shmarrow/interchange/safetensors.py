@@ -100,7 +100,7 @@ def _read_header(data: Bytes, limits: Limits) -> tuple[dict[str, Any], int]:
         raise LimitExceeded(f"a header of {length} bytes, over Limits.metadata_bytes = {limits.metadata_bytes}")
     start = _LENGTH.size + length
     try:
-        header = json.loads(data[_LENGTH.size : start].tobytes().decode(), object_pairs_hook=_without_twins)
+        header = json.loads(data[_LENGTH.size : start].tobytes().decode(), object_pairs_hook=without_twins)
     except (ValueError, RecursionError) as error:
         raise InvalidData(f"the header is not a JSON object of distinct names: {error}") from None
     if not isinstance(header, dict):
@@ -108,7 +108,8 @@ def _read_header(data: Bytes, limits: Limits) -> tuple[dict[str, Any], int]:
     return header, start
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of the pairs of a JSON object; ValueError if a name occurs twice."""
     made = dict(pairs)
     if len(made) < len(pairs):
         raise ValueError("a name occurs twice")

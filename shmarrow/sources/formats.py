@@ -24,17 +24,12 @@ class Format(NamedTuple):
         How to read it, as a clause: ``"numpy.load reads it"``.
     offset : int
         Offset of the magic bytes.
-    suffix, codec, command : str
-        Of compressed data: the suffix of files, the name in pyarrow, and the command that decompresses them.
     """
 
     magic: bytes
     name: str
     reader: str
     offset: int = 0
-    suffix: str = ""
-    codec: str = ""
-    command: str = ""
 
 
 _POLARS_OR = "{} or polars.{} reads it".format
@@ -52,11 +47,11 @@ FORMATS = (
     Format(b"CDF\x01", "a netCDF file", "scipy.io.netcdf_file reads it"),
     Format(b"SQLite f", "an SQLite database", "sqlite3.connect opens it"),
     Format(b"DUCK", "a DuckDB database", "duckdb.connect opens it", 8),
-    Format(b"\x1f\x8b\x08", "gzip data", "pass gzip.open(path)", 0, ".gz", "gzip", "gunzip -c"),
-    Format(b"BZh", "bzip2 data", "pass bz2.open(path)", 0, ".bz2", "bz2", "bunzip2 -c"),
-    Format(b"\xfd7zX", "xz data", "pass lzma.open(path)", 0, ".xz", "", "xz -dc"),
-    Format(b"\x28\xb5\x2f\xfd", "Zstandard data", "pass zstandard.open(path)", 0, ".zst", "zstd", "zstd -dc"),
-    Format(b"\x04\x22\x4d\x18", "an LZ4 frame", "pass lz4.frame.open(path)", 0, ".lz4", "lz4", "lz4 -dc"),
+    Format(b"\x1f\x8b\x08", "gzip data", "pass gzip.open(path)"),
+    Format(b"BZh", "bzip2 data", "pass bz2.open(path)"),
+    Format(b"\xfd7zX", "xz data", "pass lzma.open(path)"),
+    Format(b"\x28\xb5\x2f\xfd", "Zstandard data", "pass zstandard.open(path)"),
+    Format(b"\x04\x22\x4d\x18", "an LZ4 frame", "pass lz4.frame.open(path)"),
     Format(b"\xff\x06\x00\x00sNaP", "Snappy data", "decompress it first"),
     Format(b"%PDF", "a PDF", ""),
     Format(b"\x7fELF", "a program", ""),

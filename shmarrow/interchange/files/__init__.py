@@ -1,258 +1,338 @@
-"""File formats for conversion: each format is one row of :data:`FORMATS`.
+"""Conversion of files from one format to another: each format is one row of :data:`FORMATS`.
 
-A file holds rows (:class:`~shmarrow.interchange.files.rows.Rows`, a schema and an iterator of batches) or tensors
-(:class:`~shmarrow.interchange.files.tensors.Tensors`, named ndarrays). Either converts to the other if nothing is lost:
-tensors of equal length become columns, and columns of numbers without nulls become tensors.
+A file holds rows (a schema and an iterator of batches) or tensors (by name). Tensors of equal length become the columns
+of a table; columns of numbers without nulls become tensors.
 
 Invariants:
 
-* rows are read and written batch by batch, so the size of a file does not matter; formats that store each column
-  contiguously go through temporary files;
-* types that a format cannot hold are refused with the column and its type, never dropped;
+* rows are read and written batch by batch, so the size of a file does not matter; tensors are mapped, or held in memory
+  where they come from rows or an npz file;
+* values that a format cannot hold are refused with their column, never dropped;
+* the target appears complete or not at all;
 * a file is recognized by its first bytes, and by its suffix only if these are inconclusive.
 """
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from shmarrow.errors import InvalidArgument, InvalidData
-from shmarrow.interchange.files import by_pyarrow, rows, tensors
-from shmarrow.interchange.files.endpoints import Input, Options, Output, open_input, open_output
-from shmarrow.interchange.files.rows import Rows
+import numpy as np
+
+from shmarrow import segment
+from shmarrow.batch import RecordBatch
+from shmarrow.buffer import U1
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, storage_error
+from shmarrow.interchange.files import rows, tensors
+from shmarrow.interchange.files.rows import Input, Rows
 from shmarrow.interchange.files.tensors import Tensors
 from shmarrow.ipc.compression import CODECS
-from shmarrow.segment import SHM_SCHEME
-from shmarrow.sources.formats import FORMATS as KNOWN
-from shmarrow.sources.formats import recognized
-
-Content = Rows | Tensors
-
-COMPRESSED = tuple([each.suffix for each in KNOWN if each.codec])
-"""Suffixes of compressed text files, which are decompressed while reading."""
-
-DELIMITED = ("csv", "tsv")
-TEXT = (*DELIMITED, "jsonl")
-"""Text formats, which do not record types."""
+from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.segment.location import is_shm, resolve
+from shmarrow.sources import open_sink
+from shmarrow.sources.formats import HEAD, recognized
+from shmarrow.writer import Sink
 
 
 class Format(NamedTuple):
-    """A format: its name, suffixes, reader, writer, content and codecs."""
+    """A format.
 
-    name: str
+    Attributes
+    ----------
+    suffixes : tuple of str
+        The suffixes of its files.
+    magic : tuple of bytes
+        How its files begin; empty for text.
+    read : callable
+        Takes an input, which has a path if not ``in_order``, and the columns that are wanted, or None; returns rows or
+        tensors.
+    write : callable
+        Takes rows or tensors, a file object, and options.
+    of_tensors : bool
+        Whether it holds tensors.
+    in_order : bool
+        Whether it can be read in order, from a pipe.
+    compressed : bool
+        Whether it has codecs.
+    """
+
     suffixes: tuple[str, ...]
-    read: Callable[[Input, Options], Content]
-    write: Callable[[Any, Output, Options], None]
-    holds: type[Rows] | type[Tensors] = Rows
-    codecs: tuple[str, ...] = ()
+    magic: tuple[bytes, ...]
+    read: Callable[[Input, Sequence[str] | None], Any]
+    write: Callable[[Any, Any, IpcWriteOptions], None]
+    of_tensors: bool = False
+    in_order: bool = False
+    compressed: bool = False
 
 
-_IPC = (*CODECS, "none")
 FORMATS = {
-    each.name: each
-    for each in (
-        Format("arrow", (".arrow", ".ipc"), rows.read_arrow, rows.write_arrow, codecs=_IPC),
-        Format("arrows", (".arrows",), rows.read_stream, rows.write_stream, codecs=_IPC),
-        Format("feather", (".feather",), rows.read_feather, rows.write_arrow, codecs=_IPC),
-        Format("parquet", (".parquet", ".pq"), by_pyarrow.read_parquet, by_pyarrow.write_parquet, codecs=_IPC),
-        Format("csv", (".csv",), by_pyarrow.read_csv, by_pyarrow.write_csv),
-        Format("tsv", (".tsv",), by_pyarrow.read_tsv, by_pyarrow.write_tsv),
-        Format("jsonl", (".jsonl", ".ndjson"), by_pyarrow.read_jsonl, by_pyarrow.write_jsonl),
-        Format("safetensors", (".safetensors",), tensors.read_safetensors, tensors.write_safetensors, Tensors),
-        Format("npy", (".npy",), tensors.read_npy, tensors.write_npy, Tensors),
-        Format("npz", (".npz",), tensors.read_npz, tensors.write_npz, Tensors),
-        Format("tensors", (".tensors",), tensors.read_bundle, tensors.write_bundle, Tensors),
-    )
+    "arrow": Format((".arrow", ".ipc", ".feather"), (b"ARROW1",), rows.read_arrow, rows.write_arrow, compressed=True),
+    "arrows": Format(
+        (".arrows",), (b"\xff\xff\xff\xff",), rows.read_stream, rows.write_stream, in_order=True, compressed=True
+    ),
+    "parquet": Format((".parquet", ".pq"), (b"PAR1",), rows.read_parquet, rows.write_parquet, compressed=True),
+    "csv": Format((".csv",), (), rows.read_csv, rows.write_csv, in_order=True),
+    "jsonl": Format((".jsonl", ".ndjson"), (), rows.read_jsonl, rows.write_jsonl, in_order=True),
+    "safetensors": Format((".safetensors",), (), tensors.read_safetensors, tensors.write_safetensors, True),
+    "npy": Format((".npy",), (b"\x93NUMPY",), tensors.read_npy, tensors.write_npy, True),
+    "npz": Format((".npz",), (b"PK\x03\x04", b"PK\x05\x06"), tensors.read_npz, tensors.write_npz, True),
+    "tensors": Format((".tensors",), (), tensors.read_bundle, tensors.write_bundle, True, compressed=True),
 }
-"""All formats by name; ``tensors`` is the bundle of :func:`shmarrow.save_tensors`."""
-
-_MAGIC = (
-    (b"ARROW1", "arrow"),
-    (b"\xff\xff\xff\xff", "arrows"),
-    (b"FEA1", "feather"),
-    (b"PAR1", "parquet"),
-    (b"\x93NUMPY", "npy"),
-    (b"PK\x03\x04", "npz"),
-    (b"PK\x05\x06", "npz"),
-)
+"""All formats by name; ``tensors`` is the bundle of :func:`shmarrow.save_tensors`, which is an Arrow file, too."""
 
 
-def by_name(name: str) -> Format:
-    """Return the format named ``name``.
+class Converted(NamedTuple):
+    """What :func:`convert` wrote.
+
+    Attributes
+    ----------
+    format : str
+        The format of the target.
+    rows : int or None
+        Number of rows; None in a format that holds tensors.
+    tensors : int or None
+        Number of tensors; None in a format that holds rows.
+    nbytes : int
+        Size of the target in bytes.
+    """
+
+    format: str
+    rows: int | None
+    tensors: int | None
+    nbytes: int
+
+
+def convert(
+    source: Any,
+    target: Any,
+    *,
+    source_format: str | None = None,
+    target_format: str | None = None,
+    columns: Sequence[str] | None = None,
+    rows_per_batch: int | None = None,
+    compression: str | None = None,
+    compression_level: int | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Converted:
+    """Convert a file to another format: Arrow, Parquet, CSV, JSON lines, npy, npz, safetensors, bundles of tensors.
+
+    Rows are read and written batch by batch. Tensors of equal length become the columns of a table, those of several
+    dimensions fixed-size lists; columns of numbers, booleans and times without nulls become tensors.
+
+    Parameters
+    ----------
+    source : path, ``shm:NAME`` or binary file object
+        The input. Arrow files and tensors are mapped. A pipe of other data than Arrow streams, CSV or JSON lines is
+        first copied to an unnamed temporary file.
+    target : path, ``shm:NAME`` or binary file object
+        The output. A path or name appears complete or not at all.
+    source_format : str, optional
+        ``"arrow"``, ``"arrows"`` (a stream), ``"parquet"``, ``"csv"``, ``"jsonl"``, ``"safetensors"``, ``"npy"``,
+        ``"npz"`` or ``"tensors"``; by default recognized by the first bytes, or else the suffix.
+    target_format : str, optional
+        One of these; by default that of the suffix, and without one ``"arrows"`` for a file object, ``"arrow"`` or
+        ``"tensors"`` for shared memory.
+    columns : sequence of str, optional
+        The columns or tensors to convert, in this order; all by default.
+    rows_per_batch : int, optional
+        Rows of each batch (of Parquet: row group) that is written; by default as in the source, in Parquet 131,072.
+    compression : str, optional
+        ``"lz4"``, ``"zstd"`` or ``"none"``, in Arrow formats and Parquet. Default: none; in Parquet ``"snappy"``.
+    compression_level : int, optional
+        Level of the codec.
+    overwrite : bool
+        Replace an existing target.
+    progress : callable, optional
+        Called after each batch with the number of rows so far, and that of all rows, or None if it is unknown.
+
+    Returns
+    -------
+    Converted
+        Format, number of rows or tensors, and size of the target.
 
     Raises
     ------
+    ObjectNotFound
+        If the source does not exist.
+    ObjectExists
+        If the target exists, and ``overwrite`` is False.
+    InvalidData
+        If the source violates its format, or no format is recognized.
+    InvalidType
+        If the target's format cannot hold a column or a tensor.
+    FieldNotFound
+        If a chosen column does not exist.
     InvalidArgument
-        If no format has this name.
+        If the target's suffix is unknown, or an option does not apply to its format.
+    MissingExtra
+        For Parquet and CSV, if pyarrow is not installed.
     """
+    chosen = None if columns is None else list(columns)
+    written = _format(target_format) if target_format is not None else None
+    with ExitStack() as stack:
+        given = opened(source)
+        read = FORMATS[_format(source_format or _recognized(given))]
+        if not given.path and not read.in_order:
+            given = given._replace(path=spooled(given.file, stack))
+        content = read.read(given, chosen)
+        content = content if chosen is None else content.select(chosen)
+        written = written or _by_target(target, content)
+        made = FORMATS[written]
+        if (compression is not None or compression_level is not None) and not made.compressed:
+            raise InvalidArgument(f"{written} has no compression; compress the whole file instead")
+        if rows_per_batch is not None and rows_per_batch < 1:
+            raise InvalidArgument(f"rows_per_batch must be at least 1, found {rows_per_batch}")
+        options = IpcWriteOptions(None if compression == "none" else compression, compression_level)
+        count = [0]
+        if made.of_tensors:
+            if isinstance(content, Rows):
+                content = tensors.of_rows(content)
+        else:
+            if isinstance(content, Tensors):
+                content = tensors.to_rows(content)
+            content = content._replace(batches=_counted(content, count, progress))
+            if rows_per_batch is not None or written == "parquet":
+                content = content._replace(batches=rows.recut(content.batches, rows_per_batch or rows.GROUP))
+        with open_sink(target, overwrite=overwrite) as sink:
+            made.write(content, sink if written in ("arrow", "arrows") else _SinkFile(sink), options)
+        if made.of_tensors:
+            return Converted(written, None, len(content.tensors), sink.size)
+        return Converted(written, count[0], None, sink.size)
+
+
+def _counted(
+    content: Rows, count: list[int], progress: Callable[[int, int | None], None] | None
+) -> Iterator[RecordBatch]:
+    """The batches, counting rows in ``count``."""
+    for batch in content.batches:
+        yield batch
+        count[0] += batch.num_rows
+        if progress is not None:
+            progress(count[0], content.total)
+
+
+# --- formats ------------------------------------------------------------------------------------------------------
+
+
+def _format(name: str) -> str:
     if name not in FORMATS:
         raise InvalidArgument(f"no format is named {name!r}; known formats are {', '.join(FORMATS)}")
-    return FORMATS[name]
+    return name
 
 
-def by_suffix(name: str) -> Format | None:
-    """Return the format for a file's suffix, or None."""
-    name = name.lower()
-    for each in FORMATS.values():
-        if name.endswith(each.suffixes):
-            return each
-    return None
+def _by_suffix(name: str) -> str | None:
+    return next((key for key, each in FORMATS.items() if name.lower().endswith(each.suffixes)), None)
 
 
-def of_input(source: Input) -> Format:
-    """Detect the format of an input by its first bytes, else by its suffix.
-
-    Raises
-    ------
-    InvalidData
-        If neither identifies a format.
-    """
-    head = source.head
-    for magic, name in _MAGIC:
-        if head.startswith(magic):
-            bundle = name == "arrow" and source.data is not None and tensors.is_bundle(source)
-            return FORMATS["tensors" if bundle else name]
-    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 40:
-        return FORMATS["safetensors"]
-    plain = source.name.lower()
-    for suffix in COMPRESSED:
-        plain = plain.removesuffix(suffix)
-    known = by_suffix(plain)
-    if known is None and head.lstrip()[:1] in (b"{", b"["):
-        known = FORMATS["jsonl"]
+def _recognized(given: Input) -> str:
+    """The format of a source, by its first bytes, else by its suffix."""
+    name, head, path, _ = given
     if not head:
-        raise InvalidData(f"{source.name} is empty: expected a file or a stream")
-    if known is None:
-        _refuse_compressed(source)
-        what, hint = recognized(head)
-        text = f"its suffix is unknown, and it {f'looks like {what}' if what else f'starts with {head[:8]!r}'}"
-        name = f"name the format: --from {'|'.join(FORMATS)}"
-        raise InvalidData(text, where=[(source.name,)], hint=f"{hint}, or {name}" if hint else name)
-    return known
+        raise InvalidData(f"{name} is empty: expected a file or a stream")
+    found = next((key for key, each in FORMATS.items() if each.magic and head.startswith(each.magic)), None)
+    if found == "arrow" and path and tensors.is_bundle(path):
+        return "tensors"
+    what, hint = recognized(head)
+    if what.startswith("a safetensors"):
+        return "safetensors"
+    found = found or (_by_suffix(name) if not what or "text" in what else None)
+    if found is None:
+        raise InvalidData(
+            f"{name}: no format of rows or tensors, but {what or f'bytes that start with {head[:8]!r}'}",
+            hint=hint or f"name the format of text: {', '.join(FORMATS)}",
+        )
+    return found
 
 
-def of_output(name: str, content: Content) -> Format:
-    """Choose the output format by suffix; by default a stream for standard output, an Arrow file for ``shm:`` names.
-
-    Raises
-    ------
-    InvalidArgument
-        If the suffix is unknown.
-    """
-    known = by_suffix(name)
-    if known is not None:
-        return known
-    if name == "-":
-        return FORMATS["arrows"]
-    if name.startswith(SHM_SCHEME):
-        return FORMATS["tensors" if isinstance(content, Tensors) else "arrow"]
+def _by_target(target: Any, content: Rows | Tensors) -> str:
+    if not segment.is_location(target):
+        return "arrows"
+    name, _ = resolve(target)
+    found = _by_suffix(name)
+    if found is not None:
+        return found
+    if is_shm(name):
+        return "tensors" if isinstance(content, Tensors) else "arrow"
     suffixes = ", ".join([suffix for each in FORMATS.values() for suffix in each.suffixes])
-    hint = "write JSON lines, one object per line, to a .jsonl file" if name.lower().endswith(".json") else ""
-    hint = hint or f"use one of {suffixes}, or name the format with --to"
-    raise InvalidArgument(f"{name}: the suffix is not that of a known format", hint=hint)
+    raise InvalidArgument(
+        f"{name}: the suffix is not that of a known format", hint=f"use one of {suffixes}, or name the format"
+    )
 
 
-def check_reading(format: Format, options: Options) -> None:
-    """Refuse options that reading this format would ignore.
-
-    Raises
-    ------
-    InvalidArgument
-        If types or nulls are given, and the format does not support them.
-    """
-    if options.types and format.name not in TEXT:
-        raise InvalidArgument(f"--types is for {', '.join(TEXT)}; {format.name} files record types")
-    if options.nulls and format.name not in DELIMITED:
-        raise InvalidArgument(f"--null is for {', '.join(DELIMITED)}; {format.name} files record nulls")
+# --- input and output ---------------------------------------------------------------------------------------------
 
 
-def check_writing(format: Format, options: Options) -> None:
-    """Refuse options that writing this format does not support.
-
-    Raises
-    ------
-    InvalidArgument
-        If the format has no such compression.
-    """
-    if options.compression is not None and options.compression not in format.codecs:
-        allowed = f"it has {', '.join(format.codecs)}" if format.codecs else "compress the whole file instead"
-        raise InvalidArgument(f"{format.name} has no compression {options.compression!r}; {allowed}")
-
-
-def _refuse_compressed(source: Input) -> None:
-    for each in KNOWN:
-        if each.command and source.head.startswith(each.magic):
-            file = "" if source.is_standard else f" {shlex.quote(source.name)}"
-            raise InvalidData(
-                f"{source.name}: {each.name}; decompress it first: {each.command}{file} | shmarrow convert - OUT"
-            )
+def opened(source: Any) -> Input:
+    """Return a source with its first bytes, which a pipe begins with again."""
+    if segment.is_location(source):
+        with segment.attach(source) as found:
+            return Input(found.name, found.data[:HEAD].tobytes(), resolve(source)[1])
+    if not hasattr(source, "read"):
+        raise InvalidType(f"a source must be a path, a shm: name or a file object, found {type(source).__name__}")
+    head = b""
+    while len(head) < HEAD and (piece := source.read(HEAD - len(head))):
+        head += piece
+    name = str(getattr(source, "name", "the source"))
+    return Input(name, head, "", io.BufferedReader(_Prefixed(head, source), 1 << 20))
 
 
-def read(source: Input, format: Format, options: Options) -> Content:
-    """Read a file lazily: only its schema or headers are read immediately.
-
-    Raises
-    ------
-    InvalidData
-        If it violates the format, or is compressed as a whole and not text.
-    FieldNotFound
-        If a chosen column is missing.
-    """
-    if format.name not in TEXT:
-        _refuse_compressed(source)
-    found = format.read(source, options)
-    return found.select(options.columns) if options.columns is not None else found
+def spooled(file: Any, stack: ExitStack) -> str:
+    """The path of a temporary file with the bytes of a pipe; it has no name, so nothing can be left behind."""
+    try:
+        copy = stack.enter_context(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
+        shutil.copyfileobj(file, copy, 1 << 20)
+    except OSError as error:
+        hint = "TMPDIR names another directory"
+        raise storage_error(error, "write a temporary file in", tempfile.gettempdir(), hint) from None
+    return f"/proc/{os.getpid()}/fd/{copy.fileno()}"
 
 
-def as_held(content: Content, format: Format) -> Content:
-    """Convert tensors to rows if the format holds rows.
+class _Prefixed(io.RawIOBase):
+    """A file object with bytes before it that were read already."""
 
-    Raises
-    ------
-    InvalidType
-        If the tensors cannot be columns of one table.
-    """
-    several = isinstance(content, Tensors) and format.name == "npy" and len(content.tensors) > 1
-    if isinstance(content, Tensors) and (format.holds is Rows or several):
-        return tensors.to_rows(content)  # for npy: records with one field per tensor
-    return content
+    def __init__(self, head: bytes, file: Any) -> None:
+        self._head = head
+        self._read = getattr(file, "read1", file.read)
 
+    def readable(self) -> bool:
+        return True
 
-def write(content: Content, target: Output, format: Format, options: Options) -> None:
-    """Write all content, which must be converted by :func:`as_held` first.
-
-    Raises
-    ------
-    InvalidType
-        If the format cannot hold a column or a tensor.
-    """
-    if isinstance(content, Rows) and format.holds is Tensors:
-        with tensors.of_rows(content, format.name == "npy", format.name) as made:
-            format.write(made, target, options)
-        return
-    format.write(content, target, options)
+    def readinto(self, room: Any) -> int:
+        found = self._head or self._read(len(room))
+        taken, self._head = found[: len(room)], self._head[len(room) :]
+        room[: len(taken)] = taken
+        return len(taken)
 
 
-__all__ = [
-    "FORMATS",
-    "Content",
-    "Format",
-    "Input",
-    "Options",
-    "Output",
-    "Rows",
-    "Tensors",
-    "as_held",
-    "by_name",
-    "by_suffix",
-    "check_reading",
-    "check_writing",
-    "of_input",
-    "of_output",
-    "open_input",
-    "open_output",
-    "read",
-    "write",
-]
+class _SinkFile(io.RawIOBase):
+    """A sink as a binary file object that cannot seek."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._error: Exception | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self._error is not None:
+            raise self._error  # libraries keep writing during cleanup; report the first error
+        view = memoryview(data).cast("B")
+        try:
+            self._sink.write([np.frombuffer(view, U1)])
+        except Exception as error:
+            self._error = error
+            raise
+        return len(view)
+
+    def tell(self) -> int:
+        return self._sink.size
+
+
+__all__ = ["CODECS", "FORMATS", "Converted", "convert"]
