@@ -35,9 +35,8 @@ _EXTREMES = [0, 1, 2, 3, 31, 32, 63, 64, 65, 255, 256, 1 << 16, (1 << 31) - 1, 1
 def template() -> tuple[bytes, dict[str, bytes]]:
     """A control file with slots in all states, and the other files of its store."""
     where = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]), "template")
-    spill = Path(os.environ[FOLDER], "spill")
     settings._prime = lambda: (1 << 60) + 33  # so that a number gives the same chains each time
-    with sa.Store(where, 1 << 22, spill=spill, mode=0o644, owned=True) as store:
+    with sa.Store(where, 1 << 22, mode=0o644, owned=True) as store:
         for number in range(40):
             store.put(f"name/{number}", np.arange(number))
         store.put("batch", sa.record_batch({"x": [1, 2, 3], "s": ["a", None, "c"]}))
@@ -82,7 +81,7 @@ def _value(data: bytearray, chance: random.Random) -> int:
 
 def _seal(data: bytearray, at: int) -> None:
     """Make the checksum of a slot right again."""
-    length = min(int.from_bytes(data[at + 88 : at + 92], "little"), p.NAME_MAX)
+    length = min(int.from_bytes(data[at + p.CRC_OFFSET - 4 : at + p.CRC_OFFSET], "little"), p.NAME_MAX)
     checksum = zlib.crc32(data[at + p.NAME : at + p.NAME + length], zlib.crc32(data[at : at + p.CRC_OFFSET]))
     _put(data, at + p.CRC_OFFSET, "I", checksum)
 
@@ -93,7 +92,7 @@ def _header_field(data: bytearray, chance: random.Random) -> None:
 
 
 def _state_field(data: bytearray, chance: random.Random) -> None:
-    at, code = p.HEADER[chance.choice([*p.STATE, "sequence", "capacity", "modulus", "eviction", "spill_length"])]
+    at, code = p.HEADER[chance.choice([*p.STATE, "sequence", "capacity", "modulus", "eviction"])]
     before = int.from_bytes(data[at : at + struct.calcsize(code)], "little")
     _put(data, at, code, chance.choice([before + 1, before - 1, _value(data, chance)]))
 

@@ -225,19 +225,6 @@ def storm(
     return judge.found
 
 
-def spilling(where: str, end: float, choice: random.Random) -> Found:
-    """Objects move to a second disk; where that is full, too, they stay, or the oldest go."""
-    found: Found = Counter()
-    ways = (("lru", 1 << 28, ""), ("none", 12 << 20, ""), ("lru", 12 << 20, "evicted"))
-    for number, (eviction, size, vanish) in enumerate(ways):
-        with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "spill"), size) as spill:
-            settings = {"capacity": 6 << 20, "spill": str(spill), "eviction": eviction}
-            till = end - (end - time.monotonic()) * (1 - 1 / (len(ways) - number))
-            more = ("evict", "collect")
-            found += storm(where, till, choice, settings=settings, more=more, vanish=vanish, faults=("kill", "stop"))
-    return found
-
-
 def full_disk(where: str, end: float, choice: random.Random) -> Found:
     """The file system of the store is full again and again."""
     with tempfile.TemporaryDirectory() as folder, lab.small_tmpfs(Path(folder, "small"), 16 << 20) as small:
@@ -300,7 +287,7 @@ def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640
 
 
 def power_cuts(where: str, end: float, choice: random.Random) -> Found:
-    """The machine loses its power under load: what a durable store has said to be done is there; no store is torn."""
+    """The machine loses its power under load: what a durable store has said to be done is there; any other is empty."""
     found: Found = Counter()
     durable = False
     while time.monotonic() < end - 1 or found["faults"] < 2:
@@ -333,7 +320,11 @@ def power_cuts(where: str, end: float, choice: random.Random) -> Found:
             found["faults"] += 1
             found.update({key: judge.found[key] for key in ("put", "read", *ZEROS)})
             found["read"] += len(values)
-            wrong = [each for ledger in judge.ledgers.values() for each in ledger.wrong(values, "")] if durable else []
+            wrong = (
+                [each for ledger in judge.ledgers.values() for each in ledger.wrong(values, "")]
+                if durable
+                else [*values]
+            )
             torn = [name for name, number in values.items() if number < 0]
             remains = lab.run(WORK + "\nresult = empty(where)", where=path, **boot)
             if wrong or torn or left or said or (durable and damaged) or any(remains):
@@ -362,7 +353,6 @@ STEPS = {
     "collect": ("s.expire_after('a', 0); s.collect()", "a c|c", {}),
     "compute": ("s.get_or_put('b', lambda: 1)", "a c|a b c", {}),
     "configure": ("s.configure(capacity=1 << 20)", "a c", {}),
-    "spill": ("s.reserve(60_000)", "a c", {"capacity": 64 << 10, "spill": "/spill"}),
 }
 """What is done, the names that there may be if it is killed at any line, and the settings of the store."""
 
@@ -394,31 +384,28 @@ if program:
     pace = 0.05  # seconds for each point
     for number, (what, (act, may, settings)) in enumerate(steps):
         step = max(1, int(400 * pace * (len(steps) - number) / max(0.1, end - time.monotonic())))
-        with tempfile.TemporaryDirectory() as spill:
-            if "spill" in settings:
-                settings = {**settings, "spill": spill}
-            words = {
-                "where": where,
-                "folder": place(where),
-                "program": checker(),
-                "settings": settings,
-                "may": may.split("|"),
-            }
-            begun = time.monotonic()
-            opened = preface + "s = sa.Store(where, create=False)\n"
-            try:
-                points = lab.crash_points(
-                    preface + prepare, opened + act, preface + look, first=choice.randrange(step), step=step, **words
-                )
-            except lab.Failed as error:
-                complain(f"{what}:", error)
-                found["lost"] += 1
-            else:
-                found["faults"] += len(points)
-                found["put"] += 2 * len(points) + 2
-                found["read"] += len(points)
-                pace = (pace + (time.monotonic() - begun) / (len(points) + 1)) / 2
-            found["left over"] += cleaned(where)
+        words = {
+            "where": where,
+            "folder": place(where),
+            "program": checker(),
+            "settings": settings,
+            "may": may.split("|"),
+        }
+        begun = time.monotonic()
+        opened = preface + "s = sa.Store(where, create=False)\n"
+        try:
+            points = lab.crash_points(
+                preface + prepare, opened + act, preface + look, first=choice.randrange(step), step=step, **words
+            )
+        except lab.Failed as error:
+            complain(f"{what}:", error)
+            found["lost"] += 1
+        else:
+            found["faults"] += len(points)
+            found["put"] += 2 * len(points) + 2
+            found["read"] += len(points)
+            pace = (pace + (time.monotonic() - begun) / (len(points) + 1)) / 2
+        found["left over"] += cleaned(where)
     return found
 
 
@@ -497,8 +484,7 @@ SCENARIOS: dict[str, tuple[Scenario, tuple[str, ...]]] = {
     "forks": (functools.partial(storm, **{**LRU, "more": ("fork", "evict")}), BOTH),
     "growth": (functools.partial(storm, settings={"capacity": 1 << 40}, more=("crowd", "configure")), BOTH),
     "owners": (functools.partial(storm, owned=True, more=("collect",)), BOTH),
-    "clocks": (functools.partial(storm, faults=("kill", "clock"), more=("collect",)), BOTH),
-    "spilling": (spilling, BOTH),
+    "clocks": (functools.partial(storm, faults=("kill", "clock"), more=("collect",), lasting=True), BOTH),
     "full disk": (full_disk, ("disk",)),
     "readers and strangers": (other_users, BOTH),
     "writers and strangers": (functools.partial(other_users, mode=0o660), BOTH),

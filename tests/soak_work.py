@@ -202,7 +202,7 @@ class Worker:
         item = self.ledger.has.get(name)
         given = {"overwrite": True} if item else {"if_generation": 0}
         expires = 0
-        if self.choice.random() < 0.1:
+        if not self.lasting and self.choice.random() < 0.1:
             given["expire_after"] = self.choice.choice((0.05, 2, 60))
             expires = now() + int(given["expire_after"] * 1000)
         with self.change({name: (number, expires)}):
@@ -249,7 +249,7 @@ class Worker:
 
     def expire(self):
         name = self.name(True)
-        if name and "!" not in name:
+        if name and "!" not in name and not self.lasting:
             seconds = self.choice.choice((0.02, 1, 60))
             with self.change({name: (self.ledger.has[name][0], now() + int(seconds * 1000))}):
                 self.store.expire_after(name, seconds)
@@ -412,8 +412,8 @@ COMMON = {
 }  # fmt: skip
 
 
-def work(where, ids, report, seed, end, vanish="", more=(), most=4, quiet=False, **options):
-    """Use a store until ``end``, one thread for each id."""
+def work(where, ids, report, seed, end, vanish="", more=(), most=4, quiet=False, lasting=False, **options):
+    """Use a store until ``end``, one thread for each id; ``lasting``: objects never expire."""
     log = os.open(report, os.O_WRONLY | os.O_APPEND)
     weights = {**COMMON, **dict.fromkeys(more, 2)}
     if options.get("owned"):  # what all change would go with the first of them
@@ -423,6 +423,7 @@ def work(where, ids, report, seed, end, vanish="", more=(), most=4, quiet=False,
 
     def run(number):
         worker = Worker(number, store, log, seed + int(number), vanish, most)
+        worker.lasting = lasting
         worker.say("begun")
         acts = [getattr(worker, name) for name in worker.choice.choices([*weights], [*weights.values()], k=1000)]
         try:

@@ -53,10 +53,9 @@ def cleaned(where: str) -> int:
     """Remove everything as a user does, the store last; how many files are there still."""
     gc.collect()
     with suppress(sa.ObjectNotFound), sa.Store(where, create=False, trust=True) as store:
-        spill, left = store.settings.spill, emptied(store)
+        left = emptied(store)
         if not left:
             store.destroy()
-            left += len(files_under(spill))
         return left + os.path.exists(place(where))
     return os.path.exists(place(where))
 
@@ -66,16 +65,11 @@ def emptied(store: sa.Store) -> int:
     store.clear()
     store.collect()
     stats = store.stats()
-    found = [*leftovers(store.path), *(file for file in files_under(store.settings.spill) if len(file) == 16)]
-    counted = [stats.objects, stats.nbytes, stats.removed, stats.drafts, stats.spilled]
+    found = leftovers(store.path)
+    counted = [stats.objects, stats.nbytes, stats.removed, stats.drafts]
     if found or any(counted):
         complain("left over:", store.path, found[:5], stats)
     return len(found) + sum(map(bool, counted))
-
-
-def files_under(folder: str | None) -> list[str]:
-    """The names of all files in a folder and those in it; none if there is no folder."""
-    return [] if folder is None else [file for _, _, files in os.walk(folder) for file in files]
 
 
 def forked(work: Callable[[], Any]) -> int:

@@ -95,11 +95,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         str(number): word
         for number, word in zip((protocol.UNUSED, protocol.DRAFT, protocol.LIVE, protocol.GONE), words, strict=True)
     }
-    words = ("protected", "spilled", "has", "known", "to")
-    flags = (protocol.PROTECTED, protocol.SPILLED, protocol.SUMMED, protocol.SYNCED, protocol.UNCHECKED)
-    assert dict(re.findall(r"(\d+) (\w+)", meanings["flags"])) == {
-        str(flag): word for flag, word in zip(flags, words, strict=True)
-    }
+    assert re.findall(r"(\d+) (\w+)", meanings["flags"]) == [(str(protocol.PROTECTED), "protected")]
     header = {row[2]: row[3] for row in rows(section("Header"))}
     assert header["magic"].startswith(f"`{protocol.MAGIC.decode()}`")
     assert header["version"] == str(protocol.VERSION)
@@ -107,8 +103,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     locks = {(row[0].strip("`"), row[1]): row[2] for row in rows(section("Locks")) if row[1] != "slot"}
     bytes_locked = {(file, number(byte.split(" ")[0])) for file, byte in locks}
     assert bytes_locked == {
-        ("pins", protocol.INHERITED_LOCKS), ("commit", protocol.COMMIT_LOCK), ("commit", protocol.OWNER_LOCKS),
-        ("commit", protocol.DRAFT_LOCKS), ("commit", protocol.SPILL_LOCKS), ("commit", protocol.NAME_LOCKS),
+        ("commit", protocol.COMMIT_LOCK), ("commit", protocol.OWNER_LOCKS), ("commit", protocol.DRAFT_LOCKS),
+        ("commit", protocol.NAME_LOCKS),
     }  # fmt: skip
     assert f"`0x{protocol.HASH_FACTOR:X}`" in section("Names")
     limits = {row[0]: re.match(r"[\d^]+", row[1])[0] for row in rows(section("Limits"))}  # type: ignore[index]
@@ -290,7 +286,7 @@ def test_replaced_removed_and_renamed(made: Callable[..., tuple[sa.Store, Peer]]
         expected = [("published", "a")] * 3 + [("deleted", "a"), ("published", "b"), ("deleted", "b")]
         expected += [("published", "c"), ("deleted", "c")]
         assert [watch.get(timeout=5)[:2] for _ in expected] == expected
-    assert peer.check() == {"objects": 0, "bytes": 0, "removed": 0, "drafts": 0, "spilled": 0, "events": 8}
+    assert peer.check() == {"objects": 0, "bytes": 0, "removed": 0, "drafts": 0, "events": 8}
     store.put_file("soon", one, expire_after=0.001)
     time.sleep(0.002)
     peer.run("get", "soon", status=3)
@@ -321,7 +317,7 @@ def test_pins_of_either_are_respected(made: Callable[..., tuple[sa.Store, Peer]]
         holder.kill()
         holder.wait()
     store.collect()
-    assert peer.check() == {"objects": 1, "bytes": size, "removed": 0, "drafts": 0, "spilled": 0, "events": 7}
+    assert peer.check() == {"objects": 1, "bytes": size, "removed": 0, "drafts": 0, "events": 7}
     held = store.get("a")
     peer.run("rm", "a")
     peer.run("put", "a", one)
@@ -330,25 +326,6 @@ def test_pins_of_either_are_respected(made: Callable[..., tuple[sa.Store, Peer]]
     del held
     store.put_file("b", one)
     assert peer.check()["removed"] == 0
-
-    held = store.get("a")
-    ready, done = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:  # it has its parent's mapping, and no pin
-        os.write(ready[1], b"x")
-        os.read(done[0], 1)
-        os._exit(value_of(held))
-    os.read(ready[0], 1)
-    del held
-    peer.run("rm", "a")
-    assert peer.check()["removed"] == size
-    os.write(done[1], b"x")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    for end in (*ready, *done):
-        os.close(end)
-    store.delete("b")
-    store.collect()
-    assert peer.check() == {"objects": 0, "bytes": 0, "removed": 0, "drafts": 0, "spilled": 0, "events": 12}
 
 
 def test_the_peer_is_killed_anywhere(made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path) -> None:
@@ -492,22 +469,6 @@ def test_writers_of_both_kinds_at_once(made: Callable[..., tuple[sa.Store, Peer]
     assert found["events"] > 100
 
 
-def test_spilled_objects(made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path) -> None:
-    store, peer = made(capacity=100_000, spill=str(tmp_path / "spill"))
-    file = arrow_file(tmp_path, 3, 5000)
-    for name in "abc":
-        store.put_file(name, file)
-    found = peer.check()
-    size = -(-file.stat().st_size // 4096) * 4096
-    assert (found["objects"], found["bytes"], found["spilled"]) == (3, 2 * size, size)
-    for name in "abc":
-        assert peer.run("get", name) == file.read_bytes()
-    peer.run("rm", "a")
-    store.delete("b")
-    assert peer.check()["spilled"] == 0
-    assert [path for path in (tmp_path / "spill").rglob("*") if path.is_file()] == []
-
-
 def change(folder: Path, offset: int, data: bytes) -> None:
     """Write into the control file, past everybody."""
     fd = os.open(folder / "control", os.O_WRONLY)
@@ -520,16 +481,17 @@ def test_an_unknown_version_is_left_alone(made: Callable[..., tuple[sa.Store, Pe
     store.put("a", b"x")
     copy = tmp_path / "copy"
     shutil.copytree(peer.folder, copy)
-    change(copy, protocol.HEADER["version"][0], b"\2")
+    change(copy, protocol.HEADER["version"][0], b"\3")
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
     Peer(peer.program, copy).run("check", status=1)
-    with pytest.raises(sa.InvalidData, match="expected version 1, found 2"):
+    with pytest.raises(sa.InvalidData, match="expected version 2, found 3"):
         sa.Store(copy)
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 
 
-def test_a_store_of_an_earlier_boot_is_rebuilt(made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path) -> None:
-    store, peer = made()
+def test_a_store_of_an_earlier_boot_is_rebuilt(program: Path, tmp_path: Path) -> None:
+    store = sa.Store(tmp_path / "store", durable=True)
+    peer = Peer(program, tmp_path / "store")
     files = {name: arrow_file(tmp_path, value, 50) for value, name in enumerate("abcdefgh")}
     for name, file in files.items():
         store.put_file(name, file)
@@ -567,7 +529,7 @@ def test_a_store_of_an_earlier_boot_is_rebuilt(made: Callable[..., tuple[sa.Stor
     assert not (path / "00000000000000ff").exists()
 
 
-def test_who_may_only_read_sees_through_a_half_applied_commit(
+def test_who_may_only_read_is_told_of_a_half_applied_commit(
     made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path
 ) -> None:
     lab.needs_root("another user")
@@ -584,10 +546,13 @@ def test_who_may_only_read_sees_through_a_half_applied_commit(
         read = f"""
 import shmarrow as sa
 with sa.Store({str(peer.folder)!r}, create=False, trust=True) as store:
-    result = store.get("a")["n"].to_pylist()[0], store.names(), "b" in store
+    try:
+        result = store.get("a")["n"].to_pylist()[0], store.names(), "b" in store
+    except sa.StorageError as error:
+        result = "was stopped or killed in the middle of a change" in str(error)
 """
         found.append((odd, lab.as_user(read)))
         assert control != after == (peer.folder / "control").read_bytes()
         peer.check()
         store.put_file("a", files[0], overwrite=True)
-    assert found == [(1, (1, ["a"], False)), (1, (1, ["a"], False)), (0, (1, ["a"], False))]
+    assert found == [(1, True), (1, True), (0, (1, ["a"], False))]

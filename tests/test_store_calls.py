@@ -75,10 +75,8 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
 def test_settings_can_be_taken_away(tmp_path: Path) -> None:
     with sa.Store(tmp_path / "store", capacity=1 << 20) as store:
         assert (store.capacity, store.settings.eviction) == (1 << 20, "lru")
-        store.configure(spill=tmp_path / "spill")
-        assert (store.capacity, store.settings.spill) == (1 << 20, str(tmp_path / "spill"))
-        store.configure(capacity=None, eviction=None, spill=None)
-        assert store.settings[:1] + store.settings[2:] == (None, "none", False, None)
+        store.configure(capacity=None, eviction=None)
+        assert store.settings[:1] + store.settings[2:] == (None, "none", False)
         store.put("large", np.zeros(1 << 19))
         assert store.info("large").allocated > 1 << 20
 

@@ -287,27 +287,24 @@ def test_watch(where: str) -> None:
 
 
 def test_stats(shm_name: str, tmp_path: Path) -> None:
-    with sa.Store(shm_name, capacity=1 << 20, spill=tmp_path / "spill", mode=0o640) as store:
+    with sa.Store(shm_name, capacity=1 << 20, mode=0o640) as store:
         for name in "abc":
             store.put(name, np.ones(1))
         store.evict(1)
         with held(shm_name, "b", "c") as process:
             store.delete("c")
             found = json.loads(run("stats", shm_name, "--json"))
-            assert (found["objects"], found["bytes"], found["pinned"], found["removed"], found["spilled"]) == (
-                2, 4096, 4096, 4096, 4096
-            )  # fmt: skip
+            assert (found["objects"], found["bytes"], found["pinned"], found["removed"]) == (1, 4096, 4096, 4096)
             command = Path(f"/proc/{process}/comm").read_text().strip()
             assert found["pins"] == [{"process": process, "command": command, "objects": 2}]
-            assert (found["puts"], found["spills"], found["evictions"]) == (3, 1, 0)
+            assert (found["puts"], found["evictions"]) == (3, 1)
             assert found["room"] == found["capacity"] - 8192
             assert found["total"] >= found["free"] > 0
             assert found["settings"] == {
                 "capacity": 1 << 20, "mode": "0640", "eviction": "lru", "durable": False,
-                "spill": str(tmp_path / "spill"),
             }  # fmt: skip
             lines = run("stats", shm_name).splitlines()
-            assert lines[0].split() == ["objects", "2"]
+            assert lines[0].split() == ["objects", "1"]
             assert lines[-1].split() == ["attached", "2", "by", str(process), *command.split()]
         store.destroy()
 
@@ -417,48 +414,27 @@ def test_top(shm_name: str, tmp_path: Path) -> None:
 
 
 def test_gets_of_a_process_that_only_reads_are_counted(shm_name: str) -> None:
-    """They show while it runs; and counting never waits: another process has the commit lock at first."""
+    """They show while it runs, whoever has the commit lock."""
     read = """
-        import time, shmarrow as sa
+        import shmarrow as sa
         store = sa.Store(where)
         for _ in range(32):
             store.get("a")
-        say(hear())
-        time.sleep(1.1)
-        for _ in range(32):
-            start = time.monotonic()
-            store.get("a")
-            assert time.monotonic() - start < 5
         say("got")
-        say(hear())
-        for _ in range(32):
-            store.get("a")
-        say(hear())
+        hear()
     """
     lock = """
         import fcntl
         file = open(path, "rb+")
         fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
         say("locked")
-        say(hear())
+        hear()
     """
     with sa.Store(shm_name) as store:
         store.put("a", np.ones(1))
-    with lab.child(read, where=shm_name) as reader:
-        with lab.child(lock, path=f"{store.path}/commit") as locker:
-            assert locker.hear() == "locked"
-            reader.say("go on")
-            assert reader.hear() == "go on"
-            assert reader.hear() == "got"
-            locker.say("end")
-            assert locker.hear() == "end"
-            locker.kill()
-        assert json.loads(run("stats", shm_name, "--json"))["hits"] == 0
-        reader.say("go on")
-        assert reader.hear() == "go on"
-        reader.say("end")
-        assert reader.hear() == "end"
-        assert json.loads(run("stats", shm_name, "--json"))["hits"] == 80  # the last 16 wait
+    with lab.child(lock, path=f"{store.path}/commit") as locker, lab.child(read, where=shm_name) as reader:
+        assert (locker.hear(), reader.hear()) == ("locked", "got")
+        assert json.loads(run("stats", shm_name, "--json"))["hits"] == 32
 
 
 def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def interrupted_at(line: int, function: Any) -> bool:
     tracing comes outside of the block, and no signal does.
     """
     left = line
-    quiet = {"__exit__", "__del__", "release", "_drop", "_settle", "admit", "discard", "mine"}
+    quiet = {"__exit__", "__del__", "release", "_drop", "_settle", "admit", "discard", "mine", "end"}
     files = ("locks.py", "attach.py", "publish.py", "catalog.py")
 
     def trace(frame: Any, event: str, _: Any) -> Any:
@@ -149,7 +149,7 @@ def test_a_change_within_a_change_is_refused(tmp_path: Path) -> None:
 
         before = signal.signal(signal.SIGUSR1, handle)
         try:
-            with store._catalog.locked():
+            with store._catalog.mutex, store._catalog.locked():
                 os.kill(os.getpid(), signal.SIGUSR1)
                 time.sleep(0)
         finally:
@@ -198,15 +198,10 @@ def test_locks_stay_with_the_process_that_took_them(where: str) -> None:
                 assert store.info("owned").orphaned
                 assert store.collect() == (["owned"], 1)
                 assert store.evict(1) == ["a"]
-                removed = store.stats().removed  # the child that Python knows of says that it has the memory
-                assert removed in (0, 4096)
+                assert store.stats().removed == 0
             finally:
                 for each in children:
                     os.kill(each, signal.SIGKILL)
-            deadline = time.monotonic() + 10
-            while store.stats().removed and time.monotonic() < deadline:
-                store.collect()
-        assert store.stats().removed == 0
         store.clear()
         assert check(store.path) == {}
 

@@ -312,7 +312,7 @@ def test_the_capacity_belongs_to_the_store(where: str) -> None:
         other.configure(capacity=room(4))
         store.put("e", block())
         assert store.names() == ["a", "c", "d", "e"]
-        assert sa.Store(where).settings == (room(4), 0o600, "none", False, None)
+        assert sa.Store(where).settings == (room(4), 0o600, "none", False)
 
 
 # --- owners -----------------------------------------------------------------------------------------------------

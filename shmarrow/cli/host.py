@@ -18,7 +18,7 @@ from shmarrow.errors import printable
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.store.protocol import CONTROL, MAGIC
 
-COUNTERS = ("puts", "hits", "misses", "evictions", "spills", "expired")
+COUNTERS = ("puts", "hits", "misses", "evictions", "expired")
 _MOST_SECONDS = 1e9
 _MOST_NAMES = 10_000
 """At most so many names are searched for one that is similar to a missing one."""
@@ -129,7 +129,6 @@ def holdings(store: sa.Store) -> dict[str, Any]:
         "pinned": found.pinned,
         "removed": found.removed,
         "drafts": found.drafts,
-        "spilled": found.spilled,
         "capacity": found.capacity,
         "room": room,
         "total": found.total,

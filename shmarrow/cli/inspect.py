@@ -32,7 +32,7 @@ _COLUMNS = 60
 """Rows of the table of columns on a terminal."""
 _DICTIONARIES = 1 << 12
 """Dictionary batches that are read."""
-_STORED = ("generation", "path", "age", "idle", "pins", "expires_in", "owner", "orphaned", "protected", "spilled")
+_STORED = ("generation", "path", "age", "idle", "pins", "expires_in", "owner", "orphaned", "protected")
 ALIGNMENTS = (
     ("64", ALIGNED, "no consumer has to copy for alignment"),
     ("8", 8, "only JAX has to copy for alignment"),
@@ -327,7 +327,7 @@ def _stored_fields(info: dict[str, Any] | None) -> dict[str, str]:
     if info is None:
         return {}
     owner = "orphaned" if info["orphaned"] else "" if info["owner"] is None else f"process {info['owner']}"
-    states = [word for word in ("protected", "spilled") if info[word]]
+    states = ["protected"] if info["protected"] else []
     made = {
         "store": f"{printable(info['store'])}, object {printable(info['name'])}, kind {info['kind']}",
         "file": printable(info["path"]),

@@ -84,7 +84,7 @@ def names(arguments: argparse.Namespace) -> int:
 
 
 def _state(found: dict[str, Any]) -> str:
-    return " ".join([word for word in ("protected", "spilled") if found[word]])
+    return "protected" if found["protected"] else ""
 
 
 def _list_long(store: sa.Store, arguments: argparse.Namespace) -> int:
@@ -232,7 +232,6 @@ def _as_json(found: ObjectInfo) -> dict[str, Any]:
         "owner": found.owner,
         "orphaned": found.orphaned,
         "protected": found.protected,
-        "spilled": found.spilled,
     }
 
 

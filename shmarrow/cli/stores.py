@@ -33,7 +33,7 @@ def evict_arguments(parser: argparse.ArgumentParser) -> None:
 
 @reporting
 def evict(arguments: argparse.Namespace) -> int:
-    """Evict (or spill) objects that no process has attached, least recently used first."""
+    """Evict objects that no process has attached, least recently used first."""
     with opened(arguments) as store:
         return print_names(arguments, "evicted", store.evict(arguments.size))
 
@@ -54,7 +54,7 @@ def collect(arguments: argparse.Namespace) -> int:
                 collected = store.collect()
             found.append({"store": where, "objects": collected.objects, "leftovers": collected.drafts})
         except sa.ShmarrowError as error:
-            if not arguments.store and isinstance(error, sa.StorageError):
+            if not arguments.store and isinstance(error, (sa.StorageError, sa.InvalidData)):
                 if not isinstance(error, sa.ObjectNotFound):  # gone since it was listed
                     found.append({"store": where, "objects": [], "leftovers": 0, "skipped": str(error)})
                 continue
@@ -146,7 +146,6 @@ def stats(arguments: argparse.Namespace) -> int:
         "size": f"{size_text(found['bytes'])}, {size_text(found['pinned'])} of it attached",
         "removed": f"{size_text(found['removed'])}, attached still" if found["removed"] else "",
         "being written": size_text(found["drafts"]) if found["drafts"] else "",
-        "spilled": f"{size_text(found['spilled'])} in {printable(settings.spill)}" if settings.spill else "",
         "capacity": "" if settings.capacity is None else f"{size_text(settings.capacity)}, {settings.eviction}",
         "room": size_text(found["room"]),
         "file system": f"{size_text(found['total'])}, {size_text(found['free'])} of it free",

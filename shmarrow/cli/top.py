@@ -1,7 +1,7 @@
 """``shmarrow top``: contents, attached processes and operations per second of the stores of this host.
 
-Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores: a process that only
-reads adds its gets every second or so.
+Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores; that of gets is counted
+without a lock, and so approximate.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from shmarrow.errors import counted, printable
 _SHORTEST = 0.05
 _LEFT = ("store", "user", "attached")
 _HEADERS = (
-    "store", "user", "objects", "size", "removed", "spilled", "capacity", "room", "puts/s", "gets/s", "evicted/s",
-    "attached",
+    "store", "user", "objects", "size", "removed", "capacity", "room", "puts/s", "gets/s", "evicted/s", "attached",
 )  # fmt: skip
-_DROPPED = ("evicted/s", "capacity", "user", "spilled", "removed", "puts/s", "gets/s")
+_DROPPED = ("evicted/s", "capacity", "user", "removed", "puts/s", "gets/s")
 """The columns that are dropped on a narrow terminal, in this order."""
 _SHOWN = ("puts", "hits", "evictions")
 """The rates in tables; JSON has all."""
@@ -172,7 +171,7 @@ def _cells(found: Sample) -> tuple[Any, ...]:
         name,
         user,
         str(found["objects"]),
-        *[size_text(found[field]) if found[field] else "" for field in ("bytes", "removed", "spilled")],
+        *[size_text(found[field]) if found[field] else "" for field in ("bytes", "removed")],
         size_text(found["capacity"]) if found["capacity"] else "",
         size_text(found["room"]),
         *["" if rates is None else f"{rates[field]:.0f}" for field in _SHOWN],

@@ -10,7 +10,6 @@ import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, iterated, shown
 from shmarrow.store.protocol import NAME_MAX, OWNER_LOCKS
-from shmarrow.store.slots import clock
 from shmarrow.types.base import as_bool, as_int, utf8
 
 _FOREVER = 10**9
@@ -80,16 +79,15 @@ def as_timeout(timeout: Any) -> float | None:
     return float(timeout)
 
 
-def as_expiry(seconds: Any) -> tuple[int, int]:
-    """Return the expiry time by the boot clock and the wall clock, in nanoseconds; 0 for never."""
+def as_expiry(seconds: Any) -> int:
+    """Return the expiry time in nanoseconds since 1970; 0 for never."""
     if seconds is None:
-        return 0, 0
+        return 0
     if not _is_number(seconds) or not seconds >= 0:
         raise InvalidArgument(f"the expiry time must be at least 0 seconds, found {shown(seconds)}")
     if seconds > _FOREVER:
-        return 0, 0
-    span = int(seconds * 1e9)
-    return max(clock() + span, 1), time.time_ns() + span
+        return 0
+    return time.time_ns() + int(seconds * 1e9)
 
 
 def _is_number(value: Any) -> bool:

@@ -6,30 +6,24 @@ import errno
 import os
 import stat
 import time
-from contextlib import suppress
 from typing import Any, Self
 
-import numpy as np
-
-from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.mappings import map_file
-from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import file_name
 from shmarrow.store.registry import open_catalog
 from shmarrow.store.settings import Wanted, destroyed
-from shmarrow.store.slots import Entry, clock, sum_of
-from shmarrow.store.transaction import Transaction
+from shmarrow.store.slots import Entry
 
 _TRIES, _PAUSE = 100, 0.001
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Pin:
-    """A pin that keeps an object from being evicted or spilled; returned by :meth:`Store.pin`.
+    """A pin that keeps an object from being evicted; returned by :meth:`Store.pin`.
 
     A context manager. It is also closed when it is garbage-collected and when the process ends.
 
@@ -61,8 +55,8 @@ class Pin:
     def close(self) -> None:
         """End the pin; closing twice is allowed."""
         slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it was set
-        if slot >= 0:
-            self._catalog.pins.release(slot, self._pid != os.getpid())
+        if slot >= 0 and self._pid == os.getpid():  # a forked child has no locks of its parent
+            self._catalog.pins.release(slot)
 
     __del__ = close
 
@@ -103,7 +97,7 @@ class StoredSegment(Segment):
 def live(catalog: Catalog, name: bytes) -> Entry | None:
     """Return the entry of a name without attaching it; None if missing or expired."""
     entry = catalog.find(name)
-    return None if entry is None or 0 < entry.expires <= clock() else entry
+    return None if entry is None or 0 < entry.expires <= time.time_ns() else entry
 
 
 def pin_entry(catalog: Catalog, name: bytes) -> tuple[Entry, Pin] | None:
@@ -111,7 +105,7 @@ def pin_entry(catalog: Catalog, name: bytes) -> tuple[Entry, Pin] | None:
     tries = 0
     while True:
         entry = catalog.find(name)
-        if entry is None or 0 < entry.expires <= clock():
+        if entry is None or 0 < entry.expires <= time.time_ns():
             return None
         pin = Pin.of(catalog, entry)
         if pin is not None:
@@ -151,7 +145,7 @@ def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | N
 def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
     """Map the file of an object; None if it was removed meanwhile."""
     name, file = entry.name.decode(errors="replace"), file_name(entry.file)
-    directory = catalog.spill_directory() if entry.flags & p.SPILLED else catalog.directory
+    directory = catalog.directory
     try:
         fd = os.open(file, _FLAGS, dir_fd=directory.fd)
         try:
@@ -171,38 +165,10 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
         raise _damaged(catalog, name, "its file is missing") from None
     except OSError as error:
         raise storage_error(error, "attach to", name) from None
-    if entry.flags & p.UNCHECKED:
-        _check(catalog, entry, data)
     made = StoredSegment(name, path, data, status)
     made.entry = entry
     made.store = catalog.directory.path, catalog.store_id
     return made
-
-
-def _check(catalog: Catalog, entry: Entry, data: Bytes) -> None:
-    """Verify the checksum of an object from before a reboot, once; remove it if a power failure has left it incomplete.
-
-    A process with read-only access verifies it, but cannot record the result.
-    """
-    if entry.generation in catalog.checked or not entry.flags & p.SUMMED:
-        return
-    right = sum_of(np.frombuffer(data, U1)) == entry.sum
-    with suppress(StorageError), catalog.locked():
-        found = catalog.entry(entry.slot)
-        if found is not None and found.generation == entry.generation:
-            transaction = Transaction(catalog)
-            if right:
-                transaction.update(found._replace(flags=found.flags & ~p.UNCHECKED | p.SYNCED))
-            else:
-                transaction.remove(found)
-            transaction.commit()
-    if not right:
-        raise InvalidData(
-            f"{entry.name.decode()!r} in the store {catalog.directory.name!r} was published shortly before the machine "
-            "went down, and not all of its bytes reached the disk: its checksum is wrong. It is removed; put it again. "
-            "A store created with durable=True loses no objects"
-        )
-    catalog.checked.add(entry.generation)
 
 
 def attach_slot(path: str, slot: int) -> StoredSegment | None:
@@ -222,7 +188,7 @@ def attach_slot(path: str, slot: int) -> StoredSegment | None:
 def attach_again(
     directory: str, slot: int, file: int, generation: int = 0, store_id: bytes | None = None
 ) -> StoredSegment:
-    """Attach to an object by its slot and its file number or generation, and pin it, even if it was spilled meanwhile.
+    """Attach to an object by its slot and its file number or generation, and pin it.
 
     Raises
     ------

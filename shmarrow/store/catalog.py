@@ -5,8 +5,8 @@ Invariants:
 * changes are made under the commit lock, and journaled before they are applied: if the holder is killed, the next one
   replays the journal, so changes are atomic;
 * the holder of the lock records the number of a file before linking or unlinking it, so that no file leaks;
-* an interrupted thread may leave the lock held, and it is recovered; but code that runs in the middle of a change of
-  its own thread, such as a signal handler or a finalizer, cannot change the catalog.
+* code that runs in the middle of a change of its own thread, such as a signal handler or a finalizer, cannot change
+  the catalog.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ import _thread
 import errno
 import os
 import struct
-import time
 from collections import deque
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
+from shmarrow.errors import InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import Directory
@@ -38,22 +37,23 @@ from shmarrow.store.settings import (
     this_boot,
 )
 from shmarrow.store.slots import SETTINGS, read_slot, replay, word_of
-from shmarrow.store.spill import open_spill, remove_spill
 from shmarrow.store.transaction import Transaction
 
 _SLOTS, _BUCKETS, _EVENTS = word_of("slots"), word_of("buckets"), word_of("events")
+_HITS, _MISSES = word_of("hits"), word_of("misses")
 _ADDING, _ADDING_SLOT, _REMOVING = word_of("adding"), word_of("adding_slot"), word_of("removing")
-_SPILL = p.HEADER["spill_path"][0]
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 """Exceptions that invalid numbers in the catalog can cause under the lock."""
 _MOST_NEW_SLOTS = 8192
 _OWNERS_TRIED = 100
+_LARGEST = (1 << 64) - 1
 
 
 class Catalog(Mapped):
     """The open control file of one store in this process, shared by all Store objects of its directory.
 
-    As a context manager it holds the commit lock. See :meth:`locked`.
+    A change is made in ``with catalog.mutex, catalog.locked():``. The mutex is of its own, as an interrupt between two
+    steps of :meth:`locked` must not keep the other threads from changing the store.
 
     Attributes
     ----------
@@ -78,14 +78,11 @@ class Catalog(Mapped):
         self.closed = False
         self._users = 1
         self._gate = _thread.RLock()
-        self._spill: Directory | None = None
         super().__init__(directory)
         self.pins = Pins(self.pins_fd, directory.name)
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.exclusive = Exclusive(self.commit_fd)
-        self.owner = self.hits = self.misses = self.swept = 0
-        self._flushed = time.monotonic()
-        self.checked: set[int] = set()
+        self.owner = self.swept = 0
         self.victims: deque[Any] = deque()
         self.closing: list[int] = []
         if not self.of_this_boot:
@@ -103,7 +100,7 @@ class Catalog(Mapped):
                 f"cannot open the store {self.directory.name!r}: it has not been opened since the machine was started, "
                 "and this process may only read it; open it once in a process with write permission",
             )
-        with self:
+        with self.mutex, self.locked():
             pass
 
     # --- references -----------------------------------------------------------------------------------------------
@@ -128,21 +125,19 @@ class Catalog(Mapped):
         with self._gate:
             owns = self.owner and not self.closed and self.exists
             needed = self._users > 0 or owns or self.exclusive or not self.inherited
-            if self.closed or needed or not self.lock.pause():
+            if self.closed or needed or self.lock.mine:
                 return self.closed
-            try:
+            with self.mutex:
                 self.closed = self.pins.end()
                 if self.closed:
                     self.exclusive.fd = self.lock.fd = -1
                     self.close()
-            finally:
-                self.lock.resume()
             return self.closed
 
     def after_fork(self) -> None:
         """Reset the state of this process; called in a forked child."""
         self._gate = _thread.RLock()
-        self.owner = self.hits = self.misses = 0
+        self.owner = 0
         self.forked = True
         self.exclusive.after_fork()
         self.closing.clear()
@@ -151,10 +146,32 @@ class Catalog(Mapped):
 
     # --- the commit lock ------------------------------------------------------------------------------------------
 
-    def locked(self) -> Self:
-        """Return a context manager for the commit lock; on entry it repairs what a killed process left."""
+    @property
+    def mutex(self) -> _thread.LockType:
+        """The mutex among threads, which :meth:`locked` requires; StorageError if this thread is changing the store."""
+        return self.lock.mutex
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the commit lock during the block; first repair what a killed process left."""
         self.check_writable()
-        return self
+        lock, change = self.lock, self.lock.begin()
+        try:
+            lock.acquire()
+            self._repair()
+            yield
+        except _NONSENSE as error:
+            if isinstance(error, ShmarrowError):
+                raise
+            raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: {error}") from error
+        finally:
+            if lock.change is change:  # if an interrupt kept this from running, the next change has taken over
+                try:
+                    self.pins.admit()
+                finally:
+                    lock.end()
+                while self.closing:
+                    os.close(self.closing.pop())
 
     def check_writable(self) -> None:
         """Raise StorageError if this process has read-only access."""
@@ -163,43 +180,11 @@ class Catalog(Mapped):
                 errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
             )
 
-    def __enter__(self) -> None:
-        if self.lock.mine and not self.lock.recover():
-            raise StorageError(
-                errno.EDEADLK,
-                f"cannot change the store {self.directory.name!r} in the middle of another change by this thread; "
-                "do it after the signal handler or the finalizer has returned",
-            )
-        try:
-            self.lock.acquire()
-            self._repair()
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self.lock.mine:
-            return  # it was not acquired
-        try:
-            self.pins.admit()
-        finally:
-            self.lock.release()
-        if self.closing:
-            with suppress(IndexError):
-                while True:
-                    os.close(self.closing.pop())
-        if not self._users:
-            self.retire()
-        if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
-            raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: {error}") from error
-
     def mended(self) -> bool:
         """Finish the commit of a killed writer; False if another process holds the lock, perhaps suspended."""
         if not self.writable or not self.lock.free():
             return False
-        with self:
+        with self.mutex, self.locked():
             return True
 
     def _repair(self) -> None:
@@ -247,27 +232,9 @@ class Catalog(Mapped):
             words[_REMOVING] = 0
 
     def _unlink(self, file: int) -> None:
-        """Remove an object's file, here or in the spill directory; errors are ignored."""
+        """Remove an object's file; errors are ignored."""
         with suppress(OSError):
             self.directory.unlink(file_name(file))
-        if self.settings.spill is not None:
-            with suppress(OSError):
-                self.spill_directory().unlink(file_name(file))
-
-    def spill_directory(self, make: bool = False) -> Directory:
-        """Open the spill directory; with ``make``, create it unless it should contain objects."""
-        if settings_in(self.memory.bytes) != self._settings_read:
-            self._read_settings()
-        if self._spill is None or self._spill.path != self.spill_path:
-            make = make and not self.state()[p.SPILLED_BYTES]  # which may not be mounted
-            self._spill = open_spill(self.directory, self.settings, self.store_id, make)
-            self._fds[self._spill.fd] = self._spill.key
-        return self._spill
-
-    @property
-    def spill_path(self) -> str:
-        """The directory to which objects of this store are spilled."""
-        return os.path.join(self.settings.spill or "", self.store_id.hex())
 
     def grow(self) -> None:
         """Add slots to the file; called under the lock when all are in use."""
@@ -287,18 +254,11 @@ class Catalog(Mapped):
         self.memory.words[_SLOTS] = count + more
         self.memory = self._map()
 
-    def flush_counters(self, pause: float = 0) -> None:
-        """Add this process's counters to the store's, at most once every ``pause`` seconds.
-
-        Never waits: if the lock is held, does nothing.
-        """
-        now = time.monotonic()
-        if self.writable and (self.hits or self.misses) and now - self._flushed >= pause and self.inherited:
-            with suppress(ShmarrowError, OSError):
-                if self.lock.free():
-                    self._flushed = now
-                    with self:
-                        Transaction(self).commit()
+    def count(self, hit: bool) -> None:
+        """Count a read that did or did not find its object; without a lock, so two at once may count as one."""
+        if self.writable:
+            words, field = self.memory.words, _HITS if hit else _MISSES
+            words[field] = words[field] + 1 & _LARGEST
 
     def destroy(self) -> None:
         """Remove all files of the store, and its directory.
@@ -309,7 +269,7 @@ class Catalog(Mapped):
             If the directory contains other files; the store is removed, the directory remains.
         """
         directory = self.directory
-        with self.locked():
+        with self.mutex, self.locked():
             memory = self.memory
             count = memory.words[_BUCKETS]
             memory.words[0] = p.DESTROYED  # from here on, no process finds or changes anything
@@ -318,10 +278,6 @@ class Catalog(Mapped):
         slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(count, memory.slots), p.SLOTS)
         for file in slots["file"][(slots["state"] == p.LIVE) | (slots["state"] == p.DRAFT)].tolist():
             self._unlink(file)
-        if self.settings.spill is not None:
-            with suppress(OSError):
-                spill = self.spill_directory()
-                remove_spill(spill.fd, spill.path)
         for file in (p.PINS, p.COMMIT, p.CONTROL):  # CONTROL last: then another process may create a store here
             directory.unlink(file)
         try:
@@ -370,17 +326,8 @@ class Catalog(Mapped):
 
     def configure(self, settings: Settings) -> None:
         """Write new settings; called under the lock."""
-        if settings.spill != self.settings.spill:
-            if spilled := self.state()[p.SPILLED_BYTES]:
-                raise InvalidArgument(
-                    f"cannot change the spill directory of {self.directory.name!r}: {self.settings.spill!r} contains "
-                    f"{spilled} bytes of objects; delete them first"
-                )
-            if settings.spill is not None:
-                os.close(open_spill(self.directory, settings, self.store_id, make=True).fd)
         header = pack_header(settings, self.store_id, self.modulus)
         transaction = Transaction(self)
-        for start, end in ((SETTINGS, p.FIXED.size), (_SPILL, _SPILL + 1024)):
-            transaction.put(start, header[start:end])
+        transaction.put(SETTINGS, header[SETTINGS : p.FIXED.size])
         transaction.commit()
         self._read_settings()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import sys
 import time
@@ -39,7 +38,7 @@ from shmarrow.segment.files import open_unnamed, sync_directory
 from shmarrow.segment.location import check_shm, decoded
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS
-from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, check_spill, default_eviction, destroyed, pack_header
+from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
 
 Trust: TypeAlias = bool | int | str | Iterable[int | str]
 """Users, by number or name, whose directories and files are accepted; True accepts any user's."""
@@ -48,8 +47,6 @@ SHM_NAME_MAX = 200
 _SHARED = SHM_DIRECTORY + "/"
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_JOURNAL = p.HEADER["journal"][0]
-_UNFINISHED = re.compile(rf"({CONTROL}|{PINS}|{COMMIT})\.[0-9a-f]{{16}}")
 _PATIENCE, _PAUSE = 1.0, 0.002
 _CONTROL_SIZE = p.SLOTS + FIRST_SLOTS * p.SLOT_SIZE
 
@@ -114,6 +111,22 @@ class Directory:
         if reason:
             os.close(fd)
             raise OSError(errno.EPERM, reason)
+        return fd
+
+    def create(self, bits: int) -> int:
+        """Open a new file without a name, which leaves nothing behind if its writer is killed.
+
+        Raises
+        ------
+        Unsupported
+            If the file system has no such files.
+        """
+        fd = open_unnamed(".", bits, self.fd)
+        if fd is None:
+            raise Unsupported(
+                f"cannot write to the store {self.name!r}: its file system has no unnamed files (O_TMPFILE); use one "
+                "such as tmpfs, ext4, XFS or Btrfs"
+            )
         return fd
 
     def give(self, fd: int) -> None:
@@ -294,24 +307,7 @@ def _no_room(error: OSError, name: str, path: str) -> StoreFull:
 def _no_store(name: str, path: str) -> ObjectNotFound:
     return ObjectNotFound(
         errno.ENOENT,
-        f"there is no store at {name!r}: expected the directory {path!r} with a control file{first_design(path)}",
-    )
-
-
-def first_design(path: str, name: str = "") -> str:
-    """Return a hint for an error if shared memory contains objects of the first design for this path, else ''."""
-    folder, short = os.path.split(path)
-    if folder != SHM_DIRECTORY or "/" in name:
-        return ""
-    if name:
-        found = [f"{path}.{name}"] if os.path.lexists(f"{path}.{name}") else []
-    else:
-        found = [f"{folder}/{file}" for file in os.listdir(folder) if file.startswith(f"{short}.")]
-    if not found:
-        return ""
-    return (
-        f"; {found[0]!r} is an object of shmarrow's first design, which this version cannot read; it is an Arrow "
-        "file: add it to a store with put_file"
+        f"there is no store at {name!r}: expected the directory {path!r} with a control file",
     )
 
 
@@ -328,8 +324,6 @@ def _create(directory: Directory, want: Wanted) -> None:
         raise StorageError(
             errno.EPERM, f"cannot create the store {directory.name!r}: it is in the directory of another store"
         )
-    if want.spill is not None:
-        check_spill(want.spill, directory.path)
     sync_parents(directory.path)
     _set_modes(directory, mode)
     bits = stat.S_IMODE(os.fstat(directory.fd).st_mode)
@@ -343,8 +337,8 @@ def _create(directory: Directory, want: Wanted) -> None:
     if not _is_empty(directory):  # others may have written to it before its mode was set
         return
     eviction = want.eviction or default_eviction(want.capacity)
-    settings = Settings(want.capacity, mode, eviction, bool(want.durable), want.spill)
-    with _new_file(directory, CONTROL, mode, pack_header(settings), _CONTROL_SIZE) as control:
+    settings = Settings(want.capacity, mode, eviction, bool(want.durable))
+    with _new_file(directory, mode, pack_header(settings), _CONTROL_SIZE) as control:
         # All blocks are allocated before anything is linked, so a full file system leaves nothing behind.
         _new_locks(directory, mode)
         created = control(CONTROL)
@@ -362,29 +356,26 @@ def _writers_only(mode: int) -> int:
 def _new_locks(directory: Directory, mode: int) -> None:
     """Create the lock files that are missing."""
     with (
-        _new_file(directory, PINS, mode, bytes(8), 8) as pins,
-        _new_file(directory, COMMIT, _writers_only(mode), b"", 0) as commit,
+        _new_file(directory, mode, bytes(8), 8) as pins,
+        _new_file(directory, _writers_only(mode), b"", 0) as commit,
     ):
         pins(PINS)
         commit(COMMIT)
 
 
 def _check_complete(directory: Directory) -> None:
-    """Check that the lock files exist; recreate them if the destroyer of an earlier store removed them."""
+    """Check that the lock files exist."""
     missing = [file for file in (PINS, COMMIT) if not directory.has(file)]
     if not missing:
         return
     fd = directory.open(CONTROL, os.O_RDONLY)
     try:
-        header = os.pread(fd, p.JOURNALS[0], 0)
-        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        magic = os.pread(fd, 8, 0)
     finally:
         os.close(fd)
-    if header[:8] == p.DESTROYED.to_bytes(8, "little"):
+    if magic == p.DESTROYED.to_bytes(8, "little"):
         raise destroyed(directory.name)
-    if header[:8] != MAGIC or any(header[_JOURNAL : _JOURNAL + 8]):  # before the first commit they can be recreated
-        raise InvalidData(f"the store {directory.name!r} is damaged: its file {missing[0]} is missing")
-    _new_locks(directory, mode)
+    raise InvalidData(f"the store {directory.name!r} is damaged: its file {missing[0]} is missing")
 
 
 def _set_modes(directory: Directory, mode: int) -> None:
@@ -397,13 +388,9 @@ def _set_modes(directory: Directory, mode: int) -> None:
 
 
 @contextmanager
-def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int) -> Iterator[Callable[[str], bool]]:
+def _new_file(directory: Directory, mode: int, data: bytes, size: int) -> Iterator[Callable[[str], bool]]:
     """Create an unnamed file with mode and contents; yield a function that links it, False if the name is taken."""
-    temp = ""
-    fd = open_unnamed(".", dir_fd=directory.fd)
-    if fd is None:
-        temp = f"{file}.{os.urandom(8).hex()}"
-        fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FILE, 0o600, dir_fd=directory.fd)
+    fd = directory.create(0o600)
     try:
         directory.give(fd)
         if size:
@@ -412,11 +399,9 @@ def _new_file(directory: Directory, file: str, mode: int, data: bytes, size: int
         os.fchmod(fd, mode)
         if data:
             os.fsync(fd)  # a control file without its header would make the store unusable
-        yield partial(_linked, directory, temp or f"/proc/self/fd/{fd}")
+        yield partial(_linked, directory, f"/proc/self/fd/{fd}")
     finally:
         os.close(fd)
-        if temp:
-            directory.unlink(temp)
 
 
 def _linked(directory: Directory, source: str, file: str) -> bool:
@@ -432,7 +417,7 @@ def _is_empty(directory: Directory) -> bool:
     for file in (PINS, COMMIT):  # left by a killed creator, or planted by another user, which `open` refuses
         with suppress(FileNotFoundError):
             os.close(directory.open(file, os.O_RDONLY))
-    found = sorted([file for file in os.listdir(directory.fd) if not _UNFINISHED.fullmatch(file)])
+    found = sorted(os.listdir(directory.fd))
     others = [file for file in found if file not in (PINS, COMMIT)]
     if not others or directory.has(CONTROL):
         return not others
@@ -441,11 +426,6 @@ def _is_empty(directory: Directory) -> bool:
     text = f"expected a store or an empty directory, found {counted(len(others), 'other file')}, such as {others[0]!r}"
     if len(found) > len(others) and all(map(p.is_object, others)):
         text = "its control file is missing, without which its objects cannot be found; remove the directory"
-    elif ".shmarrow" in others:
-        text = (
-            f"{text}, a store of shmarrow's first design, which this version cannot read; its objects are Arrow files: "
-            "add them to a new store with put_file"
-        )
     else:
         text += "; a store needs its own directory"
         if _begins(f"/proc/self/fd/{directory.fd}/{others[0]}", b"ARROW1"):

@@ -13,7 +13,7 @@ from shmarrow.segment.record_locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry, clock
+from shmarrow.store.slots import Entry, word_of
 from shmarrow.store.space import Space
 from shmarrow.types import Schema
 
@@ -41,8 +41,8 @@ class ObjectInfo(NamedTuple):
         Process id of its owner; None if there is none, it has ended, or this process cannot write to the store.
     orphaned : bool
         Whether its owner has ended.
-    protected, spilled : bool
-        Whether it is exempt from eviction, and whether it is in the spill directory.
+    protected : bool
+        Whether it is exempt from eviction.
     description : Description
         Kind, schema and number of rows, or type and shape.
     """
@@ -59,7 +59,6 @@ class ObjectInfo(NamedTuple):
     owner: int | None
     orphaned: bool
     protected: bool
-    spilled: bool
     description: Description
 
     @property
@@ -97,8 +96,8 @@ class Found(NamedTuple):
         Seconds since it was published, and since it was last attached.
     pins : int
         Number of processes that have it attached.
-    protected, spilled : bool
-        Whether it is exempt from eviction, and whether it is in the spill directory.
+    protected : bool
+        Whether it is exempt from eviction.
     """
 
     name: str
@@ -109,7 +108,6 @@ class Found(NamedTuple):
     idle: float
     pins: int
     protected: bool
-    spilled: bool
 
 
 class Stats(NamedTuple):
@@ -125,8 +123,6 @@ class Stats(NamedTuple):
         Bytes of removed and replaced objects that are still attached.
     drafts : int
         Bytes reserved for objects being written.
-    spilled : int
-        Bytes in the spill directory.
     pinned : int
         Bytes of attached objects, included in ``nbytes``.
     pins : dict of int to int
@@ -137,17 +133,15 @@ class Stats(NamedTuple):
         Size of the control file in bytes.
     total, free : int
         Total and free bytes of the file system.
-    puts, hits, misses, evictions, spills, expired : int
-        Event counts since the store was created. A process adds its hits and misses when it next changes the store,
-        about once a second while it gets objects, and when it closes the store; a process with read-only access never
-        adds them.
+    puts, hits, misses, evictions, expired : int
+        Event counts since the store was created. ``hits`` and ``misses`` are counted without a lock: some of those of
+        processes that read at the same time are lost, and those of processes with read-only access.
     """
 
     objects: int
     nbytes: int
     removed: int
     drafts: int
-    spilled: int
     pinned: int
     pins: dict[int, int]
     capacity: int | None
@@ -158,7 +152,6 @@ class Stats(NamedTuple):
     hits: int
     misses: int
     evictions: int
-    spills: int
     expired: int
 
 
@@ -181,40 +174,36 @@ def found_objects(catalog: Catalog, prefix: str) -> Iterator[Found]:
     fields = ("size", "allocated", "published", "flags", "used")
     pins = _pin_counts(catalog)
     for part in catalog.snapshot("name", *fields, expired=False):
-        now, wall = time.monotonic_ns(), time.time_ns()
+        now = time.time_ns()
         columns = [part["name"], *(part[field].tolist() for field in ("slot", "generation", *fields))]
         for name, slot, generation, size, allocated, published, flags, used in zip(*columns, strict=True):
             if name.startswith(prefix):
-                age, idle = _ages(wall - published, now - used)
-                protected, spilled = bool(flags & p.PROTECTED), bool(flags & p.SPILLED)
-                yield Found(name, size, allocated, generation, age, idle, pins[slot], protected, spilled)
+                age, idle = _since(published, now), _since(used, now)
+                yield Found(name, size, allocated, generation, age, idle, pins[slot], bool(flags & p.PROTECTED))
 
 
-def _ages(published: int, used: int) -> tuple[float, float]:
-    """Return age and idle time in seconds; the wall clock, unlike the monotonic one, may run slower or be set back."""
-    idle = max(used, 0) / 1e9
-    return max(published / 1e9, idle), idle
+def _since(then: int, now: int) -> float:
+    """Return the seconds since a time in nanoseconds; 0 if the clock was set back."""
+    return max(now - then, 0) / 1e9
 
 
 def object_info(catalog: Catalog, entry: Entry, description: Description) -> ObjectInfo:
     """Return the description of an entry."""
     owner = catalog.owner_of(entry.owner) if entry.owner else None
-    directory = catalog.spill_path if entry.spilled else catalog.directory.path
-    age, idle = _ages(time.time_ns() - entry.published, time.monotonic_ns() - catalog.used(entry.slot))
+    now = time.time_ns()
     return ObjectInfo(
         entry.name.decode(),
         nbytes=entry.size,
         allocated=entry.allocated,
         generation=entry.generation,
-        path=os.path.join(directory, file_name(entry.file)),
-        age=age,
-        idle=idle,
+        path=os.path.join(catalog.directory.path, file_name(entry.file)),
+        age=_since(entry.published, now),
+        idle=_since(catalog.used(entry.slot), now),
         pins=_pin_counts(catalog)[entry.slot] if catalog.pins.pinned(entry.slot) else 0,
-        expires_in=(entry.expires - clock()) / 1e9 if entry.expires else None,
+        expires_in=(entry.expires - now) / 1e9 if entry.expires else None,
         owner=owner,
         orphaned=bool(entry.owner) and owner is None and catalog.writable,
         protected=bool(entry.flags & p.PROTECTED),
-        spilled=entry.spilled,
         description=description,
     )
 
@@ -224,10 +213,8 @@ _STATE = {
     "nbytes": p.BYTES,
     "removed": p.REMOVED_BYTES,
     "drafts": p.DRAFT_BYTES,
-    "spilled": p.SPILLED_BYTES,
     "puts": p.PUTS,
     "evictions": p.EVICTIONS,
-    "spills": p.SPILLS,
     "expired": p.EXPIRED,
 }
 """Indices in the state of the catalog."""
@@ -242,8 +229,7 @@ def statistics(catalog: Catalog, space: Space) -> Stats:
         pins[process] += length
     return Stats(
         **{name: state[place] for name, place in _STATE.items()},
-        hits=state[p.HITS] + catalog.hits,
-        misses=state[p.MISSES] + catalog.misses,
+        **{name: catalog.memory.words[word_of(name)] for name in ("hits", "misses")},
         pinned=space.pinned_bytes(),
         pins=dict(pins),
         capacity=catalog.settings.capacity,

@@ -2,30 +2,27 @@
 
 All are record locks; see :mod:`shmarrow.segment.record_locks`. Invariants:
 
-* record locks do not exclude threads of the same process, so each process also counts its locks under a mutex;
+* record locks do not exclude threads of the same process, so each process also has a mutex, or counts its locks;
 * a pin may be released anywhere, even by the garbage collector in the middle of an operation on pins, so releasing
   never waits for a mutex that its own thread may hold: the release is queued, and the holder completes it;
-* a signal handler may raise anywhere: a lock is recorded before anything can raise, or released.
+* a signal handler may raise anywhere: a mutex is held by a ``with`` statement of its own, and a record lock that was
+  left behind is taken over by the next change of this process.
 """
 
 from __future__ import annotations
 
 import _thread
 import errno
-import sys
 import time
 from collections import deque
-from contextlib import suppress
-from types import FrameType
 from typing import Any
 
 from shmarrow.errors import Closed, StorageError
 from shmarrow.segment.record_locks import holder, try_lock, unlock
-from shmarrow.store.protocol import COMMIT_LOCK, INHERITED_LOCKS
+from shmarrow.store.protocol import COMMIT_LOCK
 
 PATIENCE = 30.0
 """Seconds that an operation waits for the commit lock."""
-_LOOK = 0.5
 _SPINS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 2e-5, 1e-3, 1.3
 
@@ -33,6 +30,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 2e-5, 1e-3, 1.3
 class CommitLock:
     """The lock for changes to the catalog, among processes and threads.
 
+    A change holds ``mutex``, which excludes other threads, and then the record lock, which excludes other processes.
     Waiting is polling with short pauses, so that early waiters are not starved by recent holders. ``fd`` is -1 when the
     store is closed.
     """
@@ -44,82 +42,63 @@ class CommitLock:
 
     def after_fork(self) -> None:
         """Forget the parent's locks, and its mutex, which another thread may have held; called in a forked child."""
-        self._guard = _thread.allocate_lock()
-        self._reset()
-
-    def _reset(self) -> None:
-        self._mutex = _thread.RLock()  # an RLock for `_is_owned`; it is never acquired twice
-        self._taken = False
-        self._frame: FrameType | None = None
+        self._mutex = _thread.allocate_lock()
+        self._thread = 0
+        self.change: object = None
 
     @property
     def mine(self) -> bool:
         """Whether this thread holds it: a finalizer or a signal handler may run in the middle of a change."""
-        return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
+        return self._thread == _thread.get_ident() and self._mutex.locked()
+
+    @property
+    def mutex(self) -> _thread.LockType:
+        """The mutex among threads; StorageError if this thread holds it."""
+        if self.mine:
+            raise StorageError(
+                errno.EDEADLK,
+                f"cannot change the store {self._where!r} in the middle of another change by this thread; "
+                "do it after the signal handler or the finalizer has returned",
+            )
+        return self._mutex
+
+    def begin(self) -> object:
+        """Begin a change of this thread, which holds ``mutex``; return what ``change`` is until another one begins."""
+        self.change = object()
+        self._thread = _thread.get_ident()
+        return self.change
+
+    def end(self) -> None:
+        """Release the record lock, and end the change."""
+        self.change, self._thread = None, 0
+        if self.fd >= 0:
+            unlock(self.fd, COMMIT_LOCK)
 
     def acquire(self) -> None:
-        """Acquire it for the caller's caller; :meth:`release` must be called even if this raises."""
-        deadline = None
-        if not self._mutex.acquire(False):  # five times faster than with a timeout
-            deadline = time.monotonic() + PATIENCE
-            while not self._mutex.acquire(timeout=_LOOK):
-                if not self.recover() and time.monotonic() > deadline:
-                    raise self._busy("another thread")
-        self._taken = True
-        self._frame = sys._getframe(2)
+        """Acquire the record lock; :meth:`end` releases it, even if this raises."""
         if self.fd < 0:
             raise closed(self._where)
-        tries, pause = 0, _FIRST_PAUSE
+        tries, pause, deadline = 0, _FIRST_PAUSE, 0.0
         while not try_lock(self.fd, COMMIT_LOCK, True):
             tries += 1
             if tries < _SPINS:
                 continue
             now = time.monotonic()
-            if deadline is None:
-                deadline = now + PATIENCE
-            elif now > deadline:
+            deadline = deadline or now + PATIENCE
+            if now > deadline:
                 found = holder(self.fd, COMMIT_LOCK)
-                raise self._busy(f"process {found[0]}" if found is not None else "another process")
+                who = "another process" if found is None else f"process {found[0]}"
+                raise StorageError(
+                    errno.EBUSY,
+                    f"cannot lock the store {self._where!r}: {who} has held its commit lock for {PATIENCE:g} s; "
+                    "continue that process if it is stopped, or end it",
+                )
             time.sleep(pause)
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
-    def release(self) -> None:
-        """Release it; does nothing unless this thread holds it."""
-        if self.mine:
-            self._taken = False
-            try:
-                if self.fd >= 0:
-                    unlock(self.fd, COMMIT_LOCK)
-            finally:
-                self._frame = None
-                self._mutex.release()
-
-    def recover(self) -> bool:
-        """Break a lock left by an interrupted change; False if that change is still running."""
-        with self._guard:
-            left = self._frame is not None and not _runs(self._frame)
-            if left:
-                self._reset()
-            return left
-
-    def pause(self) -> bool:
-        """Keep threads of this process from acquiring it until :meth:`resume`; False if one holds it."""
-        return not self._taken and self._mutex.acquire(False)
-
-    def resume(self) -> None:
-        """Undo :meth:`pause`."""
-        self._mutex.release()
-
     def free(self) -> bool:
         """Whether no thread or process holds it now."""
-        return not self._taken and holder(self.fd, COMMIT_LOCK) is None
-
-    def _busy(self, who: str) -> StorageError:
-        return StorageError(
-            errno.EBUSY,
-            f"cannot lock the store {self._where!r}: {who} has held its commit lock for {PATIENCE:g} s; "
-            "continue that process if it is stopped, or end it",
-        )
+        return not self._mutex.locked() and holder(self.fd, COMMIT_LOCK) is None
 
 
 class Exclusive:
@@ -175,11 +154,15 @@ class Pins:
     def __init__(self, fd: int, where: str) -> None:
         self._fd = fd
         self._where = where
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the pins of the parent, whose locks this process does not have; called in a forked child."""
         self._mutex = _thread.allocate_lock()
         self._held: dict[int, int] = {}
-        self._inherited: dict[int, int] = {}
         self._excluded: set[int] = set()
-        self._released: deque[tuple[int, bool]] = deque()
+        self._released: deque[int] = deque()
+        self._unlocked: set[int] = set()
 
     def acquire(self, slot: int, pin: Any) -> bool:
         """Pin a slot and set ``pin.slot``; False if it is being evicted."""
@@ -201,31 +184,33 @@ class Pins:
             self._settle()
         return True
 
-    def release(self, slot: int, inherited: bool = False) -> None:
+    def release(self, slot: int) -> None:
         """Drop one pin of a slot."""
-        if self._mutex.locked():  # perhaps by this thread
-            self._released.append((slot, inherited))
-        else:
-            with self._mutex:
-                self._drop(slot, inherited)
-        if self._released:
-            self._settle()
+        self._released.append(slot)
+        self._settle()
 
     def _settle(self) -> None:
-        """Drop the queued pins, unless the mutex is held, perhaps by this thread: its holder drops them."""
-        while self._released and not self._mutex.locked():
-            with self._mutex:
-                while self._released:
-                    self._drop(*self._released.popleft())
+        """Drop the released pins, unless the mutex is held, perhaps by this thread: its holder drops them.
 
-    def _drop(self, slot: int, inherited: bool) -> None:
-        counts = self._inherited if inherited else self._held
-        count = counts.get(slot, 0) - 1
-        if count > 0:
-            counts[slot] = count
-        elif counts.pop(slot, None) is not None:
-            with suppress(OSError):  # a forked child may have closed all descriptors
-                unlock(self._fd, INHERITED_LOCKS + slot if inherited else slot)
+        Signal handlers run after calls: what is between two calls happens as a whole.
+        """
+        held, released, unlocked = self._held, self._released, self._unlocked
+        while (released or unlocked) and not self._mutex.locked():
+            with self._mutex:
+                while released:
+                    slot = released[0]
+                    count = held.get(slot, 0) - 1
+                    if count > 0:
+                        held[slot] = count
+                    else:
+                        unlocked.add(slot)
+                        if slot in held:
+                            del held[slot]
+                    released.popleft()
+                for slot in tuple(unlocked):
+                    if slot not in held and self._fd >= 0:
+                        unlock(self._fd, slot)
+                    unlocked.discard(slot)
 
     def exclude(self, slot: int) -> bool:
         """Prevent a slot from being pinned until :meth:`admit`; False if it is pinned."""
@@ -247,8 +232,7 @@ class Pins:
                 for slot in tuple(self._excluded):
                     unlock(self._fd, slot)
                     self._excluded.discard(slot)
-        if self._released:
-            self._settle()
+        self._settle()
 
     def end(self) -> bool:
         """Stop pinning for good; does nothing and returns False if a slot is pinned, or about to be."""
@@ -256,7 +240,7 @@ class Pins:
         if self._mutex.locked():
             return False
         with self._mutex:
-            unused = not (self._held or self._inherited or self._released)
+            unused = not (self._held or self._released)
             if unused:
                 self._fd = -1
             return unused
@@ -266,46 +250,11 @@ class Pins:
         self._settle()
         return slot in self._held or holder(self._fd, slot) is not None
 
-    def attached(self, slot: int) -> bool:
-        """Whether any process has a slot attached, or inherited it through a fork."""
-        return self.pinned(slot) or self.inherited(slot)
-
-    def inherited(self, slot: int) -> bool:
-        """Whether any process inherited an attached slot through a fork, and still maps its memory."""
-        return slot in self._inherited or holder(self._fd, INHERITED_LOCKS + slot) is not None
-
-    def own(self, inherited: bool = False) -> list[int]:
-        """Return the slots that this process has pinned; with ``inherited``, also those it inherited."""
+    def own(self) -> list[int]:
+        """Return the slots that this process has pinned."""
         self._settle()
         with self._mutex:
-            return [*self._held, *(self._inherited if inherited else ())]
-
-    def after_fork(self) -> None:
-        """Turn the parent's pins into inherited slots: their memory stays mapped, but they may be evicted."""
-        self._mutex = _thread.allocate_lock()
-        self._excluded.clear()
-        for slot, inherited in self._released:
-            counts = self._inherited if inherited else self._held
-            counts[slot] = counts.get(slot, 0) - 1
-        self._released.clear()
-        for slot, count in self._held.items():
-            self._inherited[slot] = self._inherited.get(slot, 0) + count
-        self._held = {}
-        self._inherited = {slot: count for slot, count in self._inherited.items() if count > 0}
-        with suppress(OSError):  # the child may have closed the descriptor; then its slots do not count
-            for slot in self._inherited:
-                try_lock(self._fd, INHERITED_LOCKS + slot, False)
-
-
-def _runs(frame: FrameType) -> bool:
-    """Whether a frame is on the stack of any thread."""
-    for top in sys._current_frames().values():
-        each: FrameType | None = top
-        while each is not None:
-            if each is frame:
-                return True
-            each = each.f_back
-    return False
+            return list(self._held)
 
 
 def closed(where: str) -> Closed:

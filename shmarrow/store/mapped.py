@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NoReturn, cast
 
-from shmarrow.errors import Closed, InvalidData, storage_error
+from shmarrow.errors import Closed, InvalidData, StorageError, storage_error
 from shmarrow.segment.host import in_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.directory import Directory
@@ -34,12 +34,11 @@ from shmarrow.store.slots import (
     Memory,
     bucket_of,
     read_slot,
-    replay,
     word_of,
 )
 
 _SLOTS, _BUCKETS = word_of("slots"), word_of("buckets")
-_SPILL, BOOT = p.HEADER["spill_path"][0], p.HEADER["boot_id"][0]
+BOOT = p.HEADER["boot_id"][0]
 _USED = p.USED >> 3
 _CHECKED = p.CRC_OFFSET + 4
 _MOST_KNOWN = 4096
@@ -49,7 +48,9 @@ _HASH_FACTOR = p.HASH_FACTOR
 _SLOT_INTS = p.SLOT_SIZE >> 2
 _FIRST_HEAD, _FIRST_NEXT = (p.SLOTS + p.HEAD) >> 2, (p.SLOTS + p.NEXT) >> 2
 _FIRST_HASH = (p.SLOTS + p.SLOT["hash"][0]) >> 3
-_STUCK_SECONDS = 0.1
+_STUCK_SECONDS = 0.5
+"""Seconds that a reader waits for a commit that its writer does not finish."""
+_SPINS, _PAUSE = 100, 0.001
 
 
 class _ClosedMemory:
@@ -97,7 +98,7 @@ class Mapped:
         except BaseException:
             self.close()
             raise
-        self._stuck = -1, self.memory
+        self._stuck = -1
         self._known: dict[int, tuple[bytes, Entry]] = {}
 
     def _open(self, file: str, writable: bool | None) -> tuple[int, bool]:
@@ -151,7 +152,6 @@ class Mapped:
     def close(self) -> None:
         """Close all descriptors, which releases all locks of this process on the store, and drop the mapping."""
         self.memory = cast(Memory, _ClosedMemory(self.directory.name))
-        self._stuck = -1, self.memory
         self.control_fd = self.pins_fd = self.commit_fd = self.directory.fd = -1
         while self._fds:
             with suppress(OSError):
@@ -249,34 +249,35 @@ class Mapped:
         return memory
 
     def settled(self) -> Memory:
-        """Return the memory once no commit is in progress; the commit of a killed or stopped writer is completed."""
-        since, odd = 0.0, -1
+        """Return the memory once no commit is in progress; the commit of a killed writer is completed.
+
+        Raises
+        ------
+        StorageError
+            If the writer of a commit is stopped, or was killed and this process may only read the store.
+        """
+        tries, since, odd = 0, 0.0, -1
         while True:
             memory = self._whole()
             if not (sequence := memory.words[SEQUENCE]) & 1:
                 return memory
-            if sequence == self._stuck[0]:
-                return self._stuck[1]
-            now = time.monotonic()
-            if sequence != odd:
-                since, odd = now, sequence
-            elif now - since > _STUCK_SECONDS and not self.mended():
-                return self._finished(memory, sequence)
-            time.sleep(0)
+            tries += 1
+            if tries > _SPINS:
+                now = time.monotonic()
+                if sequence != odd:
+                    since, odd = now, sequence
+                elif not self.mended() and (now - since > _STUCK_SECONDS or sequence == self._stuck):
+                    self._stuck = sequence  # the next one does not wait again
+                    raise StorageError(
+                        errno.EBUSY,
+                        f"cannot read the store {self.directory.name!r}: a process was stopped or killed in the middle "
+                        "of a change; continue it, or change the store in a process with write permission",
+                    )
+            time.sleep(0 if tries < _SPINS else _PAUSE)
 
     def mended(self) -> bool:
         """Finish the commit of a killed writer; False if that is not possible."""
         return False
-
-    def _finished(self, memory: Memory, sequence: int) -> Memory:
-        """Return a private copy of the memory in which the commit in progress is completed."""
-        pages = mmap.mmap(self.control_fd, len(memory.bytes), mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
-        private = Memory.of(pages, memory.slots)
-        replay(private)
-        private.words[_SLOTS] = min(private.words[_SLOTS], private.slots)
-        if memory.words[SEQUENCE] == sequence:
-            self._stuck = sequence, private
-        return private
 
     def alive(self, entry: Entry) -> bool:
         """Whether the slot still contains that object, or will after the commit in progress."""
@@ -288,16 +289,16 @@ class Mapped:
     def mark_used(self, entry: Entry) -> None:
         """Set the time of last use to now, which determines the order of eviction."""
         if self.writable:
-            self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS + _USED] = time.monotonic_ns()
+            self.memory.words[FIRST_SLOT + entry.slot * SLOT_WORDS + _USED] = time.time_ns()
 
     def used(self, slot: int) -> int:
-        """Return the time of last use, by the monotonic clock in nanoseconds."""
+        """Return the time of last use, in nanoseconds since 1970."""
         return int(self.memory.words[FIRST_SLOT + slot * SLOT_WORDS + _USED])
 
     @property
     def evicts(self) -> bool:
-        """Whether objects are evicted or spilled, so that the order of use matters."""
-        return self.settings.eviction == "lru" or self.settings.spill is not None
+        """Whether objects are evicted, so that the order of use matters."""
+        return self.settings.eviction == "lru"
 
     def state(self) -> list[int]:
         """Return the current state of the header; StorageError if the store was destroyed."""
@@ -324,7 +325,7 @@ class Mapped:
 
 def settings_in(header: bytes | memoryview) -> bytes:
     """Return the bytes of a header that contain the settings."""
-    return bytes(header[SETTINGS : p.FIXED.size]) + bytes(header[_SPILL : _SPILL + 1024])
+    return bytes(header[SETTINGS : p.FIXED.size])
 
 
 def _identity(fd: int) -> tuple[int, int]:

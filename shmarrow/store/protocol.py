@@ -17,7 +17,7 @@ CONTROL, PINS, COMMIT = "control", "pins", "commit"
 MAGIC = b"shmarrow"
 DESTROYED = int.from_bytes(b"destroyd", "little")
 """Replaces the magic, the first word of the control file, when the store is destroyed."""
-VERSION = 1
+VERSION = 2
 
 # --- the control file -------------------------------------------------------------------------------------------
 
@@ -33,7 +33,6 @@ HEADER = {
     "eviction": (72, "I"),
     "mode": (76, "I"),
     "durable": (80, "I"),
-    "spill_length": (84, "I"),
     "sequence": (128, "Q"),
     "journal": (136, "Q"),
     "slots": (144, "Q"),
@@ -47,21 +46,18 @@ HEADER = {
     "bytes": (208, "Q"),
     "removed_bytes": (216, "Q"),
     "draft_bytes": (224, "Q"),
-    "spilled_bytes": (232, "Q"),
-    "events": (240, "Q"),
-    "adding": (248, "Q"),
-    "adding_slot": (256, "Q"),
-    "removing": (264, "Q"),
-    "puts": (272, "Q"),
-    "hits": (280, "Q"),
-    "misses": (288, "Q"),
-    "evictions": (296, "Q"),
-    "spills": (304, "Q"),
-    "expired": (312, "Q"),
-    "spill_path": (1024, "1024s"),
+    "events": (232, "Q"),
+    "adding": (240, "Q"),
+    "adding_slot": (248, "Q"),
+    "removing": (256, "Q"),
+    "puts": (264, "Q"),
+    "evictions": (272, "Q"),
+    "expired": (280, "Q"),
+    "hits": (320, "Q"),
+    "misses": (328, "Q"),
 }
-FIXED = struct.Struct("<8sIIQ16s16sQQIIII")
-"""The header up to ``spill_length``."""
+FIXED = struct.Struct("<8sIIQ16s16sQQIII")
+"""The header up to ``durable``."""
 
 STATE = list(HEADER)[list(HEADER).index("journal") : list(HEADER).index("expired") + 1]
 """The fields that a commit changes; one piece of every journal contains them."""
@@ -81,16 +77,12 @@ STATE_STRUCT = struct.Struct(f"<{len(STATE)}Q")
     BYTES,
     REMOVED_BYTES,
     DRAFT_BYTES,
-    SPILLED_BYTES,
     EVENTS,
     ADDING,
     ADDING_SLOT,
     REMOVING,
     PUTS,
-    HITS,
-    MISSES,
     EVICTIONS,
-    SPILLS,
     EXPIRED,
 ) = range(len(STATE))
 
@@ -118,19 +110,17 @@ SLOT = {
     "allocated": (32, "Q"),
     "published": (40, "Q"),
     "expires": (48, "Q"),
-    "expires_wall": (56, "Q"),
-    "owner": (64, "Q"),
-    "sum": (72, "Q"),
-    "state": (80, "I"),
-    "flags": (84, "I"),
-    "name_length": (88, "I"),
-    "crc": (92, "I"),
-    "used": (96, "Q"),
-    "head": (104, "I"),
-    "next": (108, "I"),
+    "owner": (56, "Q"),
+    "state": (64, "I"),
+    "flags": (68, "I"),
+    "name_length": (72, "I"),
+    "crc": (76, "I"),
+    "used": (80, "Q"),
+    "head": (88, "I"),
+    "next": (92, "I"),
     "name": (128, "256s"),
 }
-SLOT_STRUCT = struct.Struct("<QQQQQQQQQQIII")
+SLOT_STRUCT = struct.Struct("<QQQQQQQQIII")
 """A slot up to ``name_length``; its CRC covers these fields and the name."""
 CRC_OFFSET, USED, HEAD, NEXT, NAME = (SLOT[field][0] for field in ("crc", "used", "head", "next", "name"))
 NAME_MAX = 255
@@ -158,9 +148,8 @@ SLOT_DTYPE = np.dtype(
 
 UNUSED, DRAFT, LIVE, GONE = range(4)
 """States of a slot: free; being written; an object; removed but still attached."""
-PROTECTED, SPILLED, SUMMED, SYNCED, UNCHECKED = 1, 2, 4, 8, 16
-"""Flags of an object: never evicted; in the spill directory; has a checksum; synced to disk; not yet verified against
-its checksum after a reboot, which may have come before all of it was written to disk."""
+PROTECTED = 1
+"""Flag of an object: never evicted."""
 
 # --- locks ------------------------------------------------------------------------------------------------------
 
@@ -170,12 +159,8 @@ OWNER_LOCKS = 1 << 40
 """Plus the owner number, in ``commit``: locked by the owner of objects while it lives."""
 DRAFT_LOCKS = 1 << 41
 """Plus the slot, in ``commit``: locked by the writer of a draft."""
-SPILL_LOCKS = 1 << 42
-"""Plus the slot, in ``commit``: locked by the process that copies an object to the spill directory."""
 NAME_LOCKS = 1 << 62
 """Plus the hash of a name, in ``commit``: locked by the process that computes its object."""
-INHERITED_LOCKS = 1 << 40
-"""Plus the slot, in ``pins``: locked by a process that inherited the object through a fork. The slot alone is a pin."""
 
 
 def is_object(file: str) -> bool:

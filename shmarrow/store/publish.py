@@ -14,23 +14,18 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-import numpy as np
-
-from shmarrow.buffer import U1
 from shmarrow.errors import GenerationChanged, ObjectExists, ObjectNotFound, StorageError, StoreFull, storage_error
 from shmarrow.segment import SegmentWriter
-from shmarrow.segment.files import open_unnamed
 from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry, sum_of
+from shmarrow.store.slots import Entry
 from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
 DRAFT_SIZE = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_PIECE = 1 << 20
 _AROUND = 1 << 13
 """Bytes of memory that a small file may need in addition to its contents."""
 
@@ -41,13 +36,13 @@ THIS_PROCESS = -1
 class PutOptions(NamedTuple):
     """The validated options of :meth:`Store.put`.
 
-    ``expires`` is the expiry time by the boot clock and by the wall clock, in nanoseconds; 0 for never. ``owner`` is an
+    ``expires`` is the expiry time in nanoseconds since 1970; 0 for never. ``owner`` is an
     owner number, 0 for none, or :data:`THIS_PROCESS`. ``beside`` is the name of another object, which must exist when
     this one is published.
     """
 
     overwrite: bool = False
-    expires: tuple[int, int] = (0, 0)
+    expires: int = 0
     owner: int = 0
     protect: bool = False
     if_generation: int | None = None
@@ -111,12 +106,7 @@ class Publication(SegmentWriter):
         try:
             if size > DRAFT_SIZE:
                 self._reserve_draft(size)
-            fd = open_unnamed(".", mode, directory.fd)
-            if fd is None:
-                if self._draft < 0:
-                    self._make_draft(round_up(size))
-                fd = directory.open(file_name(self._number), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-            self._fd = fd
+            self._fd = directory.create(mode)
         except OSError as error:
             catalog.check_exists()
             if isinstance(error, StorageError):
@@ -165,7 +155,7 @@ class Publication(SegmentWriter):
     def _make_draft(self, nbytes: int) -> None:
         catalog = self._catalog
         while True:
-            with catalog.locked():
+            with catalog.mutex, catalog.locked():
                 if self._space.has_room(nbytes - self._counted):
                     transaction = Transaction(catalog)
                     if self._draft < 0:
@@ -192,34 +182,29 @@ class Publication(SegmentWriter):
     # --- publishing ---
 
     def _publish(self) -> None:
-        catalog, options, fd = self._catalog, self._options, self._fd
+        catalog, fd = self._catalog, self._fd
         settings = catalog.settings
         status = os.fstat(fd)
         if settings.mode & 0o444 != status.st_mode & 0o777:
             os.fchmod(fd, settings.mode & 0o444)  # the umask of the process removed bits
         if status.st_uid != catalog.directory.owner[0]:
             catalog.directory.give(fd)
-        flags, total = p.PROTECTED if options.protect else 0, 0
         if settings.durable:
             os.fsync(fd)
-            flags |= p.SYNCED
-        elif not catalog.volatile:
-            flags |= p.SUMMED
-            total = file_sum(fd, status.st_size)
         needed = allocated = status.st_blocks * 512
         while True:
-            with catalog.locked():
+            with catalog.mutex, catalog.locked():
                 replaced = catalog.find(self._coded)
                 self._check(replaced)
                 needed = allocated - self._counted
                 if replaced is not None and not self._space.has_room(needed):
                     needed -= self._space.freed_with(replaced)
                 if self._space.evict_here(needed, self._coded):
-                    self.path = self._commit(fd, status, flags, total, replaced)
+                    self.path = self._commit(fd, status, replaced)
                     return
             self._space.make_room(needed, self.name)
 
-    def _commit(self, fd: int, status: os.stat_result, flags: int, total: int, replaced: Entry | None) -> str:
+    def _commit(self, fd: int, status: os.stat_result, replaced: Entry | None) -> str:
         catalog, options = self._catalog, self._options
         transaction = Transaction(catalog)
         owner = catalog.own_number(transaction) if options.owner == THIS_PROCESS else options.owner
@@ -234,13 +219,13 @@ class Publication(SegmentWriter):
             slot = transaction.take_slot()
         else:
             transaction.publish_draft(self._draft_bytes)
-        if not (file and status.st_nlink):
-            file = _link(fd, catalog, transaction, slot, file)
+        file = _link(fd, catalog, transaction, slot, file)
         if catalog.settings.durable:
             catalog.directory.sync()
         place = slot, transaction.new_generation(), catalog.hash(self._coded), file, status.st_size
-        numbers = status.st_blocks * 512, time.time_ns(), *options.expires, owner, total, p.LIVE, flags
-        transaction.insert(Entry(*place, *numbers, self._coded), replaced, time.monotonic_ns())
+        now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
+        numbers = status.st_blocks * 512, now, options.expires, owner, p.LIVE, flags
+        transaction.insert(Entry(*place, *numbers, self._coded), replaced, now)
         transaction.commit()
         catalog.end_adding()
         if self._draft >= 0:
@@ -275,13 +260,3 @@ def _link(fd: int, catalog: Catalog, transaction: Transaction, slot: int, file: 
             return file
         except FileExistsError:  # a leftover file; no object of the store has this number
             file = 0
-
-
-def file_sum(fd: int, size: int) -> int:
-    """Return the sum of a file's 64-bit words modulo 2**64, which shows after a power failure if it is complete."""
-    total = done = 0
-    buffer = np.empty(min(size, _PIECE), U1)  # fits the CPU cache
-    while count := os.preadv(fd, [buffer.data[: size - done]], done):
-        total += sum_of(buffer[:count])
-        done += count
-    return total & (1 << 64) - 1

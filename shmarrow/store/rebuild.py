@@ -1,4 +1,4 @@
-"""Rebuilding the catalog after a reboot from intact slots and existing files.
+"""Rebuilding the catalog after a reboot: a durable store keeps its objects, any other is empty.
 
 No process of the previous boot is alive, so there are no drafts, pins or owners, and pages of the control file may
 differ in age. A slot is kept if its checksum is correct and its file exists with the recorded size; chains, lists and
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.directory import Directory
 from shmarrow.store.protocol import file_name, is_object
 from shmarrow.store.settings import this_boot
-from shmarrow.store.slots import SEQUENCE, Entry, Memory, apply_journal, clock, read_slot
+from shmarrow.store.slots import SEQUENCE, Entry, Memory, apply_journal, read_slot
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
@@ -40,20 +39,15 @@ def rebuild(catalog: Catalog) -> None:
             apply_journal(memory, area)
     words[SEQUENCE] = words[SEQUENCE] % _LARGEST | 1
     catalog.reload()
-    here = _files(catalog.directory)
-    spill = None
-    with suppress(OSError):  # attaching to a spilled object reports the error
-        spill = catalog.spill_directory()
-    there = None if spill is None else _files(spill)
+    files = _files(catalog.directory)
     state = [number if number < _LARGEST else 0 for number in catalog.state()]
-    state[p.FILE] = max([state[p.FILE], *here, *(there or ())])
-    kept = _kept(catalog, state, here, there)
+    state[p.FILE] = max([state[p.FILE], *files])
+    kept = _kept(catalog, state, files)
     _write(memory, state, kept)
     os.fdatasync(catalog.control_fd)
-    for directory, files, spilled in ((catalog.directory, here, False), (spill, there, True)):
-        for number in set(files or ()).difference(entry.file for entry in kept if entry.spilled == spilled):
-            with suppress(OSError):
-                directory.unlink(file_name(number))  # type: ignore[union-attr]
+    for number in set(files).difference(entry.file for entry in kept):
+        with suppress(OSError):
+            catalog.directory.unlink(file_name(number))
     for area in p.JOURNALS:
         data[area : area + p.JOURNAL_HEAD.size] = bytes(p.JOURNAL_HEAD.size)
     boot = p.HEADER["boot_id"][0]
@@ -73,29 +67,25 @@ def _files(directory: Directory) -> _Files:
     return {number: file for number, file in found.items() if 0 < number < _LARGEST}
 
 
-def _kept(catalog: Catalog, state: list[int], here: _Files, there: _Files | None) -> list[Entry]:
+def _kept(catalog: Catalog, state: list[int], files: _Files) -> list[Entry]:
     """Return the entries to keep in order of slot; raise the last used numbers in ``state`` to theirs.
 
-    If the spill directory is missing, perhaps not mounted yet, spilled objects are kept unverified.
+    None in a store that is not durable: a power cut may have left any of its files incomplete.
     """
     data = catalog.memory.bytes
     names: dict[bytes, Entry] = {}
     numbers: dict[int, Entry] = {}
     slots = np.frombuffer(data, p.SLOT_DTYPE, catalog.memory.slots, p.SLOTS)
-    behind = clock() - time.time_ns()
     for slot in np.flatnonzero(slots["state"] == p.LIVE).tolist():
         entry = read_slot(data, slot)
         if entry is None or not entry.generation or max(entry.generation, entry.file, entry.owner) >= _LARGEST:
             continue
         for field, number in ((p.GENERATION, entry.generation), (p.FILE, entry.file), (p.OWNER, entry.owner)):
             state[field] = max(state[field], number)
-        files = there if entry.spilled else here
-        size, allocated = (entry.size, entry.allocated) if files is None else files.get(entry.file, (-1, 0))
-        if size != entry.size:
+        size, allocated = files.get(entry.file, (-1, 0))
+        if size != entry.size or not catalog.settings.durable:
             continue
-        expires = max(entry.expires_wall + behind, 1) if entry.expires else 0
-        flags = entry.flags if entry.flags & p.SYNCED else entry.flags | p.UNCHECKED
-        entry = entry._replace(allocated=allocated, expires=expires, flags=flags, hash=catalog.hash(entry.name))
+        entry = entry._replace(allocated=allocated, hash=catalog.hash(entry.name))
         others = {one for one in (names.get(entry.name), numbers.get(entry.file)) if one is not None}
         if all(one.generation < entry.generation for one in others):
             for one in others:
@@ -137,6 +127,5 @@ def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
         state[field] = 0
     state[p.SLOT_COUNT], state[p.BUCKETS], state[p.OBJECTS] = memory.slots, count, len(kept)
     state[p.FREE] = int(free[0]) + 1 if len(free) else 0
-    for field, spilled in ((p.BYTES, False), (p.SPILLED_BYTES, True)):
-        state[field] = sum(entry.allocated for entry in kept if entry.spilled == spilled)
+    state[p.BYTES] = sum(entry.allocated for entry in kept)
     p.STATE_STRUCT.pack_into(memory.bytes, p.STATE_OFFSET, *state)

@@ -27,8 +27,6 @@ def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> 
             catalog = _shared(directory)
             try:
                 catalog.reload(want)
-                if want.spill is not None and catalog.writable:
-                    catalog.spill_directory(make=True)
                 check_trust(directory, catalog.settings.mode, catalog.control_fd)
             except BaseException:
                 catalog.release()

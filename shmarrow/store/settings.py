@@ -7,15 +7,12 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, StorageError, shown, storage_error
-from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, is_location
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, StorageError, shown
 from shmarrow.segment.host import boot_id
-from shmarrow.segment.location import decoded
 from shmarrow.store import protocol as p
 
 EVICTIONS = ("none", "lru")
 FIRST_SLOTS = 32
-_SPILL_START, _SPILL_MAX = p.HEADER["spill_path"][0], int(p.HEADER["spill_path"][1][:-1])
 _SLOT_COUNT = p.HEADER["slots"][0]
 
 
@@ -32,15 +29,12 @@ class Settings(NamedTuple):
         ``"lru"`` or ``"none"``.
     durable : bool
         Whether every change is written to disk before the call returns.
-    spill : str or None
-        Directory to which objects are moved when space runs out; None if they are not.
     """
 
     capacity: int | None
     mode: int
     eviction: str
     durable: bool
-    spill: str | None
 
     def __repr__(self) -> str:
         return f"Settings({', '.join([f'{field}={_show(field, value)}' for field, value in self._asdict().items()])})"
@@ -53,12 +47,9 @@ class Wanted(NamedTuple):
     mode: int | None = None
     eviction: str | None = None
     durable: bool | None = None
-    spill: str | None = None
 
 
-def wanted(
-    capacity: object = None, mode: object = None, eviction: object = None, durable: object = None, spill: object = None
-) -> Wanted:
+def wanted(capacity: object = None, mode: object = None, eviction: object = None, durable: object = None) -> Wanted:
     """Check each setting; raise InvalidArgument or InvalidType if one is invalid."""
     if eviction is not None and not (isinstance(eviction, str) and eviction in EVICTIONS):
         raise InvalidArgument(f"eviction must be 'lru' or 'none', found {shown(eviction)}")
@@ -69,7 +60,6 @@ def wanted(
         None if mode is None else _mode(mode),
         eviction,
         durable,
-        None if spill is None else _spill(spill),
     )
 
 
@@ -106,45 +96,6 @@ def _mode(value: Any) -> int:
     return found
 
 
-def _spill(value: Any) -> str:
-    if not is_location(value):
-        raise InvalidType(f"spill must be the path of a directory, found {shown(value)}")
-    text = decoded(value)
-    path = os.path.abspath(os.path.expanduser(text)) if text and not {"\0", "\n"}.intersection(text) else ""
-    try:
-        sizes = [len(part.encode()) for part in path.split("/")]
-    except UnicodeEncodeError:
-        sizes = [_SPILL_MAX]
-    wrong = not path or "://" in text or text.startswith(SHM_SCHEME)
-    if wrong or max(sizes) > 255 or sum(sizes) + len(sizes) > _SPILL_MAX:
-        raise InvalidArgument(
-            f"spill must be the path of a directory on disk, at most {_SPILL_MAX} bytes of UTF-8, found {shown(value)}"
-        )
-    return path
-
-
-def check_spill(spill: str, store: str) -> None:
-    """Check that a spill directory can be created, and is neither in the store nor in shared memory like the store.
-
-    Raises
-    ------
-    InvalidArgument, StorageError
-        If it is in either; if one of its parents is not a directory; or if this user lacks write permission.
-    """
-    if spill.startswith(SHM_DIRECTORY + "/") and store.startswith(SHM_DIRECTORY + "/"):
-        raise InvalidArgument(f"spill must be a directory on a disk, found {spill!r}, in shared memory like the store")
-    if os.path.commonpath([spill, store]) == store:
-        raise InvalidArgument(f"the spill directory {spill!r} is in the store itself; choose one on another disk")
-    there = spill
-    while not os.path.lexists(there):
-        there = os.path.dirname(there)
-    number = 0 if os.path.isdir(there) else errno.ENOTDIR
-    if not number and not os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-        number = errno.EACCES
-    if number:
-        raise storage_error(OSError(number, os.strerror(number)), "use the spill directory", spill)
-
-
 @cache
 def this_boot() -> bytes:
     """Return the boot id of the host, 16 bytes."""
@@ -171,15 +122,13 @@ def destroyed(name: str) -> StorageError:
 
 def pack_header(settings: Settings, store_id: bytes | None = None, modulus: int | None = None) -> bytes:
     """Return the header of a new control file."""
-    path = (settings.spill or "").encode()
     header = bytearray(p.JOURNALS[0])
     p.FIXED.pack_into(
         header, 0, p.MAGIC, p.VERSION, p.SLOT_SIZE, p.SLOTS, store_id or os.urandom(16), this_boot(),
         modulus or _prime(), settings.capacity or 0, EVICTIONS.index(settings.eviction), settings.mode,
-        settings.durable, len(path),
+        settings.durable,
     )  # fmt: skip
     header[_SLOT_COUNT : _SLOT_COUNT + 8] = FIRST_SLOTS.to_bytes(8, "little")
-    header[_SPILL_START : _SPILL_START + len(path)] = path
     return bytes(header)
 
 
@@ -199,8 +148,8 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
     InvalidData
         If it is not the header of a store, of another version, or damaged.
     """
-    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, length = (
-        p.FIXED.unpack_from(header)
+    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable = p.FIXED.unpack_from(
+        header
     )
     if int.from_bytes(magic, "little") == p.DESTROYED:
         raise destroyed(where)
@@ -211,19 +160,11 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
         wrong = f": expected version {p.VERSION}, found {version}; use a version of shmarrow that supports it"
     elif (slot_size, offset) != (p.SLOT_SIZE, p.SLOTS) or not 1 << 60 < modulus < 1 << 61:
         wrong = " is damaged: its header is invalid"
-    elif eviction > 1 or length > _SPILL_MAX:
+    elif eviction > 1:
         wrong = " is damaged: its settings are invalid"
-    spill = None
-    if not wrong and length:
-        try:
-            spill = header[_SPILL_START : _SPILL_START + length].decode()
-            if spill[0] != "/" or "\0" in spill:
-                wrong = f" is damaged: {spill!r} is not a valid path of a spill directory"
-        except UnicodeDecodeError:
-            wrong = " is damaged: the spill path is not UTF-8"
     if wrong:
         raise InvalidData(f"the control file of {where!r}{wrong}")
-    return Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable), spill), store_id, modulus
+    return Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable)), store_id, modulus
 
 
 def check_settings(settings: Settings, want: Wanted, where: str) -> None:

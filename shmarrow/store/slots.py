@@ -7,9 +7,7 @@ its checksum is correct.
 import mmap
 import time
 import zlib
-from typing import Any, NamedTuple, Self
-
-import numpy as np
+from typing import NamedTuple, Self
 
 from shmarrow.store import protocol as p
 
@@ -19,12 +17,6 @@ FIRST_SLOT = p.SLOTS >> 3
 SLOT_WORDS = p.SLOT_SIZE >> 3
 SETTINGS = p.HEADER["capacity"][0]
 _LARGEST = (1 << 64) - 1
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def clock() -> int:
-    """Return the nanoseconds since boot, including sleep; this clock cannot be set."""
-    return time.clock_gettime_ns(_CLOCK)
 
 
 class Entry(NamedTuple):
@@ -38,9 +30,7 @@ class Entry(NamedTuple):
     allocated: int
     published: int
     expires: int
-    expires_wall: int
     owner: int
-    sum: int
     state: int
     flags: int
     name: bytes
@@ -48,16 +38,11 @@ class Entry(NamedTuple):
     @property
     def expired(self) -> bool:
         """Whether the object has expired."""
-        return self.expires != 0 and self.expires <= clock()
-
-    @property
-    def spilled(self) -> bool:
-        """Whether the object is in the spill directory."""
-        return bool(self.flags & p.SPILLED)
+        return self.expires != 0 and self.expires <= time.time_ns()
 
     def pack(self) -> bytes:
         """Return the fields covered by the checksum, followed by it."""
-        fields = p.SLOT_STRUCT.pack(*self[1:13], len(self.name))
+        fields = p.SLOT_STRUCT.pack(*self[1:11], len(self.name))
         return fields + zlib.crc32(self.name, zlib.crc32(fields)).to_bytes(4, "little")
 
 
@@ -103,8 +88,8 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
     at = p.SLOTS + slot * p.SLOT_SIZE
     raw = bytes(data[at : at + p.SLOT_SIZE])
     fields = p.SLOT_STRUCT.unpack_from(raw)
-    length = fields[12]
-    if fields[10] != p.LIVE or not 0 < length <= p.NAME_MAX:
+    length = fields[10]
+    if fields[8] != p.LIVE or not 0 < length <= p.NAME_MAX:
         return None
     found = raw[p.NAME : p.NAME + length]
     if name is not None and found != name:
@@ -118,7 +103,7 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
             found.decode()
         except UnicodeDecodeError:
             return None
-    return Entry._make((slot, *fields[:12], found))
+    return Entry._make((slot, *fields[:10], found))
 
 
 def replay(memory: Memory) -> bool:
@@ -152,10 +137,3 @@ def apply_journal(memory: Memory, area: int) -> None:
         if offset >= SETTINGS and offset + size <= len(data) and at + size <= length:
             data[offset : offset + size] = payload[at : at + size]
         at += size + -size % 8
-
-
-def sum_of(data: Any) -> int:
-    """Return the sum of the 64-bit words of a uint8 ndarray, padded with zeros, modulo 2**64."""
-    whole = len(data) & -8
-    words = int(np.add.reduce(data[:whole].view("<u8"), dtype=np.uint64))
-    return words + int.from_bytes(bytes(data[whole:]), "little") & (1 << 64) - 1

@@ -6,6 +6,7 @@ the copy are removed from it, and their names are looked up at the end, all at a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.store import protocol as p
-from shmarrow.store.slots import SLOT_WORDS, Entry, Memory, clock, word_of
+from shmarrow.store.slots import SLOT_WORDS, Entry, Memory, word_of
 
 if TYPE_CHECKING:
     from shmarrow.store.mapped import Mapped
@@ -88,7 +89,7 @@ def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _To
         heads = copied.view(p.HEAD_DTYPE)[:, 0]
         live = (heads["state"] == p.LIVE) & (heads["generation"] - np.uint64(1) < last)
         if not expired:
-            live &= (heads["expires"] == 0) | (heads["expires"] > clock())
+            live &= (heads["expires"] == 0) | (heads["expires"] > time.time_ns())
         rows = np.flatnonzero(live)
         found: Piece = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
         found["slot"] = rows + start

@@ -1,4 +1,4 @@
-"""The space of a store: capacity, eviction, spilling and collection.
+"""The space of a store: capacity, eviction and collection.
 
 Invariants:
 
@@ -12,31 +12,26 @@ Invariants:
 from __future__ import annotations
 
 import errno
-import os
 import time
 from collections import deque
-from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
+from shmarrow.errors import StoreFull
 from shmarrow.segment.host import memory_left
 from shmarrow.segment.record_locks import holder, holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.directory import Directory
-from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry, clock
-from shmarrow.store.spill import copy_file
+from shmarrow.store.slots import Entry
 from shmarrow.store.transaction import Transaction
 
 BATCH = 64
 """Objects removed per hold of the commit lock, at about 30 µs each."""
 _CANDIDATES = 4096
 _SWEPT = 16
-_PAUSE, _WHILE, _PATIENCE = 0.0005, 0.005, 5.0
+_WHILE, _PATIENCE = 0.005, 5.0
 _TRIES, _ROUNDS = 20, 50
 _BLOCK = 4096
 _COUNTS = (p.EVENTS, p.BYTES, p.REMOVED_BYTES, p.DRAFT_BYTES)
@@ -90,10 +85,9 @@ class Space:
 
     def evict_here(self, nbytes: int, name: bytes) -> bool:
         """Evict known candidates under the lock, which the caller holds; False if that does not free enough."""
-        settings = self._catalog.settings
         if self.has_room(nbytes):
             return True
-        if settings.spill is not None or settings.eviction != "lru":
+        if not self._catalog.evicts:
             return False
         for entry in self._choose(self._catalog.victims, self._short(nbytes), name):
             self._remove(entry)
@@ -102,8 +96,7 @@ class Space:
     def freed_with(self, entry: Entry) -> int:
         """Return the bytes that removing an object now would free: 0 if it is attached."""
         catalog = self._catalog
-        held = entry.spilled or not catalog.pins.exclude(entry.slot) or catalog.pins.inherited(entry.slot)
-        return 0 if held else entry.allocated
+        return entry.allocated if catalog.pins.exclude(entry.slot) else 0
 
     def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> list[Entry]:
         """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes in all; none if there are too few."""
@@ -120,7 +113,7 @@ class Space:
     def _still(self, candidate: Candidate) -> Entry | None:
         """Return the entry of a candidate if it was neither used nor replaced since the snapshot."""
         found = self._catalog.entry(candidate.slot)
-        if found is None or found.generation != candidate.generation or found.flags & p.SPILLED or self._stays(found):
+        if found is None or found.generation != candidate.generation or self._stays(found):
             return None
         return found if self._catalog.used(found.slot) == candidate.used or found.expired else None
 
@@ -137,7 +130,7 @@ class Space:
         catalog = self._catalog
         gone = []
         for start in range(0, len(slots), BATCH):
-            with catalog.locked():
+            with catalog.mutex, catalog.locked():
                 for at in range(start, min(start + BATCH, len(slots))):
                     entry = catalog.entry(slots[at])
                     if entry is None or entry.generation != generations[at]:
@@ -149,7 +142,7 @@ class Space:
         return gone
 
     def make_room(self, nbytes: int, name: str) -> None:
-        """Evict or spill until the capacity allows ``nbytes`` more, or raise StoreFull; called without the lock."""
+        """Evict until the capacity allows ``nbytes`` more, or raise StoreFull; called without the lock."""
         catalog = self._catalog
         capacity = catalog.settings.capacity
         if capacity is not None and nbytes > capacity:
@@ -170,20 +163,19 @@ class Space:
                 raise self.full(name, nbytes, "other processes fill the space as fast as it is freed")
 
     def release(self, short: int, name: str = "", needed: int = 0, anything: bool = False) -> list[str]:
-        """Evict or spill at least ``short`` bytes of objects, least recently used first, and return their names.
+        """Evict at least ``short`` bytes of objects, least recently used first, and return their names.
 
         The space is for the object ``name`` of ``needed`` bytes, which is not evicted itself. ``anything`` evicts even
         if the store's policy is not to. If not enough can be evicted, StoreFull is raised and nothing is removed.
         """
         catalog = self._catalog
-        spills = catalog.settings.spill is not None
         coded = name.encode()
         # The remaining candidates of the last call are still the least recently used.
         victims = deque[Candidate]() if anything and not catalog.evicts else catalog.victims
         gone: list[str] = []
         rounds = 0
         while short > 0:
-            if not any(total >= short for total in accumulate(each.allocated for each in victims)):
+            if not any(total >= short for total in accumulate([each.allocated for each in tuple(victims)])):
                 candidates = self.candidates(short, anything)
                 possible = sum([each.allocated for each in candidates])
                 if possible < short:
@@ -194,14 +186,10 @@ class Space:
                     raise self.full(name, needed or short, reason, anything)
                 victims.clear()
                 victims.extend(candidates)
-            with catalog.locked():
-                chosen = self._choose(victims, 1 if spills else short, coded)
-                for entry in chosen if not spills else ():
+            with catalog.mutex, catalog.locked():
+                chosen = self._choose(victims, short, coded)
+                for entry in chosen:
                     self._remove(entry)
-            if spills:  # one by one, as the lock is not held during a copy
-                chosen = [entry for entry in chosen if self._spill(entry)]
-                if not chosen:
-                    time.sleep(_PAUSE)
             gone += [entry.name.decode() for entry in chosen]
             short -= sum([entry.allocated for entry in chosen])
             rounds = 0 if chosen else rounds + 1
@@ -216,12 +204,12 @@ class Space:
 
         Returns at least 4096 if there are that many, and enough for ``short`` bytes if possible.
         """
-        pinned = self.pinned_slots(inherited=self._catalog.settings.spill is not None)
+        pinned = self.pinned_slots()
         lru = anything or self._catalog.evicts
         parts = []
         for part in self._catalog.snapshot("used", "allocated", "expires", "flags", "owner"):
             over = self._over(part)
-            may = ((part["flags"] & p.SPILLED) == 0) & (over | (lru & ((part["flags"] & p.PROTECTED) == 0)))
+            may = over | (lru & ((part["flags"] & p.PROTECTED) == 0))
             if len(pinned):
                 may &= ~np.isin(part["slot"], pinned)
             order = np.where(over, 0, part["used"])
@@ -242,21 +230,20 @@ class Space:
         """Return a mask of the objects of a snapshot that have expired or whose owner has ended."""
         owners = part["owner"]
         dead = [each for each in np.unique(owners).tolist() if each and self._catalog.owner_of(each) is None]
-        return ((part["expires"] != 0) & (part["expires"] <= clock())) | np.isin(owners, dead)
+        return ((part["expires"] != 0) & (part["expires"] <= time.time_ns())) | np.isin(owners, dead)
 
-    def pinned_slots(self, inherited: bool = False) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        """Return the slots that any process has attached; with ``inherited`` also those inherited through a fork."""
+    def pinned_slots(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """Return the slots that any process has attached."""
         catalog, slots = self._catalog, self._catalog.settled().slots
-        found = catalog.pins.own(inherited)
-        for start in (0, p.INHERITED_LOCKS) if inherited else (0,):
-            for _, first, length in holders(catalog.pins_fd, start, 1 << 32, everyone=False):
-                found += range(first - start, min(first - start + length, slots))
+        found = catalog.pins.own()
+        for _, first, length in holders(catalog.pins_fd, 0, 1 << 32, everyone=False):
+            found += range(first, min(first + length, slots))
         return np.unique(np.array(found, np.uint64))
 
     def pinned_bytes(self) -> int:
         """Return the bytes of all attached objects."""
         entries = [self._catalog.entry(slot) for slot in self.pinned_slots().tolist()]
-        return sum([entry.allocated for entry in entries if entry is not None and not entry.spilled])
+        return sum([entry.allocated for entry in entries if entry is not None])
 
     # --- the file system ---
 
@@ -311,83 +298,6 @@ class Space:
             f"{free} free); delete objects or drop what is attached{advice}",
         )
 
-    # --- spilling ---
-
-    def _spill(self, entry: Entry) -> bool:
-        """Move an object to the spill directory; remove it if its file is missing or unreadable.
-
-        False if it was attached or changed meanwhile, or another process is moving it.
-        """
-        catalog = self._catalog
-        lock = p.SPILL_LOCKS + entry.slot
-        if not catalog.exclusive.acquire(lock):
-            return False
-        copy = -1
-        try:
-            directory = catalog.spill_directory()
-            if not self._is_over(entry):
-                copy = self._copy(entry, directory)
-            with catalog.locked():
-                found = catalog.entry(entry.slot)
-                if found is None or (found.generation, found.file) != (entry.generation, entry.file):
-                    return False
-                if self._stays(found) or not catalog.pins.exclude(entry.slot) or catalog.pins.inherited(entry.slot):
-                    return False
-                transaction = Transaction(catalog)
-                if copy < 0:
-                    transaction.remove(found, evicted=True)
-                else:
-                    file = self._name(copy, directory, entry.slot, transaction)
-                    transaction.spill(found, file, os.fstat(copy).st_blocks * 512)
-                transaction.commit()
-                catalog.end_adding()
-            return True
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise storage_error(error, "spill objects to", catalog.spill_path) from None
-        finally:
-            if copy >= 0:
-                os.close(copy)
-            catalog.exclusive.release(lock)
-
-    def _name(self, copy: int, directory: Directory, slot: int, transaction: Transaction) -> int:
-        """Link a copy under a new number; the next holder of the lock removes it unless this is committed."""
-        catalog = self._catalog
-        while True:  # a number that is taken belongs to a leftover file
-            transaction.state[p.FILE] += 1
-            file = transaction.state[p.FILE]
-            catalog.begin_adding(slot, file)
-            with suppress(FileExistsError):
-                source = f"/proc/self/fd/{copy}"
-                os.link(source, file_name(file), src_dir_fd=copy, dst_dir_fd=directory.fd, follow_symlinks=True)
-                break
-        if catalog.settings.durable:
-            directory.sync()
-        return file
-
-    def _copy(self, entry: Entry, directory: Directory) -> int:
-        """Copy an object to an unnamed file in the spill directory; -1 if the object must be removed instead."""
-        catalog = self._catalog
-        try:
-            source = catalog.directory.open(file_name(entry.file), os.O_RDONLY)
-        except FileNotFoundError:
-            return -1
-        try:
-            return copy_file(source, directory, entry.size, catalog.settings)
-        except InvalidData:
-            return -1
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            if catalog.settings.eviction == "lru":
-                return -1
-            raise self.full(
-                "", entry.allocated, f"the spill directory {directory.path!r} is full, {directory.free()} bytes free"
-            ) from None
-        finally:
-            os.close(source)
-
     def _is_over(self, entry: Entry) -> bool:
         """Whether an object has expired, or its owner has ended."""
         return entry.expired or (entry.owner != 0 and self._catalog.owner_of(entry.owner) is None)
@@ -404,7 +314,7 @@ class Space:
         catalog.swept = 0
         done = not catalog.state()[p.REMOVED]
         while not done:
-            with catalog.locked():
+            with catalog.mutex, catalog.locked():
                 transaction = Transaction(catalog)
                 before = transaction.state.copy()
                 done = transaction.sweep(_SWEPT)
@@ -419,7 +329,7 @@ class Space:
     def drop_dead(self, slot: int) -> bool:
         """Free a draft whose writer has ended."""
         catalog = self._catalog
-        with catalog.locked():
+        with catalog.mutex, catalog.locked():
             if (p.DRAFT_LOCKS + slot) in catalog.exclusive or holder(catalog.commit_fd, p.DRAFT_LOCKS + slot):
                 return False
             row = np.frombuffer(catalog.memory.bytes, p.SLOT_DTYPE, 1, p.SLOTS + slot * p.SLOT_SIZE)[0]
@@ -433,7 +343,7 @@ class Space:
     def collect(self) -> Collected:
         """Remove expired and orphaned objects, and leftovers of killed processes."""
         self._catalog.check_writable()
-        with self._catalog.locked():
+        with self._catalog.mutex, self._catalog.locked():
             pass  # acquiring the lock completes the change of a killed process
         drafts = self._reclaim()
         gone: list[str] = []

@@ -4,8 +4,7 @@ Invariants:
 
 * every guarantee comes from the kernel: unlinked files stay readable while mapped, locks are released when their
   process ends, and all processes map the same control file. Processes never exchange messages;
-* a name refers to a complete object or to none; readers of an object that is replaced, removed, evicted or spilled
-  keep it;
+* a name refers to a complete object or to none; readers of an object that is replaced, removed or evicted keep it;
 * the cost of an operation by name does not depend on the number of objects.
 """
 
@@ -45,10 +44,10 @@ from shmarrow.store.arguments import (
     as_timeout,
 )
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
-from shmarrow.store.directory import Trust, as_trust, first_design, locate
+from shmarrow.store.directory import Trust, as_trust, locate
 from shmarrow.store.registry import open_catalog
-from shmarrow.store.settings import Settings, check_spill, default_eviction, wanted
-from shmarrow.store.slots import Entry, clock
+from shmarrow.store.settings import Settings, default_eviction, wanted
+from shmarrow.store.slots import Entry
 from shmarrow.store.transaction import Transaction
 from shmarrow.types.base import as_bool
 
@@ -67,8 +66,6 @@ R = TypeVar("R")
 _SHOWN = 50
 """Maximum number of objects in the notebook display of a store."""
 _PIECE = 1 << 24
-_FLUSH = 1.0
-"""Seconds between updates of the store's counters by a process that only reads."""
 _UNCHANGED: Any = ...
 
 
@@ -106,8 +103,6 @@ class Store:
         only orphaned and expired objects. Defaults to ``"lru"`` if a capacity is set.
     durable : bool, optional
         Write every change to disk before the call returns, so that it survives a crash of the machine.
-    spill : str or PathLike, optional
-        A directory on disk. Objects are moved there instead of being evicted, and remain accessible.
     owned : bool or int
         True makes this process the owner of the objects put through this instance: they may be collected once it has
         ended, for whatever reason. A number from another process's :meth:`owner` makes that process the owner.
@@ -120,7 +115,7 @@ class Store:
     Raises
     ------
     InvalidArgument
-        If a given setting differs from the store's. Capacity, mode, eviction, durable and spill are stored when the
+        If a given setting differs from the store's. Capacity, mode, eviction and durable are stored when the
         store is created and need not be repeated; :meth:`configure` changes them.
     ObjectNotFound
         If the store does not exist and ``create`` is False.
@@ -156,7 +151,6 @@ class Store:
         mode: int | None = None,
         eviction: str | None = None,
         durable: bool | None = None,
-        spill: Location | None = None,
         owned: bool | int = False,
         trust: Trust = False,
         create: bool = True,
@@ -167,7 +161,7 @@ class Store:
         self._owned = as_owned(owned)
         self._trust = as_trust(trust)
         self._name, self._path = locate(where)
-        want = wanted(capacity, mode, eviction, durable, spill)
+        want = wanted(capacity, mode, eviction, durable)
         self._catalog = open_catalog(where, want, self._trust, as_bool(create, "create", True))
         self._listeners: list[Listeners] = []  # the first one is used, whichever thread appended it
         self._held.append(None)
@@ -217,7 +211,6 @@ class Store:
         *,
         capacity: int | None = _UNCHANGED,
         eviction: str | None = _UNCHANGED,
-        spill: Location | None = _UNCHANGED,
     ) -> None:
         """Change settings of the store; settings not given are kept.
 
@@ -230,16 +223,12 @@ class Store:
             Maximum total size of all objects in bytes; None for no limit.
         eviction : str or None
             ``"lru"`` or ``"none"``; None for the default that follows from the capacity.
-        spill : str, PathLike or None
-            The spill directory, or None. It cannot change while it contains objects.
         """
         catalog = self._catalog
-        given = {"capacity": capacity, "eviction": eviction, "spill": spill}
+        given = {"capacity": capacity, "eviction": eviction}
         given = {field: value for field, value in given.items() if value is not _UNCHANGED}
         want = wanted(**given)
-        if want.spill is not None:
-            check_spill(want.spill, self._path)
-        with catalog.locked():
+        with catalog.mutex, catalog.locked():
             catalog.reload()
             new = catalog.settings._replace(**{field: getattr(want, field) for field in given})
             if new.eviction is None:
@@ -275,8 +264,7 @@ class Store:
             Replace an existing object of this name. Existing readers keep the old version. Protection and expiry are
             not inherited.
         expire_after : float, optional
-            Seconds after which the object can no longer be found and may be collected. Changes of the wall clock have
-            no effect.
+            Seconds after which the object can no longer be found and may be collected, by the clock of the system.
         options : IpcWriteOptions, optional
             Compression and alignment.
         protect : bool
@@ -458,7 +446,7 @@ class Store:
 
     def _options(
         self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any
-    ) -> tuple[bool, tuple[int, int], int, bool, int | None]:
+    ) -> tuple[bool, int, int, bool, int | None]:
         """Check the fields of :class:`~shmarrow.store.publish.PutOptions`."""
         overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
         if if_generation is not None:
@@ -584,11 +572,9 @@ class Store:
                 while (found := attach_entry(catalog, encoded)) is None and waiting.wait():
                     self._check_open()
         if found is None:
-            catalog.misses += 1
+            catalog.count(hit=False)
             raise self._missing([name], timeout)
-        catalog.hits += 1
-        if not catalog.hits & 15:
-            catalog.flush_counters(_FLUSH)
+        catalog.count(hit=True)
         return found
 
     @_operation
@@ -659,7 +645,7 @@ class Store:
 
     @_operation
     def pin(self, name: str) -> Pin:
-        """Pin an object, so that it is neither evicted nor spilled until the pin is closed.
+        """Pin an object, so that it is not evicted until the pin is closed.
 
         Raises
         ------
@@ -704,7 +690,7 @@ class Store:
 
     @_operation
     def __len__(self) -> int:
-        objects, now = self._catalog.state()[p.OBJECTS], clock()
+        objects, now = self._catalog.state()[p.OBJECTS], time.time_ns()
         for part in self._catalog.snapshot("expires"):
             objects -= int(((part["expires"] != 0) & (part["expires"] <= now)).sum())
         return min(max(objects, 0), self._catalog.memory.slots)
@@ -824,9 +810,9 @@ class Store:
         ObjectNotFound
             If there is no object of this name.
         """
-        expires, wall = as_expiry(seconds)
+        expires = as_expiry(seconds)
         with self._changing(as_name(name)) as (found, transaction):
-            transaction.update(found._replace(expires=expires, expires_wall=wall))
+            transaction.update(found._replace(expires=expires))
 
     @_operation
     def protect(self, name: str, on: bool = True) -> None:
@@ -845,7 +831,7 @@ class Store:
     def _changing(self, name: bytes) -> Iterator[tuple[Entry, Transaction]]:
         """Hold the commit lock during the block, then commit."""
         catalog = self._catalog
-        with catalog.locked():
+        with catalog.mutex, catalog.locked():
             catalog.check_exists()
             found = live(catalog, name)
             if found is None:
@@ -906,7 +892,7 @@ class Store:
         """
         catalog = self._catalog
         catalog.check_writable()
-        with catalog.locked():
+        with catalog.mutex, catalog.locked():
             transaction = Transaction(catalog)
             number = catalog.own_number(transaction)
             if not catalog.owner:
@@ -931,7 +917,6 @@ class Store:
             self._held.pop()
             for listeners in self._listeners:
                 listeners.close()
-            self._catalog.flush_counters()
             self._catalog.release()
 
     @_operation
@@ -998,8 +983,7 @@ class Store:
         which = f"object {names[0]!r}" if len(names) == 1 else f"objects {', '.join(map(repr, names))}"
         return ObjectNotFound(
             errno.ENOENT,
-            f"no {which}{waited} in the store {self.name!r}: never published, or removed, evicted or expired"
-            + first_design(self._path, names[0]),
+            f"no {which}{waited} in the store {self.name!r}: never published, or removed, evicted or expired",
         )
 
 

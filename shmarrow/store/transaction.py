@@ -136,7 +136,7 @@ class Transaction:
             if not here:
                 catalog.swept = 0
                 return True
-            if catalog.pins.attached(here - 1):
+            if catalog.pins.pinned(here - 1):
                 previous = here
                 continue
             following = self._link(next_of(here - 1))
@@ -150,7 +150,7 @@ class Transaction:
         return False
 
     def _free(self, slot: int) -> None:
-        self._pieces.append((p.SLOTS + slot * p.SLOT_SIZE, bytes(96)))
+        self._pieces.append((p.SLOTS + slot * p.SLOT_SIZE, bytes(p.USED)))
         self._links[next_of(slot)] = self.state[p.FREE]
         self.state[p.FREE] = slot + 1
 
@@ -165,7 +165,7 @@ class Transaction:
 
     def enlarge_draft(self, slot: int, name: bytes, file: int, before: int, nbytes: int) -> None:
         """Change the reserved bytes of a draft from ``before`` to ``nbytes``."""
-        self._write(Entry(slot, 0, 0, file, 0, nbytes, time.time_ns(), 0, 0, 0, 0, p.DRAFT, 0, name))
+        self._write(Entry(slot, 0, 0, file, 0, nbytes, time.time_ns(), 0, 0, p.DRAFT, 0, name))
         self.state[p.DRAFT_BYTES] += nbytes - before
 
     def publish_draft(self, nbytes: int) -> None:
@@ -191,7 +191,7 @@ class Transaction:
         self._write(entry, used)
         self._chain(entry.slot, entry.hash)
         state[p.OBJECTS] += 1
-        state[p.SPILLED_BYTES if entry.spilled else p.BYTES] += entry.allocated
+        state[p.BYTES] += entry.allocated
         state[p.PUTS] += 1
         self._tell(p.PUBLISHED, entry)
 
@@ -200,23 +200,22 @@ class Transaction:
         state = self.state
         self._unchain(entry.slot, entry.hash)
         state[p.OBJECTS] -= 1
-        self._less(p.SPILLED_BYTES if entry.spilled else p.BYTES, entry.allocated)
+        self._less(p.BYTES, entry.allocated)
         state[p.REMOVING] = entry.file
         if entry.expired:
             state[p.EXPIRED] += 1
         elif evicted:
             state[p.EVICTIONS] += 1
-        if entry.allocated > _LARGE and not entry.spilled:
+        if entry.allocated > _LARGE:
             with suppress(OSError):
                 self.catalog.closing.append(self.catalog.directory.open(file_name(entry.file), os.O_RDONLY))
         # Excluded until the commit is done, as a reader that pins the slot now would pin the next object there.
-        if not self.catalog.pins.exclude(entry.slot) or self.catalog.pins.inherited(entry.slot):
-            held = 0 if entry.spilled else entry.allocated
-            gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, 0, 0, p.GONE, 0, b"")
+        if not self.catalog.pins.exclude(entry.slot):
+            gone = Entry(entry.slot, 0, 0, entry.file, entry.size, entry.allocated, 0, 0, 0, p.GONE, 0, b"")
             self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, gone.pack()))
             self._links[next_of(entry.slot)] = state[p.REMOVED]
             state[p.REMOVED] = entry.slot + 1
-            state[p.REMOVED_BYTES] += held
+            state[p.REMOVED_BYTES] += entry.allocated
         else:
             self._free(entry.slot)
         if told:
@@ -234,18 +233,6 @@ class Transaction:
         self._chain(made.slot, made.hash)
         self._tell(p.PUBLISHED, made)
         return made
-
-    def spill(self, entry: Entry, file: int, allocated: int) -> None:
-        """Point an object to its copy ``file`` in the spill directory; :meth:`commit` unlinks the original."""
-        flags = entry.flags | p.SPILLED
-        if not self.catalog.settings.durable:
-            flags &= ~p.SYNCED  # the copy is not synced
-        state = self.state
-        self._less(p.BYTES, entry.allocated)
-        state[p.SPILLED_BYTES] += allocated
-        state[p.SPILLS] += 1
-        state[p.REMOVING] = entry.file
-        self.update(entry._replace(file=file, flags=flags, allocated=allocated))
 
     def update(self, entry: Entry) -> None:
         """Update the fields of a live object, such as flags and expiry."""
@@ -266,9 +253,6 @@ class Transaction:
     def commit(self) -> None:
         """Write the journal, apply the changes, wake waiting processes, and unlink the removed file."""
         catalog, memory, state = self.catalog, self.memory, self.state
-        state[p.HITS] += catalog.hits
-        state[p.MISSES] += catalog.misses
-        catalog.hits = catalog.misses = 0
         number = state[p.JOURNAL] = state[p.JOURNAL] + 1
         pieces = self._pieces
         for at, link in self._links.items():

@@ -65,7 +65,10 @@ class _Checked:
         self.name, self.path, self.data = name, path, data
         self.head = head = _record(data, 0, p.HEADER)
         found = (head["magic"], head["version"])
-        self.expect(found == (b"shmarrow", 1), f"expected the control file of a store, version 1, found {found}")
+        self.expect(
+            found == (b"shmarrow", p.VERSION),
+            f"expected the control file of a store, version {p.VERSION}, found {found}",
+        )
         changing = head["sequence"] & 1 or head["adding"] or head["removing"]
         self.expect(not changing, "a change is half applied, or a process is changing the store")
         most = (len(data) - p.SLOTS) // p.SLOT_SIZE
@@ -128,13 +131,13 @@ class _Checked:
         """Check the slot of an object against its own checksum and its file."""
         slot, at = self.slots[number], p.SLOTS + number * p.SLOT_SIZE
         name = slot["name"][: slot["name_length"]]
-        crc = zlib.crc32(name, zlib.crc32(self.data[at : at + 92]))
+        crc = zlib.crc32(name, zlib.crc32(self.data[at : at + p.CRC_OFFSET]))
         self.expect(crc == slot["crc"], f"slot {number} has the checksum {slot['crc']:#x}, not {crc:#x}")
         hashed = int.from_bytes(name, "big") * _HASH_FACTOR % self.head["modulus"]
         self.expect(slot["hash"] == hashed, f"slot {number} has another name's hash")
         newest = self.head["generation"]
         self.expect(0 < slot["generation"] <= newest, f"slot {number} has the generation {slot['generation']}")
-        path = os.path.join(self._spill() if slot["flags"] & p.SPILLED else self.path, f"{slot['file']:016x}")
+        path = os.path.join(self.path, f"{slot['file']:016x}")
         try:
             status = os.stat(path)
         except FileNotFoundError:
@@ -143,18 +146,10 @@ class _Checked:
         self.expect(found == expected, f"{path!r} has {found} bytes and allocated bytes, slot {number} says {expected}")
         return name.decode(), slot["file"]
 
-    def _spill(self) -> str:
-        folder: str = self.head["spill_path"].rstrip(b"\0").decode()
-        return os.path.join(folder, self.head["store_id"].hex())
-
     def _counts(self) -> None:
         """Check the totals of the header."""
-        used = dict.fromkeys(("bytes", "spilled_bytes"), 0)
-        for number in self.states[p.LIVE]:
-            slot = self.slots[number]
-            used["spilled_bytes" if slot["flags"] & p.SPILLED else "bytes"] += slot["allocated"]
-        used["objects"] = len(self.states[p.LIVE])
-        for field, state in (("removed_bytes", p.GONE), ("draft_bytes", p.DRAFT)):
+        used = {"objects": len(self.states[p.LIVE])}
+        for field, state in (("bytes", p.LIVE), ("removed_bytes", p.GONE), ("draft_bytes", p.DRAFT)):
             used[field] = sum(self.slots[number]["allocated"] for number in self.states[state])
         found = {field: self.head[field] for field in used}
         self.expect(found == used, f"the header counts {found}, the slots {used}")

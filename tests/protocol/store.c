@@ -4,10 +4,9 @@ store ls DIR    store get DIR NAME > FILE    store put DIR NAME FILE [--overwrit
 store hold DIR NAME SECONDS    store check DIR
 store die DIR NAME FILE STEP    a put that kills itself at its STEPth point; ends with 0 if it has fewer
 
-It neither evicts, spills nor rebuilds a store after a reboot. Ends with 3 where there is no such object, 4 where the
+It neither evicts nor rebuilds a store after a reboot. Ends with 3 where there is no such object, 4 where the
 name is taken, 5 where there is no room, 1 for all else. */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +19,6 @@ name is taken, 5 where there is no room, 1 for all else. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,27 +27,26 @@ typedef uint32_t u32;
 typedef unsigned long long u64;
 struct event { u64 number, generation; u32 kind, length; u8 name[256], zeros[8]; };
 struct slot {
-    u64 generation, hash, file, size, allocated, published, expires, expires_wall, owner, sum;
+    u64 generation, hash, file, size, allocated, published, expires, owner;
     u32 state, flags, length, crc;
     u64 used;
     u32 head, next;
-    u8 zeros[16], name[256];
+    u8 zeros[32], name[256];
 };
 struct control {
     u8 magic[8]; u32 version, slot_size; u64 slots_at; u8 id[16], boot[16]; u64 modulus, capacity;
-    u32 eviction, mode, durable, spill_length; u8 gap[40];
+    u32 eviction, mode, durable; u8 gap[44];
     u64 sequence, journal, room, buckets, free, removed, generation, files, owners, objects, bytes, removed_bytes,
-        draft_bytes, spilled_bytes, events, adding, adding_slot, removing, puts, hits, misses, evictions, spills, expired;
-    u8 gap2[704], spill[1024], gap3[2048];
+        draft_bytes, events, adding, adding_slot, removing, puts, evictions, expired;
+    u8 gap2[32]; u64 hits, misses; u8 gap3[3760];
     struct { u64 number; u32 length, crc; u8 payload[4080]; } journals[2];
     struct event ring[256];
     struct slot slots[];
 };
-_Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, spill) == 1024, "header");
+_Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, hits) == 320, "header");
 _Static_assert(offsetof(struct control, ring) == 12288 && offsetof(struct control, slots) == 86016, "control");
 _Static_assert(sizeof(struct slot) == 384, "slot");
-enum { DRAFT = 1, LIVE = 2, GONE = 3, SPILLED = 2, HAS_SUM = 4, SYNCED = 8 };
-#define INHERITED(slot) ((1ull << 40) + (slot))
+enum { DRAFT = 1, LIVE = 2, GONE = 3 };
 #define WRITER(slot) ((1ull << 41) + (slot))
 #define SPAN (1ull << 36)                              /* address space: control may grow so far while it is mapped */
 #define TRY(call) ({ __typeof__(call) r_ = (call); if ((long)r_ == -1) fail(1, "%s: %s", #call, strerror(errno)); r_; })
@@ -66,7 +63,7 @@ static _Noreturn void fail(int code, const char *format, ...) {
     exit((fputc('\n', stderr), code));
 }
 static void point(void) { if (until && !--until) kill(getpid(), SIGKILL); }
-static u64 now(clockid_t clock) { struct timespec t; clock_gettime(clock, &t); return t.tv_sec * 1000000000ull + t.tv_nsec; }
+static u64 now(void) { struct timespec t; clock_gettime(CLOCK_REALTIME, &t); return t.tv_sec * 1000000000ull + t.tv_nsec; }
 
 static u32 crc32(u32 crc, const void *data, size_t length) {
     crc = ~crc;
@@ -76,7 +73,7 @@ static u32 crc32(u32 crc, const void *data, size_t length) {
     }
     return ~crc;
 }
-static u32 slot_crc(const struct slot *s) { return crc32(crc32(0, s, 92), s->name, s->length < 256 ? s->length : 0); }
+static u32 slot_crc(const struct slot *s) { return crc32(crc32(0, s, 76), s->name, s->length < 256 ? s->length : 0); }
 static u64 hash(const char *name) {
     u64 r = 0;
     for (; *name; name++) r = ((unsigned __int128)r * 256 + (u8)*name) % c->modulus;
@@ -99,33 +96,19 @@ static int lock(int fd, int type, u64 byte, int how) {
 /* --- files --- */
 
 static char *named(u64 file) { static char text[17]; sprintf(text, "%016llx", file); return text; }
-static int spill_directory(void) {
-    char path[1100] = "";
-    memcpy(path, c->spill, c->spill_length <= 1024 ? c->spill_length : 0);
-    strcat(path, "/");
-    for (int i = 0; i < 16; i++) sprintf(path + strlen(path), "%02x", c->id[i]);
-    int spill = open(path, O_DIRECTORY | O_NOFOLLOW);
-    char mark[64], found[64] = "";
-    struct stat status;
-    struct statvfs system;
-    if (fstat(dir, &status) || fstatvfs(dir, &system)) return -1;
-    int length = sprintf(mark, "%lx-%lx", system.f_fsid, status.st_ino);
-    if (spill >= 0 && (readlinkat(spill, "store", found, 63) < length || memcmp(found, mark, length) || isalnum(found[length])))
-        errno = EPERM, close(spill), spill = -1;
-    return spill;
-}
 static int open_object(const struct slot *s) {
-    return openat(s->flags & SPILLED ? TRY(spill_directory()) : dir, named(s->file), O_RDONLY | O_NOFOLLOW);
+    return openat(dir, named(s->file), O_RDONLY | O_NOFOLLOW);
 }
 static void unlink_file(u64 file) {
-    int spill = file && c->spill_length ? spill_directory() : -1;
     if (file) unlinkat(dir, named(file), 0);
-    if (spill >= 0) unlinkat(spill, named(file), 0), close(spill);
 }
+
+static void begin(void);
+static void end(void);
 
 /* --- looking --- */
 
-static int is_expired(const struct slot *s) { return s->expires && s->expires <= now(CLOCK_BOOTTIME); }
+static int is_expired(const struct slot *s) { return s->expires && s->expires <= now(); }
 static struct slot *find(const char *name) {
     u64 h = hash(name), n = c->buckets, steps = n;
     for (u64 i = n ? c->slots[bucket(h)].head : 0; i && i <= n && steps--; i = c->slots[i - 1].next) {
@@ -156,10 +139,10 @@ static struct slot *look(const char *name) {
     for (int tries = 0;; tries++) {
         u64 before = sequence();
         c = shared;
-        if (before % 2 && tries > 100) replay(c = map(MAP_PRIVATE));   /* its writer is dead or stopped */
         struct slot *s = find(name);
-        if (s || c != shared || (before % 2 == 0 && before == sequence())) return s;
-        if (before % 2) usleep(1000);
+        if (s || (before % 2 == 0 && before == sequence())) return s;
+        if (before % 2 && tries > 1000) begin(), end();     /* its writer is dead, or stopped: wait for it */
+        else if (before % 2) usleep(1000);
     }
 }
 static int attach(const char *name) {
@@ -211,7 +194,7 @@ static void set(u32 *link, u32 value) { *link = value, changed(link, 4); }
 static void commit(void) {
     static __typeof__(shared->journals[0]) area;
     u64 n = area.number = ++c->journal, where = offsetof(struct control, journals) + n % 2 * 4096, start = 0;
-    changed(&c->journal, 184);
+    changed(&c->journal, 152);
     for (int i = 0; i < changes; i++) {
         if (start + 24 + pieces[i].length > 4080) fail(1, "more changes than a journal holds");
         memcpy(area.payload + start, &pieces[i], 16);
@@ -262,16 +245,16 @@ static void tell(int kind, const struct slot *s) {
 }
 /* An object goes, and its slot with it unless the object is attached. The result is a pin byte to unlock after the commit. */
 static int64_t take_out(struct slot *s) {
-    u64 slot = s - c->slots, spilled = s->flags & SPILLED, allocated = s->allocated;
+    u64 slot = s - c->slots, allocated = s->allocated;
     int excluded = !lock(pins, F_WRLCK, slot, F_SETLK);   /* nobody is to attach it in this moment */
-    int held = !excluded || lock(pins, F_WRLCK, INHERITED(slot), F_GETLK);
+    int held = !excluded;
     u32 *link = &c->slots[bucket(s->hash)].head;
     while (*link != slot + 1) link = &c->slots[*link - 1].next;
     set(link, s->next);
     c->objects--, c->removing = s->file;
-    *(spilled ? &c->spilled_bytes : &c->bytes) -= allocated;
-    if (held && !spilled) c->removed_bytes += allocated;
-    fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .allocated = held && !spilled ? allocated : 0});
+    c->bytes -= allocated;
+    if (held) c->removed_bytes += allocated;
+    fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .allocated = held ? allocated : 0});
     set(&s->next, held ? c->removed : c->free);
     *(held ? &c->removed : &c->free) = slot + 1;
     return excluded ? (int64_t)slot : -1;
@@ -283,7 +266,7 @@ static void check_room(const char *name, int overwrite, u64 wanted) {
     if (c->capacity && used + wanted > c->capacity) fail(5, "no room for %llu bytes: %llu are used", wanted, used);
 }
 static void put(const char *name, const char *path, int overwrite) {
-    static u64 block[8192];
+    static u8 block[1 << 16];
     char self[40];
     struct stat st;
     struct slot s = {.length = strlen(name), .state = DRAFT}, *to = NULL, *old;
@@ -302,10 +285,8 @@ static void put(const char *name, const char *path, int overwrite) {
         fill(to, s), commit(), end();
     }
     file = TRY(openat(dir, ".", O_TMPFILE | O_RDWR, 0600));
-    for (ssize_t got; memset(block, 0, sizeof block), (got = TRY(read(from, block, sizeof block)));) {
-        for (int i = 0; i < 8192; i++) s.sum += block[i];
+    for (ssize_t got; (got = TRY(read(from, block, sizeof block)));)
         if (TRY(write(file, block, got)) != got) fail(5, "no room to write");
-    }
     TRY(fchmod(file, c->mode & 0444));
     if (c->durable) TRY(fsync(file));
     TRY(fstat(file, &st)), point();
@@ -319,7 +300,7 @@ static void put(const char *name, const char *path, int overwrite) {
     if (c->durable) TRY(fsync(dir)), point();
     if ((old = find(name))) excluded = take_out(old);
     s.generation = ++c->generation, s.size = st.st_size, s.allocated = st.st_blocks * 512, s.state = LIVE;
-    s.published = now(CLOCK_REALTIME), s.used = now(CLOCK_MONOTONIC), s.flags = HAS_SUM | (c->durable ? SYNCED : 0);
+    s.published = s.used = now();
     fill(to, s);
     set(&to->next, c->slots[bucket(s.hash)].head);
     set(&c->slots[bucket(s.hash)].head, to - c->slots + 1);
@@ -354,7 +335,7 @@ static void follow(u32 i, u8 *seen, u32 state, u64 of) {
 }
 static void check(void) {
     begin();
-    u64 n = c->buckets, objects = 0, bytes[5] = {0}, here = 0, *generations = calloc(n + 1, 8);
+    u64 n = c->buckets, objects = 0, bytes[4] = {0}, here = 0, *generations = calloc(n + 1, 8);
     u8 *seen = calloc(n + 1, 1);
     expect(n <= c->room && sequence() % 2 == 0 && !c->adding && !c->removing && c->files >= n / 2, "header", 0);
     for (u64 b = 0; b < n; b++) follow(c->slots[b].head, seen, LIVE, b);
@@ -367,7 +348,7 @@ static void check(void) {
         expect(s->state <= GONE && (s->state == LIVE) == (s->generation > 0), "state and generation", i);
         if (!s->state) continue;
         expect(s->length < 256 && s->crc == slot_crc(s) && s->file <= c->files, "crc or file number", i);
-        bytes[s->state == LIVE && s->flags & SPILLED ? 4 : s->state] += s->allocated;
+        bytes[s->state] += s->allocated;
         if (s->state == DRAFT) here += !faccessat(dir, named(s->file), F_OK, 0);
         if (s->state != LIVE) continue;
         generations[objects++] = s->generation;
@@ -378,14 +359,12 @@ static void check(void) {
         int file = open_object(s);
         expect(file >= 0 && !fstat(file, &st) && S_ISREG(st.st_mode) && st.st_nlink == 1 && (u64)st.st_size == s->size
                && (u64)st.st_blocks * 512 == s->allocated && (st.st_mode & 07777) == (c->mode & 0444), "file", i);
-        for (u64 word, sum = 0; s->flags & HAS_SUM; sum += word)
-            if (word = 0, read(file, &word, 8) <= 0) { expect(sum == s->sum, "sum", i); break; }
         close(file);
-        here += !(s->flags & SPILLED);
+        here++;
     }
     for (u64 i = n; i < c->room; i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 384), "used, and not counted", i);
     expect(objects == c->objects && bytes[LIVE] == c->bytes && bytes[GONE] == c->removed_bytes
-           && bytes[DRAFT] == c->draft_bytes && bytes[4] == c->spilled_bytes, "counters", 0);
+           && bytes[DRAFT] == c->draft_bytes, "counters", 0);
     qsort(generations, objects, 8, rising);
     for (u64 i = 1; i < objects; i++) expect(generations[i] != generations[i - 1], "generation given twice", i);
     for (u64 last = c->events, i = last > 256 ? last - 255 : 1; i <= last; i++) {
@@ -396,8 +375,8 @@ static void check(void) {
     DIR *entries = fdopendir(dir);
     for (struct dirent *e; (e = readdir(entries));) here -= strspn(e->d_name, "0123456789abcdef") == 16 && !e->d_name[16];
     expect(here == 0, "more or fewer files than objects", here);
-    printf("objects %llu bytes %llu removed %llu drafts %llu spilled %llu events %llu\n", objects, bytes[LIVE], bytes[GONE],
-           bytes[DRAFT], bytes[4], c->events);
+    printf("objects %llu bytes %llu removed %llu drafts %llu events %llu\n", objects, bytes[LIVE], bytes[GONE], bytes[DRAFT],
+           c->events);
     end();
 }
 
@@ -415,8 +394,8 @@ static void open_store(const char *path) {
     control = open_file("control"), pins = open_file("pins"), commits = open_file("commit");
     c = shared = map(MAP_SHARED);
     check_control();
-    if (memcmp(c->magic, "shmarrow", 8) || c->version != 1 || c->slot_size != 384 || c->slots_at != 86016)
-        fail(1, "no store of version 1");
+    if (memcmp(c->magic, "shmarrow", 8) || c->version != 2 || c->slot_size != 384 || c->slots_at != 86016)
+        fail(1, "no store of version 2");
     TRY(read(TRY(open("/proc/sys/kernel/random/boot_id", O_RDONLY)), boot, 36));
     for (int i = 0; i < 16; i++) sprintf(id + strlen(id), "-%02x" + (i != 4 && i != 6 && i != 8 && i != 10), c->boot[i]);
     if (strcmp(boot, id)) fail(1, "the store is of an earlier boot, and is to be rebuilt first");
