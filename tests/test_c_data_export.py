@@ -102,6 +102,14 @@ def check_case(case: Case) -> None:
     assert chunks.equals(pa.chunked_array([alone, alone[1:]])), case
 
 
+def test_each_export_of_a_type_is_a_capsule_of_its_own() -> None:
+    """A consumer takes what a capsule holds, and leaves nothing for the next one."""
+    for thing in (sa.list_(sa.int64()), sa.field("x", "int64"), sa.schema([("x", "int64")])):
+        kind = {sa.Schema: pa.Schema, sa.Field: pa.Field}.get(type(thing), pa.DataType)
+        first, second = [kind._import_from_c_capsule(thing.__arrow_c_schema__()) for _ in range(2)]
+        assert first == second
+
+
 def test_schemas_carry_names_nullability_metadata_and_extensions() -> None:
     schema = sa.schema(
         [

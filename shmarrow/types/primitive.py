@@ -5,7 +5,6 @@ The factories are named as in pyarrow.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 import numpy as np
@@ -50,9 +49,6 @@ class BoolType(DataType, members=("Bool",)):
         return "bool"
 
 
-_dtype = functools.lru_cache(256)(np.dtype)
-
-
 class FixedWidthType(DataType, abstract=True):
     """Base class of types with a values buffer, whose dtypes follow from the parameters."""
 
@@ -63,10 +59,10 @@ class FixedWidthType(DataType, abstract=True):
         descriptor = self.descriptor
         storage, numpy = descriptor.storage, descriptor.numpy
         assert storage is not None
-        dtype = _dtype(storage(self))
+        dtype = np.dtype(storage(self))
         if numpy is not storage:
             found = numpy and numpy(self)
-            self._set(storage=dtype, numpy_dtype=found and _dtype(found))
+            self._set(storage=dtype, numpy_dtype=found and np.dtype(found))
         else:
             self._set(storage=dtype, numpy_dtype=dtype)
 

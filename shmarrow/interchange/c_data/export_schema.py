@@ -66,7 +66,6 @@ def schema_schema(schema: Schema) -> Any:
     return made
 
 
-@cache
 def export_type(type: DataType) -> PyCapsule:
     """Implement :meth:`DataType.__arrow_c_schema__`."""
     return type_schema(type).__arrow_c_schema__()
@@ -82,6 +81,7 @@ def export_schema(schema: Schema) -> PyCapsule:
     return schema_schema(schema).__arrow_c_schema__()
 
 
+@cache
 def placeholder() -> Any:
     """Return a minimal ``nanoarrow`` schema for structures whose schema is passed separately."""
     return type_schema(null())
