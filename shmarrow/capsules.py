@@ -187,4 +187,4 @@ _NEXT_STEP = {
     "Scanner": "pass .to_table(), or .to_reader() to read it batch by batch",
     "ParquetFile": "pass .read()",
 }
-"""What turns objects that only promise data into data, by the names of their classes, alone or with the package."""
+"""Calls that turn objects which only promise data into data, by class name, alone or with the package."""

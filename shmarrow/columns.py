@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Key = int | str
 Slice = slice
 Column = TypeVar("Column", bound="Array | ChunkedArray")
-"""What a column is: an array in a batch, a chunked array in a table."""
+"""Class of the columns: Array in a batch, ChunkedArray in a table."""
 
 
 class Columns(Generic[Column]):
@@ -105,7 +105,7 @@ class Columns(Generic[Column]):
         raise NotImplementedError
 
     def _arranged(self, schema: Schema, indices: Sequence[int], new: Mapping[int, Column]) -> Self:
-        """Return the columns at ``indices`` without building them; ``new`` overrides some places."""
+        """Return the columns at ``indices`` without building them; ``new`` overrides some of them."""
         raise NotImplementedError
 
     def _rows(self, positions: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> Self:
@@ -732,5 +732,5 @@ def _check_exact(name: str, values: npt.NDArray[Any], dtype: np.dtype[Any]) -> N
 
 
 def is_reader(obj: Any) -> bool:
-    """Whether an object is a reader of batches of ours."""
+    """Whether an object is one of our readers of batches."""
     return hasattr(obj, "read_all") and isinstance(getattr(obj, "schema", None), Schema)

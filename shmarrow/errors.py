@@ -58,7 +58,7 @@ class ShmarrowError(Exception):
 
     @property
     def message(self) -> str:
-        """What was expected and found, without the location and the hint."""
+        """The expectation and the finding, without the location and the hint."""
         return str(self.args[-1]) if self.args else ""
 
     @property
@@ -314,7 +314,7 @@ def storage_error(error: OSError, action: str, where: str, hint: str | None = No
 class Settings:
     """Immutable named values, compared by value.
 
-    What ``dataclass(frozen=True, slots=True)`` gives; that takes a millisecond of every import for each class.
+    Written out because ``dataclass(frozen=True, slots=True)`` adds a millisecond per class to every import.
     """
 
     __slots__: tuple[str, ...] = ("_hash",)

@@ -1,4 +1,4 @@
-"""How a writer ends: the one life cycle of everything that is published.
+"""The life cycle of writers: whatever is published is written, and ends, by these rules.
 
 What a writer writes is seen by nobody until the writer ends, which it does exactly once. :meth:`Writer.close` publishes
 it whole; :meth:`Writer.abort` drops it without a trace. Invariants:
@@ -67,7 +67,7 @@ def operation(method: Callable[Concatenate[W, P], R]) -> Callable[Concatenate[W,
 
 
 class Writer(NotCopied):
-    """What is written first, and then published or dropped; the base class of all writers.
+    """Base class of all writers: output that is written first, and then published or dropped.
 
     A subclass defines :meth:`_finish` and :meth:`_drop`, and decorates what writes with :func:`operation`. Its
     constructor calls this one when all that :meth:`_drop` needs is there.

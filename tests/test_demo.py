@@ -39,9 +39,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the demo reads /proc/PID/smaps"),
 ]
 
-CODE = "import sys; from shmarrow.cli import demo, main; demo.RUNS = 1; sys.exit(main(['demo']))"
-COMMAND = [sys.executable, "-c", CODE]
-"""The demo, which opens its objects in one fresh process of each kind, not in several for the medians."""
+COMMAND = [sys.executable, "-m", "shmarrow", "demo"]
 SECONDS = 200
 
 
@@ -129,20 +127,12 @@ def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport:
 
     (total,) = [cells for cells in shown if cells[0] == "in all"]
     assert total[1:3] == ["336,776", "19"]
-    times = {cells[0]: float(cells[1]) for cells in shown if cells[0] in demo.OPENERS}
-    assert times["shmarrow"] < times["pickle of pyarrow tables"]
     (rss,), (pss,) = ([float(cells[2][:-2]) for cells in shown if f"({kind})" in cells[0]] for kind in ("RSS", "PSS"))
     assert 3.9 < rss < 4.1
     assert 0.9 < pss < 1.1
 
-    (sent,) = [float(cells[3][:-2]) for cells in shown if cells[0] == "Spark: createDataFrame, mapInArrow"]
-    assert sent > 1
-    ours, theirs = (float(cells[-1]) for cells in shown if cells[0].endswith("broadcast"))
-    assert 0.9 < ours < 1.1
-    assert 3.6 < theirs < 5  # a copy for each of four workers, and what Spark allocates besides
-
     checks = [line for line in lines if re.match(r"  (yes|NO ) ", line)]
-    assert len(checks) == 8
+    assert len(checks) == 5
     assert all(line.startswith("  yes  ") for line in checks)
     assert max(map(len, lines)) <= 90
     assert "\033" not in ran.stdout + ran.stderr

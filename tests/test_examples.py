@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
+import shmarrow as sa
+
 EXAMPLES = ROOT / "examples"
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")  # of the newest pandas
 
@@ -75,3 +77,24 @@ def test_explore(example: ModuleType, spark: Any, tmp_path: Path) -> None:
     assert ride == 1_500 == table["ride"][pc.index(table["distance"], 40_000.0).as_py()].as_py()
     assert example.around(path, ride)["distance"].to_pylist()[2] == 40_000.0
     assert example.around(path, 0, rows=1)["ride"].to_pylist() == [0, 1, 2]
+
+
+@of("handover")
+def test_handover(example: ModuleType, spark: Any, tmp_path: Path) -> None:
+    hours = np.arange(4_000) * 3_600_000_000
+    columns = {"arr_delay": sa.array([5, None, -3, 10] * 1_000, "int32"), "distance": np.full(4_000, 100, "int32")}
+    flights = sa.table(
+        {"origin": ["EWR", "JFK"] * 2_000, **columns, "time_hour": sa.array(hours, sa.timestamp("us", "UTC"))}
+    )
+    expected = [("EWR", 2_000, 2_000, 2_000, 200_000, hours[-2]), ("JFK", 2_000, 1_000, 10_000, 200_000, hours[-1])]
+    with sa.Store(tmp_path / "store") as store:
+        lines, found = example.table_to_workers(spark, store, flights)
+        assert found == [expected, expected]
+        assert lines[0] == "The driver's table of 4,000 rows to a job of Spark Python workers"
+        lines, totals = example.array_to_workers(spark, store, tmp_path, 2, (4_000, 256))
+        assert totals == {float(np.random.default_rng(0).random((4_000, 256), dtype=np.float32).sum(dtype="float64"))}
+        frame = example.sa_spark.share(spark.range(100), store)
+        names = [str(store.info(handle.name).path) for handle in frame.handles]
+        lines, sums = example.attached(names, example.pickled(frame, tmp_path), 1)
+        assert sums == {sum(range(100))}
+        assert [line.split("  ")[1] for line in lines[3:6]] == list(example.OPENERS)

@@ -1,8 +1,7 @@
-"""``shmarrow demo``: the main job on real input, measured and compared.
+"""``shmarrow demo``: the main job on real input.
 
 Spark's Python workers put the flights that left New York in 2013 into shared memory; other Spark workers and plain
 Python processes attach to them and compute on them without copying, and all results are compared with Spark's own.
-Then the driver hands them to Spark's workers as a table, and an array as a broadcast, both beside Spark's own way.
 
 Invariants:
 
@@ -13,16 +12,13 @@ Invariants:
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib.util
 import json
 import logging
 import os
-import pickle
 import platform
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,7 +33,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import shmarrow as sa
 from shmarrow import spark as sa_spark
-from shmarrow.cli.handover import array_to_workers, table_to_workers
 from shmarrow.cli.progress import Progress, table_lines
 from shmarrow.cli.reader import Trips, merged, trips
 
@@ -55,37 +50,9 @@ TRIPS = "origin string, flights long, arrived long, delay long, miles long, last
 
 WORKERS = 4
 READERS = 4
-RUNS = 5
 JAVA_SECONDS = 20
 STOPPERS = (signal.SIGINT, signal.SIGTERM)
 MIB = 1 << 20
-
-OPENERS = {
-    "shmarrow": (
-        "import shmarrow as sa",
-        "[sa.ipc.open_file(name).get_batch(0).column(0).to_numpy() for name in names]",
-    ),
-    "pyarrow, memory_map": (
-        "import pyarrow as pa; pa.array([0]).to_numpy()",  # whose first use imports pandas, if there is one
-        "[pa.ipc.open_file(pa.memory_map(name)).get_batch(0).column(0).to_numpy() for name in names]",
-    ),
-    "pickle of pyarrow tables": (
-        "import pickle, pyarrow as pa; pa.array([0]).to_numpy()",
-        "[table.column(0).chunk(0).to_numpy() for table in pickle.load(open(pickled, 'rb'))]",
-    ),
-}
-"""How a fresh process has the first column of all partitions: what it imports, and what it does."""
-
-OPENER = """
-import json, sys, time
-_, pickled, *names = sys.argv
-started = time.perf_counter()
-{imports}
-imported = time.perf_counter()
-columns = {expression}
-done = time.perf_counter()
-print(json.dumps([imported - started, done - imported, sum(int(column.sum()) for column in columns)]))
-"""
 
 READER = "import sys; from shmarrow.cli.reader import main; main(sys.argv[1:])"
 
@@ -189,20 +156,8 @@ def show(stack: ExitStack, progress: Progress, source: Path, folder: Path) -> in
     by_workers = merged(Trips(*row[:-1]) for row in found)
     writers, workers = {handle.pid for handle in frame.handles}, {row["pid"] for row in found}
 
-    progress.say("the driver hands the flights, as one table, to Spark Python workers")
-    lines, from_table = table_to_workers(spark, store, frame.read_all())
-    progress.print(*lines)
-
-    progress.say("the driver hands an array to Spark Python workers")
-    lines, totals = array_to_workers(spark, store, folder, WORKERS)
-    progress.print(*lines)
     spark.stop()
-
     names = [str(store.info(handle.name).path) for handle in frame.handles]
-    progress.say("fresh processes attach, or unpickle")
-    opened, sums = attached(names, _pickled(frame, folder))
-    progress.print(*opened)
-
     progress.say(f"{READERS} plain Python processes attach and compute at the same time")
     said, charges = read_together(stack, names)
     progress.print(*not_copied(said[0]))
@@ -211,13 +166,10 @@ def show(stack: ExitStack, progress: Progress, source: Path, folder: Path) -> in
     by_readers = [[Trips(*row) for row in one["trips"]] for one in said]
     checks = {
         f"Spark SQL and {len(workers)} Spark Python workers agree": by_workers == by_spark,
-        "Spark SQL and the workers that had the driver's table agree": all(one == by_spark for one in from_table),
-        f"{2 * WORKERS} workers had the same array": len(totals) == 1,
         f"Spark SQL and {READERS} plain Python processes agree": all(one == by_spark for one in by_readers),
         f"all {rows:,} rows of Spark are shared": frame.num_rows == rows == sum(one.flights for one in by_spark),
         "no worker that attached had written an object": writers.isdisjoint(workers),
         f"all buffers of {READERS} readers lie in the mappings": all(one["inside"] == one["buffers"] for one in said),
-        "three ways to attach give the same first column": len(sums) == 1,
     }
     progress.print(*compared(by_spark, checks))
     return 0 if all(checks.values()) else 1
@@ -310,51 +262,6 @@ def trips_in_worker(table: sa.Table) -> sa.RecordBatch:
 
 
 # --- plain processes --------------------------------------------------------------------------------------------
-
-
-def _pickled(frame: sa_spark.SharedFrame, folder: Path) -> Path:
-    path = folder / "flights.pickle"
-    with path.open("wb") as file:
-        pickle.dump([handle.attach().to_pyarrow() for handle in frame.handles], file, protocol=5)
-    gc.collect()  # this process must not have them mapped when the readers' share is measured
-    return path
-
-
-def attached(names: Sequence[str], pickled: Path) -> tuple[list[str], set[int]]:
-    """Fresh processes that open the data one way or another: a table of times, and the sums that they found."""
-    times: dict[str, list[Sequence[float]]] = {label: [] for label in OPENERS}
-    sums = set()
-    for _ in range(RUNS):
-        for label, (imports, expression) in OPENERS.items():
-            code = OPENER.format(imports=imports, expression=expression)
-            ran = subprocess.run(
-                [sys.executable, "-c", code, pickled, *names], capture_output=True, text=True, start_new_session=True
-            )
-            if ran.returncode:
-                # What a child says after its objects were cleaned up goes nowhere.
-                sys.stderr.write(ran.stderr)
-                ran.check_returncode()
-            *seconds, found = json.loads(ran.stdout)
-            times[label].append(seconds)
-            sums.add(found)
-    medians = {
-        label: [statistics.median(each) * 1000 for each in zip(*found, strict=True)] for label, found in times.items()
-    }
-    our_imports, our_opening = medians["shmarrow"]
-    rows = [
-        [
-            label,
-            f"{opening:.2f}",
-            f"{opening / our_opening:.1f} ×",
-            f"{imports + opening:.0f}",
-            f"{(imports + opening) / (our_imports + our_opening):.1f} ×",
-        ]
-        for label, (imports, opening) in medians.items()
-    ]
-    title = f"A fresh process opens all {len(names)} objects, first column of each (median of {RUNS} processes)"
-    heads = ["", "ms, imports done", "beside", "ms with imports", "beside"]
-    note = "  pyarrow's imports are with pandas, which it imports where it is installed."
-    return [title, *table_lines(heads, rows), note], sums
 
 
 def read_together(stack: ExitStack, names: Sequence[str]) -> tuple[list[Any], list[dict[str, int]]]:

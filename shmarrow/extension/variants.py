@@ -69,7 +69,7 @@ _PRIMITIVES: dict[str, Callable[[Any], bool]] = {
     "time": lambda t: t.bits == 64,
     "timestamp": lambda t: t.unit in ("us", "ns") and t.tz in (None, "UTC"),
 }
-"""Which types of each kind of values are shredded."""
+"""The types of shredded values, by kind."""
 
 
 def _is_variant_primitive(type: DataType) -> bool:

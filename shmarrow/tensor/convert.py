@@ -83,7 +83,7 @@ _CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {
     "sparse": _from_pydata_sparse,
     "torch": _from_torch,
 }
-"""What converts the objects of a package to tensors, by its name."""
+"""The converters to tensors, by package."""
 
 
 def _converter(value: Any) -> Callable[[Any], Tensor | SparseTensor] | None:

@@ -54,7 +54,7 @@ _BLOCK = 16 << 20
 
 
 class AnyTensor:
-    """What dense and sparse tensors share: elements of one type, and names of dimensions."""
+    """Base class of dense and sparse tensors: elements of one type, and names of dimensions."""
 
     __slots__ = ("__weakref__", "_element", "dim_names", "metadata", "storage")
 

@@ -1,4 +1,4 @@
-"""What other projects need to test an implementation of Arrow IPC, or of the store, against this one.
+"""Tools to test other implementations of Arrow IPC, or of the store, against this one.
 
 * :func:`cases`: a table of types and values, with their memory layout where the specification works it out;
 * :mod:`~shmarrow.testing.strategies`: Hypothesis strategies for types, arrays, record batches and tables;

@@ -174,7 +174,7 @@ SPECIFIED = [
         ),
     ),
 ]
-"""What the document shows, and for views, which it describes in words, what the words say."""
+"""The examples of the specification; those of views, which it describes in words, follow the words."""
 
 # --- arrays that Python values do not lead to -------------------------------------------------------------------
 
@@ -300,4 +300,4 @@ ODD = [
         ),
     ),
 ]  # fmt: skip
-"""What may come from elsewhere: offsets, gaps, bytes in null slots, no offsets at all, shared values."""
+"""Layouts of other writers: offsets, gaps, bytes in null slots, no offsets at all, shared values."""

@@ -23,7 +23,7 @@ _SHOWN = 20
 
 
 class Outcome(NamedTuple):
-    """What a reader made of one case in one form.
+    """Result of reading one case in one form.
 
     Attributes
     ----------

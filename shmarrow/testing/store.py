@@ -21,7 +21,7 @@ pytest = optional("pytest")
 
 
 class StoreLike(Protocol):
-    """What :class:`StoreContract` uses of a store; :class:`shmarrow.Store` has it."""
+    """The methods of a store that :class:`StoreContract` uses; :class:`shmarrow.Store` has them."""
 
     def put(self, name: str, value: Any, *, overwrite: bool = False) -> Any:
         """Publish a copy of a record batch, table or numpy array under a name."""

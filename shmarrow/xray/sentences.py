@@ -1,4 +1,4 @@
-"""What each part of an Arrow object is, in plain sentences for readers who are new to the format."""
+"""Explanations of all parts of an Arrow object, in plain sentences for readers who are new to the format."""
 
 from __future__ import annotations
 

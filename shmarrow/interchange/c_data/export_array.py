@@ -47,7 +47,7 @@ _KINDS = {
     layout: _VARIADIC if row.variadic else _WITH_VALIDITY if row.has_validity else _WITHOUT
     for layout, row in LISTING.items()
 } | {"null": _ALL_NULL, "fixed_size_list": _FIXED_SIZE, "sparse_union": _SPARSE}
-"""How each layout is laid out; kinds before :data:`_WITHOUT` have validity."""
+"""The kind of each layout; kinds before :data:`_WITHOUT` have validity."""
 
 _word = ctypes.c_uint64.from_address
 _HEAD = object.__basicsize__

@@ -57,7 +57,7 @@ DICTIONARY_ORDERED, NULLABLE, MAP_KEYS_SORTED = 1, 2, 4
 
 
 class KeptAlive:
-    """What structures and their targets are stored in, kept alive while any structure is in use.
+    """Owner of the memory that structures point to, alive while any of them is in use.
 
     A consumer may drop the last reference on any thread, even while an exception is pending. So this class has no
     ``__del__``.

@@ -23,7 +23,7 @@ from shmarrow.xray.page.data import encode, label
 
 _SCRIPTS = ("data.js", "nodes.js", "regions.js", "draw.js", "view.js", "panels.js", "fields.js", "main.js")
 _HEAD, _START, _TITLE = 4096, b"<!doctype html>", " – bytes of an Arrow object</title>".encode()
-"""How an existing page is recognized: its first bytes, and the end of its title within the head."""
+"""Marks of a page: its first bytes, and the end of its title within the first :data:`_HEAD` bytes."""
 
 
 def render(target: Any, *, batches: int | slice | None = None) -> str:

@@ -1,17 +1,28 @@
-"""What the driver hands to Spark's Python workers in the demo, by shmarrow and by Spark: a table, and an array.
+"""The flights of ``shmarrow demo`` handed over by shmarrow and by other ways, with the time and memory of each.
 
-Invariants:
+The driver hands a table and an array to Spark's Python workers, beside ``createDataFrame`` and ``sc.broadcast``. Fresh
+processes open shared objects, beside pyarrow's memory map and pickle. In the comparison:
 
 * both ways give the same functions the same values in the same session, and each task has a worker of its own;
-* what a worker imports is a part of its first access, so the function that measures that is pickled by value, and
-  imports nothing of this package by itself;
+* what a worker imports counts as its first access, so the function that measures that is pickled by value and imports
+  nothing of this package by itself;
 * memory is counted while all workers have the value, and none of them lets go before all have counted.
+
+Run it with ``python examples/handover.py``; it needs ``pip install 'shmarrow[demo]'`` and Java 17.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +30,7 @@ import numpy as np
 
 import shmarrow as sa
 from shmarrow import spark as sa_spark
+from shmarrow.cli.demo import WORKERS, flights_file, read_flights, start_spark
 from shmarrow.cli.progress import table_lines
 from shmarrow.cli.reader import Trips, merged, trips
 
@@ -26,10 +38,39 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+RUNS = 5
 TRIPS = "origin string, flights long, arrived long, delay long, miles long, last long"
 ARRAY = 31_250, 256
 """Rows and columns of the array, of float32: 32 MB."""
 MIB = 1 << 20
+
+
+OPENERS = {
+    "shmarrow": (
+        "import shmarrow as sa",
+        "[sa.ipc.open_file(name).get_batch(0).column(0).to_numpy() for name in names]",
+    ),
+    "pyarrow, memory_map": (
+        "import pyarrow as pa; pa.array([0]).to_numpy()",  # whose first use imports pandas, if there is one
+        "[pa.ipc.open_file(pa.memory_map(name)).get_batch(0).column(0).to_numpy() for name in names]",
+    ),
+    "pickle of pyarrow tables": (
+        "import pickle, pyarrow as pa; pa.array([0]).to_numpy()",
+        "[table.column(0).chunk(0).to_numpy() for table in pickle.load(open(pickled, 'rb'))]",
+    ),
+}
+"""How a fresh process has the first column of all partitions: what it imports, and what it does."""
+
+OPENER = """
+import json, sys, time
+_, pickled, *names = sys.argv
+started = time.perf_counter()
+{imports}
+imported = time.perf_counter()
+columns = {expression}
+done = time.perf_counter()
+print(json.dumps([imported - started, done - imported, sum(int(column.sum()) for column in columns)]))
+"""
 
 
 # --- a table ----------------------------------------------------------------------------------------------------
@@ -147,9 +188,11 @@ def accessor(small: Any, large: Any, folder: str, workers: int) -> Callable[[Ite
     return access
 
 
-def array_to_workers(spark: SparkSession, store: sa.Store, folder: Path, workers: int) -> tuple[list[str], set[float]]:
+def array_to_workers(
+    spark: SparkSession, store: sa.Store, folder: Path, workers: int, shape: tuple[int, int] = ARRAY
+) -> tuple[list[str], set[float]]:
     """An array of the driver to workers, both ways: a table of times and memory, and the sums that workers found."""
-    large = np.random.default_rng(0).random(ARRAY, dtype=np.float32)
+    large = np.random.default_rng(0).random(shape, dtype=np.float32)
     small = large[:1].copy()
     sc = spark.sparkContext
     ways: dict[str, Callable[[Any], Any]] = {
@@ -176,3 +219,69 @@ def array_to_workers(spark: SparkSession, store: sa.Store, folder: Path, workers
     title = f"The driver's array of {large.nbytes / MIB:.1f} MiB in {workers} Spark Python workers at the same time"
     heads = ["", "ms, publish", "ms, access", "with imports", "MiB (PSS)", "copies"]
     return [title, *table_lines(heads, rows)], totals
+
+
+# --- fresh processes --------------------------------------------------------------------------------------------
+
+
+def pickled(frame: sa_spark.SharedFrame, folder: Path) -> Path:
+    """The partitions as a pickle of pyarrow's tables."""
+    path = folder / "flights.pickle"
+    with path.open("wb") as file:
+        pickle.dump([handle.attach().to_pyarrow() for handle in frame.handles], file, protocol=5)
+    return path
+
+
+def attached(names: Sequence[str], pickled: Path, runs: int = RUNS) -> tuple[list[str], set[int]]:
+    """Fresh processes that open the data one way or another: a table of times, and the sums that they found."""
+    times: dict[str, list[Sequence[float]]] = {label: [] for label in OPENERS}
+    sums = set()
+    for _ in range(runs):
+        for label, (imports, expression) in OPENERS.items():
+            code = OPENER.format(imports=imports, expression=expression)
+            ran = subprocess.run(
+                [sys.executable, "-c", code, pickled, *names], capture_output=True, text=True, start_new_session=True
+            )
+            if ran.returncode:
+                # What a child says after its objects were cleaned up goes nowhere.
+                sys.stderr.write(ran.stderr)
+                ran.check_returncode()
+            *seconds, found = json.loads(ran.stdout)
+            times[label].append(seconds)
+            sums.add(found)
+    medians = {
+        label: [statistics.median(each) * 1000 for each in zip(*found, strict=True)] for label, found in times.items()
+    }
+    our_imports, our_opening = medians["shmarrow"]
+    rows = [
+        [
+            label,
+            f"{opening:.2f}",
+            f"{opening / our_opening:.1f} ×",
+            f"{imports + opening:.0f}",
+            f"{(imports + opening) / (our_imports + our_opening):.1f} ×",
+        ]
+        for label, (imports, opening) in medians.items()
+    ]
+    title = f"A fresh process opens all {len(names)} objects, first column of each (median of {runs} processes)"
+    heads = ["", "ms, imports done", "beside", "ms with imports", "beside"]
+    note = "  pyarrow's imports are with pandas, which it imports where it is installed."
+    return [title, *table_lines(heads, rows), note], sums
+
+
+def main() -> None:
+    """Measure all ways on the flights, with a store that is destroyed at the end."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        spark = start_spark(stack, folder)
+        store = sa.Store(f"shm:shmarrow-handover-{os.getpid()}")
+        stack.callback(store.destroy)
+        frame = sa_spark.share(read_flights(spark, flights_file(), folder), store)
+        print(*table_to_workers(spark, store, frame.read_all())[0], "", sep="\n")
+        print(*array_to_workers(spark, store, folder, WORKERS)[0], "", sep="\n")
+        names = [str(store.info(handle.name).path) for handle in frame.handles]
+        print(*attached(names, pickled(frame, folder))[0], sep="\n")
+
+
+if __name__ == "__main__":
+    main()
