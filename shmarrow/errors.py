@@ -357,6 +357,10 @@ def _remake(kind: type[Settings], values: dict[str, Any]) -> Settings:
     return kind(**values)
 
 
+MAX_DEPTH = 96
+"""Maximum nesting depth of types: operations on arrays recurse, and Python allows 1,000 nested calls by default."""
+
+
 class Limits(Settings):
     """Limits of a reader, beyond which it rejects input with :class:`LimitExceeded`.
 
@@ -371,11 +375,12 @@ class Limits(Settings):
         referenced several times count each time. Regardless of this limit, an operation reads at most 64 tables plus
         one per two bytes.
     depth : int
-        Nesting of types within each other.
+        Nesting of types within each other; at most 96.
     buffers : int
         Buffers of one record batch.
-    decompressed_bytes : int
-        Decompressed size of the buffers of one column with its children; dictionaries count by themselves.
+    decompressed_bytes : int or None
+        Decompressed size of the buffers of one column with its children; dictionaries count by themselves. None means
+        1,000 times their compressed size, and at least 1 GiB.
     dictionary_bytes : int
         Bytes of all dictionaries that one reader holds, decompressed, deltas included.
     trust : bool
@@ -388,7 +393,7 @@ class Limits(Settings):
     tables: int
     depth: int
     buffers: int
-    decompressed_bytes: int
+    decompressed_bytes: int | None
     dictionary_bytes: int
     trust: bool
 
@@ -398,7 +403,7 @@ class Limits(Settings):
         tables: int = 10_000_000,
         depth: int = 64,
         buffers: int = 10_000_000,
-        decompressed_bytes: int = 1 << 36,
+        decompressed_bytes: int | None = None,
         dictionary_bytes: int = 1 << 36,
         trust: bool = False,
     ) -> None:
@@ -406,10 +411,16 @@ class Limits(Settings):
         if not isinstance(trust, bool):
             raise InvalidArgument(f"Limits.trust must be a bool, found {shown(trust)}")
         for name, value in self._values().items():
-            if name == "trust":
+            if name == "trust" or (name == "decompressed_bytes" and value is None):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidArgument(f"Limits.{name} must be an int of at least 1, found {shown(value)}")
+        if depth > MAX_DEPTH:
+            raise InvalidArgument(f"Limits.depth must be at most {MAX_DEPTH}, found {shown(depth)}")
+
+    def most_decompressed(self, compressed: int) -> int:
+        """Return the bytes that so many compressed bytes may become."""
+        return max(1 << 30, 1000 * compressed) if self.decompressed_bytes is None else self.decompressed_bytes
 
 
 DEFAULT_LIMITS = Limits()

@@ -56,10 +56,13 @@ class Table(Columns[ChunkedArray]):
             raise InvalidType(f"expected a shmarrow.Schema, found {full_name(schema)}; shmarrow.table() takes values")
         self._schema = schema
         self.batches = tuple(iterated(batches, "a list of shmarrow.RecordBatch"))
-        try:
-            self._starts = starts_of([batch.num_rows for batch in self.batches], "batches")
-        except AttributeError:
-            raise InvalidType(f"expected a list of shmarrow.RecordBatch, found {shown(batches)}") from None
+        for i, batch in enumerate(self.batches):
+            if not isinstance(batch, RecordBatch):
+                raise InvalidType(f"expected a list of shmarrow.RecordBatch, found {shown(batches)}")
+            if batch._schema is not schema and not batch._schema.equals(schema):
+                text = difference(batch.schema, schema)
+                raise InvalidType(f"batch {i} has other fields than the rest: {text}")
+        self._starts = starts_of([batch.num_rows for batch in self.batches], "batches")
         self.num_rows = int(self._starts[-1])
 
     @classmethod
@@ -74,18 +77,9 @@ class Table(Columns[ChunkedArray]):
             If a batch has other fields.
         """
         items = [own_batch(item, "a list of shmarrow.RecordBatch") for item in several(batches, "record batches")]
-        schema = None if schema is None else checked_schema(schema)
-        whole = "the schema"
-        if schema is None:
-            if not items:
-                raise InvalidArgument("expected a schema, as there are no batches")
-            schema, whole = items[0].schema, "the first batch"
-        for i, batch in enumerate(items):
-            if not batch.schema.equals(schema):
-                raise InvalidType(
-                    f"the fields of batch {i} differ from those of {whole}: {difference(batch.schema, schema)}"
-                )
-        return cls(schema, items)
+        if schema is None and not items:
+            raise InvalidArgument("expected a schema, as there are no batches")
+        return cls(items[0].schema if schema is None else checked_schema(schema), items)
 
     @classmethod
     def _as_column(cls, values: Any, type: DataType | None) -> ChunkedArray:

@@ -316,3 +316,10 @@ def test_buffers_that_do_not_fit(name: str) -> None:
 def test_from_buffers_of_a_class_takes_its_own_types() -> None:
     with pytest.raises(sa.InvalidType, match="ListArray: expected a type of layout list, found int32"):
         sa.ListArray.from_buffers("int32", 4, [None, INT4])
+
+
+def test_a_table_has_batches_of_its_schema_only() -> None:
+    batch = sa.record_batch({"x": ["a"]})
+    with pytest.raises(sa.InvalidType, match=r"batch 1 has other fields than the rest: .*string.*int64"):
+        sa.Table(sa.schema([("x", sa.int64())]), [sa.record_batch({"x": [1]}), batch])
+    assert sa.Table(batch.schema.with_metadata({"k": "v"}), [batch]).to_pydict() == {"x": ["a"]}

@@ -207,7 +207,7 @@ WRONG |= {
     "batches with other fields": (
         lambda: sa.concat_batches([BATCH, sa.record_batch({"b": [1]})]),
         sa.InvalidType,
-        "the fields of batch 1 differ from those of the first batch: missing: column 'a'; not expected: column 'b'",
+        "batch 1 has other fields than the rest: missing: column 'a'; not expected: column 'b'",
     ),
 }
 

@@ -411,6 +411,24 @@ def test_buffers_out_of_band_are_neither_copied_nor_writable(place: Path) -> Non
     assert copied.to_pylist()[:2] == [77, 101]
 
 
+@pytest.mark.parametrize("layout", ["list_view", "large_list_view", "run_end_encoded", "list", "struct"])
+def test_no_buffer_of_a_whole_array_is_copied(layout: str) -> None:
+    lists, rows = [[1, 2], None, [], [3]], [{"x": 1}, None, {"x": 2}]
+    values = {
+        "list_view": lambda: sa.array(lists, sa.list_view(sa.int16())),
+        "large_list_view": lambda: sa.array(lists, sa.large_list_view(sa.int16())),
+        "run_end_encoded": lambda: sa.RunEndEncodedArray.from_arrays([2, 5], [1.5, None]),
+        "list": lambda: sa.array(lists, sa.list_(sa.int16())),
+        "struct": lambda: sa.array(rows, sa.struct([("x", sa.int16())])),
+    }[layout]()
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(values, 5, buffer_callback=buffers.append)
+    assert same(pickle.loads(data, buffers=buffers), values)
+    own = [memory for memory in values.buffers() if memory is not None]
+    for buffer in buffers:
+        assert any(np.shares_memory(np.frombuffer(buffer.raw(), np.uint8), memory) for memory in own)
+
+
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_sparse_tensors_stay_read_only(protocol: int, place: Path) -> None:
     copied = pickle.loads(pickle.dumps(tensor(place, "csf"), protocol))

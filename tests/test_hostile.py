@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -199,6 +200,15 @@ def _deep_schema(depth: int) -> bytes:
     return wire.message("Schema", {"fields": [field]})
 
 
+def _dictionaries_of_dictionaries(depth: int) -> bytes:
+    """A schema of lists in dictionaries of lists in dictionaries."""
+    field: dict[str, Any] = {"name": "x", "type": ("Null", {})}
+    for id in range(depth):
+        encoding = {"id": id, "indexType": {"bitWidth": 8, "is_signed": True}}
+        field = {"name": "x", "type": ("List", {}), "children": [field], "dictionary": encoding}
+    return wire.message("Schema", {"fields": [field]})
+
+
 def _dictionary_of_itself() -> bytes:
     """A dictionary that has the values of a list of itself."""
     inner = {
@@ -264,6 +274,9 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "lists 60 deep": ("valid", lambda: ours(_nested_lists(60))),
     "lists 90 deep": ("refused", lambda: ours(_nested_lists(90))),
     "types 200 deep": ("refused", lambda: _deep_schema(200)),
+    "dictionaries 30 deep": ("valid", lambda: _dictionaries_of_dictionaries(30)),
+    "dictionaries 60 deep": ("invalid", lambda: _dictionaries_of_dictionaries(60)),
+    "a schema without fields": ("refused", lambda: wire.message("Schema", {})),
     "children that are shared": ("refused", lambda: _shared_children(60)),
     "names that are shared": ("invalid", _shared_names),
     "a dictionary of itself": ("refused", _dictionary_of_itself),
@@ -271,6 +284,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "zstd that says too much": ("invalid", lambda: _squeezed("zstd", 1 << 35, bytes(1 << 20))),
     "lz4 that says too little": ("invalid", lambda: _squeezed("lz4", 64, bytes(1 << 28))),
     "zstd that says too little": ("invalid", lambda: _squeezed("zstd", 64, bytes(1 << 28))),
+    "zstd that says more than 1 GiB": ("invalid", lambda: _squeezed("zstd", (1 << 30) + 8, os.urandom(1 << 15))),
     "lz4 that is right": ("valid", lambda: _squeezed("lz4", 1 << 20, bytes(1 << 20))),
     "zstd that is right": ("valid", lambda: _squeezed("zstd", 1 << 20, bytes(1 << 20))),
 }

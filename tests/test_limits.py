@@ -59,6 +59,48 @@ def test_decompressed_bytes_are_counted_by_column(how: str, codec: str) -> None:
         ASKED[how](opened(data, decompressed_bytes=2 * SIZE - 1))
 
 
+def test_a_column_may_become_1000_times_its_compressed_size_by_default() -> None:
+    """What it claims counts: 3 MB of noise may claim 1,000 times as much, and then turn out to be less."""
+    rows = 3 << 17
+    noise = np.random.default_rng(5).integers(0, 1 << 63, rows)
+    data = file_of({"x": pa.array(noise)}, "zstd")
+    size = (8 * rows).to_bytes(8, "little")
+    assert data.count(size) == 1
+    block = next(iter(pa.ipc.open_file(data).get_batch(0).column(0).buffers()[1:]))
+    assert block.size == 8 * rows
+    claim = 1000 * len(data)
+    with pytest.raises(
+        sa.LimitExceeded, match=rf"declare {claim} bytes, more than Limits.decompressed_bytes = \d+; if"
+    ):
+        sa.ipc.open_file(data.replace(size, claim.to_bytes(8, "little"))).get_batch(0).column(0)
+    assert sa.ipc.open_file(data).get_batch(0).column(0).to_numpy()[-1] == noise[-1]
+
+
+@pytest.mark.parametrize("depth", [97, 2000])
+def test_a_limit_that_recursion_does_not_allow_is_refused(depth: int) -> None:
+    with pytest.raises(sa.InvalidArgument, match=rf"Limits.depth must be at most 96, found {depth}"):
+        sa.Limits(depth=depth)
+
+
+@pytest.mark.parametrize("nest", [lambda type: sa.list_(type), lambda type: sa.struct([("x", type)])])
+def test_types_of_the_largest_depth_can_be_used(nest: Callable[[Any], Any]) -> None:
+    type = sa.int8()
+    for _ in range(95):
+        type = nest(type)
+    sink = io.BytesIO()
+    batch = sa.record_batch([sa.nulls(2, type)], names=["x"])
+    with sa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write(batch)
+    column = sa.ipc.open_stream(sink.getvalue(), limits=sa.Limits(depth=96)).read_all().column("x").chunk(0)
+    column.validate(full=True)
+    assert column.to_pylist() == [None, None]
+    assert column.take([1, 0]).equals(column)
+    assert sa.concat_arrays([column, column]).null_count == 4
+    assert "null" in str(column)
+    with pytest.raises(sa.InvalidArgument, match="types nest up to 96 levels deep"):
+        nest(nest(type))
+
+
 def test_reads_of_several_threads_do_not_count_together() -> None:
     """Each read of a column may use the whole limit, while others read columns of the same batch."""
     count = 16

@@ -137,7 +137,7 @@ def _parse(data: Bytes, name: str, limits: Limits) -> Any:
 
 def _inflated(data: bytes, name: str, limits: Limits) -> bytes:
     parts = []
-    size = 0
+    size, most = 0, limits.most_decompressed(len(data))
     while data:
         inflate = zlib.decompressobj(_GZIP_WINDOW)
         while not inflate.eof:
@@ -150,10 +150,8 @@ def _inflated(data: bytes, name: str, limits: Limits) -> bytes:
             data = inflate.unconsumed_tail or inflate.unused_data
             parts.append(part)
             size += len(part)
-            if size > limits.decompressed_bytes:
-                raise LimitExceeded(
-                    f"{name}: more decompressed bytes than Limits.decompressed_bytes = {limits.decompressed_bytes}"
-                )
+            if size > most:
+                raise LimitExceeded(f"{name}: more decompressed bytes than Limits.decompressed_bytes = {most}")
     return b"".join(parts)
 
 

@@ -140,11 +140,12 @@ def read_field(value: Any, limits: Limits, depth: int = 0) -> FieldLayout:
         raise LimitExceeded(f"types nest deeper than Limits.depth = {limits.depth}")
     name = _encodable(member(value, "name", str), "name")
     nullable = member(value, "nullable", bool)
-    children = tuple(read_items(value, "children", lambda item: read_field(item, limits, depth + 1), []))
+    encoding = member(value, "dictionary", dict, None)
+    below = depth + 1 if encoding is None else depth + 2
+    children = tuple(read_items(value, "children", lambda item: read_field(item, limits, below), []))
     with at("type"):
         type = storage = read_type(member(value, "type", dict), tuple([child.field for child in children]))
     metadata = read_metadata(value)
-    encoding = member(value, "dictionary", dict, None)
     dictionary_id = values = None
     if encoding is not None:
         with at("dictionary"):

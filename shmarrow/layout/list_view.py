@@ -18,6 +18,7 @@ from shmarrow.layout.memory import (
     check_expansion,
     check_reach,
     frozen,
+    kept,
     offsets_of,
     total_of,
     validity_of,
@@ -126,9 +127,8 @@ class ListViewArray(Lists):
         used = sizes > 0
         first = int(starts[used].min()) if used.any() else 0
         last = int((starts + sizes).max()) if used.any() else 0
-        dtype = self._type.offset_dtype
-        starts = np.where(used, starts - first, 0)
-        buffers = [self._trimmed_validity(), frozen(starts.astype(dtype)), frozen(sizes.astype(dtype))]
+        starts = kept(self.offsets, np.clip(self.offsets.astype(np.int64) - first, 0, last - first))
+        buffers = [self._trimmed_validity(), frozen(starts), frozen(kept(self.sizes, sizes))]
         child = self.values.slice(first, last - first).trim()
         return self._with(offset=0, buffers=buffers, null_count=self.null_count, children=[child])
 

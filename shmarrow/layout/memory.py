@@ -42,6 +42,11 @@ def frozen(data: npt.NDArray[Any]) -> Bytes:
     return flat
 
 
+def kept(old: npt.NDArray[Any], new: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return ``old`` if ``new`` has the same values, which takes no memory, else ``new`` in its dtype."""
+    return old if np.array_equal(old, new) else new.astype(old.dtype)
+
+
 def view_of(data: Any, dtype: np.dtype[Any], offset: int, length: int) -> npt.NDArray[Any]:
     """Return ``length`` items of a buffer starting at item ``offset``; works for missing buffers too."""
     if not length or not dtype.itemsize or data is None:

@@ -17,7 +17,7 @@ from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.codes import codes_of, slot_codes
 from shmarrow.layout.making import check_bits, check_slots, concat_arrays, make_array, nulls
-from shmarrow.layout.memory import Indices, frozen
+from shmarrow.layout.memory import Indices, frozen, kept
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import CHUNK
@@ -169,6 +169,7 @@ class RunEndEncodedArray(Array):
 
     def trim(self) -> Self:
         first, ends = self._window()
+        ends = kept(self._ends()[first : first + len(ends)], ends)
         result: Self = self._build(ends, self.values.slice(first, len(ends)).trim(), self._length)
         return result
 
@@ -319,4 +320,4 @@ def _run_end_array(type: DataType, ends: Indices) -> Any:
     assert end_type.storage is not None
     if len(ends) and int(ends[-1]) > np.iinfo(end_type.storage).max:
         raise InvalidData(f"{type}: {int(ends[-1])} slots exceed the reach of {end_type} run ends")
-    return make_array(end_type, len(ends), [None, frozen(ends.astype(end_type.storage))], 0)
+    return make_array(end_type, len(ends), [None, frozen(ends.astype(end_type.storage, copy=False))], 0)

@@ -19,7 +19,16 @@ import numpy as np
 
 from shmarrow import capsules
 from shmarrow.capsules import PyCapsule
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, full_name, not_expected, printable, shown
+from shmarrow.errors import (
+    MAX_DEPTH,
+    FieldNotFound,
+    InvalidArgument,
+    InvalidType,
+    full_name,
+    not_expected,
+    printable,
+    shown,
+)
 from shmarrow.types.descriptors import TypeDescriptor, claim
 
 if TYPE_CHECKING:
@@ -32,10 +41,6 @@ __all__ = ["DType", "DataType", "FrozenMetadata", "Metadata", "MetadataLike", "a
 Metadata = Mapping[bytes, bytes]
 MetadataLike = Mapping[Any, Any]
 DType = np.dtype[Any]
-
-
-MAX_DEPTH = 96
-"""Maximum nesting depth of types; readers accept 64 by default (:class:`shmarrow.Limits`)."""
 
 
 class FrozenMetadata(dict[bytes, bytes]):

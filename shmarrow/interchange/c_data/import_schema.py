@@ -15,10 +15,20 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from shmarrow.capsules import PyCapsule
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Unsupported, at, recast, shown
+from shmarrow.errors import (
+    MAX_DEPTH,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    Unsupported,
+    at,
+    recast,
+    shown,
+)
 from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, move, offset_of
 from shmarrow.types import DataType, DictionaryType, Field, Metadata, Schema
-from shmarrow.types.base import MAX_DEPTH, FrozenMetadata
+from shmarrow.types.base import FrozenMetadata
 from shmarrow.types.descriptors import parse_format, simple_types
 from shmarrow.types.extension import extension_type
 

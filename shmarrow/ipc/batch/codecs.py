@@ -74,7 +74,8 @@ class Decompressor:
     def _claims(self, column: Sequence[tuple[int, Bytes]], at_most: int | None) -> list[int]:
         """The declared sizes of a column's buffers, checked against the limits."""
         claims = [self._claim(index, data) for index, data in column]
-        total, most = sum([size for size in claims if size > 0]), self._limits.decompressed_bytes
+        total = sum([size for size in claims if size > 0])
+        most = self._limits.most_decompressed(sum([len(data) for _, data in column]))
         if total > most:
             raise LimitExceeded(
                 f"compressed buffers {column[0][0]} to {column[-1][0]} declare {total} bytes, "

@@ -63,7 +63,9 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
     if depth >= limits.depth:
         raise LimitExceeded(f"types nest deeper than Limits.depth = {limits.depth}")
     name = text(table["name"], "field name")
-    children = tuple([parse_field(child, limits, depth + 1) for child in table["children"]])
+    encoding = table["dictionary"]
+    below = depth + 1 if encoding is None else depth + 2
+    children = tuple([parse_field(child, limits, below) for child in table["children"]])
     kind, type_table = table["type"]
     if type_table is None:
         raise InvalidData(f"field {name!r} has an unknown type, found {kind}")
@@ -71,7 +73,6 @@ def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout
         type = read_type(kind, type_table, tuple([child.field for child in children]))
     metadata = read_key_values(table["custom_metadata"], table.reader)
     nullable = table["nullable"]
-    encoding = table["dictionary"]
     storage: DataType = type
     dictionary_id = None
     values = None

@@ -562,7 +562,9 @@ def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:
             known = ", ".join([f"{number} ({name})" for name, number in ENUMS["Feature"].items()])
             raise Unsupported(f"{reader.where}: the schema uses unknown feature number {unknown[0]}; known are {known}")
     slot = table.offset_of("fields")
-    first, count = reader.vector_at(slot, 4, "Schema", "fields") if slot else (0, 0)
+    if not slot:
+        raise InvalidData(f"{reader.where}: the schema has no vector of fields")
+    first, count = reader.vector_at(slot, 4, "Schema", "fields")
     big = endianness == ENUMS["Endianness"]["Big"]
     return LazySchema(FlatBuffer(reader.data, reader.where, reader.limits), first, count, big, borrowed)
 
@@ -572,5 +574,5 @@ def _memory_of(layout: FieldLayout) -> int:
     field = layout.field
     metadata = sum([len(key) + len(value) + _FIELD_BYTES // 2 for key, value in (field.metadata or {}).items()])
     own = _FIELD_BYTES + 4 * len(field.name) + metadata
-    below = layout.children if layout.values is None else (layout.values, *layout.values.children)
+    below = layout.children if layout.values is None else (layout.values,)
     return own + sum([_memory_of(child) for child in below])
