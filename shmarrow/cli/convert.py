@@ -9,8 +9,8 @@ import argparse
 import errno
 from contextlib import ExitStack
 
-from shmarrow.cli.progress import bar
-from shmarrow.cli.report import WrongUsage, print_json, reporting
+from shmarrow.cli.progress import progress_line
+from shmarrow.cli.report import WrongUsage, render, reporting
 from shmarrow.cli.targets import pipe_in, pipe_out
 from shmarrow.errors import InvalidArgument, StorageError, counted, printable, recast
 from shmarrow.ipc.compression import CODECS
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     name = arguments.target
     with ExitStack() as stack:
-        progress = stack.enter_context(bar(f"{printable(arguments.source)} → {printable(name)}", None))
+        progress = stack.enter_context(progress_line(f"{printable(arguments.source)} → {printable(name)}", None))
         try:
             made = convert(
                 pipe_in(arguments.source, stack) or arguments.source,
@@ -78,8 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     if name == "-":
         return 0
     what, count = ("row", made.rows) if made.tensors is None else ("tensor", made.tensors)
-    if arguments.json:
-        print_json({"target": name, "format": made.format, f"{what}s": count, "bytes": made.nbytes})
-    else:
-        print(f"{printable(name)}: {counted(count or 0, what)}, {counted(made.nbytes, 'byte')}")
+    document = {"target": name, "format": made.format, f"{what}s": count, "bytes": made.nbytes}
+    text = f"{printable(name)}: {counted(count or 0, what)}, {counted(made.nbytes, 'byte')}"
+    render(arguments.json, document, text)
     return 0

@@ -18,7 +18,7 @@ import numpy as np
 
 import shmarrow as sa
 from shmarrow.cli.cells import as_json, as_text, unique, values_of
-from shmarrow.cli.report import print_json, print_table, reporting
+from shmarrow.cli.report import Table, render, reporting
 from shmarrow.cli.schemas import text_pairs
 from shmarrow.cli.targets import HELP, add_columns, add_common, add_memory, open_rows
 from shmarrow.errors import counted, printable
@@ -73,35 +73,32 @@ def diff(arguments: argparse.Namespace) -> int:
         "columns": counts,
         "differences": values,
     }
-    if arguments.json:
-        print_json(found)
-    else:
-        _print(arguments, found)
+    render(arguments.json, found, *_texts(found))
     return 0 if found["equal"] else 1
 
 
-def _print(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+def _texts(found: dict[str, Any]) -> Iterator[str | Table]:
     for each in found["schema"]:
         if each["what"] == _NUMBER:
-            print(_number_text(each["field"], each["left"], each["right"]))
+            yield _number_text(each["field"], each["left"], each["right"])
             continue
         where = "the schema" if each["field"] is None else f"column {printable(each['field'])}"
-        print(f"{where}: {each['what']}: {_text(each['left'])} in A, {_text(each['right'])} in B")
+        yield f"{where}: {each['what']}: {_text(each['left'])} in A, {_text(each['right'])} in B"
     if found["rows"][0] != found["rows"][1]:
-        print(f"rows: {found['rows'][0]} in A, {found['rows'][1]} in B")
+        yield f"rows: {found['rows'][0]} in A, {found['rows'][1]} in B"
     rows = min(found["rows"])
     for name, number in found["columns"].items():
-        print(f"column {printable(name)}: {number} of {counted(rows, 'row')} {'differs' if number == 1 else 'differ'}")
+        yield f"column {printable(name)}: {number} of {counted(rows, 'row')} {'differs' if number == 1 else 'differ'}"
     if found["differences"]:
         cells = [
             (str(each["row"]), each["column"], _text(each["left"]), _text(each["right"]))
             for each in found["differences"]
         ]
-        print_table(("row", "column", "A", "B"), cells, left=(1, 2, 3))
+        yield Table(("row", "column", "A", "B"), cells, (1, 2, 3))
 
 
 def _number_text(name: str, left: int, right: int) -> str:
-    """How many columns of a name each side has, for people."""
+    """Say that the sides differ in their number of columns of a name."""
     if {left, right} == {0, 1}:
         return f"column {printable(name)}: only in {'A' if left else 'B'}"
     return f"{counted(left, 'column')} named {printable(name)} in A, {right} in B"
@@ -115,7 +112,7 @@ def _text(value: Any) -> str:
 
 
 def schema_differences(left: Any, right: Any) -> Iterator[dict[str, Any]]:
-    """What differs between two schemas: columns that only one has, their order, their types, nullability, metadata."""
+    """Yield the differences of two schemas: columns of only one, order, types, nullability, metadata."""
     names, others = left.names, right.names
     if names != others:
         for name in sorted({*names, *others}, key=[*names, *others].index):
@@ -212,7 +209,7 @@ def _unequal(mine: Any, theirs: Any) -> Iterator[tuple[int, Any, Any, Any]]:
 
 
 def differing(mine: Any, theirs: Any) -> Any:
-    """Which slots of two arrays of one type and length differ, as a bool ndarray; NaN equals NaN."""
+    """Compare two arrays of one type and length: a bool ndarray, True where slots differ; NaN equals NaN."""
     if mine.type.descriptor.values == "float":
         return _differing_floats(mine, theirs)
     try:

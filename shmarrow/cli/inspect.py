@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import shmarrow as sa
 from shmarrow.cli import schemas
 from shmarrow.cli.measure import ALIGNED, Measured, measure, row_total
-from shmarrow.cli.report import clipped, print_fields, print_json, reporting, show_table, size_text
+from shmarrow.cli.report import Fields, Table, clipped, render, reporting, size_text, time_text
 from shmarrow.cli.targets import Target, add_target, open_bytes, refuse_others, stored
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
@@ -63,15 +63,12 @@ def inspect(arguments: argparse.Namespace) -> int:
         else:
             found["tensors"] = schemas.tensors(Target(name, kind, source, source.data))
     found["stored"] = _stored(arguments)
-    if arguments.json:
-        print_json(found)
-    else:
-        _print(found)
+    render(arguments.json, found, *_texts(found))
     return 0
 
 
 def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """What the store knows of an object; None for what is in no store."""
+    """Return the store's description of an object; None if it is in no store."""
     with stored(arguments.target, arguments.trust) as store_and_name:
         if store_and_name is None:
             return None
@@ -89,7 +86,7 @@ def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
-    """What is known of a file or a stream, as JSON has it."""
+    """Describe a file or a stream, as JSON."""
     measured = measure(found, exact)
     rows, rows_exact = row_total(found, measured, exact)
     return {
@@ -139,7 +136,7 @@ def _fields(wires: Sequence[FieldLayout]) -> Iterator[_Node]:
 
 def _column(node: _Node, found: Overview, measured: Measured) -> dict[str, Any]:
     """A field with all below it: its type, nulls and bytes."""
-    own, below = _leaves(found, node.number, node.number), _leaves(found, node.number, node.last)
+    own, below = _buffers_of(found, node.number, node.number), _buffers_of(found, node.number, node.last)
     stored_bytes = sum([measured.stored[i] for i in below])
     plain = sum([measured.plain[i] for i in below])
     buffers: dict[str, int] = {}
@@ -162,7 +159,7 @@ def _column(node: _Node, found: Overview, measured: Measured) -> dict[str, Any]:
     return made
 
 
-def _leaves(found: Overview, first: int, last: int) -> range:
+def _buffers_of(found: Overview, first: int, last: int) -> range:
     """The buffers of the nodes from ``first`` to ``last``: they follow each other."""
     from bisect import bisect_left, bisect_right
 
@@ -208,7 +205,7 @@ def _dictionaries(found: Overview) -> list[dict[str, Any]]:
 
 
 def _alignment(found: Overview, measured: Measured) -> dict[str, Any]:
-    """How many buffers of a batch have which alignment, and those that are not aligned for their elements."""
+    """Count the buffers of a batch by alignment, and list those that are not aligned for their elements."""
     counts = dict.fromkeys([name for name, _, _ in ALIGNMENTS], 0)
     less = []
     for role, alignment, used in zip(found.buffer_roles, measured.alignment, measured.used, strict=True):
@@ -240,12 +237,12 @@ def element_bytes(role: BufferRole) -> int:
 # --- showing ------------------------------------------------------------------------------------------------------
 
 
-def _print(found: dict[str, Any]) -> None:
+def _texts(found: dict[str, Any]) -> Iterator[Fields | Table | str]:
     fields = {"target": printable(found["target"]), "kind": _KINDS[found["kind"]], "size": _exact_size(found["bytes"])}
     if "tensors" in found:
-        print_fields({**fields, **_stored_fields(found["stored"])})
-        print()
-        schemas.print_tensors(found["tensors"])
+        yield Fields({**fields, **_stored_fields(found["stored"])})
+        yield ""
+        yield schemas.tensor_table(found["tensors"])
         return
     fields |= {
         "format": f"metadata version {found['version']}, {found['endianness']}-endian",
@@ -259,19 +256,20 @@ def _print(found: dict[str, Any]) -> None:
         "problems": _problems(found),
         **_stored_fields(found["stored"]),
     }
-    print_fields({name: value for name, value in fields.items() if value})
+    yield Fields(fields)
     rows = list(_column_rows(found["columns"], ""))
     if rows:
-        print()
+        yield ""
         shown = rows if not sys.stdout.isatty() or len(rows) <= _COLUMNS else rows[:_COLUMNS]
         headers = ("column", "type", "nulls", "bytes", "ratio", "buffers")
         keep = [i for i, _ in enumerate(headers) if headers[i] != "ratio" or found["compression"]]
-        show_table([headers[i] for i in keep], [[row[i] for i in keep] for row in shown], left=(0, 1, len(keep) - 1))
+        cells = [[row[i] for i in keep] for row in shown]
+        yield Table([headers[i] for i in keep], cells, (0, 1, len(keep) - 1), True)
         if len(shown) < len(rows):
-            print(f"{len(rows) - len(shown)} more fields; `shmarrow inspect TARGET | cat` shows all")
+            yield (f"{len(rows) - len(shown)} more fields; `shmarrow inspect TARGET | cat` shows all")
     if found["dictionaries"]:
-        print()
-        show_table(
+        yield ""
+        yield Table(
             ("dictionary", "fields", "type", "values", "batches", "bytes"),
             [
                 (
@@ -280,15 +278,15 @@ def _print(found: dict[str, Any]) -> None:
                 )
                 for each in found["dictionaries"]
             ],
-            left=(0, 1, 2),
+            (0, 1, 2), True,
         )  # fmt: skip
     if any(found["alignment"][name] for name, _, _ in ALIGNMENTS):
-        print()
-        _print_alignment(found)
+        yield ""
+        yield from _alignment_lines(found)
 
 
 def _rows(found: dict[str, Any]) -> str:
-    """How many rows there are; of what is truncated, those of the batches that are whole."""
+    """Return the number of rows as text; of a truncated object, that of its whole batches."""
     about = "" if found["rows_exact"] else "about "
     text = f"{about}{found['rows']} in {_batches(found['batches'])}"
     if not found["truncated"]:
@@ -322,8 +320,6 @@ def _problems(found: dict[str, Any]) -> str:
 
 
 def _stored_fields(info: dict[str, Any] | None) -> dict[str, str]:
-    from shmarrow.cli.report import time_text
-
     if info is None:
         return {}
     owner = "orphaned" if info["orphaned"] else "" if info["owner"] is None else f"process {info['owner']}"
@@ -338,7 +334,7 @@ def _stored_fields(info: dict[str, Any] | None) -> dict[str, str]:
         "state": ", ".join(states),
         "expires": "" if info["expires_in"] is None else f"in {time_text(info['expires_in'])}",
     }
-    return {name: value for name, value in made.items() if value}
+    return made
 
 
 def _column_rows(columns: Sequence[dict[str, Any]], indent: str) -> Iterator[list[str]]:
@@ -349,7 +345,7 @@ def _column_rows(columns: Sequence[dict[str, Any]], indent: str) -> Iterator[lis
         yield from _column_rows(each.get("children", ()), indent + "  ")
 
 
-def _print_alignment(found: dict[str, Any]) -> None:
+def _alignment_lines(found: dict[str, Any]) -> Iterator[str]:
     texts = {"64": "64 bytes", "8": "8 bytes", "element": "their elements", "less": "less than their elements need"}
     swapped = found["endianness"] == "big" and sys.byteorder == "little"
     for name, _, who in ALIGNMENTS:
@@ -358,9 +354,9 @@ def _print_alignment(found: dict[str, Any]) -> None:
             why = (
                 "every consumer swaps the bytes" if swapped else "decompressed anyway" if found["compression"] else who
             )
-            print(f"{counted(number, 'buffer')} per batch aligned to {texts[name]}: {why}")
+            yield f"{counted(number, 'buffer')} per batch aligned to {texts[name]}: {why}"
     for each in found["alignment"]["misaligned"][:10]:
-        print(
+        yield (
             f"  {each['buffer']} of {printable(each['field'])}: aligned to {each['alignment']}, "
             f"its elements need {each['needed']}"
         )

@@ -1,4 +1,4 @@
-"""What ``shmarrow inspect`` finds out about the columns of a file or a stream: rows, nulls, bytes, alignment.
+"""The columns of a file or a stream, measured for ``shmarrow inspect``: rows, nulls, bytes, alignment.
 
 Invariants:
 
@@ -42,7 +42,7 @@ ALIGNED = 64
 
 
 class Measured(NamedTuple):
-    """What the batches that were read have in all.
+    """Totals of the batches that were read.
 
     Attributes
     ----------

@@ -1,11 +1,10 @@
-"""Progress of a command: a status line or a bar on standard error; tables of results.
+"""Progress of a command, on standard error; tables of the demo.
 
 Invariants:
 
 * on a terminal the line is kept up to date and wiped before anything else is printed; elsewhere each step is a line of
   its own, so that a log reads well;
-* the line goes to standard error, results to standard output;
-* rich draws bars and tables, on terminals alone: importing it takes 0.1 s of processor time, half as much as numpy.
+* the line goes to standard error, results to standard output.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from shmarrow.cli.report import plain_table
+from shmarrow.cli.report import aligned
 
 TICK = 0.1
 WIPE = "\r\033[K"
@@ -78,45 +77,44 @@ class Progress:
 
 
 @contextmanager
-def bar(text: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
-    """A progress bar, if standard error is a terminal and rich is installed.
+def progress_line(text: str, total: int | None, format: Callable[[int], str] = str) -> Iterator[Callable[..., None]]:
+    """A line of progress, if standard error is a terminal; it is removed at the end.
 
     Parameters
     ----------
     text : str
-        Label of the bar.
+        What is done.
     total : int, optional
         The final value; None if unknown.
-    unit : str
-        ``"bytes"`` if progress is counted in bytes.
+    format : callable
+        Formats the values.
 
     Yields
     ------
     callable
         Takes the current value, and optionally the final one.
     """
-    shown = _bar(unit) if sys.stderr.isatty() else None
-    if shown is None:
+    if not sys.stderr.isatty():
         yield lambda done, total=None: None
         return
-    with shown:
-        task = shown.add_task(text, total=total)
-        yield lambda done, total=total: shown.update(task, completed=done, total=total)
+    shown = 0.0
 
+    def show(done: int, total: int | None = total) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown >= TICK or done == total:
+            shown = now
+            sys.stderr.write(f"{WIPE}{text}: {format(done)}{f' of {format(total)}' if total else ''}")
+            sys.stderr.flush()
 
-def _bar(unit: str) -> Any:
     try:
-        from rich import progress
-        from rich.console import Console
-    except ImportError:
-        return None
-    size = (progress.DownloadColumn(True), progress.TransferSpeedColumn()) if unit == "bytes" else ()
-    return progress.Progress(
-        progress.TextColumn("{task.description}", markup=False), progress.BarColumn(), progress.TaskProgressColumn(),
-        *size, progress.TimeRemainingColumn(), console=Console(stderr=True), transient=True,
-    )  # fmt: skip
+        show(0)
+        yield show
+    finally:
+        sys.stderr.write(WIPE)
+        sys.stderr.flush()
 
 
 def table_lines(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as indented lines."""
-    return [f"  {line}" for line in plain_table(headers, rows)]
+    return [f"  {line}" for line in aligned(headers, rows)]

@@ -1,4 +1,4 @@
-"""What the demo's readers do: attach to shared partitions, prove that nothing was copied, and compute.
+"""The demo's readers: they attach to shared partitions, prove that nothing was copied, and compute.
 
 :func:`main` is one reader, in a process of its own. It prints a line of JSON when it has computed; on a line to its
 standard input it prints what its memory is charged with; at the end of its input it ends, so no reader outlives the
@@ -22,7 +22,7 @@ Range = tuple[int, int]
 
 
 class Trips(NamedTuple):
-    """What the demo computes for each airport of departure; integers, so equal means equal.
+    """Totals for one airport of departure; integers, so equal means equal.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def _added(one: Trips, two: Trips) -> Trips:
 
 
 def mapped_ranges(names: Iterable[str]) -> dict[str, Range]:
-    """Where the kernel says that objects are mapped in this process: their first address and the one after the last."""
+    """Return the address ranges (start, end) at which the kernel has mapped objects in this process."""
     paths = {_path(name): name for name in names}
     found = {}
     with open("/proc/self/maps", encoding="utf-8") as file:
@@ -117,7 +117,7 @@ def buffers_of(array: Any) -> Iterator[Any]:
 
 
 def charged(names: Iterable[str]) -> dict[str, int]:
-    """What this process is charged with for its mappings of objects, in bytes: ``Rss`` and ``Pss``.
+    """Return ``Rss`` and ``Pss`` of this process's mappings of objects, in bytes.
 
     The kernel counts a page that n processes have mapped as a whole one in the resident set of each, and as one n-th of
     one in the proportional set of each.
@@ -137,7 +137,7 @@ def charged(names: Iterable[str]) -> dict[str, int]:
 
 
 def main(names: list[str]) -> None:
-    """One reader; what it is told and tells is said above."""
+    """Run one reader, as described at the top."""
     tables = [sa.ipc.open_file(name).read_all() for name in names]
     ranges = mapped_ranges(names)
     arrays = inside = touched = 0

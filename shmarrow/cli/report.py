@@ -1,11 +1,11 @@
-"""Output of commands: results as tables, fields or JSON; errors as one line and an exit status."""
+"""Output of commands: results as JSON or as text (tables, fields, lines); errors as one line and an exit status."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import shmarrow as sa
 from shmarrow.errors import MORE_MEMORY, printable
@@ -118,78 +118,74 @@ def print_json(value: Any) -> None:
     print(json.dumps(value), flush=True)
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> None:
-    """Print a table on a terminal, with rich where it is installed; tab-separated cells elsewhere.
+class Table(NamedTuple):
+    """A table of a result. On a terminal it is aligned under its headers; elsewhere cells are separated by tabs.
 
-    Whatever a terminal would act on is escaped: names come from other programs.
-
-    Parameters
+    Attributes
     ----------
     headers : sequence of str
-        Names of the columns, which only a terminal shows.
+        Names of the columns.
     rows : sequence of sequence of str
         The cells.
     left : collection of int
         The columns that are aligned to the left; the others hold numbers.
+    for_people : bool
+        Print it aligned, with its headers, wherever it goes.
     """
-    if sys.stdout.isatty():
-        show_table(headers, rows, left)
-    for row in () if sys.stdout.isatty() else rows:
-        print(*map(printable, row), sep="\t")
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Collection[int] = (0,)
+    for_people: bool = False
+
+    def lines(self) -> list[str]:
+        """The lines of the table, in which everything that a terminal would act on is escaped."""
+        rows = [list(map(printable, row)) for row in self.rows]
+        if not (self.for_people or sys.stdout.isatty()):
+            return ["\t".join(row) for row in rows]
+        return aligned(self.headers, rows, self.left)
 
 
-def show_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> None:
-    """Print a table for people, which has headers and aligned columns wherever it goes; see :func:`print_table`."""
-    rows = [list(map(printable, row)) for row in rows]
-    if not (sys.stdout.isatty() and _print_rich(headers, rows, left)):
-        print(*plain_table(headers, rows, left), sep="\n")
+class Fields(NamedTuple):
+    """Names and values of a result, one pair per line; further lines of a value are indented."""
+
+    values: Mapping[str, str]
+
+    def lines(self) -> list[str]:
+        """The lines, without the empty values."""
+        shown = {name: list(map(printable, value.splitlines())) for name, value in self.values.items() if value}
+        width = max(map(len, shown))
+        return [f"{'' if i else name:{width}}  {line}" for name, lines in shown.items() for i, line in enumerate(lines)]
 
 
-def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """A table as lines of text: aligned columns, and a rule under the headers."""
-    widths = [max(map(len, cells)) for cells in zip(headers, *rows, strict=True)]
-    lines = [
-        "   ".join(
-            [
-                cell.ljust(width) if i in left else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-        ).rstrip()
-        for row in (headers, *rows)
-    ]
-    return [lines[0], "   ".join(["─" * width for width in widths]), *lines[1:]]
+def render(as_json: bool, document: Any, *text: Table | Fields | str) -> None:
+    """Print a result: the document as JSON, or its text.
 
-
-def _print_rich(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int]) -> bool:
-    try:
-        from rich import box, table
-        from rich.console import Console
-        from rich.text import Text
-    except ImportError:
-        return False
-    made = table.Table(box=box.SIMPLE_HEAD)
-    for number, header in enumerate(headers):
-        made.add_column(header, justify="left" if number in left else "right", overflow="fold")
-    for row in rows:
-        made.add_row(*map(Text, row))
-    Console().print(made)
-    return True
-
-
-def print_names(arguments: argparse.Namespace, what: str, names: list[str]) -> int:
-    """Print names, one per line, or as a JSON object under the key ``what``; return the exit status 0."""
-    if arguments.json:
-        print_json({what: names})
+    Parameters
+    ----------
+    as_json : bool
+        Whether the command line has ``--json``.
+    document : object
+        The result as a JSON value.
+    *text : Table, Fields or str
+        The same for people and for pipelines. A string is a line; an empty one separates tables.
+    """
+    if as_json:
+        print_json(document)
     else:
-        print_table(("name",), [(name,) for name in names])
-    return 0
+        show(*text)
 
 
-def print_fields(fields: dict[str, str]) -> None:
-    """Print names and values, one pair per line; further lines of a value are indented."""
-    width = max(map(len, fields))
-    for name, value in fields.items():
-        first, *others = map(printable, value.splitlines() or [""])
-        print(f"{name.ljust(width)}  {first}")
-        for line in others:
-            print(f"{' ' * width}  {line}")
+def show(*text: Table | Fields | str) -> None:
+    """Print text; see :func:`render`."""
+    for each in text:
+        for line in (each,) if isinstance(each, str) else each.lines():
+            print(line)
+
+
+def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Align the columns of a table, with a rule under the headers."""
+    widths = [max(map(len, cells)) for cells in zip(headers, *rows, strict=True)]
+    formats = [f"{{:{'<' if i in left else '>'}{width}}}" for i, width in enumerate(widths)]
+    rule = ["─" * width for width in widths]
+    return ["   ".join(formats).format(*row).rstrip() for row in (headers, rule, *rows)]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.cli.report import print_json, reporting
+from shmarrow.cli.report import render, reporting
 from shmarrow.cli.targets import ROWS, add_columns, add_memory, add_target, open_rows, open_target, row_counts, rows_of
 from shmarrow.errors import printable
 
@@ -163,10 +163,7 @@ def count(arguments: argparse.Namespace) -> int:
             batches = rows = 0
             for batch in reader:
                 batches, rows = batches + 1, rows + batch.num_rows
-    if arguments.json:
-        print_json({"target": arguments.target, "rows": rows, "batches": batches})
-    else:
-        print(rows)
+    render(arguments.json, {"target": arguments.target, "rows": rows, "batches": batches}, str(rows))
     return 0
 
 

@@ -8,21 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import shmarrow as sa
-from shmarrow.cli.report import clipped, print_json, print_table
+from shmarrow.cli.report import Table, clipped, render
 from shmarrow.cli.targets import Target
 from shmarrow.types.extension import storage_of
 
 
 def show(arguments: argparse.Namespace, schema: Any) -> int:
     """Print a schema."""
-    if arguments.json:
-        print_json({"target": arguments.target, **as_json(schema)})
-        return 0
     headers = ["field", "type", "nulls", *(["metadata"] if arguments.metadata else [])]
-    print_table(headers, [row[: len(headers)] for row in tree(schema, sys.stdout.isatty())], left=range(4))
-    if arguments.metadata:
-        for key, value in text_pairs(schema.metadata).items():
-            print_table(("key", "value"), [("schema metadata", f"{clipped(key)}={clipped(value)}")], left=(0, 1))
+    text = [Table(headers, [row[: len(headers)] for row in tree(schema, sys.stdout.isatty())], range(4))]
+    pairs = [f"{clipped(key)}={clipped(value)}" for key, value in text_pairs(schema.metadata).items()]
+    if arguments.metadata and pairs:
+        text.append(Table(("key", "value"), [("schema metadata", pair) for pair in pairs], (0, 1)))
+    render(arguments.json, {"target": arguments.target, **as_json(schema)}, *text)
     return 0
 
 
@@ -73,15 +71,12 @@ def text_pairs(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 def show_tensors(arguments: argparse.Namespace, target: Target) -> int:
     """Print the type and shape of a tensor, or of each tensor in a bundle."""
     found = tensors(target)
-    if arguments.json:
-        print_json({"target": arguments.target, "tensors": found})
-    else:
-        print_tensors(found)
+    render(arguments.json, {"target": arguments.target, "tensors": found}, tensor_table(found))
     return 0
 
 
-def print_tensors(found: list[dict[str, Any]]) -> None:
-    """Print a table of tensors."""
+def tensor_table(found: list[dict[str, Any]]) -> Table:
+    """Return the table of tensors."""
     rows = [
         (
             each["name"] or "",
@@ -92,11 +87,11 @@ def print_tensors(found: list[dict[str, Any]]) -> None:
         )
         for each in found
     ]
-    print_table(("tensor", "form", "type", "shape", "dimensions"), rows, left=range(5))
+    return Table(("tensor", "form", "type", "shape", "dimensions"), rows, range(5))
 
 
 def tensors(target: Target) -> list[dict[str, Any]]:
-    """What the tensors of a target are.
+    """Describe the tensors of a target.
 
     Raises
     ------

@@ -23,15 +23,14 @@ from typing import Any
 import shmarrow as sa
 from shmarrow import segment
 from shmarrow.cli.host import add_store, guess_object, look, opened, reason, seconds, shared_stores, split_name
-from shmarrow.cli.progress import bar
+from shmarrow.cli.progress import progress_line
 from shmarrow.cli.report import (
+    Fields,
+    Table,
     WrongUsage,
     exit_status,
     print_error,
-    print_fields,
-    print_json,
-    print_names,
-    print_table,
+    render,
     reporting,
     size_text,
     time_text,
@@ -69,9 +68,6 @@ def names(arguments: argparse.Namespace) -> int:
             {("bytes" if key == "nbytes" else key): value for key, value in each._asdict().items()}
             for each in sorted(store.scan(arguments.prefix))
         ]
-    if arguments.json:
-        print_json(found)
-        return 0
     rows = [
         (
             each["name"], size_text(each["bytes"]), time_text(each["age"]), time_text(each["idle"]), str(each["pins"]),
@@ -79,7 +75,7 @@ def names(arguments: argparse.Namespace) -> int:
         )
         for each in found
     ]  # fmt: skip
-    print_table(("name", "size", "age", "idle", "pins", "state"), rows)
+    render(arguments.json, found, Table(("name", "size", "age", "idle", "pins", "state"), rows))
     return 0
 
 
@@ -96,9 +92,6 @@ def _list_long(store: sa.Store, arguments: argparse.Namespace) -> int:
             continue  # gone since it was listed
         except sa.ShmarrowError as error:
             found.append({"name": name, "error": str(error)})
-    if arguments.json:
-        print_json(found)
-        return 0
     headers = ("name", "kind", "rows", "size", "age", "idle", "pins", "owner", "state")
     rows = [
         (each["name"], "unreadable", "", "", "", "", "", "", "")
@@ -109,7 +102,7 @@ def _list_long(store: sa.Store, arguments: argparse.Namespace) -> int:
         )
         for each in found
     ]  # fmt: skip
-    print_table(headers, rows)
+    render(arguments.json, found, Table(headers, rows))
     return 0
 
 
@@ -125,9 +118,6 @@ def _owner_text(found: dict[str, Any]) -> str:
 
 def _list_stores(arguments: argparse.Namespace) -> int:
     found = [each for where in shared_stores() if (each := look(where, arguments.trust)) is not None]
-    if arguments.json:
-        print_json(found)
-        return 0
     rows = [
         (each["store"], each["user"] or "", "", "", "", reason(each))
         if "error" in each
@@ -137,7 +127,7 @@ def _list_stores(arguments: argparse.Namespace) -> int:
         )
         for each in found
     ]  # fmt: skip
-    print_table(("store", "user", "objects", "size", "room", "state"), rows)
+    render(arguments.json, found, Table(("store", "user", "objects", "size", "room", "state"), rows))
     return 0
 
 
@@ -184,9 +174,6 @@ def info(arguments: argparse.Namespace) -> int:
         )
     with opened(arguments) as store:
         found = store.info(arguments.name)
-    if arguments.json:
-        print_json(_as_json(found))
-        return 0
     what = found.description
     fields = {
         "name": printable(found.name),
@@ -207,7 +194,7 @@ def info(arguments: argparse.Namespace) -> int:
         "state": _state(_as_json(found)),
         "schema": "" if what.schema is None else str(what.schema),
     }
-    print_fields({name: value for name, value in fields.items() if value})
+    render(arguments.json, _as_json(found), Fields(fields))
     return 0
 
 
@@ -270,7 +257,7 @@ def put(arguments: argparse.Namespace) -> int:
                 )  # before a store is made for it
                 describe(found)
             store = stack.enter_context(_made(arguments))
-            progress = stack.enter_context(bar(f"put {printable(name)}", total, "bytes"))
+            progress = stack.enter_context(progress_line(f"put {printable(name)}", total, size_text))
             store.put_file(
                 name,
                 source,
@@ -282,10 +269,7 @@ def put(arguments: argparse.Namespace) -> int:
             raise sa.InvalidData(
                 str(error).replace(source, "standard input" if arguments.file == "-" else arguments.file)
             ) from None
-    if arguments.json:
-        print_json({"name": name, "bytes": total})
-    else:
-        print(printable(name))
+    render(arguments.json, {"name": name, "bytes": total}, printable(name))
     return 0
 
 
@@ -333,7 +317,7 @@ def get(arguments: argparse.Namespace) -> int:
     with (
         opened(arguments) as store,
         store.attach(arguments.name, timeout=arguments.timeout) as found,
-        bar(f"get {printable(arguments.name)}", found.size, "bytes") as progress,
+        progress_line(f"get {printable(arguments.name)}", found.size, size_text) as progress,
     ):
         target = arguments.file or _file_name(arguments.name, found)
         pieces = _pieces(found.data, progress)
@@ -347,10 +331,7 @@ def get(arguments: argparse.Namespace) -> int:
             for piece in pieces:
                 writer.write([piece])
         size = found.size
-    if arguments.json:
-        print_json({"name": arguments.name, "file": target, "bytes": size})
-    else:
-        print(printable(target))
+    render(arguments.json, {"name": arguments.name, "file": target, "bytes": size}, printable(target))
     return 0
 
 
@@ -406,8 +387,7 @@ def delete(arguments: argparse.Namespace) -> int:
                     guess_object(error, name, store)
                 print_error(error, arguments.json)
                 status = status or exit_status(error)
-    if arguments.json:
-        print_json({"removed": removed})
+    render(arguments.json, {"removed": removed})
     return status
 
 
@@ -423,8 +403,7 @@ def _is_loose(word: str) -> bool:
 
 def _remove_loose(arguments: argparse.Namespace) -> int:
     segment.delete(arguments.store)
-    if arguments.json:
-        print_json({"removed": [arguments.store]})
+    render(arguments.json, {"removed": [arguments.store]})
     return 0
 
 
@@ -444,4 +423,5 @@ def wait(arguments: argparse.Namespace) -> int:
         arguments.wrong_usage("the following arguments are required: NAME")
     with opened(arguments) as store:
         found = store.wait(arguments.names, timeout=arguments.timeout, any=arguments.any)
-    return print_names(arguments, "present", found)
+    render(arguments.json, {"present": found}, Table(("name",), [(name,) for name in found]))
+    return 0

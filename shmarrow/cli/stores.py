@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from typing import Any
@@ -11,16 +10,7 @@ from typing import Any
 import shmarrow as sa
 from shmarrow import segment
 from shmarrow.cli.host import COUNTERS, add_store, holdings, opened, pins_text, seconds, shared_stores
-from shmarrow.cli.report import (
-    byte_size,
-    exit_status,
-    print_error,
-    print_fields,
-    print_json,
-    print_names,
-    reporting,
-    size_text,
-)
+from shmarrow.cli.report import Fields, Table, byte_size, exit_status, print_error, render, reporting, size_text
 from shmarrow.errors import printable
 from shmarrow.store import Event
 
@@ -35,7 +25,9 @@ def evict_arguments(parser: argparse.ArgumentParser) -> None:
 def evict(arguments: argparse.Namespace) -> int:
     """Evict objects that no process has attached, least recently used first."""
     with opened(arguments) as store:
-        return print_names(arguments, "evicted", store.evict(arguments.size))
+        names = store.evict(arguments.size)
+    render(arguments.json, {"evicted": names}, Table(("name",), [(name,) for name in names]))
+    return 0
 
 
 def collect_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,17 +57,14 @@ def collect(arguments: argparse.Namespace) -> int:
         found.append({"store": segment.SHM_SCHEME, "objects": [], "leftovers": leftovers})
     if not found and status:
         return status
-    if arguments.json:
-        print_json(found)
-        return status
+    lines = []
     for each in found:
         if "skipped" in each:
-            print(f"{printable(each['store'])} is skipped: {printable(each['skipped'])}")
-        for name in each["objects"]:
-            print(f"{printable(each['store'])}: {printable(name)}")
+            lines.append(f"{each['store']} is skipped: {each['skipped']}")
+        lines += [f"{each['store']}: {name}" for name in each["objects"]]
     objects = sum([len(each["objects"]) for each in found])
     leftover = sum([each["leftovers"] for each in found])
-    print(f"{objects} objects and {leftover} leftovers removed")
+    render(arguments.json, found, *map(printable, lines), f"{objects} objects and {leftover} leftovers removed")
     return status
 
 
@@ -90,8 +79,7 @@ def destroy(arguments: argparse.Namespace) -> int:
     with opened(arguments) as store:
         objects = store.stats().objects
         store.destroy()
-    if arguments.json:
-        print_json({"store": arguments.store, "objects": objects})
+    render(arguments.json, {"store": arguments.store, "objects": objects})
     return 0
 
 
@@ -121,11 +109,9 @@ def watch(arguments: argparse.Namespace) -> int:
 
 
 def _print_event(arguments: argparse.Namespace, event: Event) -> None:
-    if arguments.json:
-        found = {"event": event.kind, "name": event.name, "generation": event.generation or None, "time": time.time()}
-        print_json(found)
-    else:
-        print(f"{event.kind:9}  {printable(event.name)}", flush=True)
+    found = {"event": event.kind, "name": event.name, "generation": event.generation or None, "time": time.time()}
+    render(arguments.json, found, f"{event.kind:9}  {printable(event.name)}")
+    sys.stdout.flush()
 
 
 def stats_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,9 +124,6 @@ def stats(arguments: argparse.Namespace) -> int:
     """Show size, free space, settings and attached processes of a store."""
     with opened(arguments) as store:
         found, settings = holdings(store), store.settings
-    if arguments.json:
-        print_json({**found, "settings": {**settings._asdict(), "mode": f"{settings.mode:04o}"}})
-        return 0
     fields = {
         "objects": f"{found['objects']}",
         "size": f"{size_text(found['bytes'])}, {size_text(found['pinned'])} of it attached",
@@ -153,9 +136,6 @@ def stats(arguments: argparse.Namespace) -> int:
         "so far": ", ".join([f"{found[name]} {name}" for name in COUNTERS if found[name]]),
         "attached": "\n".join(pins_text(found["pins"])),
     }
-    width = min(shutil.get_terminal_size().columns, 72)
-    print_fields({name: value for name, value in fields.items() if value})
-    if sys.stdout.isatty() and found["total"]:
-        filled = round((1 - found["free"] / found["total"]) * (width - 2))
-        print(f"[{'█' * filled}{'░' * (width - 2 - filled)}]")
+    document = {**found, "settings": {**settings._asdict(), "mode": f"{settings.mode:04o}"}}
+    render(arguments.json, document, Fields(fields))
     return 0

@@ -7,13 +7,14 @@ without a lock, and so approximate.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from shmarrow.cli.host import COUNTERS, look, opened, pins_text, reason, seconds, shared_stores
-from shmarrow.cli.report import print_json, reporting, size_text
+from shmarrow.cli.report import aligned, print_json, reporting, size_text
 from shmarrow.errors import counted, printable
 
 _SHORTEST = 0.05
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         with opened(arguments, where):
             pass  # what cannot be opened at the start is an error; later it is a row that says so
     try:
-        show = _as_json if arguments.json else _as_table if sys.stdout.isatty() and _has_rich() else _as_lines
+        show = _as_json if arguments.json else _as_table if sys.stdout.isatty() else _as_lines
         show(_looks(arguments))
     except KeyboardInterrupt:
         if sys.stdout.isatty():
@@ -119,41 +120,34 @@ def _as_lines(looks: Iterator[tuple[float, list[Sample]]]) -> None:
 
 
 def _as_table(looks: Iterator[tuple[float, list[Sample]]]) -> None:
-    from rich import box
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.table import Table
-    from rich.text import Text
-
-    def table(rows: list[list[str]], columns: list[int]) -> Table:
-        made = Table(box=box.SIMPLE_HEAD)
-        for number in columns:
-            header = _HEADERS[number]
-            wraps = header == "attached"
-            made.add_column(header, justify="left" if header in _LEFT else "right", overflow="fold", no_wrap=not wraps)
-        for row in rows:
-            made.add_row(*[Text(row[number]) for number in columns])
-        return made
-
-    console = Console()
-    wide = console.options.update(width=10_000)
-    with Live(console=console, auto_refresh=False) as live:
-        for at, found in looks:
-            rows = [[*cells[:-1], "\n".join(cells[-1])] for cells in map(_cells, found)]
-            kept = [number for number in range(len(_HEADERS)) if any(row[number] for row in rows)]
-            made = table(rows, kept)
-            for number in map(_HEADERS.index, _DROPPED):
-                if number in kept and console.measure(made, options=wide).maximum > console.width:
-                    kept.remove(number)
-                    made = table(rows, kept)
-            title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(len(found), 'store')}"
-            live.update(Group(Text(title), made), refresh=True)
+    """Print a table that replaces the previous one."""
+    drawn = 0
+    for at, found in looks:
+        title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(len(found), 'store')}"
+        lines = [title, *_table([line for each in found for line in _lines_of(each)])]
+        sys.stdout.write((f"\033[{drawn}F\033[J" if drawn else "") + "\n".join(lines) + "\n")
+        sys.stdout.flush()
+        drawn = len(lines)
 
 
-def _has_rich() -> bool:
-    from importlib.util import find_spec
+def _table(rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table that fits the terminal, without empty columns."""
+    size = shutil.get_terminal_size()
+    kept = [number for number in range(len(_HEADERS)) if any(row[number] for row in rows)]
+    for name in (None, *_DROPPED):
+        kept = [number for number in kept if _HEADERS[number] != name]
+        left = [i for i, number in enumerate(kept) if _HEADERS[number] in _LEFT]
+        lines = aligned([_HEADERS[i] for i in kept], [[row[i] for i in kept] for row in rows], left) if rows else []
+        if max(map(len, lines), default=0) <= size.columns:
+            break
+    return [line[: size.columns] for line in lines[: size.lines - 2]]
 
-    return find_spec("rich") is not None
+
+def _lines_of(found: Sample) -> Iterator[list[str]]:
+    """Yield the cells of a store: a line for each of its attached processes, but at least one."""
+    *cells, pins = _cells(found)
+    yield [*cells, pins[0] if pins else ""]
+    yield from ([*[""] * len(cells), pin] for pin in pins[1:])
 
 
 def _cells(found: Sample) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.cli.report import print_json, reporting, shell_hint
+from shmarrow.cli.report import render, reporting, shell_hint
 from shmarrow.cli.targets import add_memory, add_target, limits_of, open_bytes, refuse_others
 from shmarrow.errors import (
     DEFAULT_LIMITS,
@@ -71,20 +71,14 @@ def validate(arguments: argparse.Namespace) -> int:
     counts = {severity: sum([each["severity"] == severity for each in found]) for severity in (*_FAILING, "note")}
     valid = not any(counts[severity] for severity in _FAILING)
     complete = len(found) < arguments.limit
-    if arguments.json:
-        print_json(
-            {
-                "target": arguments.target, "kind": overview.kind, "valid": valid, "full": arguments.full,
-                "complete": complete, **{f"{severity}s": number for severity, number in counts.items()},
-                "findings": found,
-            }
-        )  # fmt: skip
-    else:
-        parts = [counted(number, severity) for severity, number in counts.items() if number]
-        checked = "structure and values" if arguments.full else "structure; --full checks values, too"
-        what = ", ".join(parts) or "no findings"
-        end = "" if complete else f"; stopped after {len(found)} findings, see --limit"
-        print(f"{printable(arguments.target)}: {overview.kind}, {what} ({checked}){end}")
+    document = {
+        "target": arguments.target, "kind": overview.kind, "valid": valid, "full": arguments.full,
+        "complete": complete, **{f"{severity}s": number for severity, number in counts.items()}, "findings": found,
+    }  # fmt: skip
+    what = ", ".join([counted(number, severity) for severity, number in counts.items() if number]) or "no findings"
+    checked = "structure and values" if arguments.full else "structure; --full checks values, too"
+    end = "" if complete else f"; stopped after {len(found)} findings, see --limit"
+    render(arguments.json, document, f"{printable(arguments.target)}: {overview.kind}, {what} ({checked}){end}")
     return 0 if valid else 1
 
 
@@ -188,7 +182,7 @@ class _Dictionaries:
         self._fields = {each.dictionary_id: each.values for each in encoded_fields(overview.wires)}
         self._checked: dict[int, Any] = {}
         self._messages: list[str] = []
-        self._places: list[tuple[int, int, int]] | None = None
+        self._extents: list[tuple[int, int, int]] | None = None
 
     def check(self, number: int) -> Iterator[Finding]:
         """Check the dictionaries of a batch that have not been checked yet."""
@@ -210,7 +204,7 @@ class _Dictionaries:
             except ShmarrowError as error:
                 self._messages.append(str(error))
                 error.where = ("dictionary", id), *error.where
-                yield _finding(overview, *self._place(id, number), error)
+                yield _finding(overview, *self._extent(id, number), error)
 
     def caused(self, error: ShmarrowError, column: int) -> bool:
         """Whether an error of a column is that of one of its dictionaries, which was reported already."""
@@ -218,16 +212,16 @@ class _Dictionaries:
             return False
         return str(error).endswith(tuple(self._messages))
 
-    def _place(self, id: int, number: int) -> tuple[int, int]:
-        """Where the message of a dictionary is: the last one before a batch of a stream, the first one of a file."""
+    def _extent(self, id: int, number: int) -> tuple[int, int]:
+        """Locate the message of a dictionary: the last one before a batch of a stream, the first one of a file."""
         overview = self._overview
-        if self._places is None:
-            self._places = []
+        if self._extents is None:
+            self._extents = []
             for offset, length, body in overview.dictionaries.tolist():
                 with suppress(ShmarrowError):
                     batch = read_batch(overview.data, offset, length, "", DEFAULT_LIMITS)
-                    self._places.append((batch.message.header["id"], offset, offset + length + body))
-        places = [(start, end) for each, start, end in self._places if each == id]
+                    self._extents.append((batch.message.header["id"], offset, offset + length + body))
+        places = [(start, end) for each, start, end in self._extents if each == id]
         before = [place for place in places if place[0] < overview.blocks[number, 0]]
         if overview.kind == "stream" and before:
             return before[-1]
@@ -235,7 +229,7 @@ class _Dictionaries:
 
 
 def _extent(overview: Overview, number: int, column: int) -> tuple[int, int]:
-    """Where the buffers of a column are in a batch; the message where that cannot be told."""
+    """Locate the buffers of a column in a batch; the whole message if its metadata cannot be read."""
     offset, metadata, body = overview.blocks[number].tolist()
     try:
         batch = overview.batch(number)

@@ -1,4 +1,4 @@
-"""``shmarrow xray``: what every byte of an Arrow object is.
+"""``shmarrow xray``: every byte of an Arrow object explained.
 
 Invariants:
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.cli.report import WrongUsage, print_fields, print_table, reporting, show_table, size_text
+from shmarrow.cli.report import Fields, Table, WrongUsage, reporting, show, size_text
 from shmarrow.cli.targets import add_target, open_bytes
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError, counted, printable
 
@@ -32,8 +32,8 @@ _WHAT = 44
 """Characters of what a region is, on a terminal."""
 _NARROW = 60
 """Narrower terminals wrap lines, which would otherwise be cut before they say anything."""
-_PLACED = ("table", "vtable", "field", "root")
-"""Kinds of regions that are shown with their place in the part."""
+_WITH_PATH = ("table", "vtable", "field", "root")
+"""Kinds of regions that are shown with their path below the message."""
 _BODY = ("buffer", "length")
 _SPECIFICATION = "Columnar.rst, "
 _FINDINGS = 10_000
@@ -178,23 +178,23 @@ def _overview(found: Overview, findings: _Findings, as_json: bool) -> None:
         _print_json({**facts, "summed_batches": many, "column_bytes": columns}, regions, findings)
         return
     texts = {**facts, "size": f"{size_text(found.size)} ({counted(found.size, 'byte')})"}
-    print_fields({name: str(value) for name, value in texts.items() if value is not None})
-    print()
     words = [(*_numbers(each), each.what, _value(each, 200)) for each in regions]
-    show_table(("start", "end", "size", "what", "value"), words, (3, 4))
+    text: list[Fields | Table | str] = [
+        Fields({name: "" if value is None else str(value) for name, value in texts.items()}), "",
+        Table(("start", "end", "size", "what", "value"), words, (3, 4), True),
+    ]  # fmt: skip
     if columns:
-        print()
-        if many < len(found.blocks):
-            print(f"the buffers of the first {many} batches:")
         rows = [(name, str(sum(sizes.values())), _sizes(sizes)) for name, sizes in _ends(columns)]
-        show_table(("column", "bytes", "buffers"), rows, (0, 2))
+        text += ["", *([f"the buffers of the first {many} batches:"] if many < len(found.blocks) else [])]
+        text.append(Table(("column", "bytes", "buffers"), rows, (0, 2), True))
+    show(*text)
     _print_findings(findings)
     if len(found.blocks) and sys.stdout.isatty():
         print("\n--batch N explains each byte of a record batch, --all each byte of the object")
 
 
 def _sums(found: Overview) -> tuple[int, list[tuple[str, dict[str, int]]]]:
-    """How many batches were summed up, and for each column the bytes by kind of buffer."""
+    """Add up the buffers of the first batches: their number, and for each column the bytes by kind of buffer."""
     if found.schema is None:
         return 0, []
     most = max(1, min(_SUMMED, 2_000_000 // max(1, len(found.buffer_roles))))
@@ -256,7 +256,7 @@ def _numbers(region: Region) -> tuple[str, str, str]:
 
 
 def _value(region: Region, most: int) -> str:
-    """What a region says, in one line."""
+    """Format the value of a region on one line."""
     value = region.value
     if value is None:
         return ""
@@ -294,7 +294,7 @@ def _print_lines(regions: Iterable[Region], size: int) -> None:
         if found != heading and (region.kind != "padding" or not heading.startswith(part)):
             print(f"\n{printable(found)}")
             heading = found
-        what = f"{region.what} [{inner}]" if region.kind in _PLACED and inner else region.what
+        what = f"{region.what} [{inner}]" if region.kind in _WITH_PATH and inner else region.what
         numbers = [f"{number:>{digits}}" for number in (region.start, region.end, region.end - region.start)]
         print(printable("  ".join([*numbers, f"{what:<{_WHAT}}", value]).rstrip())[:width])
 
@@ -306,8 +306,7 @@ def _print_findings(findings: _Findings) -> None:
     rows = [(each.severity, f"{each.start}:{each.end}", f"{each.message}; {each.remedy}") for each in findings]
     if findings.left_out:
         rows.append(("note", "", f"and {findings.left_out} more"))
-    print()
-    print_table(("finding", "bytes", "what"), rows, (0, 1, 2))
+    show("", Table(("finding", "bytes", "what"), rows, (0, 1, 2)))
 
 
 def _print_json(facts: dict[str, Any], regions: Iterable[Region], findings: _Findings) -> None:
