@@ -156,7 +156,7 @@ class ChunkedArray:
         """Iterate over the chunks."""
         return iter(self.chunks)
 
-    def pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Array]:
+    def _pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Array]:
         """Return the arrays between increasing positions from 0 to the end, which include all chunk boundaries."""
         numbers = np.searchsorted(self._starts, cuts[:-1], "right") - 1
         offsets, lengths = cuts[:-1] - self._starts[numbers], np.diff(cuts)
@@ -404,7 +404,7 @@ class ChunkedArray:
         if self.type != other.type or len(self) != len(other):
             return False
         cuts = np.union1d(self._starts, other._starts)
-        return all(mine.equals(theirs) for mine, theirs in zip(self.pieces(cuts), other.pieces(cuts), strict=True))
+        return all(mine.equals(theirs) for mine, theirs in zip(self._pieces(cuts), other._pieces(cuts), strict=True))
 
     def __len__(self) -> int:
         return int(self._starts[-1])

@@ -50,7 +50,7 @@ class _RenamedFields:
         return [i for i, other in enumerate(self._names) if other == name]
 
     def detach(self) -> None:
-        self._schema.detach()
+        self._schema._detach()
 
 
 def several(values: Iterable[T], what: str) -> tuple[T, ...]:

@@ -239,7 +239,7 @@ class Columns(Generic[Column]):
     @property
     def schema(self) -> Schema:
         """Names, types and metadata of the columns."""
-        return self._schema.detach()
+        return self._schema._detach()
 
     @property
     def num_columns(self) -> int:
@@ -315,6 +315,7 @@ class Columns(Generic[Column]):
         return self._selected([i for i in range(self.num_columns) if i not in dropped])
 
     drop = drop_columns
+    """Alias of :meth:`drop_columns`, as in pyarrow."""
 
     def remove_column(self, i: int) -> Self:
         """Drop the column at position ``i``, which must not be negative; builds and copies nothing."""

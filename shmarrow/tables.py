@@ -126,7 +126,7 @@ class Table(Columns[ChunkedArray]):
         if len(cuts) < 2:  # no rows: the arrays stay, as they may have dictionaries
             return cls(schema, [RecordBatch(schema, 0, [column.combine_chunks() for column in columns])])
         lengths = np.diff(cuts).tolist()
-        parts = zip(*[column.pieces(cuts) for column in columns], strict=True)
+        parts = zip(*[column._pieces(cuts) for column in columns], strict=True)
         return cls(schema, [RecordBatch(schema, length, part) for length, part in zip(lengths, parts, strict=True)])
 
     @classmethod
@@ -226,7 +226,7 @@ class Table(Columns[ChunkedArray]):
             return Table(schema, [batch._arranged(schema, indices, {}) for batch in self.batches])
         cuts = _cuts([self._starts, *[column._starts for column in new.values()]])
         numbers = (np.searchsorted(self._starts, cuts[:-1], "right") - 1).tolist()
-        pieces = zip(*[column.pieces(cuts) for column in new.values()], strict=True)
+        pieces = zip(*[column._pieces(cuts) for column in new.values()], strict=True)
         made = []
         for number, start, end, parts in zip(numbers, cuts.tolist(), cuts[1:].tolist(), pieces, strict=False):
             batch = self.batches[number]

@@ -103,7 +103,7 @@ def test_the_union_of_schema_fbs_has_a_descriptor_each() -> None:
 @each_descriptor
 def test_descriptors_are_complete(descriptor: Any) -> None:
     made = CLASSES[descriptor.member]
-    assert descriptor in made.descriptors
+    assert descriptor in made._descriptors
     assert set() < set(descriptor.layouts) <= set(LISTING)
     assert descriptor.format
     values = [spec for layout in descriptor.layouts for spec in LISTING[layout].buffers if spec.role == "values"]

@@ -57,7 +57,7 @@ def test_a_schema_of_an_older_builder_is_read() -> None:
     encoded = sa.dictionary("int8", "string")
     expected = sa.schema([sa.field("a", encoded, metadata={"k": "v"}), sa.field("d", encoded)])
     assert schema.equals(expected, check_metadata=True)
-    source: Any = schema.source
+    source: Any = schema._source
     assert sorted(source.dictionary_wires()) == [0, 1]
 
 

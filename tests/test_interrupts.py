@@ -131,7 +131,7 @@ def test_a_schema_that_the_cache_drops_is_freed_at_once() -> None:
     sink = io.BytesIO()
     sa.ipc.new_stream(sink, sa.schema([("dropped", sa.int64())])).close()
     schema = sa.ipc.open_stream(sink.getvalue()).schema
-    source = schema.source
+    source = schema._source
     assert isinstance(source, LazySchema)
     made = sa.Schema(source=source)
     alive = weakref.ref(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,149 +26,9 @@ from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, ExtensionType
 from shmarrow.types.descriptors import simple_types
 
-if TYPE_CHECKING:
-    from shmarrow.extension import ExtensionArray, FixedShapeTensorArray, FixedShapeTensorType
-    from shmarrow.layout import (
-        BinaryArray,
-        BinaryViewArray,
-        BooleanArray,
-        DictionaryArray,
-        FixedSizeListArray,
-        LargeListArray,
-        LargeListViewArray,
-        ListArray,
-        ListViewArray,
-        MapArray,
-        NullArray,
-        PrimitiveArray,
-        RunEndEncodedArray,
-        StructArray,
-        UnionArray,
-    )
-
 __all__ = ["array", "infer_type"]
 
 
-@overload
-def array(
-    obj: Any, type: FixedShapeTensorType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> FixedShapeTensorArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.FixedWidthType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> PrimitiveArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.BoolType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> BooleanArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.BinaryType | types.LargeBinaryType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> BinaryArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.BinaryViewType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> BinaryViewArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.ListType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> ListArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.LargeListType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> LargeListArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.ListViewType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> ListViewArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.LargeListViewType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> LargeListViewArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.FixedSizeListType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> FixedSizeListArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.StructType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> StructArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.MapType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> MapArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.UnionType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> UnionArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.DictionaryType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> DictionaryArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.RunEndEncodedType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> RunEndEncodedArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.NullType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> NullArray: ...  # fmt: skip
-
-
-@overload
-def array(
-    obj: Any, type: types.ExtensionType, mask: Any = None, size: int | None = None,
-    from_pandas: bool | None = None, safe: bool = True,
-) -> ExtensionArray: ...  # fmt: skip
-
-
-@overload
 def array(
     obj: Any,
     type: DataType | str | None = None,
@@ -176,17 +36,7 @@ def array(
     size: int | None = None,
     from_pandas: bool | None = None,
     safe: bool = True,
-) -> Array: ...
-
-
-def array(
-    obj: Any,
-    type: DataType | str | None = None,
-    mask: Any = None,
-    size: int | None = None,
-    from_pandas: bool | None = None,
-    safe: bool = True,
-) -> Any:
+) -> Array:
     """Create an array from values of any kind.
 
     Parameters
@@ -230,7 +80,8 @@ def array(
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
         number = _NUMBERS.get(obj.dtype)
         if number is not None:
-            return make_array(number, len(obj), [None, frozen(obj)], 0)
+            made: Array = make_array(number, len(obj), [None, frozen(obj)], 0)
+            return made
     wanted = None if type is None else types.as_type(type)
     count = None if size is None else _count(size)
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
@@ -240,16 +91,18 @@ def array(
         obj = exact_items(obj)
     if count is not None and getattr(obj, "ndim", None) != 0:
         obj = obj[:count]
-    make: Callable[..., Any]
+    make: Callable[..., Array]
     make = _of_ndarray if isinstance(obj, np.ndarray) else _of_array if isinstance(obj, Array) else _of_values
     valid = None if mask is None else ~arguments.checked_mask(mask, len(obj) if getattr(obj, "ndim", 1) else 0)
+    result: Array
     try:
-        if safe or wanted is None:
-            return make(obj, wanted, valid, bool(from_pandas))
         try:
-            return make(obj, wanted, valid, bool(from_pandas))
+            result = make(obj, wanted, valid, bool(from_pandas))
         except (InvalidData, InvalidType):
-            return make(obj, None, valid, bool(from_pandas)).cast(wanted, safe=False)
+            if safe or wanted is None:
+                raise
+            result = make(obj, None, valid, bool(from_pandas)).cast(wanted, safe=False)
+        return result
     except RecursionError:
         raise InvalidType("the values are nested too deeply, or are recursive") from None
 

@@ -242,6 +242,7 @@ class Array(LayoutHooks):
         return values
 
     tolist = to_pylist
+    """Alias of :meth:`to_pylist`, as in pyarrow."""
 
     def to_numpy(self, zero_copy_only: bool = True, writable: bool = False) -> npt.NDArray[Any]:
         """Return the values as an ndarray of shape (length,), or (length, list_size, ...) for fixed-size lists.

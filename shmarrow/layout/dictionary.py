@@ -61,6 +61,7 @@ class DictionaryArray(Array):
         return result
 
     dictionary_decode = decode
+    """Alias of :meth:`decode`, as in pyarrow."""
 
     def _codes(self) -> Indices:
         from shmarrow.layout.codes import first_slots, slot_codes

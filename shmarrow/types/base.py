@@ -4,7 +4,7 @@ Invariants:
 
 * types are immutable values: they compare and hash by class and parameters. A type also equals its name, as in
   pyarrow, but does not hash like it;
-* a type's layout, dtypes and format string come from its descriptor (``descriptors``);
+* a type's layout, dtypes and format string come from its descriptor (``_descriptors``);
 * names and factories match pyarrow's.
 """
 
@@ -94,8 +94,6 @@ class DataType:
         dtype of a zero-copy ``to_numpy()``, if numpy has one.
     fields : tuple of Field
         The child fields of a nested type.
-    descriptors : tuple of TypeDescriptor
-        Descriptors of the class; each type has one of them.
     parameters : tuple of str
         Names of the attributes that, with the class, identify the type.
 
@@ -106,7 +104,7 @@ class DataType:
 
     __slots__ = ("_depth", "_hash", "_str")
 
-    descriptors: ClassVar[tuple[TypeDescriptor, ...]] = ()
+    _descriptors: ClassVar[tuple[TypeDescriptor, ...]] = ()  # of the class; each type has one of them
     descriptor: TypeDescriptor
     layout: str = ""
     array_class: ClassVar[Any] = None
@@ -120,8 +118,8 @@ class DataType:
 
     def __init_subclass__(cls, members: Sequence[str] = (), abstract: bool = False) -> None:
         if not abstract:
-            cls.descriptors = claim(cls, members)
-            first = cls.descriptors[0]
+            cls._descriptors = claim(cls, members)
+            first = cls._descriptors[0]
             if len(members) == 1:
                 cls.descriptor = first
             if len(first.layouts) == 1:

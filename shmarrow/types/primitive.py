@@ -331,7 +331,7 @@ class _BinaryLike(DataType, abstract=True):
     descriptor: TypeDescriptor
 
     def __init__(self, text: bool) -> None:
-        self._set(text=text, descriptor=self.descriptors[text])
+        self._set(text=text, descriptor=self._descriptors[text])
 
     def _name(self) -> str:
         return self.descriptor.factory

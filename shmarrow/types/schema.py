@@ -100,12 +100,7 @@ class Schema:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Schema.{name} cannot be deleted")
 
-    @property
-    def source(self) -> FieldSource | None:
-        """The lazy source of the fields, if read from a message."""
-        return self._source
-
-    def detach(self) -> Schema:
+    def _detach(self) -> Schema:
         """Copy borrowed bytes so that the schema stops pinning its file; return the schema itself."""
         if self._source is not None:
             self._source.detach()

@@ -203,8 +203,8 @@ class Overview:
     def _take_schema(self, table: Any, where: str, footer: bool) -> None:
         self.endianness = "big" if table["endianness"] == ENUMS["Endianness"]["Big"] else "little"
         schema = read_schema(table.reader.data, table.position, where, self.limits, self.source.mapped, footer)
-        _ = schema.source.wires()  # type: ignore[union-attr]  # every field is of a known type
-        self.schema = schema.detach()
+        _ = schema._source.wires()  # type: ignore[union-attr]  # every field is of a known type
+        self.schema = schema._detach()
 
     def _open_first(self) -> None:
         """Read the version from the first readable message, and the codec from the first record batch."""
@@ -228,7 +228,7 @@ class Overview:
     @property
     def wires(self) -> list[FieldLayout]:
         """Storage of each column; empty without a schema."""
-        return [] if self.schema is None else self.schema.source.wires()  # type: ignore[union-attr]
+        return [] if self.schema is None else self.schema._source.wires()  # type: ignore[union-attr]
 
     @cached_property
     def buffer_roles(self) -> tuple[BufferRole, ...]:

@@ -379,7 +379,7 @@ class _Walk:
         batch = batch_of(message, body, label)
         if message.kind == "RecordBatch":
             return made.batch(batch, found.roles_of(batch))
-        wires = () if found.schema is None else found.schema.source.dictionary_wires()  # type: ignore[union-attr]
+        wires = () if found.schema is None else found.schema._source.dictionary_wires()  # type: ignore[union-attr]
         id = message.header["id"]
         if id not in wires:
             return made.batch(batch, ())

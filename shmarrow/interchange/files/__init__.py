@@ -117,7 +117,7 @@ def convert(
     rows_per_batch: int | None = None,
     compression: str | None = None,
     compression_level: int | None = None,
-    overwrite: bool = False,
+    overwrite: bool | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Converted:
     """Convert a file to another format: Arrow, Parquet, CSV, JSON lines, npy, npz, safetensors, bundles of tensors.
@@ -146,8 +146,8 @@ def convert(
         ``"lz4"``, ``"zstd"`` or ``"none"``, in Arrow formats and Parquet. Default: none; in Parquet ``"snappy"``.
     compression_level : int, optional
         Level of the codec.
-    overwrite : bool
-        Replace an existing target.
+    overwrite : bool, optional
+        As for :func:`shmarrow.ipc.new_file`: by default a path is replaced and a ``shm:`` name is not.
     progress : callable, optional
         Called after each batch with the number of rows so far, and that of all rows, or None if it is unknown.
 
@@ -161,7 +161,7 @@ def convert(
     ObjectNotFound
         If the source does not exist.
     ObjectExists
-        If the target exists, and ``overwrite`` is False.
+        If the target exists and must not be replaced.
     InvalidData
         If the source violates its format, or no format is recognized.
     InvalidType

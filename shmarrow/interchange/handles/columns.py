@@ -265,7 +265,7 @@ class ColumnWriter:
 
 def _same_schema(one: Schema, other: Schema) -> bool:
     """Whether fields and metadata are equal; schemas decoded from the same bytes are not compared field by field."""
-    mine, theirs = one.source, other.source
+    mine, theirs = one._source, other._source
     if isinstance(mine, LazySchema) and isinstance(theirs, LazySchema) and mine.has_same_bytes(theirs):
         return (one.metadata or {}) == (other.metadata or {})
     return one.equals(other, check_metadata=True)

@@ -56,11 +56,8 @@ class Unavailable:
     __hash__ = None  # type: ignore[assignment]
 
 
-_OPERATORS = """
-    bool call contains enter eq exit ge getitem gt int float index iter le len lt ne next reversed setitem
-    abs add and floordiv invert matmul mod mul neg or pos pow radd rand rfloordiv rmatmul rmod rmul ror rpow rsub
-    rtruediv rxor sub truediv xor array array_ufunc array_function arrow_c_schema arrow_c_array arrow_c_stream dlpack
-    dlpack_device
+_SPECIAL = """
+    array arrow_c_array arrow_c_schema arrow_c_stream bool contains dlpack dlpack_device enter eq exit getitem iter len
 """
-for _name in _OPERATORS.split():
+for _name in _SPECIAL.split():
     setattr(Unavailable, f"__{_name}__", Unavailable._refuse)

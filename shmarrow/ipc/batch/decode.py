@@ -490,7 +490,7 @@ def dictionary_body(
     data = header["data"]
     if data is None:
         raise InvalidData(f"{where}: a dictionary batch without data")
-    source = schema.source if schema is not None else None
+    source = schema._source if schema is not None else None
     assert isinstance(source, LazySchema)
     what = f"{where}: dictionary {header['id']}"
     content = ArrayLoader(

@@ -57,7 +57,7 @@ def open_batch(
     body : uint8 ndarray or SourceRange
         The body, in memory or read by ranges.
     """
-    source = schema.source
+    source = schema._source
     assert isinstance(source, LazySchema)
     if isinstance(message, Header):
         loader = ArrayLoader(None, message, body, source, dictionaries, where, limits)

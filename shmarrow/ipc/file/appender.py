@@ -77,7 +77,7 @@ def _check_blocks(blocks: npt.NDArray[Any], end: int, where: str) -> None:
 
 
 def _lazy(reader: RecordBatchFileReader) -> LazySchema:
-    source = reader.schema.source
+    source = reader.schema._source
     assert isinstance(source, LazySchema)
     return source
 

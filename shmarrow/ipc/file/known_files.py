@@ -71,7 +71,7 @@ def find(key: Hashable | None) -> tuple[FileParts, Schema] | None:
 
 def remember(key: Hashable | None, source: Source, parts: FileParts, schema: Schema) -> None:
     """Cache a file, unless it changed moments ago or its schema borrows the file's bytes."""
-    if key is None or not isinstance(schema.source, LazySchema) or schema.source.borrowed:
+    if key is None or not isinstance(schema._source, LazySchema) or schema._source.borrowed:
         return
     assert source.identity is not None
     changed = source.identity[3]

@@ -97,7 +97,7 @@ def _header(message: bytes, name: str, limits: Limits) -> Header | None:
 def remember(reader: RecordBatchFileReader, limits: Limits) -> None:
     """Cache the footer of a single-batch file without dictionaries, unless it is large or its schema is not cached."""
     file = reader._opened()
-    footer, source = file.footer, file.schema.source
+    footer, source = file.footer, file.schema._source
     buffer = footer.reader
     data = buffer.data.tobytes() if buffer.size <= _LARGEST else b""
     if not data or len(file.batches) != 1 or len(file.blocks("dictionaries")):

@@ -205,7 +205,7 @@ class RecordBatchFileReader:
     @property
     def schema(self) -> Schema:
         """The schema of all batches."""
-        return (self._full_schema if self._included is None else self._included.schema).detach()
+        return (self._full_schema if self._included is None else self._included.schema)._detach()
 
     def _opened(self) -> _File:
         file = self._file
@@ -303,6 +303,7 @@ class RecordBatchFileReader:
         return self._read(file, self.dictionaries, number)
 
     get_record_batch = get_batch
+    """Alias of :meth:`get_batch`, as in pyarrow."""
 
     def get_batch_with_custom_metadata(self, index: SupportsIndex) -> RecordBatchWithMetadata:
         """Return a batch and its metadata. Errors as :meth:`get_batch`."""
@@ -399,7 +400,7 @@ class RecordBatchFileReader:
         Calling it again has no effect.
         """
         self._states.go(CLOSE)
-        self._full_schema.detach()
+        self._full_schema._detach()
         self._file = self._dictionaries = None
         self._source.close()
 
@@ -445,7 +446,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         total = 0
         blocks = file.blocks("dictionaries")
         file.fetch(blocks)
-        source = self._schema.source
+        source = self._schema._source
         assert isinstance(source, LazySchema)
         if len(blocks) and source.nested_dictionaries:
             source.dictionary_wires()  # none refers to itself

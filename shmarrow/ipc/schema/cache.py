@@ -114,7 +114,7 @@ class SchemaCache:
                     del self._entries[entry.key]
                 dropped.append(entry)
         for entry in dropped:  # break the reference cycle
-            entry.schema.source.grown = ignore_growth  # type: ignore[union-attr]
+            entry.schema._source.grown = ignore_growth  # type: ignore[union-attr]
 
 
 _CACHE = SchemaCache(CACHE_BYTES)
