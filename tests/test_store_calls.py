@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import shmarrow as sa
+from shmarrow.store import protocol
 
 NAN = float("nan")
 
@@ -233,3 +234,77 @@ def test_a_growing_object_takes_what_there_is(shm_name: str) -> None:
                 writer.write_batch(sa.record_batch({"x": np.arange(start, start + 10_000)}, schema=schema))
         assert store.info("x").num_rows == rows
         store.destroy()
+
+
+# --- opening, settings, kinds -----------------------------------------------------------------------------------
+
+
+def test_a_reader_may_open_a_store_before_the_writer_that_configures_it(shm_name: str) -> None:
+    for _ in range(2):
+        reader = sa.Store(shm_name)
+        with sa.Store(shm_name, capacity=1 << 20) as writer:
+            assert (writer.capacity, writer.settings.eviction) == (1 << 20, "lru")
+            writer.put("x", 1)
+            assert reader.get("x", timeout=10) == 1
+            with pytest.raises(sa.InvalidArgument, match="capacity=1048576"):
+                sa.Store(shm_name, capacity=2 << 20)
+            assert sa.Store(shm_name, capacity=1 << 20).names() == ["x"]
+            writer.destroy()
+    with sa.Store(shm_name) as store:
+        store.put("x", 1)
+        store.delete("x")
+        with pytest.raises(sa.InvalidArgument, match="capacity=None"):  # it was used as it is
+            sa.Store(shm_name, capacity=1 << 20)
+        store.configure(capacity=1 << 20)
+        assert store.settings.eviction == "lru"
+        store.configure(eviction="none")
+        store.configure(capacity=2 << 20)
+        assert store.settings.eviction == "none"
+        store.destroy()
+
+
+def test_a_wrong_path_makes_no_directories(tmp_path: Path) -> None:
+    with pytest.raises(sa.StorageError, match=r"there is no directory .*/sotres'; make it first"):
+        sa.Store(tmp_path / "sotres" / "one")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_get_checks_the_kind(shm_name: str) -> None:
+    with sa.Store(shm_name) as store:
+        store.put("x", sa.record_batch({"n": [1, 2]}))
+        batch = store.get("x", kind=sa.RecordBatch)
+        assert batch.num_rows == 2
+        with pytest.raises(sa.InvalidType, match="expected 'x' to be a Table, found a RecordBatch"):
+            store.get("x", kind=sa.Table)
+        del batch
+        store.destroy()
+
+
+def test_iterating_while_names_change(shm_name: str) -> None:
+    """Names that stay come once, also if their objects are replaced in other slots meanwhile."""
+    with sa.Store(shm_name) as store:
+        for number in range(200):
+            store.put(f"{number}", number)
+        names = iter(store)
+        found = [next(names)]
+        for number in range(0, 200, 3):
+            store.delete(f"{number}")
+            store.put(f"new {number}", number)
+            store.put(f"{number}", -number)
+        found += names
+        assert len(found) == len(set(found))
+        assert {f"{number}" for number in range(200)} <= set(found)
+        store.destroy()
+
+
+def test_a_header_that_lists_what_is_in_use_as_free_destroys_nothing(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store") as store:
+        for name in "abc":
+            store.put(name, name)
+        words = store._catalog.memory.words
+        file = int(Path(store.info("b").path).name, 16)
+        words[protocol.HEADER["removing"][0] >> 3] = file
+        words[protocol.HEADER["free"][0] >> 3] = 2
+        with pytest.raises(sa.InvalidData, match="slot 1 is in use, and listed as free"):
+            store.put("d", "d")
+        assert store.get_many(list("abc")) == {"a": "a", "b": "b", "c": "c"}

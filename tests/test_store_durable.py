@@ -148,6 +148,7 @@ def test_power_cuts(tmp_path: Path, durable: bool) -> None:
 def test_a_durable_store_is_there_once_it_was_made(tmp_path: Path) -> None:
     with lab.disk(tmp_path / "disk", 16 << 20) as disk:
         where = disk.path / "a" / "b" / "store"
+        where.parent.mkdir(parents=True)
         with sa.Store(where, capacity=1 << 20, durable=True) as store:
             store.put("x", "kept")
             store.configure(capacity=2 << 20)

@@ -22,17 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.errors import InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
+from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
 from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import protocol as p
+from shmarrow.store.destroy import lock_removal, removal, remove_files
 from shmarrow.store.directory import Directory
 from shmarrow.store.locks import CommitLock, Exclusive, Pins
 from shmarrow.store.mapped import BOOT, Mapped, settings_in
 from shmarrow.store.protocol import file_name
 from shmarrow.store.settings import (
     Settings,
+    Wanted,
     check_settings,
     destroyed,
+    merged,
     pack_header,
     this_boot,
 )
@@ -206,9 +209,11 @@ class Catalog(Mapped):
             slot = words[_ADDING_SLOT] - 1
             found = read_slot(memory.bytes, slot) if 0 <= slot < memory.slots else None
             if found is None or found.file != adding:
-                self._unlink(adding)
+                self._unlink_stray(adding)
             words[_ADDING] = 0
-        self.end_removing()
+        if removing := words[_REMOVING]:
+            self._unlink_stray(removing)
+            words[_REMOVING] = 0
 
     def wake(self, events: int) -> None:
         """Wake the processes that wait for events; ``events`` is the number of the last event."""
@@ -230,6 +235,12 @@ class Catalog(Mapped):
         if removing := words[_REMOVING]:
             self._unlink(removing)
             words[_REMOVING] = 0
+
+    def _unlink_stray(self, file: int) -> None:
+        """Remove a file that a killed process was adding or removing, unless a damaged header names one in use."""
+        slots = np.frombuffer(self.memory.bytes, p.SLOT_DTYPE, self.memory.slots, p.SLOTS)
+        if not ((slots["file"] == file) & (slots["state"] == p.LIVE)).any():
+            self._unlink(file)
 
     def _unlink(self, file: int) -> None:
         """Remove an object's file; errors are ignored."""
@@ -269,17 +280,13 @@ class Catalog(Mapped):
             If the directory contains other files; the store is removed, the directory remains.
         """
         directory = self.directory
-        with self.mutex, self.locked():
-            memory = self.memory
-            count = memory.words[_BUCKETS]
-            memory.words[0] = p.DESTROYED  # from here on, no process finds or changes anything
-            memory.words[_BUCKETS] = 0
-            self.wake(memory.words[_EVENTS])
-        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(count, memory.slots), p.SLOTS)
-        for file in slots["file"][(slots["state"] == p.LIVE) | (slots["state"] == p.DRAFT)].tolist():
-            self._unlink(file)
-        for file in (p.PINS, p.COMMIT, p.CONTROL):  # CONTROL last: then another process may create a store here
-            directory.unlink(file)
+        with removal(), self.mutex, self.locked():
+            lock_removal(self.control_fd, directory.name)
+            words = self.memory.words
+            words[0] = p.DESTROYED  # from here on, no process finds or changes anything
+            words[_BUCKETS] = 0
+            self.wake(words[_EVENTS])
+            remove_files(directory, self.control_fd)
         try:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
@@ -322,11 +329,26 @@ class Catalog(Mapped):
         """Read the settings again, and check the settings ``want`` of a caller against them."""
         self._read_settings()
         if want is not None:
-            check_settings(self.settings, want, self.directory.name)
+            try:
+                check_settings(self.settings, want, self.directory.name)
+            except InvalidArgument:
+                if not self._adopt(want):
+                    raise
+
+    def _adopt(self, want: Wanted) -> bool:
+        """Give the settings of a caller to an empty store that nobody has configured; False if it is none."""
+        if self.configured or not self.writable or want.mode not in (None, self.settings.mode):
+            return False
+        with self.mutex, self.locked():
+            self._read_settings()
+            if self.configured or self.state()[p.GENERATION]:
+                return False
+            self.configure(merged(self.settings, want))
+        return True
 
     def configure(self, settings: Settings) -> None:
         """Write new settings; called under the lock."""
-        header = pack_header(settings, self.store_id, self.modulus)
+        header = pack_header(settings, True, self.store_id, self.modulus)
         transaction = Transaction(self)
         transaction.put(SETTINGS, header[SETTINGS : p.FIXED.size])
         transaction.commit()

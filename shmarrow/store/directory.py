@@ -37,6 +37,7 @@ from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
 from shmarrow.segment.files import open_unnamed, sync_directory
 from shmarrow.segment.location import check_shm, decoded
 from shmarrow.store import protocol as p
+from shmarrow.store.destroy import finish_destroying
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
 
@@ -49,6 +50,17 @@ _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PATIENCE, _PAUSE = 1.0, 0.002
 _CONTROL_SIZE = p.SLOTS + FIRST_SLOTS * p.SLOT_SIZE
+
+
+def _unmapped() -> set[int]:
+    """The id that the kernel shows in a user namespace for all users it does not know there; not in any other."""
+    with suppress(OSError, ValueError):
+        with open("/proc/self/uid_map", encoding="ascii") as table, open("/proc/sys/kernel/overflowuid") as overflow:
+            number = int(overflow.read())
+            ranges = [list(map(int, line.split())) for line in table]
+        if not any(first <= number < first + count for first, _, count in ranges):
+            return {number}
+    return set()
 
 
 def as_trust(trust: Trust) -> bool | tuple[int, ...]:
@@ -210,7 +222,7 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
     """
     name, path = locate(where)
     users = as_trust(trust)
-    trusted = None if users is True else frozenset({os.geteuid(), 0, *(users or ())})
+    trusted = None if users is True else frozenset({os.geteuid(), 0, *(users or ())} - _unmapped())
     if want.durable and path.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(
             f"the store {name!r} is in shared memory, which a crash of the machine empties, so it cannot be durable; "
@@ -221,12 +233,12 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
     try:
         if create and not os.path.lexists(path):
             with suppress(FileExistsError):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.mkdir(path, 0o700)
                 made = True
         fd = os.open(path, _OPEN_DIRECTORY)
         directory = Directory(name, path, fd, trusted)
         check_trust(directory, 0o022)  # the owner only; its mode is checked once the mode of the store is known
+        finish_destroying(directory)
         if not directory.has(CONTROL):
             if not create:
                 raise _no_store(name, path)
@@ -242,6 +254,8 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
             raise destroyed(name) from None
         if error.errno == errno.ENOENT and not create:
             raise _no_store(name, path) from None
+        if error.errno == errno.ENOENT:
+            error = OSError(errno.ENOENT, f"there is no directory {os.path.dirname(path)!r}; make it first")
         if fd < 0 and error.errno in (errno.ENOTDIR, errno.ELOOP):
             link = os.path.islink(path)
             found = "a symbolic link; pass its target" if link else "another file in its path"
@@ -338,7 +352,9 @@ def _create(directory: Directory, want: Wanted) -> None:
         return
     eviction = want.eviction or default_eviction(want.capacity)
     settings = Settings(want.capacity, mode, eviction, bool(want.durable))
-    with _new_file(directory, mode, pack_header(settings), _CONTROL_SIZE) as control:
+    with _new_file(
+        directory, mode, pack_header(settings, any(value is not None for value in want)), _CONTROL_SIZE
+    ) as control:
         # All blocks are allocated before anything is linked, so a full file system leaves nothing behind.
         _new_locks(directory, mode)
         created = control(CONTROL)

@@ -120,7 +120,7 @@ class Mapped:
         header = os.pread(self.control_fd, p.JOURNALS[0], 0)
         if len(header) < p.JOURNALS[0]:
             raise InvalidData(f"the control file of {where!r} has {len(header)} bytes, expected at least {p.SLOTS}")
-        self.settings, self.store_id, self.modulus = read_settings(header, where)
+        self.settings, self.configured, self.store_id, self.modulus = read_settings(header, where)
         self._settings_read = settings_in(header)
 
     def _map(self) -> Memory:

@@ -33,6 +33,7 @@ HEADER = {
     "eviction": (72, "I"),
     "mode": (76, "I"),
     "durable": (80, "I"),
+    "configured": (84, "I"),
     "sequence": (128, "Q"),
     "journal": (136, "Q"),
     "slots": (144, "Q"),
@@ -56,8 +57,8 @@ HEADER = {
     "hits": (320, "Q"),
     "misses": (328, "Q"),
 }
-FIXED = struct.Struct("<8sIIQ16s16sQQIII")
-"""The header up to ``durable``."""
+FIXED = struct.Struct("<8sIIQ16s16sQQIIII")
+"""The header up to ``configured``."""
 
 STATE = list(HEADER)[list(HEADER).index("journal") : list(HEADER).index("expired") + 1]
 """The fields that a commit changes; one piece of every journal contains them."""

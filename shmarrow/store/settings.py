@@ -112,21 +112,23 @@ def destroyed(name: str) -> StorageError:
     """Return the error for a store that was, or is being, destroyed."""
     return StorageError(
         errno.ESTALE,
-        f"the store {name!r} was destroyed; open it again; if the error persists, the process that destroyed it was "
-        "killed before it had removed all files; remove the directory",
+        f"the store {name!r} was destroyed; open it again; if the error persists, a process was stopped or killed when "
+        "it removed the store: open it in a process with write permission, which finishes that",
     )
 
 
 # --- the header -------------------------------------------------------------------------------------------------
 
 
-def pack_header(settings: Settings, store_id: bytes | None = None, modulus: int | None = None) -> bytes:
-    """Return the header of a new control file."""
+def pack_header(
+    settings: Settings, configured: bool, store_id: bytes | None = None, modulus: int | None = None
+) -> bytes:
+    """Return the header of a new control file; ``configured``: whether anybody has chosen its settings."""
     header = bytearray(p.JOURNALS[0])
     p.FIXED.pack_into(
         header, 0, p.MAGIC, p.VERSION, p.SLOT_SIZE, p.SLOTS, store_id or os.urandom(16), this_boot(),
         modulus or _prime(), settings.capacity or 0, EVICTIONS.index(settings.eviction), settings.mode,
-        settings.durable,
+        settings.durable, configured,
     )  # fmt: skip
     header[_SLOT_COUNT : _SLOT_COUNT + 8] = FIRST_SLOTS.to_bytes(8, "little")
     return bytes(header)
@@ -140,16 +142,16 @@ def _prime() -> int:
             return number
 
 
-def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
-    """Return the settings, the store id and the modulus of the hash from a header.
+def read_settings(header: bytes, where: str) -> tuple[Settings, bool, bytes, int]:
+    """Return the settings, whether anybody has chosen them, the store id and the modulus of the hash from a header.
 
     Raises
     ------
     InvalidData
         If it is not the header of a store, of another version, or damaged.
     """
-    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable = p.FIXED.unpack_from(
-        header
+    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, configured = (
+        p.FIXED.unpack_from(header)
     )
     if int.from_bytes(magic, "little") == p.DESTROYED:
         raise destroyed(where)
@@ -164,7 +166,18 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
         wrong = " is damaged: its settings are invalid"
     if wrong:
         raise InvalidData(f"the control file of {where!r}{wrong}")
-    return Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable)), store_id, modulus
+    return (
+        Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable)),
+        bool(configured),
+        store_id,
+        modulus,
+    )
+
+
+def merged(settings: Settings, want: Wanted) -> Settings:
+    """Return settings with those that a caller gave."""
+    made = settings._replace(**{field: value for field, value in want._asdict().items() if value is not None})
+    return made if want.eviction is not None else made._replace(eviction=default_eviction(made.capacity))
 
 
 def check_settings(settings: Settings, want: Wanted, where: str) -> None:

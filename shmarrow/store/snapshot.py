@@ -53,6 +53,23 @@ def snapshot(mapped: Mapped, fields: tuple[str, ...], expired: bool) -> Iterator
             yield {**row, "name": [entry.name.decode()]}
 
 
+def stream(mapped: Mapped) -> Iterator[str]:
+    """Iterate over names without listing them first; what was replaced meanwhile is found in another pass."""
+    mapped.check_exists()
+    seen: list[Any] = [np.empty(0, np.uint64)]
+    first = mapped.settled().words[_EVENTS]
+    for _ in range(_TRIES):
+        memory = mapped.settled()
+        before = memory.words[_EVENTS]
+        for piece in _pieces(memory, ("name", "hash"), False, _Touched(memory)):
+            if memory.words[_EVENTS] != first:
+                piece = _kept(piece, ~np.isin(piece["hash"], np.concatenate(seen)))
+            seen.append(piece["hash"])
+            yield from piece["name"]
+        if memory.words[_EVENTS] == before:
+            return
+
+
 class _Touched:
     """The names in events since now, updated by :meth:`look`; ``lost`` if some events were overwritten before."""
 

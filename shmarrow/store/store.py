@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+K = TypeVar("K")
 _SHOWN = 50
 """Maximum number of objects in the notebook display of a store."""
 _PIECE = 1 << 24
@@ -230,8 +231,10 @@ class Store:
         want = wanted(**given)
         with catalog.mutex, catalog.locked():
             catalog.reload()
-            new = catalog.settings._replace(**{field: getattr(want, field) for field in given})
-            if new.eviction is None:
+            old = catalog.settings
+            new = old._replace(**{field: getattr(want, field) for field in given})
+            by_default = "eviction" not in given and old.eviction == default_eviction(old.capacity)
+            if new.eviction is None or by_default:
                 new = new._replace(eviction=default_eviction(new.capacity))
             catalog.configure(new)
 
@@ -520,8 +523,11 @@ class Store:
 
     # --- getting ---
 
-    @_operation
-    def get(self, name: str, *, timeout: float | None = 0, trust: bool = False) -> Stored:
+    @overload
+    def get(self, name: str, *, kind: None = None, timeout: float | None = 0, trust: bool = False) -> Stored: ...
+    @overload
+    def get(self, name: str, *, kind: type[K], timeout: float | None = 0, trust: bool = False) -> K: ...
+    def get(self, name: str, *, kind: Any = None, timeout: float | None = 0, trust: bool = False) -> Any:
         """Return an object without copying; its arrays view the store's memory and keep the object attached.
 
         Objects from pyarrow come back as the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of
@@ -532,6 +538,8 @@ class Store:
         ----------
         name : str
             Its name.
+        kind : type, optional
+            The class that it must have, such as :class:`RecordBatch`, also for type checkers.
         timeout : float or None
             Seconds to wait for the object to be published; 0 (default) does not wait, None waits forever.
         trust : bool
@@ -542,11 +550,20 @@ class Store:
         ------
         ObjectNotFound
             If there is no object of this name, or none was published in time.
+        InvalidType
+            If it is not of this ``kind``.
         StorageError
             If the store has been destroyed.
         Closed
             If the store is closed, also by another thread during the wait.
         """
+        value = self._get(name, timeout, trust)
+        if kind is not None and not isinstance(value, kind):
+            raise InvalidType(f"expected {name!r} to be a {kind.__name__}, found a {type(value).__name__}")
+        return value
+
+    @_operation
+    def _get(self, name: str, timeout: float | None, trust: bool) -> Stored:
         found = self._attach(name, timeout)
         try:
             return decode(found, trust is not False and as_bool(trust, "trust", False))
@@ -685,8 +702,14 @@ class Store:
         return found_objects(self._catalog, as_prefix(prefix))
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of all objects, unordered."""
-        return self._names()
+        """Iterate over the names of all objects, unordered.
+
+        A name that is there all the time comes once; one that comes or goes meanwhile comes at most once.
+        """
+        from shmarrow.store.snapshot import stream
+
+        self._check_open()
+        return stream(self._catalog)
 
     @_operation
     def __len__(self) -> int:

@@ -42,6 +42,7 @@ class Transaction:
         self.state = catalog.state()
         self.owner = 0
         self._links: dict[int, int] = {}
+        self._freed: set[int] = set()
         self._pieces: list[tuple[int, bytes]] = []
 
     def put(self, offset: int, data: bytes) -> None:
@@ -91,15 +92,22 @@ class Transaction:
         state = self.state
         if free := state[p.FREE]:
             state[p.FREE] = self._link(next_of(free - 1))  # checks that the slot exists
-            return free - 1
+            return self._unused(free - 1)
         slot = state[p.BUCKETS]
         if slot == self.memory.slots:
             self.catalog.grow()
             self.memory = self.catalog.memory
             state[p.SLOT_COUNT] = self.memory.slots
+        self._unused(slot)
         state[p.BUCKETS] = slot + 1
         if slot:
             self._split(slot)
+        return slot
+
+    def _unused(self, slot: int) -> int:
+        """Return a slot; InvalidData if it is in use, as a damaged header says that it is free."""
+        if self.memory.ints[slot_at(slot, "state") >> 2] != p.UNUSED and slot not in self._freed:
+            raise self._damaged(f"slot {slot} is in use, and listed as free")
         return slot
 
     def _split(self, bucket: int) -> None:
@@ -153,6 +161,7 @@ class Transaction:
         self._pieces.append((p.SLOTS + slot * p.SLOT_SIZE, bytes(p.USED)))
         self._links[next_of(slot)] = self.state[p.FREE]
         self.state[p.FREE] = slot + 1
+        self._freed.add(slot)
 
     # Changes to objects.
 

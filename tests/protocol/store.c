@@ -35,7 +35,7 @@ struct slot {
 };
 struct control {
     u8 magic[8]; u32 version, slot_size; u64 slots_at; u8 id[16], boot[16]; u64 modulus, capacity;
-    u32 eviction, mode, durable; u8 gap[44];
+    u32 eviction, mode, durable, configured; u8 gap[40];
     u64 sequence, journal, room, buckets, free, removed, generation, files, owners, objects, bytes, removed_bytes,
         draft_bytes, events, adding, adding_slot, removing, puts, evictions, expired;
     u8 gap2[32]; u64 hits, misses; u8 gap3[3760];

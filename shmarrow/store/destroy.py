@@ -1,0 +1,76 @@
+"""Destroying a store: a process that may write to it finishes what a killed one left half done.
+
+Invariants:
+
+* the magic of the control file says that the store is being destroyed, and a lock on the file that a process is at it;
+* the control file is removed last, under that lock, so the files of a new store in the directory are never touched.
+"""
+
+from __future__ import annotations
+
+import _thread
+import mmap
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shmarrow.segment.record_locks import try_lock
+from shmarrow.store import protocol as p
+from shmarrow.store.protocol import file_name
+from shmarrow.store.settings import destroyed
+
+if TYPE_CHECKING:
+    from shmarrow.store.directory import Directory
+
+_DESTROYED = p.DESTROYED.to_bytes(8, "little")
+_mutex = _thread.allocate_lock()
+
+
+def removal() -> _thread.LockType:
+    """Return the mutex to hold while files are removed: closing a control file drops the locks of all threads on it."""
+    return _mutex
+
+
+def lock_removal(control_fd: int, name: str) -> None:
+    """Lock a control file until it is closed; StorageError if another process is removing the store."""
+    if not try_lock(control_fd, 0, True):
+        raise destroyed(name)
+
+
+def remove_files(directory: Directory, control_fd: int) -> None:
+    """Remove all files of a store whose control file has the magic of a destroyed one, and is locked."""
+    data = memoryview(mmap.mmap(control_fd, 0, prot=mmap.PROT_READ))
+    slots = np.frombuffer(data, p.SLOT_DTYPE, max(len(data) - p.SLOTS, 0) // p.SLOT_SIZE, p.SLOTS)
+    files = slots["file"][slots["state"] != p.UNUSED].tolist()
+    state = p.STATE_STRUCT.unpack_from(data, p.STATE_OFFSET)
+    for file in (*files, state[p.ADDING], state[p.REMOVING]):
+        with suppress(OSError):
+            directory.unlink(file_name(file))
+    for name in (p.PINS, p.COMMIT, p.CONTROL):
+        directory.unlink(name)
+
+
+def finish_destroying(directory: Directory) -> None:
+    """Remove what is left of a store that a killed process was destroying; StorageError if one still is."""
+    with _mutex:
+        try:
+            fd = directory.open(p.CONTROL, os.O_RDWR)
+        except OSError:  # there is none, or this process may not write to it
+            return
+        try:
+            if os.pread(fd, len(_DESTROYED), 0) == _DESTROYED:
+                lock_removal(fd, directory.name)
+                if os.fstat(fd).st_nlink:
+                    remove_files(directory, fd)
+        finally:
+            os.close(fd)
+
+
+def _after_fork() -> None:
+    global _mutex
+    _mutex = _thread.allocate_lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
