@@ -25,6 +25,8 @@ from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
 from shmarrow.pickling import travels
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
+from shmarrow.types.extension import storage_of
+from shmarrow.types.nested import EncodedType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +46,15 @@ class ColumnSource(Protocol):
     def at_hand(self, index: int) -> bool:
         """Whether :meth:`column` needs neither a fetch nor a large decompression, so that a preview may show it."""
         return True
+
+    def check(self, index: int) -> None:
+        """Check what the message says of a column and the column does not show, as a part of full validation.
+
+        Raises
+        ------
+        InvalidData
+            If a buffer is not aligned, or the null count of an array of the null type is not its length.
+        """
 
 
 class ColumnView:
@@ -89,6 +100,10 @@ class ColumnView:
 
     def at_hand(self, index: int) -> bool:
         return index in self.own or self.batch._at_hand(index if self.indices is None else self.indices[index])
+
+    def check(self, index: int) -> None:
+        if index not in self.own:
+            self.batch._check_source(index if self.indices is None else self.indices[index])
 
     def _cut(self, column: Array) -> Array:
         return column if self.length == len(column) else column.slice(self.offset, self.length)
@@ -222,6 +237,11 @@ class RecordBatch(Columns[Array]):
     def _at_hand(self, index: int) -> bool:
         """Whether a column is built already, or can be built without a fetch or a large decompression."""
         return index in self._columns or self._source is None or self._source.at_hand(index)
+
+    def _check_source(self, index: int) -> None:
+        """Check what the source of a column knows about it."""
+        if self._source is not None:
+            self._source.check(index)
 
     @property
     def nbytes(self) -> int:
@@ -442,11 +462,22 @@ class RecordBatch(Columns[Array]):
                     raise InvalidData(f"expected {field.type}, found {column.type}")
                 if len(column) != self.num_rows:
                     raise InvalidData(f"expected {self.num_rows} values, found {len(column)}")
-                if full and field.required and column.null_count:
-                    raise InvalidData(f"the field is not nullable but has {counted(column.null_count, 'null')}")
+                if full:
+                    self._check_source(i)
+                nulls = _null_count(column) if full and field.required else 0
+                if nulls:
+                    raise InvalidData(f"the field is not nullable but has {counted(nulls, 'null')}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_batch, (self.schema, self.num_rows, self.columns, self.metadata)
+
+
+def _null_count(column: Array) -> int:
+    """Return the number of nulls, with those that are in a dictionary or in the values of runs."""
+    if not isinstance(storage_of(column.type), EncodedType):
+        return column.null_count
+    missing = column._logical_nulls()
+    return 0 if missing is None else int(np.count_nonzero(missing))
 
 
 def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Array], metadata: Metadata | None) -> RecordBatch:

@@ -393,3 +393,14 @@ def test_types_cannot_be_changed_by_what_made_them() -> None:
     schema.fields.append(fields[1])
     schema.names.append("b")
     assert len(schema) == 1
+
+
+def test_metadata_of_fields_in_the_values_of_a_dictionary_are_compared() -> None:
+    def field(unit: str) -> sa.Field:
+        inner = sa.struct([sa.field("x", sa.int8(), metadata={"unit": unit})])
+        return sa.field("d", sa.dictionary(sa.int8(), sa.list_(inner)))
+
+    assert field("m").equals(field("s"))
+    assert field("m").equals(field("m"), check_metadata=True)
+    assert not field("m").equals(field("s"), check_metadata=True)
+    assert not sa.schema([field("m")]).equals(sa.schema([field("s")]), check_metadata=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parts import changed, own_buffers
@@ -375,3 +376,53 @@ def test_any_text_keys(rows: list[list[str]]) -> None:
     else:
         with pytest.raises(sa.InvalidData, match="sorted"):
             array.validate(full=True)
+
+
+# --- record batches ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        sa.DictionaryArray.from_arrays([0, 1], ["a", None]),
+        sa.RunEndEncodedArray.from_arrays([1, 3], [1, None]),
+    ],
+    ids=lambda column: column.type.layout,
+)
+def test_values_that_are_null_elsewhere_are_null(column: Any) -> None:
+    batch = sa.record_batch([column], schema=sa.schema([sa.field("x", column.type)]))
+    batch.validate(full=True)
+    batch = sa.RecordBatch(sa.schema([sa.field("x", column.type, nullable=False)]), len(column), [column])
+    batch.validate()
+    with pytest.raises(sa.InvalidData, match=r"column 0 'x': the field is not nullable but has (1 null|2 nulls)"):
+        batch.validate(full=True)
+    if column.type.layout == "dictionary":
+        unused = sa.DictionaryArray.from_arrays([0, 0], ["a", None])
+        sa.RecordBatch(batch.schema, 2, [unused]).validate(full=True)
+
+
+INT32 = {"name": "x", "type": ("Int", {"bitWidth": 32, "is_signed": True}), "nullable": True}
+NULLS = {"name": "n", "type": ("Null", {}), "nullable": True}
+
+
+def message_of(start: int, null_count: int) -> Any:
+    """A batch of a struct of two numbers that begin at an offset of the body, and of nulls."""
+    fields = [{"name": "s", "type": ("Struct_", {}), "nullable": True, "children": [INT32, NULLS]}, INT32]
+    nodes = [(2, 0), (2, 0), (2, null_count), (2, 0)]
+    header = wire.batch_header(2, nodes, [(0, 0), (0, 0), (start, 8), (0, 0), (16, 8)])
+    data = wire.message("Schema", {"fields": fields}) + wire.message("RecordBatch", header, bytes(24))
+    (batch,) = sa.ipc.open_stream(data)
+    return batch
+
+
+def test_what_only_the_message_says_is_checked_too() -> None:
+    message_of(8, 2).validate(full=True)
+    for batch in (message_of(4, 2), message_of(4, 2).slice(1), message_of(4, 2).select([1, 0])):
+        batch.validate()
+        with pytest.raises(sa.InvalidData, match=r"'s': buffer 2 starts at 4 of the body, expected a multiple of 8"):
+            batch.validate(full=True)
+        batch.select(["x"]).validate(full=True)
+    for count in (0, 1):
+        with pytest.raises(sa.InvalidData, match=rf"'s': node 2 has 2 slots of type null, but a null count of {count}"):
+            message_of(8, count).validate(full=True)
+        assert message_of(8, count).to_pylist() == [{"s": {"x": 0, "n": None}, "x": 0}] * 2

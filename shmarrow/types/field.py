@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["Field", "FieldsLike", "as_field", "as_fields", "field"]
 
 
+def _below(type: Any) -> tuple[Field, ...]:
+    """Return the fields of a type, or of the values of a dictionary."""
+    stored = getattr(type, "storage_type", type)
+    return _below(stored.value_type) if hasattr(stored, "index_type") else stored.fields
+
+
 class Field:
     """A named type, with nullability and metadata.
 
@@ -86,7 +92,7 @@ class Field:
         if not check_metadata:
             return True
         return (self.metadata or {}) == (other.metadata or {}) and all(
-            mine.equals(theirs, True) for mine, theirs in zip(self.type.fields, other.type.fields, strict=True)
+            mine.equals(theirs, True) for mine, theirs in zip(_below(self.type), _below(other.type), strict=True)
         )
 
     def with_name(self, name: str) -> Field:

@@ -282,6 +282,9 @@ class _BatchColumns:
     def at_hand(self, index: int) -> bool:
         return True
 
+    def check(self, index: int) -> None:
+        pass
+
 
 def _first_buffer(found: CArray) -> bool:
     """Whether the first buffer is present."""

@@ -26,7 +26,7 @@ from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.layout.array import Array
-from shmarrow.layout.listing import LISTING, swapped, swapped_views
+from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.layout.validation import check_buffers
@@ -139,6 +139,18 @@ class ArrayLoader:
 
     def at_hand(self, index: int) -> bool:
         return self._direct or (self._fetch is None and self.length <= _SMALL)
+
+    def check(self, index: int) -> None:
+        wire = self._schema.wire(index)
+        node, buffer, variadic = self._start(index)
+        for number in BufferCursor(self, node, buffer, variadic, {}).used(wire):
+            start, size = self._buffers[number].tolist()
+            if size and start % 8:
+                raise InvalidData(f"buffer {number} starts at {start} of the body, expected a multiple of 8")
+        for number, each in enumerate(walk([wire], lambda field: field.children), node):
+            length, null_count = self.node(number)
+            if each.type.layout == "null" and null_count != length:
+                raise InvalidData(f"node {number} has {length} slots of type null, but a null count of {null_count}")
 
     def column(self, index: int) -> Any:
         """Build a column.
