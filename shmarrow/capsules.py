@@ -183,6 +183,8 @@ _NEXT_STEP = {
     "pyspark.DataFrame": "call .toArrow() first",
     "Schema": "a schema has no rows; pass schema.empty_table()",
     "DuckDBPyConnection": "pass what its .sql(...) returns",
+    "datasets.Dataset": 'pass .with_format("arrow")[:]',
+    "datasets.DatasetDict": 'pass one of its splits, as in splits["train"].with_format("arrow")[:]',
     "Dataset": "pass .to_table(), or .scanner().to_reader() to read it batch by batch",
     "Scanner": "pass .to_table(), or .to_reader() to read it batch by batch",
     "ParquetFile": "pass .read()",

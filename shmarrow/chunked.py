@@ -46,6 +46,7 @@ from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_
 from shmarrow.types.extension import storage_of
 
 if TYPE_CHECKING:
+    import jax
     import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
@@ -374,6 +375,16 @@ class ChunkedArray:
             step = "use combine_chunks(), which copies them, or one chunk() at a time"
             raise ExportRefused(f"a tensor is contiguous, but the column has {self.num_chunks} chunks; {step}")
         return self.combine_chunks()
+
+    def to_jax(self, device: jax.Device | None = None) -> jax.Array:
+        """Convert a column of one chunk to a ``jax.Array``; see :meth:`Array.to_jax`.
+
+        Raises
+        ------
+        CopyRequired
+            If there are several chunks. Other errors as for :meth:`Array.to_jax`.
+        """
+        return self._only_chunk().to_jax(device)
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
         """Export the chunks as a PyCapsule ``arrow_array_stream`` (Arrow PyCapsule interface), zero-copy.

@@ -570,8 +570,10 @@ class Columns(Generic[Column]):
         """Convert to a ``pandas.DataFrame``, through pyarrow.
 
         Columns of integers, floats, timestamps and durations without nulls, in one batch, are zero-copy and read-only
-        unless ``writable`` is True. Everything else is copied: integers with nulls become floats, booleans one byte
-        each, strings pandas' own strings, and several batches are concatenated.
+        unless ``writable`` is True. Everything else is copied: booleans take one byte each, strings become pandas' own
+        strings, several batches are concatenated, and integers with nulls become float64 with NaN. If a float cannot
+        hold all of them, as beyond 2**53, they become ``Int64`` or ``UInt64``, and within lists and structs Python
+        integers and None.
 
         Parameters
         ----------

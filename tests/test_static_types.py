@@ -162,6 +162,7 @@ ALLOWED = {
     "Tensor.__iter__": "tensors, or elements of whatever type the tensor has: its number of dimensions decides",
     "Draft.__getitem__": "an ndarray, or one of offsets and one of bytes: the type of the column decides",
     "Tensor.__dlpack__": "a capsule",
+    "Bundle.to_jax": PARTNER,
     "Bundle.to_torch": PARTNER,
 }
 """The public functions whose results no type says more of, and why."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -361,6 +362,36 @@ def test_jax_has_mapped_memory(jax: Any, shm_name: str, dtype: str) -> None:
     assert sa.Tensor.from_jax(tensor.to_jax()) == tensor
     with pytest.raises(sa.ExportRefused, match=r"1\.0"):
         tensor.__dlpack__(stream=None)
+
+
+def test_jax_has_arrays_and_bundles(jax: Any, tmp_path: Path) -> None:
+    assert sa.array([1.5, 2], sa.float32()).to_jax().tolist() == [1.5, 2]
+    assert sa.chunked_array([[True, False]]).to_jax().tolist() == [True, False]
+    with pytest.raises(sa.CopyRequired):
+        sa.array([1, None]).to_jax()
+    sa.save_tensors({"dense": np.arange(3.0), "sparse": sa.SparseCOOTensor.from_dense(np.eye(2))}, tmp_path / "b")
+    made = sa.load_tensors(tmp_path / "b").to_jax()
+    assert {name: value.tolist() for name, value in made.items()} == {"dense": [0, 1, 2], "sparse": [[1, 0], [0, 1]]}
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (np.array([-(2**31), 2**31 - 1]), np.array([0, 2**31])),
+        (np.array([2**32 - 1], "u8"), np.array([2**32], "u8")),
+        (np.array([3e38, -np.inf]), np.array([1e300])),
+    ],
+)
+def test_jax_refuses_what_32_bits_cannot_hold(jax: Any, good: Any, bad: Any) -> None:
+    narrow = f"{good.dtype.kind}4"
+    assert sa.Tensor.from_numpy(good.reshape(1, -1)).to_jax().tolist() == [good.astype(narrow).tolist()]
+    with pytest.raises(sa.InvalidData, match="jax_enable_x64"):
+        sa.Tensor.from_numpy(bad).to_jax()
+    jax.config.update("jax_enable_x64", True)
+    try:
+        assert sa.Tensor.from_numpy(bad).to_jax().tolist() == bad.tolist()
+    finally:
+        jax.config.update("jax_enable_x64", False)
 
 
 # --- checks and imports -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, A
     options = _checked(options, arrow_backed)
     cast = column.for_consumer("pandas")
     made = cast.to_pyarrow()
+    options = _exact(cast, options)
     result = _converted(lambda: made.to_pandas(**options), options, False)
     own = _writable(cast, result) if writable else None
     return result if own is None else own
@@ -47,6 +48,11 @@ def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, 
     if unique != names:  # pyarrow finds dtypes and categories by name
         made = made.rename_columns(unique)
     text = None if ignore_metadata else (cast.schema.metadata or {}).get(KEY)
+    exact = {
+        name: chosen
+        for name, column in zip(unique, cast.columns, strict=True)
+        if (chosen := _exact(column, options)) is not options
+    }
 
     def convert() -> Any:
         if unique != names and options.get("categories"):
@@ -62,15 +68,52 @@ def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, 
             index = [each for each in described["index_columns"] if isinstance(each, str)]
             if unique != names:
                 _rename(described, names, unique)
+            for entry in described["columns"]:
+                name = entry.get("field_name", entry["name"])
+                if name in index and name in exact:
+                    entry["numpy_type"] = _NULLABLE[str(made.schema.field(name).type)]
             result = _restored(made, cast.schema, described, index, options)
-        columns = [i for i, name in enumerate(unique) if name not in index] if writable else ()
-        for place, i in enumerate(columns):
-            own = _writable(cast.column(i), result.iloc[:, place])
+        for place, i in enumerate([i for i, name in enumerate(unique) if name not in index]):
+            if unique[i] in exact and isinstance(result.dtypes.iloc[place], np.dtype):
+                result.isetitem(place, made.column(i).to_pandas(**exact[unique[i]]).array)
+            own = _writable(cast.column(i), result.iloc[:, place]) if writable else None
             if own is not None:
                 result.isetitem(place, own)
         return result
 
     return _converted(convert, options, text is not None)
+
+
+def _exact(column: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The options for a column: integers beside nulls that a float, which pyarrow gives, cannot hold stay integers."""
+    if options.get("integer_object_nulls") or not _are_rounded(getattr(column, "chunks", [column])):
+        return options
+    given = options.get("types_mapper", lambda type: None)
+
+    def nullable(type: Any) -> Any:
+        return given(type) or (
+            optional("pandas").api.types.pandas_dtype(_NULLABLE[str(type)]) if str(type) in _NULLABLE else None
+        )
+
+    return {**options, "types_mapper": nullable, "integer_object_nulls": True}
+
+
+_NULLABLE = {"int64": "Int64", "uint64": "UInt64"}
+
+
+def _are_rounded(chunks: Sequence[Any]) -> bool:
+    """Whether arrays of one type have integers that are not exact as floats, beside nulls."""
+    plain = [chunk._storage for chunk in chunks]
+    if not plain or plain[0].type.descriptor.values != "integer":
+        return any(map(_are_rounded, zip(*[each.children for each in plain], strict=True)))
+    if str(plain[0].type) not in _NULLABLE or not any(each.null_count for each in plain):
+        return False
+    known = [each.values[each._valid()] for each in plain]
+    return any(len(each) and (int(each.max()) > _WHOLE or int(each.min()) < -_WHOLE) for each in known)
+
+
+_WHOLE = 1 << 53
+"""Up to where every integer is exact as a float."""
 
 
 def _unique(names: list[str]) -> list[str]:

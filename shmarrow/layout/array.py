@@ -43,6 +43,7 @@ from shmarrow.types import DataType, as_type
 from shmarrow.types.extension import has_floats
 
 if TYPE_CHECKING:
+    import jax
     import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
@@ -642,8 +643,9 @@ class Array(LayoutHooks):
         """Convert to a ``pandas.Series``, through pyarrow.
 
         Integers, floats, timestamps and durations without nulls are zero-copy and read-only unless ``writable`` is
-        True. Everything else is copied: integers with nulls become floats, booleans one byte each, strings pandas' own
-        strings.
+        True. Everything else is copied: booleans take one byte each, strings become pandas' own strings, and integers
+        with nulls float64 with NaN. If a float cannot hold all of them, as beyond 2**53, they become ``Int64`` or
+        ``UInt64``, and within lists and structs Python integers and None.
 
         Parameters
         ----------
@@ -720,6 +722,20 @@ class Array(LayoutHooks):
         from shmarrow.interchange.torch import array_to_torch
 
         return array_to_torch(self, device, writable=writable)
+
+    def to_jax(self, device: jax.Device | None = None) -> jax.Array:
+        """Convert to a ``jax.Array``; see :meth:`Tensor.to_jax`. Booleans are copied: JAX stores one per byte.
+
+        Raises
+        ------
+        CopyRequired
+            If the array has nulls.
+        InvalidData
+            If ``jax_enable_x64`` is off, and 32 bits cannot hold a value. Other errors as for :meth:`Tensor.to_jax`.
+        """
+        from shmarrow.interchange.jax import array_to_jax
+
+        return array_to_jax(self, device)
 
     def __dlpack__(self, **options: Any) -> PyCapsule:
         """Export the values as a DLPack capsule over private writable memory; see :meth:`Tensor.__dlpack__`.

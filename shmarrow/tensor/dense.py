@@ -459,7 +459,7 @@ class Tensor(AnyTensor):
     def to_jax(self, device: jax.Device | None = None) -> jax.Array:
         """Convert to a ``jax.Array``: zero-copy if the memory is aligned to 64 bytes, otherwise JAX copies it.
 
-        Without ``jax_enable_x64`` JAX converts 64-bit elements to 32 bits, which copies them, too.
+        Without ``jax_enable_x64`` JAX has elements of 32 bits at most: wider ones are copied, and floats rounded.
 
         Parameters
         ----------
@@ -468,6 +468,8 @@ class Tensor(AnyTensor):
 
         Raises
         ------
+        InvalidData
+            If 32 bits cannot hold an element.
         ExportRefused
             If JAX has no such dtype.
         MissingExtra

@@ -324,6 +324,20 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         shared = pages is not None or not writable
         return {name: tensor.to_torch(device, writable=not shared) for name, tensor in self._read_all(index)}
 
+    def to_jax(self, device: Any = None) -> dict[str, Any]:
+        """Return all dense tensors as ``jax.Array``; see :meth:`Tensor.to_jax`. Sparse tensors are converted to dense.
+
+        Parameters
+        ----------
+        device : jax.Device, optional
+            The target device; the CPU by default.
+        """
+        made = {}
+        for name, tensor in self._read_all(self._index()):
+            dense = tensor if isinstance(tensor, Tensor) else Tensor.from_numpy(tensor.to_dense())
+            made[name] = dense.to_jax(device)
+        return made
+
     def _private(self) -> tuple[_Index, Bytes | None]:
         """An index over private pages of the bundle, and the pages; None if it is not mapped."""
         index = self._index()
