@@ -67,20 +67,6 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
             raise
 
 
-def split_name(word: str) -> tuple[str, str] | None:
-    """The store and the name in ``STORE/NAME``; None for a file, and where no part of the path is a store."""
-    shared = word.startswith(SHM_SCHEME)
-    if shared:
-        where, _, name = word.partition("/")
-        return (where, name) if where != SHM_SCHEME and name else None
-    if word == "-" or os.path.isfile(word) or os.path.isfile(f"{word}/{CONTROL}"):
-        return None
-    at = word.rfind("/")
-    while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
-        at = word.rfind("/", 0, at)
-    return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None
-
-
 def guess_object(error: sa.ObjectNotFound, name: str, store: sa.Store) -> None:
     """Suggest a similar object, if there is one, in the hint of an error."""
     if store.stats().objects <= _MOST_NAMES:

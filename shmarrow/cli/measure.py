@@ -30,7 +30,7 @@ _PAIRS = 1 << 21
 """Nodes and buffers that are read without asking for ``--exact``."""
 _BATCHES = 20_000
 """Batches whose columns are read without asking for ``--exact``."""
-_COUNTED = 500_000
+_COUNTED = 100_000
 """Batches whose rows are counted without asking for it."""
 _LISTED = 1 << 12
 """Batches that are read one by one, where their numbers of buffers differ."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.cli.report import render, reporting
-from shmarrow.cli.targets import ROWS, add_columns, add_memory, add_target, open_rows, open_target, row_counts, rows_of
+from shmarrow.cli.targets import ROWS, add_columns, add_memory, add_target, open_rows, open_target, rows_of
 from shmarrow.errors import printable
 
 _PIECE = 1 << 13
@@ -104,8 +104,8 @@ def _picked(reader: Any, rows: int, seed: int | None) -> Iterator[Any]:
     """So many rows of all, each with the same probability and at most once."""
     from random import Random
 
-    runs = np.array(row_counts(reader) or [(0, 0)], np.int64)
-    sizes = np.repeat(runs[:, 1], runs[:, 0])
+    whole = getattr(reader, "_reader", reader)
+    sizes = np.array([whole.get_batch(i).num_rows for i in range(whole.num_record_batches)], np.int64)
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
     found = np.array(sorted(Random(seed).sample(range(total), min(rows, total))), np.int64)
@@ -157,8 +157,7 @@ def count(arguments: argparse.Namespace) -> int:
     """Count the rows, from the metadata alone."""
     with open_rows(arguments, arguments.target, in_order=True) as reader:
         if hasattr(reader, "num_record_batches"):
-            runs = row_counts(reader)
-            batches, rows = sum([n for n, _ in runs]), sum([n * each for n, each in runs])
+            batches, rows = reader.num_record_batches, reader.num_rows
         else:
             batches = rows = 0
             for batch in reader:

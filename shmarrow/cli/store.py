@@ -22,7 +22,7 @@ from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.cli.host import add_store, guess_object, look, opened, reason, seconds, shared_stores, split_name
+from shmarrow.cli.host import add_store, guess_object, look, opened, reason, seconds, shared_stores
 from shmarrow.cli.progress import progress_line
 from shmarrow.cli.report import (
     Fields,
@@ -39,6 +39,7 @@ from shmarrow.cli.targets import kind_of, pipe_in, refuse_others
 from shmarrow.errors import printable
 from shmarrow.objects.describe import describe
 from shmarrow.store import ObjectInfo
+from shmarrow.xray.target import split_name
 
 _PIECE = 1 << 24
 _SUFFIXES = {

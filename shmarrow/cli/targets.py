@@ -20,12 +20,10 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import shmarrow as sa
 from shmarrow.buffer import Bytes
 from shmarrow.cli.report import WrongUsage, byte_size
-from shmarrow.errors import DEFAULT_LIMITS, Limits, storage_error
+from shmarrow.errors import Limits, storage_error
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import read_message
 from shmarrow.sources.formats import HEAD, recognized
@@ -41,8 +39,6 @@ _TEXTS = {
 }  # fmt: skip
 """What text of one column, which has no separators to recognize it by, is called by its suffix."""
 _DECOMPRESSED = 1 << 30
-_MANY = 1000
-"""More batches than this have their rows counted together, instead of one by one."""
 
 
 def add_target(parser: argparse.ArgumentParser, name: str = "target") -> None:
@@ -186,7 +182,7 @@ def stored(word: str, trust: bool = False) -> Iterator[tuple[sa.Store, str] | No
     if "/" not in word or os.path.isfile(word):
         yield None
         return
-    from shmarrow.cli.host import split_name
+    from shmarrow.xray.target import split_name
 
     found = split_name(word)
     if found is None:
@@ -354,28 +350,3 @@ class _Selected:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
-
-
-def row_counts(reader: Any) -> list[tuple[int, int]]:
-    """How many batches in a row have so many rows each, in order: pairs of the number of batches and the rows."""
-    reader = getattr(reader, "_reader", reader)
-    count = reader.num_record_batches
-    if hasattr(reader, "_count_rows"):
-        from shmarrow.ipc.file.reader import _known_rows
-
-        known = _known_rows(reader._opened())
-        if known is not None:
-            return known
-        if count > _MANY:
-            from shmarrow.xray import Overview
-
-            return [(1, rows) for rows in Overview(reader._source, DEFAULT_LIMITS).rows().tolist()]
-    elif count > _MANY:  # a stream, which has been indexed to count its batches
-        from shmarrow.xray.batches import BatchTable
-
-        source = reader._source
-        places = reader._opened().places
-        blocks = np.array([(at.offset, body - at.offset, end - body) for at, body, end in places], np.int64)
-        table = BatchTable(source.data, blocks, source.name, DEFAULT_LIMITS, source.location, source.identity)
-        return [(1, rows) for rows in table.rows(0, count).tolist()]
-    return [(1, reader.get_batch(i).num_rows) for i in range(count)]

@@ -21,7 +21,6 @@ from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.sources import formats
 from shmarrow.sources.base import Source
 from shmarrow.types import Metadata, Schema
-from shmarrow.xray.batches import BatchTable
 from shmarrow.xray.checks import check_blocks
 from shmarrow.xray.claims import zeros
 from shmarrow.xray.messages import BATCH, DICTIONARY, NO_MESSAGES, SCHEMA, SPARSE, TENSOR, Batch, read_batch, scan
@@ -99,8 +98,6 @@ class Overview:
         self.messages: npt.NDArray[np.int64] = NO_MESSAGES
         self.footer: tuple[int, int] | None = None
         self.compression: str | None = None
-        self._location = source.location
-        self._identity = source.identity
         self.source = source
         self._version = 4
         self._cut: int | None = None
@@ -247,11 +244,6 @@ class Overview:
 
     # --- batches ---
 
-    @cached_property
-    def _table(self) -> BatchTable:
-        location, identity = self._location, self._identity
-        return BatchTable(self.data, self.blocks, self.name, self.limits, location, identity)
-
     def _range(self, first: int, last: int | None) -> tuple[int, int]:
         count = len(self.blocks)
         stop = count if last is None else last
@@ -292,7 +284,14 @@ class Overview:
         """
         if not self.regular:
             raise Unsupported(f"{self.name}: batches with views have lists of buffers of their own; use batch(index)")
-        return self._table.buffers(*self._range(first, last), len(self.buffer_roles))
+        first, last = self._range(first, last)
+        made = np.empty((last - first, len(self.buffer_roles), 2), np.int64)
+        for number in range(first, last):
+            batch = self.batch(number)
+            self._check_count(number, "buffers", len(batch.buffers), made.shape[1])
+            made[number - first] = batch.buffers
+            made[number - first, :, 0] += batch.body
+        return made
 
     def field_nodes(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
         """Return length and null count of each field node of batches [first, last).
@@ -301,7 +300,19 @@ class Overview:
         -------
         int64 ndarray of shape (last - first, number of nodes, 2)
         """
-        return self._table.nodes(*self._range(first, last), len(self.nodes))
+        first, last = self._range(first, last)
+        made = np.empty((last - first, len(self.nodes), 2), np.int64)
+        for number in range(first, last):
+            nodes = self.batch(number).nodes
+            self._check_count(number, "nodes", len(nodes), made.shape[1])
+            made[number - first] = nodes
+        return made
+
+    def _check_count(self, number: int, what: str, found: int, expected: int) -> None:
+        if found != expected:
+            raise InvalidData(
+                f"{self.name}: record batch {number} has {found} {what}; the schema needs {expected} for its columns"
+            )
 
     def rows(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
         """Return the number of rows of batches [first, last), from the footer (if by shmarrow) or the messages.
@@ -316,7 +327,7 @@ class Overview:
         if counts is not None:
             numbers = np.array(counts, np.int64).reshape(-1, 2)
             return np.repeat(numbers[:, 1], numbers[:, 0])[first:last]
-        return self._table.rows(first, last)
+        return np.array([self.batch(number).rows for number in range(first, last)], np.int64)
 
     def __repr__(self) -> str:
         return f"<Overview of the {self.kind} {self.name!r}, {self.size} bytes, {len(self.blocks)} batches>"

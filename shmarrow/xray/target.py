@@ -45,21 +45,32 @@ def open_target(target: Any, trust: bool = False) -> Source:
 
 
 def _in_store(name: str, trust: bool) -> Source | None:
-    """Open the object ``STORE/NAME``; None if no prefix of the name is a store."""
+    """Open the object ``STORE/NAME``; None if no part of the name is a store."""
     from shmarrow.store import Store
     from shmarrow.store.arguments import as_name
     from shmarrow.store.attach import read_entry
+
+    found = split_name(name)
+    if found is None:
+        return None
+    with Store(found[0], trust=trust, create=False) as store:
+        entry = read_entry(store._catalog, as_name(found[1]))
+        if entry is None:
+            raise store._missing([found[1]])
+        return open_source(entry[1])
+
+
+def split_name(word: str) -> tuple[str, str] | None:
+    """Return the store and the name in ``STORE/NAME``; None for a file, and if no part of the path is a store."""
     from shmarrow.store.protocol import CONTROL
 
-    shared = name.startswith(SHM_SCHEME)
-    at = name.find("/") if shared else name.rfind("/")
-    while at > 0:
-        where, key = name[:at], name[at + 1 :]
-        if key and (shared or os.path.isfile(os.path.join(where, CONTROL))):
-            with Store(where, trust=trust, create=False) as store:
-                found = read_entry(store._catalog, as_name(key))
-                if found is None:
-                    raise store._missing([key])
-                return open_source(found[1])
-        at = -1 if shared else name.rfind("/", 0, at)
-    return None
+    shared = word.startswith(SHM_SCHEME)
+    if shared:
+        where, _, name = word.partition("/")
+        return (where, name) if where != SHM_SCHEME and name else None
+    if word == "-" or os.path.isfile(word) or os.path.isfile(f"{word}/{CONTROL}"):
+        return None
+    at = word.rfind("/")
+    while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
+        at = word.rfind("/", 0, at)
+    return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None
