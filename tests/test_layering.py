@@ -96,7 +96,7 @@ FORWARDED = {
 }
 """The lines that forwarders above them may import from, and what for."""
 
-SURFACE_USE = {("cli", ""), ("integration", ""), ("testing", "")}
+SURFACE_USE = {("cli", ""), ("testing", "")}
 
 PARTNERS = {
     "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "jax", "torch", "safetensors", "scipy", "sparse",

@@ -74,7 +74,7 @@ COMMANDS = (
     _of_store("destroy", "delete a store and all its objects", "cli.stores"),
     Command("top", "show the stores of this host, refreshed every second", "cli.top", group=STORES),
     Command("demo", "share a real data set between Spark's workers and other processes", "cli.demo"),
-    Command("integration", "run the commands of Arrow's integration tests", "integration.commands"),
+    Command("integration", "run the commands of Arrow's integration tests", "cli.integration"),
     Command("completion", "print the completion script for a shell", "cli.completion"),
 )
 

@@ -168,7 +168,7 @@ def _compare(left: Any, right: Any, columns: list[Column], most: int) -> tuple[d
     first: Found = {}
     for start, mine, theirs in _aligned(left, right) if columns else ():
         for name, i, k in columns:
-            for at, a, b, rows in _unequal(mine.column(i), theirs.column(k)):
+            for at, a, b, rows in unequal(mine.column(i), theirs.column(k)):
                 counts[name] = counts.get(name, 0) + len(rows)
                 known = first.setdefault(name, [])
                 shown = rows[: most - len(known)]
@@ -196,7 +196,7 @@ def _aligned(left: Any, right: Any) -> Iterator[tuple[int, Any, Any]]:
             theirs, their = next(sides[1], None), 0
 
 
-def _unequal(mine: Any, theirs: Any) -> Iterator[tuple[int, Any, Any, Any]]:
+def unequal(mine: Any, theirs: Any) -> Iterator[tuple[int, Any, Any, Any]]:
     """Pieces of two arrays of one type and length that differ: where they start, both, and the slots that differ."""
     if mine.equals(theirs):
         return

@@ -36,11 +36,12 @@ def _field_json(field: Any) -> dict[str, Any]:
         "nullable": field.nullable,
         "metadata": text_pairs(field.metadata),
     }
-    children = _children(field.type)
-    return {**found, "children": list(map(_field_json, children))} if children else found
+    inner = children(field.type)
+    return {**found, "children": list(map(_field_json, inner))} if inner else found
 
 
-def _children(type: Any) -> list[Any]:
+def children(type: Any) -> list[Any]:
+    """The fields in a type."""
     storage = storage_of(type)
     return list(storage.value_type.fields if storage.layout == "dictionary" else storage.fields)
 
@@ -54,7 +55,7 @@ def _rows(fields: Iterable[Any], before: str, indent: bool) -> Iterator[list[str
     for field in fields:
         pairs = ", ".join([f"{clipped(key)}={clipped(value)}" for key, value in text_pairs(field.metadata).items()])
         yield [before + field.name, str(field.type), "nullable" if field.nullable else "not null", pairs]
-        yield from _rows(_children(field.type), f"{before}  " if indent else f"{before}{field.name}.", indent)
+        yield from _rows(children(field.type), f"{before}  " if indent else f"{before}{field.name}.", indent)
 
 
 def text_pairs(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
