@@ -23,7 +23,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import Indices, slice_bounds
 from shmarrow.pickling import travels
-from shmarrow.states import CLOSE, SEQUENTIAL, StateMachine
+from shmarrow.state_machine import CLOSE, SEQUENTIAL, StateMachine
 from shmarrow.tabular import as_column, made_from
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, struct, unify_schemas
 from shmarrow.types.extension import has_dictionary

@@ -21,7 +21,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, OPEN, WRITE, NotCopied, StateMachine, Transitions
+from shmarrow.state_machine import (
+    CLOSE,
+    CLOSED,
+    END,
+    ENDED,
+    FAIL,
+    FAILED,
+    OPEN,
+    WRITE,
+    NotCopied,
+    StateMachine,
+    Transitions,
+)
 
 CHANGING = "changing"
 FINISHING = "finishing"

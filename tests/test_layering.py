@@ -34,7 +34,7 @@ ORDER = (
     "lazy",
     "optional",
     "capsules",
-    "states",
+    "state_machine",
     "writer",
     "buffer",
     "pickling",
@@ -70,8 +70,8 @@ ORDER = (
 """Each line may import those before it; a package is one line, whose files may import each other."""
 
 NARROWER = {
-    "segment": {"errors", "lazy", "states", "writer", "buffer"},
-    "sources": {"errors", "lazy", "states", "writer", "buffer", "segment"},
+    "segment": {"errors", "lazy", "state_machine", "writer", "buffer"},
+    "sources": {"errors", "lazy", "state_machine", "writer", "buffer", "segment"},
 }
 """Lines that may import less than all that stands above them: where bytes live is no business of what they mean."""
 

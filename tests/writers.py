@@ -18,7 +18,7 @@ SCHEMA = BATCH.schema
 ROWS = BATCH.to_pydict()
 ONE = sa.schema([("x", sa.int64())])
 
-LIFE = ("shmarrow/writer.py", "shmarrow/states.py")
+LIFE = ("shmarrow/writer.py", "shmarrow/state_machine.py")
 
 
 class Folder:

@@ -25,7 +25,10 @@ from shmarrow.buffer import Bytes
 from shmarrow.cli.report import WrongUsage, byte_size
 from shmarrow.errors import Limits, storage_error
 from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import read_message
+from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
+from shmarrow.sources import open_source
 from shmarrow.sources.formats import HEAD, recognized
 
 HELP = "an Arrow file, stream or tensor: a path, shm:NAME, STORE/NAME (an object of a store), or - for standard input"
@@ -102,7 +105,6 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[tuple[str, Any]]:
     ObjectNotFound
         If there is nothing of this name.
     """
-    from shmarrow.sources import open_source
     from shmarrow.xray.target import open_target
 
     with ExitStack() as stack:
@@ -149,8 +151,6 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
                 _refuse(name, found.head)
                 yield Target(name, "stream", found.file, None)
                 return
-            from shmarrow.sources import open_source
-
             source: Any = open_source(spooled(found.file, stack))
             source.name = name
             yield Target(name, kind_of(source.data, name), source, source.data)
@@ -164,7 +164,6 @@ def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) ->
     try:
         return open_target(word, trust)
     except (sa.StorageError, sa.InvalidArgument) as error:
-        from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
         from shmarrow.store.protocol import CONTROL
 
         path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
@@ -309,8 +308,6 @@ def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterato
 def open_reader(target: Target, limits: Limits) -> Any:
     """The reader of a file or a stream."""
     if target.kind == "file":
-        from shmarrow.ipc.file.reader import RecordBatchFileReader
-
         return RecordBatchFileReader(target.source, limits)
     if target.data is None:
         return sa.ipc.open_stream(target.source, limits=limits)

@@ -13,24 +13,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from shmarrow import xray
 from shmarrow.cli.report import render, reporting, shell_hint
 from shmarrow.cli.targets import add_memory, add_target, limits_of, open_bytes, refuse_others
-from shmarrow.errors import (
-    DEFAULT_LIMITS,
-    InvalidData,
-    ShmarrowError,
-    Unsupported,
-    counted,
-    printable,
-)
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ShmarrowError, Unsupported, counted, printable
 from shmarrow.ipc.file.footer import HEAD
+from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.schema.decode import encoded_fields
+from shmarrow.sources import open_source
+from shmarrow.xray import Finding, Overview
 from shmarrow.xray.messages import read_batch
-
-if TYPE_CHECKING:
-    from shmarrow.xray import Finding, Overview
 
 _MOST = 1000
 _FAILING = ("error", "warning")
@@ -60,8 +54,6 @@ def validate(arguments: argparse.Namespace) -> int:
     """Print what is wrong with an object; the exit status is 1 if there are errors or warnings."""
     with open_bytes(arguments.target, arguments.trust) as (name, source):
         refuse_others(name, source.data)
-        from shmarrow.xray import Overview
-
         overview = Overview(source, limits_of(arguments))
         found: list[dict[str, Any]] = []
         for each in islice(findings(overview, source, arguments.full), arguments.limit):
@@ -106,8 +98,6 @@ def findings(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
     full : bool
         Whether values are checked.
     """
-    from shmarrow import xray
-
     errors = []
     for each in xray.findings(overview):
         if each.severity == "error":
@@ -124,17 +114,13 @@ def _read(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
 
 
 def _finding(overview: Overview, start: int, end: int, error: ShmarrowError) -> Finding:
-    from shmarrow.xray import Finding
-
     remedy = shell_hint(error) or next((text for kind, text in _REMEDIES if isinstance(error, kind)), _AGAIN)
     return Finding(start, max(start, end), "error", error.problem.removeprefix(f"{overview.name}: "), remedy)
 
 
 def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
     """Read all columns of all batches, and their dictionaries."""
-    from shmarrow.ipc.file.reader import RecordBatchFileReader
     from shmarrow.ipc.stream.reader import MappedStreamReader
-    from shmarrow.sources import open_source
 
     footer = overview.footer
     try:

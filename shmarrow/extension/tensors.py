@@ -15,7 +15,8 @@ from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import as_json, checked_text, children_of, parameters_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array
-from shmarrow.types import DataType, ExtensionType, Field
+from shmarrow.layout.memory import validity_of
+from shmarrow.types import DataType, ExtensionType, Field, from_numpy_dtype
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -187,8 +188,6 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
         InvalidArgument
             If the elements of a row are not contiguous in memory.
         """
-        from shmarrow.types import from_numpy_dtype
-
         if not isinstance(values, np.ndarray) or not values.ndim:
             raise InvalidArgument(f"expected an ndarray of at least one dimension, found {shown(values)}")
         order = sorted(range(values.ndim), key=lambda axis: -values.strides[axis])
@@ -212,7 +211,6 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
     def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
         """Create tensors from an ndarray in the form of :meth:`to_numpy_ndarray`; copies unless it is in row order."""
         from shmarrow.layout.from_values import array_from_numpy
-        from shmarrow.layout.memory import validity_of
 
         if values.dtype.kind == "O" and values.ndim == 1:
             return super().from_numpy(type, values, valid)

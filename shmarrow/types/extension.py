@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
-from shmarrow.states import fork_safe_lock
+from shmarrow.state_machine import fork_safe_lock
 from shmarrow.types.base import DataType, DType, Metadata, as_type
 from shmarrow.types.descriptors import TypeDescriptor
 from shmarrow.types.field import Field

@@ -12,6 +12,7 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidType, Limits, ShmarrowError, counted, shown
 from shmarrow.ipc.file.footer import END, HEAD, MAGIC
+from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
@@ -312,8 +313,6 @@ class _Walk:
         if self._names is None:
             self._names = {}
             if self._overview.kind == "bundle":
-                from shmarrow.ipc.file.reader import RecordBatchFileReader
-
                 try:
                     index = RecordBatchFileReader(self._overview.source, self._overview.limits).get_batch(0)
                     columns: Any = index.columns

@@ -34,7 +34,7 @@ from shmarrow.interchange.c_data.export_array import (
 from shmarrow.interchange.c_data.export_schema import placeholder, schema_schema, type_schema
 from shmarrow.interchange.c_data.import_schema import type_from_capsule
 from shmarrow.optional import optional
-from shmarrow.states import READ, SEQUENTIAL, StateMachine
+from shmarrow.state_machine import READ, SEQUENTIAL, StateMachine
 from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
 

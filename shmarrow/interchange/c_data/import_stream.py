@@ -24,7 +24,7 @@ from shmarrow.interchange.c_data.import_array import Importer, batch_at
 from shmarrow.interchange.c_data.import_schema import field_at, schema_at, text_of
 from shmarrow.interchange.c_data.structs import STREAM, ask, pointer
 from shmarrow.optional import optional
-from shmarrow.states import CLOSE, SEQUENTIAL, NotCopied, StateMachine
+from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tables import RecordBatchReader
 from shmarrow.types import Schema
 

@@ -26,6 +26,7 @@ from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, ObjectRef
 from shmarrow.layout import Array
 from shmarrow.segment.host import boot_id, host_name
+from shmarrow.sources.memory import SegmentSource
 from shmarrow.tables import Table
 
 T = TypeVar("T")
@@ -219,7 +220,6 @@ def _open_tensor(content: object, memory: HandleObjects) -> Any:
 
 def _open_bundle(content: object, memory: HandleObjects) -> Any:
     from shmarrow.ipc.tensor.bundle import Bundle
-    from shmarrow.sources.memory import SegmentSource
 
     return Bundle(SegmentSource(memory.segment(content)), DEFAULT_LIMITS)
 

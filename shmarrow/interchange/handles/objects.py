@@ -26,7 +26,7 @@ from shmarrow.segment import attach as attach_segment
 from shmarrow.segment.host import boot_id, host_name
 from shmarrow.segment.location import is_shm, resolve
 from shmarrow.segment.mappings import Mapping, mapping_of
-from shmarrow.states import fork_safe_lock
+from shmarrow.state_machine import fork_safe_lock
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 

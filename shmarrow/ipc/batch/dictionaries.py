@@ -20,7 +20,7 @@ from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
-from shmarrow.states import fork_safe_lock
+from shmarrow.state_machine import fork_safe_lock
 
 T = TypeVar("T")
 _lock = fork_safe_lock()  # held for a few assignments at a time

@@ -35,7 +35,7 @@ from shmarrow.ipc.message.decode import Message, check_version, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.sources.base import Source
-from shmarrow.states import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
+from shmarrow.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.types import Metadata, Schema, as_metadata
 
 if TYPE_CHECKING:

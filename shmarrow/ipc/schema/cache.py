@@ -20,7 +20,7 @@ from shmarrow.errors import InvalidData, Limits
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader
 from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.lazy import LazySchema, ignore_growth, lazy_schema
-from shmarrow.states import fork_safe_lock
+from shmarrow.state_machine import fork_safe_lock
 from shmarrow.types import Schema
 from shmarrow.types.extension import generation
 

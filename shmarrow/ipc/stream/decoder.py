@@ -23,7 +23,7 @@ from shmarrow.ipc.batch.dictionaries import DictionaryBudget
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.states import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
+from shmarrow.state_machine import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
 from shmarrow.types import Schema
 
 PREFIX = "prefix"

@@ -30,7 +30,7 @@ from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
 from shmarrow.sources.base import Source
-from shmarrow.states import (
+from shmarrow.state_machine import (
     CLOSE,
     CLOSED,
     FAIL,

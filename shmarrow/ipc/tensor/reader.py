@@ -18,7 +18,7 @@ from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
-from shmarrow.states import CLOSE, SEQUENTIAL, NotCopied, StateMachine
+from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tensor import SparseTensor, Tensor
 
 _PART = 1 << 26
