@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from api_classes import CLASSES
+from api_files import FILES, NOTES
 from api_kinds import Class, Entry, Instead, Same
 from api_module import MODULE
 
@@ -39,11 +40,19 @@ with pa.ipc.new_file(file, schema) as writer:
     writer.write(batch)
     writer.write(table)
 stream, file = stream.getvalue(), file.getvalue()
+tensor = pa.Tensor.from_numpy(np.arange(6, dtype="f4").reshape(2, 3), dim_names=["row", "column"])
+ones, names = np.array([1.5, 2.5]), ["row", "column"]
+coo = pa.SparseCOOTensor.from_numpy(ones, np.array([[0, 1], [1, 0]]), (2, 3), names)
+csr = pa.SparseCSRMatrix.from_numpy(ones, np.array([0, 1, 2]), np.array([1, 0]), (2, 3), names)
+csc = pa.SparseCSCMatrix.from_numpy(ones, np.array([0, 1, 2, 2]), np.array([1, 0]), (2, 3), names)
+csf = pa.SparseCSFTensor.from_numpy(
+    ones, [np.array([0, 1, 2])], [np.array([0, 1]), np.array([1, 0])], (2, 3), [0, 1], names
+)
 """
 """What the calls refer to."""
 
 
-SECTIONS: dict[str, dict[str, Entry]] = {"": MODULE, **CLASSES}
+SECTIONS: dict[str, dict[str, Entry]] = {"": MODULE, **CLASSES, **FILES}
 """The tables by the class or module of pyarrow."""
 
 
@@ -59,7 +68,8 @@ INTRODUCTION = """\
 
 Names and arguments match pyarrow's wherever the behaviour does. This page is written from the tables
 of `tests/api.py` by `make docs`, and the tests call every name of it with both libraries and compare the results: `pa`
-in a call is pyarrow, or `import shmarrow as pa`. A test fails if a pyarrow name is missing from this page.
+in a call is pyarrow, or `import shmarrow as pa`. A test fails if a name of pyarrow, or a
+member of one of its classes, is missing from this page.
 
 What differs throughout: values are Python's own, there are no scalars; nothing is rounded, wrapped or cut silently
 ([casts](casts.md)); arguments named `memory_pool` do not exist; errors are those of shmarrow. shmarrow keeps data, it
@@ -94,6 +104,7 @@ def page() -> str:
         lines += [
             f"## {f'`pyarrow.{section}`' if section else 'The module'}",
             "",
+            *([NOTES[section], ""] if section in NOTES else []),
             "| pyarrow | shmarrow |",
             "| --- | --- |",
         ]

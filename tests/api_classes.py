@@ -483,6 +483,20 @@ UNION_TYPES: dict[str, Entry] = {name: same(f"pa.dense_union([field], [5]).{name
 TIMESTAMP_TYPES: dict[str, Entry] = {name: same(f'pa.timestamp("ms", "UTC").{name}') for name in ["unit", "tz"]}
 DECIMAL_TYPES: dict[str, Entry] = {name: same(f"pa.decimal128(9, 2).{name}") for name in ["precision", "scale"]}
 
+PARAMETERS: dict[str, tuple[str, str]] = {
+    "Decimal32Type": ("pa.decimal32(9, 2)", "precision scale"),
+    "Decimal64Type": ("pa.decimal64(9, 2)", "precision scale"),
+    "Decimal256Type": ("pa.decimal256(9, 2)", "precision scale"),
+    "Time32Type": ('pa.time32("ms")', "unit"),
+    "Time64Type": ('pa.time64("us")', "unit"),
+    "DurationType": ('pa.duration("us")', "unit"),
+    "ListType": ("pa.list_(pa.int8())", "value_field value_type"),
+    "LargeListType": ("pa.large_list(pa.int8())", "value_field value_type"),
+    "ListViewType": ("pa.list_view(pa.int8())", "value_field value_type"),
+    "LargeListViewType": ("pa.large_list_view(pa.int8())", "value_field value_type"),
+}
+"""Classes of types by an example, and its parameters."""
+
 BOOLEANS: dict[str, Entry] = {"true_count": COMPUTE, "false_count": COMPUTE}
 BINARIES: dict[str, Entry] = {"total_values_length": STRUCTURE}
 
@@ -509,7 +523,7 @@ IPC: dict[str, Entry] = {
     "IpcWriteOptions": same('pa.ipc.IpcWriteOptions(compression="zstd", emit_dictionary_deltas=True).compression'),
     "ReadStats": Instead("list(pa.ipc.ReadStats._fields)", "list(pa.ipc.IpcStats._fields)", "one class for both"),
     "WriteStats": Instead("list(pa.ipc.WriteStats._fields)", "list(pa.ipc.IpcStats._fields)", "one class for both"),
-    "IpcReadOptions": Out("what a reader accepts is set by `Limits`, and which columns it reads by `columns`"),
+    "IpcReadOptions": Out("what a reader accepts is set by `Limits`, and which columns it reads by `included_fields`"),
     **{
         name: same(f"pa.ipc.{name}.__name__")
         for name in [
@@ -545,6 +559,7 @@ CLASSES: dict[str, dict[str, Entry]] = {
     "DataType": DATATYPE,
     "BooleanArray": BOOLEANS,
     "BinaryArray": BINARIES,
+    "LargeBinaryArray": BINARIES,
     "ListArray": LISTS,
     "LargeListArray": LARGE_LISTS,
     "ListViewArray": VIEWS,
@@ -563,6 +578,10 @@ CLASSES: dict[str, dict[str, Entry]] = {
     "UnionType": UNION_TYPES,
     "DictionaryType": DICTIONARY_TYPES,
     "RunEndEncodedType": RUN_TYPES,
+    **{
+        kind: {name: same(f"{example}.{name}") for name in names.split()}
+        for kind, (example, names) in PARAMETERS.items()
+    },
     "types": TYPES,
     "ipc": IPC,
 }

@@ -82,6 +82,11 @@ class AnyTensor:
         """Number of dimensions."""
         return len(self.shape)
 
+    @property
+    def is_mutable(self) -> bool:
+        """False: the elements of a tensor cannot be changed."""
+        return False
+
     def dim_name(self, index: int) -> str:
         """Return the name of a dimension; empty if unnamed."""
         if not isinstance(index, int) or not -self.ndim <= index < self.ndim:
