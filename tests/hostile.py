@@ -31,7 +31,7 @@ import numpy as np
 
 import shmarrow as sa
 from shmarrow.ipc.flatbuffers.reader import Reader
-from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.decode import message_at
 
 SECONDS = 6.0
 """Of the processor's time, so that nothing depends on what else the machine does."""
@@ -364,10 +364,9 @@ def _messages(data: bytearray, start: int) -> list[tuple[int, int]]:
     found = []
     at = start
     try:
-        while (step := read_message(view, at, "")) is not None:
-            message, body = step
-            found.append((at, body + message.body_length))
-            at = found[-1][1]
+        while (step := message_at(view, at, "")) is not None:
+            found.append((at, step.end))
+            at = step.end
     except sa.ShmarrowError:
         pass
     return found

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import shmarrow as sa
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.message.encode import encode_message
 from shmarrow.ipc.options import IpcWriteOptions
 
@@ -36,11 +36,10 @@ def message_of(tensor: Any, options: IpcWriteOptions | None = None) -> bytes:
 
 
 def header_and_body(data: bytes) -> tuple[Any, bytes]:
-    found = read_message(np.frombuffer(data, "u1"), 0, "test")
+    found = message_at(np.frombuffer(data, "u1"), 0, "test")
     assert found is not None
-    message, start = found
-    assert start % 64 == 0
-    return message.header, data[start : start + message.body_length]
+    assert found.body % 64 == 0
+    return found.message.header, data[found.body : found.end]
 
 
 def forms_of(ndim: int) -> list[str]:

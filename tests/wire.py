@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.decode import Message, read_message
+from shmarrow.ipc.message.decode import Message, message_at
 
 
 class Part(NamedTuple):
@@ -27,11 +27,9 @@ def messages(data: bytes, start: int = 0) -> list[Part]:
     """The messages of a stream that begins at ``start``."""
     view = np.frombuffer(data, "u1")
     found, at = [], start
-    while (step := read_message(view, at, "test")) is not None:
-        message, body = step
-        end = body + message.body_length
-        found.append(Part(at, body, message, data[at:end]))
-        at = end
+    while (step := message_at(view, at, "test")) is not None:
+        found.append(Part(at, step.body, step.message, data[at : step.end]))
+        at = step.end
     return found
 
 

@@ -26,7 +26,7 @@ from shmarrow.cli.report import WrongUsage, byte_size
 from shmarrow.errors import Limits, storage_error
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.decode import message_at
 from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.sources import open_source
 from shmarrow.sources.formats import HEAD, recognized
@@ -239,8 +239,8 @@ def kind_of(data: Bytes, name: str) -> str:
     refuse_others(name, data)
     if data[: len(MAGIC)].tobytes() == MAGIC:
         return "bundle" if _is_bundle(data) else "file"
-    found = read_message(data, 0, name)
-    kind = "" if found is None else found[0].kind
+    found = message_at(data, 0, name)
+    kind = "" if found is None else found.message.kind
     return {"Tensor": "tensor", "SparseTensor": "sparse tensor"}.get(kind, "stream")
 
 

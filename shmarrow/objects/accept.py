@@ -16,7 +16,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.errors import DEFAULT_LIMITS, InvalidType, ShmarrowError, full_name, shown
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
@@ -171,9 +171,9 @@ def check_type(type: DataType) -> None:
 def _as_read(field: Field) -> Field:
     """The field as read back from its message."""
     data = schema_message(encode_schema(Schema([field]), DEFAULT_OPTIONS), DEFAULT_OPTIONS)
-    found = read_message(np.frombuffer(data, np.uint8), 0, "schema", DEFAULT_LIMITS)
+    found = message_at(np.frombuffer(data, np.uint8), 0, "schema", DEFAULT_LIMITS)
     assert found is not None
-    header = found[0].header
+    header = found.message.header
     return read_schema(header.reader.data, header.position, "schema", DEFAULT_LIMITS).field(0)
 
 

@@ -9,25 +9,27 @@ Invariants:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
+from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
-from shmarrow.ipc.file.footer import MAGIC
-from shmarrow.ipc.file.known_forms import find_batch, remember
+from shmarrow.ipc.batch.decode import open_batch
+from shmarrow.ipc.file.footer import END, HEAD, MAGIC, footer_holes
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.ipc.message.decode import Message
-from shmarrow.ipc.message.framing import read_prefix
+from shmarrow.ipc.message.decode import Message, message_at
+from shmarrow.ipc.message.template import Known
+from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.ipc.tensor import BUNDLE_KEY
-from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, known_header, read_header
+from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
 from shmarrow.objects.kinds import BYTES, KIND, SCALARS, Stored
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
 from shmarrow.types import DateType, Metadata, Schema
+from shmarrow.types.extension import generation
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from shmarrow.tables import Table
     from shmarrow.tensor import SparseTensor, Tensor
 
-_PREFIX = struct.Struct("<Ii")
-_CONTINUATION = 0xFFFFFFFF
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
 
 
@@ -56,15 +56,10 @@ def decode(segment: Segment, trust: bool = False) -> Stored:
         If the bytes are not Arrow, or invalid.
     """
     data = segment.data
-    start, size = _PREFIX.unpack_from(data.data) if len(data) >= _PREFIX.size else (0, 0)
-    if start == _CONTINUATION:
-        end = _PREFIX.size + size
-        header = known_header(data[_PREFIX.size : end].tobytes())  # small ones only
-        return _message(segment, trust) if header is None else _of_tensor(segment, header, end)
     if data.data[: len(MAGIC)] != MAGIC:
         return _message(segment, trust)
     limits = _TRUSTING if trust is True else as_limits(DEFAULT_LIMITS, trust)
-    found = find_batch(data, segment.name, limits)
+    found = _known_file(data, segment.name, limits)
     if found is not None:
         batch, metadata = found
         return _taken(batch.schema, [batch], metadata or {})
@@ -74,8 +69,43 @@ def decode(segment: Segment, trust: bool = False) -> Stored:
         from shmarrow.ipc.tensor.bundle import load_tensors
 
         return load_tensors(segment)
-    remember(reader, limits)
+    _remember(reader, limits)
     return _taken(reader.schema, list(reader), metadata)
+
+
+# --- files of one batch -----------------------------------------------------------------------------------------
+
+_FOOTERS = Known()
+"""Schema and metadata of files without dictionaries, by all of their footer but where the batch is."""
+
+
+def _known_file(data: Bytes, name: str, limits: Limits) -> tuple[RecordBatch, Metadata | None] | None:
+    """The batch of a file and the footer's metadata, if the footer of a similar file was read before."""
+    view, size = data.data, len(data)
+    length, tail = END.unpack_from(view, size - END.size) if size >= HEAD + END.size else (0, b"")
+    end = size - END.size - length
+    if tail != MAGIC or length <= 0 or end < HEAD:
+        return None
+    found = _FOOTERS.find(view[end : end + length].tobytes(), (limits, generation()))
+    if found is None:
+        return None
+    (schema, metadata), (offset, head, body) = found
+    if not 0 <= head < 1 << 31:  # 32 bits, and padding that may be anything
+        return None
+    where = f"{name}: batch 0"
+    located = message_at(data[:end], offset, where, limits, block=(head, body))
+    assert located is not None
+    return open_batch(located.message, data[located.body : located.end], schema, {}, where, limits), metadata
+
+
+def _remember(reader: RecordBatchFileReader, limits: Limits) -> None:
+    """Keep the footer of a file of one batch without dictionaries, if its schema is cached."""
+    file = reader._opened()
+    source = file.schema.source
+    cached = isinstance(source, LazySchema) and not source.borrowed
+    if cached and len(file.batches) == 1 and not len(file.blocks("dictionaries")):
+        key, found = (limits, generation()), (file.schema, reader.metadata)
+        _FOOTERS.add(file.footer.reader.data.tobytes(), footer_holes(file.footer), found, key)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------
@@ -120,15 +150,10 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
 
 def header_of(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, int]:
     """The header of a segment's first message, and its body's offset."""
-    data, name = segment.data, segment.name
-    prefix = read_prefix(data.data, 0, name)
-    if prefix is None:
-        raise InvalidData(f"{name}: expected an Arrow file, stream or tensor, found none of them")
-    start, size = prefix
-    end = start + size
-    if end > len(data):
-        raise InvalidData(f"{name}: the metadata at 0 needs [{start}, {end}) but there are {len(data)} bytes")
-    return read_header(data[start:end], name, DEFAULT_LIMITS), end
+    found = message_at(segment.data, 0, segment.name, parse=read_header)
+    if found is None:
+        raise InvalidData(f"{segment.name}: expected an Arrow file, stream or tensor, found none of them")
+    return found.message, found.body
 
 
 def read_stream(segment: Segment, limits: Limits) -> Table:
@@ -157,8 +182,6 @@ def _message(segment: Segment, trust: bool) -> Stored:
 def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
     """Decode a dense tensor whose body begins at ``start``."""
     data = segment.data
-    if header.body_length > len(data) - start:
-        return read_first_tensor(segment)  # raises the appropriate error
     make = _MAKE[tensor_kind(header)] if header.metadata else None
     if make is None:
         return header.over(data[start:])

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, Limits, ShmarrowError
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, ShmarrowError
 from shmarrow.ipc.batch.decode import header_of
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import UNIONS
-from shmarrow.ipc.message.decode import Message, parse_metadata
-from shmarrow.ipc.message.framing import read_prefix
+from shmarrow.ipc.message.decode import Message, message_at
+from shmarrow.ipc.message.framing import CONTINUATION
 
 MEMBERS = UNIONS["MessageHeader"]
 SCHEMA, DICTIONARY, BATCH, TENSOR, SPARSE = range(1, 6)
@@ -59,19 +59,15 @@ def scan(data: Bytes, start: int, stop: int, limits: Limits, most: int | None = 
         Maximum number of messages.
     """
     found: list[tuple[int, int, int, int]] = []
-    at, view = start, data[:stop].data
+    at, inside = start, data[:stop]
     while at < stop and (most is None or len(found) < most):
         try:
-            prefix = read_prefix(view, at, "", limits)
-            if prefix is None:
-                marker = 8 if bytes(view[at : at + 4]) == b"\xff\xff\xff\xff" else 4
+            located = message_at(inside, at, "", limits, parse=glance, cut=True)
+            if located is None:
+                marker = 8 if inside[at : at + 4].tobytes() == CONTINUATION else 4
                 return Messages(_rows(found), at, marker, "")
-            length = sum(prefix)
-            if at + length > stop:
-                raise InvalidData(f"metadata up to {at + length}, beyond the end at {stop}")
-            kind, body = kind_and_body(data[at + prefix[0] : at + length])
-            if body < 0:
-                raise InvalidData(f"a body of {body} bytes")
+            length = located.body - at
+            kind, body = located.message
             if body > stop - at - length:
                 text = f"truncated message: its body needs {body} bytes, only {stop - at - length} remain"
                 return Messages(_rows(found), at, 0, text, (at, length, body, kind))
@@ -86,14 +82,36 @@ def _rows(found: list[tuple[int, int, int, int]]) -> Any:
     return np.array(found, np.int64).reshape(-1, 4)
 
 
-def kind_and_body(metadata: Bytes) -> tuple[int, int]:
-    """Return the kind of a message and the length of its body."""
+class Glance(NamedTuple):
+    """The kind of a message, as a number, and the length of its body."""
+
+    kind: int
+    body_length: int
+
+
+def glance(metadata: Bytes, where: str = "", limits: Limits = DEFAULT_LIMITS) -> Glance:
+    """Read no more of a message than an overview needs."""
     table = Reader(metadata, "the metadata").root("Message")
     at = table.reader.slot("Message", table.position, table.offsets, 1, 1)
     kind = int(metadata[at]) if at else 0
     if not 0 < kind <= len(MEMBERS):
         raise InvalidData(f"a message with a header of type {kind}, expected 1 to {len(MEMBERS)}")
-    return kind, table["bodyLength"]
+    body = table["bodyLength"]
+    if body < 0:
+        raise InvalidData(f"a body of {body} bytes")
+    return Glance(kind, body)
+
+
+class Unparsed(NamedTuple):
+    """The metadata of a message, as they are."""
+
+    metadata: Bytes
+    body_length: int = 0
+
+
+def unparsed(metadata: Bytes, where: str, limits: Limits) -> Unparsed:
+    """Leave metadata unparsed, to explain them even if they are malformed."""
+    return Unparsed(metadata)
 
 
 class Batch(NamedTuple):
@@ -139,11 +157,10 @@ def read_batch(data: Bytes, offset: int, length: int, where: str, limits: Limits
     """
     if offset < 0 or length < 8 or offset + length > len(data):
         raise InvalidData(f"{where}: its block is [{offset}, {offset + length}), of {len(data)} bytes")
-    prefix = read_prefix(data[offset : offset + length].data, 0, where, limits)
-    if prefix is None or sum(prefix) > length:
-        raise InvalidData(f"{where}: the metadata at {offset} do not fit the {length} bytes that its block gives them")
-    message = parse_metadata(data[offset + prefix[0] : offset + length], where, limits)
-    return batch_of(message, offset + length, where)
+    found = message_at(data[: offset + length], offset, where, limits, cut=True)
+    if found is None:
+        raise InvalidData(f"{where}: its block refers to an end-of-stream marker at {offset}")
+    return batch_of(found.message, offset + length, where)
 
 
 def batch_of(message: Message, body: int, where: str) -> Batch:
@@ -151,7 +168,7 @@ def batch_of(message: Message, body: int, where: str) -> Batch:
     table = message.header["data"] if message.kind == "DictionaryBatch" else message.header
     if table is None or message.kind not in ("DictionaryBatch", "RecordBatch"):
         raise InvalidData(f"{where}: expected a RecordBatch message, found {message.kind}")
-    header = header_of(table, message.version, message.body_length, where)
+    header = header_of(table, message.version, where)
     counts, codec = table["variadicBufferCounts"], table["compression"]
     return Batch(
         message,

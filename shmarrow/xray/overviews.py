@@ -13,8 +13,8 @@ from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, decode_row_counts, read_footer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import parse_metadata, read_key_values
-from shmarrow.ipc.message.framing import CONTINUATION, not_a_message, read_prefix
+from shmarrow.ipc.message.decode import message_at, read_key_values
+from shmarrow.ipc.message.framing import CONTINUATION, not_a_message
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.tensor import BUNDLE_KEY
@@ -160,8 +160,7 @@ class Overview:
             raise InvalidData(f"{self.name}: expected Arrow data, found an empty object")
         self._list_messages(0, findings)
         if not len(self.messages):
-            prefix = read_prefix(self.data.data, 0, self.name, self.limits)
-            if prefix is not None and head[:4] != CONTINUATION:
+            if head[:4] not in (CONTINUATION, bytes(4)):
                 raise not_a_message(self.data, 0, self.name)
         else:
             self.kind = _KINDS.get(int(self.messages[0, 3]), "stream")
@@ -189,10 +188,10 @@ class Overview:
             return
         start, length = rows[0, :2].tolist()
         try:
-            prefix, _ = read_prefix(self.data.data, start, self.name, self.limits) or (0, 0)
             where = f"{self.name}: schema message"
-            message = parse_metadata(self.data[start + prefix : start + length], where, self.limits)
-            self._take_schema(message.header, where, False)
+            found = message_at(self.data[: start + length], start, where, self.limits, cut=True)
+            assert found is not None
+            self._take_schema(found.message.header, where, False)
         except ShmarrowError as error:
             message_ = str(error).removeprefix(f"{self.name}: ")
             findings.append(Finding(start, start + length, "error", message_, "write the object again"))
@@ -209,9 +208,9 @@ class Overview:
             try:
                 if not 0 <= offset <= self.size - length:
                     continue
-                prefix = read_prefix(self.data.data, offset, "", self.limits)
-                if prefix is not None:
-                    message = parse_metadata(self.data[offset + prefix[0] : offset + sum(prefix)], "", self.limits)
+                found = message_at(self.data, offset, "", self.limits, cut=True)
+                if found is not None:
+                    message = found.message
                     self._version = message.version
                     self.version = self.version or _VERSIONS.get(message.version)
                     codec = message.header["compression"] if message.kind == "RecordBatch" else None

@@ -14,12 +14,12 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidType, Limits
 from shmarrow.ipc.file.footer import END, HEAD, MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import parse_metadata
-from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
+from shmarrow.ipc.message.decode import message_at, parse_metadata
+from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.xray.body import Body
 from shmarrow.xray.claims import EXAMINED, Report, zeros
 from shmarrow.xray.flat import Flat, padding
-from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, kind_and_body, scan
+from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, glance, scan, unparsed
 from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.roles import expanded, roles_of
@@ -289,7 +289,7 @@ class _Walk:
         if start != HEAD:
             return False
         try:
-            return kind_and_body(self._data[start:end])[0] == SCHEMA
+            return glance(self._data[start:end]).kind == SCHEMA
         except ShmarrowError:
             return False
 
@@ -326,15 +326,15 @@ class _Walk:
         end = body + part.body
         label, data, limits = self._label(part), self._data, self._overview.limits
         try:
-            prefix, size = read_prefix(data[:body].data, start, label, limits) or (0, 0)
-            if not prefix or start + prefix + size > body:
+            found = message_at(data[:body], start, label, limits, parse=unparsed, cut=True)
+            if found is None:
                 raise InvalidArgument(f"{label}: no message fits its {part.metadata} bytes of metadata")
         except ShmarrowError as error:
             yield from self._refused(start, end, label, error)
             return
-        self._legacy = prefix == 4
-        yield from self._prefix(start, prefix, size, label)
-        flat = start + prefix
+        flat, size = found.metadata, found.body - found.metadata
+        self._legacy = flat - start == 4
+        yield from self._prefix(start, flat - start, size, label)
         regions = Flat(data, flat, flat + size, "Message", label, limits, self._elements, self._report).regions()
         yield from regions
         if flat + size < body:

@@ -23,7 +23,7 @@ from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
@@ -125,10 +125,10 @@ def schema_of(data: object) -> Schema:
     """Decode a Schema message."""
     if not isinstance(data, bytes):
         raise InvalidData(f"a damaged handle: expected a schema as bytes, found {shown(data)}")
-    found = read_message(np.frombuffer(data or b"\0", np.uint8), 0, "the schema of a handle", DEFAULT_LIMITS)
-    if found is None or found[0].kind != "Schema":
+    found = message_at(np.frombuffer(data or b"\0", np.uint8), 0, "the schema of a handle", DEFAULT_LIMITS)
+    if found is None or found.message.kind != "Schema":
         raise InvalidData("a damaged handle: expected a Schema message")
-    header = found[0].header
+    header = found.message.header
     return read_schema(header.reader.data, header.position, "the schema of a handle", DEFAULT_LIMITS)
 
 

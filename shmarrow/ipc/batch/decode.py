@@ -1,9 +1,12 @@
-"""Decoding of record batches ("RecordBatch message"); ``encode`` is the inverse.
+"""How arrays are built from record batches ("RecordBatch message"); ``encode`` is the inverse.
 
 Invariants:
 
-* opening a batch only creates views of its nodes and buffers. A column is built on first access, and its structure is
-  validated then: buffer bounds and sizes, child lengths, first and last offsets;
+* opening a batch only creates views of its nodes and buffers. A column is built on first access, by
+  :func:`~shmarrow.layout.parts.assemble` from the parts that :class:`ColumnParts` takes from the message one after
+  another, and its structure is validated then: buffer bounds and sizes, child lengths, first and last offsets;
+* where several columns of numbers are asked for, :meth:`ArrayLoader.flat` finds the buffers of all of them with a few
+  array operations, with the same checks. This is the only other way in which columns are built;
 * the state of building a column (cursor, decompressed buffers, remaining limits) is local to the operation. Caches of a
   batch derive from its metadata alone and are replaced atomically, so racing threads compute equal values.
 """
@@ -11,25 +14,24 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
+from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, at
-from shmarrow.ipc.batch.header import Header
 from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.layout.array import Array
-from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
+from shmarrow.layout.listing import LISTING, BufferSpec, swapped, swapped_views, walk
 from shmarrow.layout.making import make_array, nulls
-from shmarrow.layout.primitive import PrimitiveArray
-from shmarrow.layout.validation import check_buffers
+from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
 _PAIR = np.dtype("<i8")
 _SEVERAL, _MANY = 4, 12
+"""Columns asked for one by one, or together, from which on :meth:`ArrayLoader.flat` is worthwhile."""
 _SMALL = 1 << 17
 """Maximum rows of a batch whose columns may be decompressed for display."""
 
@@ -64,15 +67,93 @@ class RangeBody(Protocol):
         """Prefetch these (start, stop) ranges, merging adjacent ones."""
 
 
+class BatchHeader(NamedTuple):
+    """The metadata of a record batch, or of the values of a dictionary.
+
+    Attributes
+    ----------
+    table : TableView
+        The RecordBatch table.
+    version : int
+        The metadata version.
+    length : int
+        The number of rows.
+    nodes : int64 ndarray, shape (n, 2)
+        Length and null count of each array.
+    buffers : int64 ndarray, shape (m, 2)
+        Offset and size of each buffer in the body.
+    """
+
+    table: TableView
+    version: int
+    length: int
+    nodes: npt.NDArray[np.int64]
+    buffers: npt.NDArray[np.int64]
+
+
+def header_of(table: TableView, version: int, where: str) -> BatchHeader:
+    """Read a RecordBatch table; nodes and buffers are views."""
+    length = table["length"]
+    if length < 0:
+        raise InvalidData(f"{where}: the batch declares {length} rows")
+    return BatchHeader(table, version, length, _pairs(table, "nodes"), _pairs(table, "buffers"))
+
+
+def _pairs(table: TableView, slot: str) -> npt.NDArray[np.int64]:
+    """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
+    place = table.offset_of(slot)
+    if not place:
+        return _NO_PAIRS
+    start, count = table.reader.vector_at(place, 16, table.name, slot)
+    return np.ndarray((count, 2), _PAIR, table.reader.data, start)
+
+
+_NO_PAIRS = np.empty((0, 2), np.int64)
+
+
+def open_batch(
+    message: Message, body: Any, schema: Schema, dictionaries: Dictionaries, where: str, limits: Limits
+) -> RecordBatch:
+    """Open a record batch over the body of its message; columns are built on access.
+
+    Parameters
+    ----------
+    message : Message
+        The metadata.
+    body : uint8 ndarray or RangeBody
+        The body, in memory or read by ranges.
+    """
+    if message.kind != "RecordBatch":
+        raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
+    header = header_of(message.header, message.version, where)
+    source = schema._source
+    assert isinstance(source, LazySchema)
+    loader = ArrayLoader(header, body, source, dictionaries, where, limits)
+    return RecordBatch(schema, header.length, source=loader, metadata=message.custom_metadata)
+
+
+def dictionary_body(
+    message: Message, body: Bytes | RangeBody, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
+) -> tuple[ArrayLoader, int, bool]:
+    """The values of a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
+    header = message.header
+    data = header["data"]
+    if data is None:
+        raise InvalidData(f"{where}: a dictionary batch without data")
+    source = schema._source if schema is not None else None
+    assert isinstance(source, LazySchema)
+    what = f"{where}: dictionary {header['id']}"
+    content = ArrayLoader(header_of(data, message.version, what), body, source, dictionaries, what, limits)
+    return content, header["id"], header["isDelta"]
+
+
 class ArrayLoader:
     """Builds the columns of a record batch from its nodes, buffers and body.
 
     Parameters
     ----------
-    table : TableView or None
-        The RecordBatch table, if it may hold more than the header.
-    header : Header
-        Row count, nodes and buffers.
+    header : BatchHeader
+        The metadata.
     body : uint8 ndarray or RangeBody
         The message's body.
     schema : LazySchema
@@ -90,15 +171,13 @@ class ArrayLoader:
     """
 
     __slots__ = (
-        "_asked", "_body", "_buffer_rows", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat",
-        "_node_rows", "_nodes", "_schema", "_size", "_table", "_trusted", "_v4", "_variadic",
-        "_variadic_ends", "length", "where",
+        "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat", "_nodes",
+        "_schema", "_size", "_table", "_trusted", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
     def __init__(
         self,
-        table: TableView | None,
-        header: Header,
+        header: BatchHeader,
         body: Bytes | RangeBody,
         schema: LazySchema,
         dictionaries: Dictionaries,
@@ -106,29 +185,23 @@ class ArrayLoader:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.where = where
-        self.length = header.length
-        self._nodes = header.nodes
-        self._buffers = header.buffers
+        self._table, version, self.length, self._nodes, self._buffers = header
         if len(self._buffers) > limits.buffers:
             raise LimitExceeded(f"{where}: {len(self._buffers)} buffers, more than Limits.buffers = {limits.buffers}")
-        self._table = table
         self._body = body
         self._fetch = getattr(body, "fetch", None)
         self._size = len(body)
-        self._trusted = limits.trust or None  # the arrays' "validated" flag
+        self._trusted = limits.trust  # the arrays' "validated" flag
         self._schema = schema
         self._dictionaries = dictionaries
-        self._v4 = 1 if header.version == _V4 else 0
-        codec = None if table is None else table["compression"]
+        self._v4 = version == _V4
+        codec = self._table["compression"]
         self._decompressor = None if codec is None else _decompressor(codec, where, limits)
         # Whether arrays can be views of the body.
         self._direct = codec is None and self._fetch is None and not schema.big_endian
         self._asked = 0
-        self._node_rows: list[list[int]] | None = None
-        self._buffer_rows: list[list[int]] | None = None
-        self._flat: list[tuple[int, int, Any]] | None = None
-        self._variadic: list[int] | None = None
-        self._variadic_ends: list[int] | None = None
+        self._flat: list[tuple[int, int, Any] | None] | None = None
+        self._variadic: tuple[list[int], list[int]] | None = None
 
     @property
     def copies(self) -> str:
@@ -142,11 +215,12 @@ class ArrayLoader:
 
     def check(self, index: int) -> None:
         wire = self._schema.wire(index)
-        node, buffer, variadic = self._start(index)
-        for number in BufferCursor(self, node, buffer, variadic, {}).used(wire):
-            start, size = self._buffers[number].tolist()
-            if size and start % 8:
-                raise InvalidData(f"buffer {number} starts at {start} of the body, expected a multiple of 8")
+        used = self._used(index)
+        starts, sizes = self._buffers[used.start : used.stop].T
+        for number in np.flatnonzero((sizes != 0) & (starts % 8 != 0)).tolist():
+            where = f"buffer {used.start + number} starts at {starts[number]} of the body"
+            raise InvalidData(f"{where}, expected a multiple of 8")
+        node = self._start(index)[0]
         for number, each in enumerate(walk([wire], lambda field: field.children), node):
             length, null_count = self.node(number)
             if each.type.layout == "null" and null_count != length:
@@ -163,21 +237,7 @@ class ArrayLoader:
             If its buffers and its children's declare more than ``Limits.decompressed_bytes``.
         """
         self._asked += 1
-        if self._asked >= _SEVERAL and self._direct:
-            self._list_all()
-        return self._column(index)
-
-    def _column(self, index: int) -> Any:
-        if not self._direct:
-            return self._build(index, None)
-        if self._flat is not None:
-            start, size, type = self._flat[index]
-        else:
-            start, size = self._flat_place(index)
-            type = self._schema.type_of(index) if size >= 0 else None
-        if type is None or type.layout != "primitive" or size < self.length * type.storage.itemsize:
-            return self._build(index, None)
-        return (type.array_class or PrimitiveArray)(type, self.length, [None, self._body[start : start + size]], 0)
+        return self._columns([index], self._asked > _SEVERAL)[0]
 
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
         """Build several columns, or all. Errors are those of :meth:`column`.
@@ -185,25 +245,27 @@ class ArrayLoader:
         They are fetched together and decompressed on several threads.
         """
         wanted = range(len(self._schema)) if indices is None else indices
+        return self._columns(wanted, len(wanted) > _MANY)
+
+    def _columns(self, wanted: Sequence[int], many: bool) -> list[Any]:
         if not self._direct:
             with at(self.where):
                 ready = self._load([self._used(index) for index in wanted])
             return [self._build(index, ready) for index in wanted]
-        if len(wanted) > _MANY:
-            self._list_all()
-        if indices is not None or self._flat is None:
-            return [self._column(index) for index in wanted]
+        if many and self._flat is None:
+            self._flat = self._list_flat()
+        flat = self._flat
+        if not flat:
+            return [self._build(index, {}) for index in wanted]
         length, body = self.length, self._body
         made: list[Any] = []
-        last: Any = None
-        needs, make = 0, PrimitiveArray
-        for start, size, each in self._flat:
-            if each is not last and each is not None:
-                last, needs, make = each, length * each.storage.itemsize, each.array_class or PrimitiveArray
-            if each is None or size < needs:
-                made.append(self._build(len(made), None))
+        for index in wanted:
+            found = flat[index]
+            if found is None:
+                made.append(self._build(index, {}))
             else:
-                made.append(make(each, length, [None, body[start : start + size]], 0))
+                start, stop, type = found
+                made.append((type.array_class or make_array)(type, length, [None, body[start:stop]], 0))
         return made
 
     def values(self, wire: FieldLayout, at_most: int) -> Any:
@@ -212,111 +274,91 @@ class ArrayLoader:
         Buffers that declare more than ``at_most`` decompressed bytes are rejected.
         """
         with at(self.where):
-            ready = self._load([BufferCursor(self, 0, 0, 0, {}).used(wire)], at_most)
-            column = BufferCursor(self, 0, 0, 0, ready).array(wire)
+            ready = self._load([range(len(self._buffers))], at_most)
+            column = assemble(ColumnParts(BufferCursor(self, (0, 0, 0), ready), wire))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a dictionary batch of {self.length} rows")
         return column
 
-    def _build(self, index: int, ready: dict[int, Bytes] | None) -> Any:
+    def _build(self, index: int, ready: dict[int, Bytes]) -> Any:
         """Build a column of any type; ``ready`` holds its decompressed buffers."""
         wire = self._schema.wire(index)
         with at(self.where), at("column", index, wire.field.name):
-            if ready is None:
-                ready = self._load([self._used(index)])
-            column = BufferCursor(self, *self._start(index), ready).array(wire)
+            column = assemble(ColumnParts(BufferCursor(self, self._start(index), ready), wire))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a batch of {self.length} rows")
         return column
 
-    # --- locating buffers ---
+    # --- all columns of numbers at once ---
 
-    def _flat_place(self, index: int) -> tuple[int, int]:
-        """Offset and size of a column's values if it has two buffers and no nulls; a size of -1 if unknown."""
-        at = self._schema.flat_start(index) + 1
-        if not at or index >= len(self._nodes) or at >= len(self._buffers):
-            return 0, -1
-        if self._nodes[index].tolist() != [self.length, 0]:
-            return 0, -1
-        start, size = self._buffers[at].tolist()
-        return (start, size) if size > 0 and 0 <= start <= self._size - size else (0, -1)
+    def flat(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+        """Offset and size in the body of the values of each column, shape (n,) each; a size of -1 where unknown.
 
-    def _list_all(self) -> None:
-        """Locate all flat columns in one pass, or list nodes and buffers; for access to several columns."""
-        if self._flat is not None or self._node_rows is not None:
-            return
+        They are found for the columns of primitive layout without nulls, unless a column of several arrays or with
+        variadic buffers is among them: then None. The values are complete and within the body.
+        """
         try:
-            found = self._find_flat()
+            starts = self._schema.flat_starts() if self._direct and self.length else None
+            widths = None if starts is None else self._schema.plain_widths()
         except InvalidData:  # a corrupt column raises on its own access
-            found = False
-        if not found:
-            self._buffer_rows = self._buffers.tolist()
-            self._node_rows = self._nodes.tolist()
+            return None
+        count = len(self._buffers)
+        if starts is None or widths is None or len(self._nodes) < len(widths) or not 0 < count >= starts[-1]:
+            return None
+        places = self._buffers[np.minimum(starts[:-1] + 1, count - 1)]
+        begin, sizes = places.T
+        good = (np.diff(starts) == 2) & (widths > 0) & (self._nodes[: len(widths)] == (self.length, 0)).all(axis=1)
+        good &= (begin >= 0) & (begin <= self._size) & (sizes <= self._size - begin)
+        good &= sizes // np.maximum(widths, 1) >= self.length
+        return begin, np.where(good, sizes, -1)
+
+    def _list_flat(self) -> list[tuple[int, int, Any] | None]:
+        """For each column what :meth:`flat` found of it, and its type; empty if nothing."""
+        found = self.flat()
+        if found is None or not (found[1] >= 0).any():
+            return []
+        rows = zip(found[0].tolist(), found[1].tolist(), self._schema.plain_types(), strict=True)
+        return [None if size < 0 else (start, start + size, type) for start, size, type in rows]
 
     def numbers(self) -> tuple[Any, Any] | None:
         """Offset of each column's values in the body, and the body, if all are primitive without nulls.
 
         Each then has one node and two buffers. None if any column is of another kind or corrupt.
         """
-        widths = self._schema.plain_widths() if self._direct and self.length else None
-        count = 0 if widths is None else len(widths)
-        if not count or len(self._nodes) < count or len(self._buffers) < 2 * count:
+        found = self.flat()
+        if found is None or not len(found[0]) or (found[1] < 0).any():
             return None
-        at, sizes = self._buffers[1 : 2 * count : 2].T
-        needed = self.length * widths  # type: ignore[operator]
-        good = (at >= 0) & (at <= self._size) & (sizes <= self._size - at) & (sizes >= needed) & (needed > 0)
-        if not good.all() or not (self._nodes[:count] == (self.length, 0)).all():
-            return None
-        return at.astype(np.uint64), self._body
+        return found[0].astype(np.uint64), self._body
 
-    def _find_flat(self) -> bool:
-        """As :meth:`_flat_place` for all columns; returns whether all are flat."""
-        starts = self._schema.flat_starts()
-        count = len(self._schema)
-        if starts is None or len(self._nodes) < count or not 0 < len(self._buffers) >= starts[-1]:
-            return False
-        first = np.minimum(starts[:-1] + 1, len(self._buffers) - 1)
-        at, sizes = self._buffers[first, 0], self._buffers[first, 1]
-        good = (np.diff(starts) == 2) & (self._nodes[:count, 0] == self.length) & (self._nodes[:count, 1] == 0)
-        good &= (sizes > 0) & (at >= 0) & (at <= self._size) & (sizes <= self._size - at)
-        self._flat = list(zip(at.tolist(), np.where(good, sizes, -1).tolist(), self._schema.plain_types(), strict=True))
-        return bool(good.all())
+    # --- locating buffers ---
 
     def _start(self, index: int) -> tuple[int, int, int]:
         """Index of a column's first node, buffer and variadic count; the number of columns gives the totals."""
         node, buffer, variadic, bitmaps = self._schema.start(index)
         buffer += bitmaps * self._v4
-        return node, buffer + self._variadic_before(variadic) if variadic else buffer, variadic
+        if variadic:
+            ends = self.variadic_counts()[1]
+            buffer += ends[min(variadic, len(ends) - 1)]
+        return node, buffer, variadic
 
-    def _used(self, index: int) -> list[int]:
-        """The buffers of a column and its children that must be loaded before building it."""
-        if self._direct:
-            return []
-        return BufferCursor(self, *self._start(index), {}).used(self._schema.wire(index))
+    def _used(self, index: int) -> range:
+        """The buffers of a column and its children."""
+        return range(self._start(index)[1], self._start(index + 1)[1])
 
-    def variadic_counts(self) -> list[int]:
-        """Number of data buffers of each view array."""
+    def variadic_counts(self) -> tuple[list[int], list[int]]:
+        """Number of data buffers of each view array, and their running total from 0 on."""
         if self._variadic is None:
-            vector = None if self._table is None else self._table["variadicBufferCounts"]
+            vector = self._table["variadicBufferCounts"]
             counts: list[int] = [] if vector is None else vector.tolist()
             if counts and (min(counts) < 0 or sum(counts) > len(self._buffers)):
                 raise InvalidData(
                     f"{self.where}: variadic buffer counts {counts[:20]} do not match {len(self._buffers)} buffers"
                 )
-            self._variadic = counts
+            self._variadic = counts, [0, *accumulate(counts)]
         return self._variadic
-
-    def _variadic_before(self, index: int) -> int:
-        ends = self._variadic_ends
-        if ends is None:
-            self._variadic_ends = ends = np.cumsum([0, *self.variadic_counts()]).tolist()
-        return ends[min(index, len(ends) - 1)]
 
     def node(self, index: int) -> list[int]:
         """Length and null count of a node."""
-        rows = self._node_rows
-        if rows is not None and index < len(rows):
-            return rows[index]
         if index >= len(self._nodes):
             raise InvalidData(f"the batch has {len(self._nodes)} nodes, node {index} is missing")
         found: list[int] = self._nodes[index].tolist()
@@ -324,13 +366,9 @@ class ArrayLoader:
 
     def place(self, index: int) -> tuple[int, int]:
         """A buffer's (start, stop) range in the body."""
-        rows = self._buffer_rows
-        if rows is not None and index < len(rows):
-            start, size = rows[index]
-        elif index < len(self._buffers):
-            start, size = self._buffers[index].tolist()
-        else:
+        if index >= len(self._buffers):
             raise InvalidData(f"the batch has {len(self._buffers)} buffers, buffer {index} is missing")
+        start, size = self._buffers[index].tolist()
         if not size:
             return 0, 0
         if start < 0 or size < 0 or start + size > self._size:
@@ -383,132 +421,98 @@ def _decompressor(codec: TableView, where: str, limits: Limits) -> Decompressor:
 
 
 class BufferCursor:
-    """A cursor over the nodes, buffers and variadic counts of one column."""
+    """A position in the nodes, buffers and variadic counts of a batch, shared by an array and its children.
+
+    Parameters
+    ----------
+    loader : ArrayLoader
+        The batch.
+    start : tuple of int
+        The next node, buffer and variadic count.
+    ready : dict of int to uint8 ndarray
+        Decompressed buffers.
+    """
 
     __slots__ = ("buffer", "loader", "node", "ready", "variadic")
 
-    def __init__(self, loader: ArrayLoader, node: int, buffer: int, variadic: int, ready: dict[int, Bytes]) -> None:
+    def __init__(self, loader: ArrayLoader, start: tuple[int, int, int], ready: dict[int, Bytes]) -> None:
         self.loader = loader
-        self.node = node
-        self.buffer = buffer
-        self.variadic = variadic
+        self.node, self.buffer, self.variadic = start
         self.ready = ready
 
-    def array(self, wire: FieldLayout) -> Any:
-        """Build the next array and its children."""
-        loader = self.loader
-        type = wire.type
-        length, null_count = loader.node(self.node)
+    def next_node(self) -> list[int]:
+        """Take the next node: length and null count."""
         self.node += 1
-        layout = LISTING[type.layout]
-        if length < 0 or not 0 <= null_count <= length:
-            raise InvalidData(f"{type}: length {length} and null count {null_count}")
-        v4_validity, v4_nulls = None, null_count
-        if loader._v4 and layout.v4_validity:
-            v4_validity = self._next()
-        buffers: list[Bytes | None] = []
-        for row in layout.buffers:
-            if row.role == "validity" and not null_count:
-                buffers.append(None)
-                self.buffer += 1
-                continue
-            data = self._next()
-            if loader._schema.big_endian and len(data):
-                data = swapped_views(data, False) if row.role == "views" else swapped(row, type, data)
-            buffers.append(data)
-        if layout.variadic:
-            counts = loader.variadic_counts()
-            if self.variadic >= len(counts):
-                raise InvalidData(f"{type}: the batch has {len(counts)} variadic buffer counts, expected one more")
-            buffers += [self._next() for _ in range(counts[self.variadic])]
-            self.variadic += 1
-        children = [self.array(child) for child in wire.children]
-        dictionary = None
-        if wire.dictionary_id is not None:
-            dictionary = self._dictionary(wire, length == null_count)
-        if not layout.has_validity:
-            null_count = length if type.layout == "null" else 0
-        made = make_array(type, length, buffers, null_count, 0, children, dictionary)
-        check_buffers(made)
-        made._check_structure()
-        if v4_validity is not None and v4_nulls and type.layout in _UNIONS:
-            if len(v4_validity) < bitmap.bytes_for(length):
-                raise InvalidData(f"{type}: the validity of {length} slots has {len(v4_validity)} bytes")
-            made = made._with_nulls(bitmap.unpack(v4_validity, 0, length))
-        logical = wire.field.type
-        if logical is not type:
-            made = made._with(type=logical)
-        made._safe = loader._trusted
-        return made
+        return self.loader.node(self.node - 1)
 
-    def used(self, wire: FieldLayout) -> list[int]:
-        """The buffers that :meth:`array` would use; ends early at a missing node."""
-        loader, layout, first = self.loader, LISTING[wire.type.layout], self.buffer
-        if self.node >= len(loader._nodes):
-            return []
-        null_count = loader.node(self.node)[1]
-        self.node += 1
-        if loader._v4 and layout.v4_validity:
-            self.buffer += 1
-        self.buffer += len(layout.buffers)
-        if layout.variadic:
-            counts = loader.variadic_counts()
-            self.buffer += counts[self.variadic] if self.variadic < len(counts) else 0
-            self.variadic += 1
-        found = list(range(first, self.buffer))
-        if layout.has_validity and not null_count:
-            del found[0]
-        for child in wire.children:
-            found += self.used(child)
-        return found
-
-    def _next(self) -> Bytes:
-        """The next buffer."""
+    def next_buffer(self) -> Bytes:
+        """Take the next buffer."""
         self.buffer += 1
         return self.loader.bytes_of(self.buffer - 1, self.ready)
 
-    def _dictionary(self, wire: FieldLayout, all_null: bool) -> Array:
+    def next_count(self) -> int:
+        """Take the next variadic count."""
+        counts, _ = self.loader.variadic_counts()
+        if self.variadic >= len(counts):
+            raise InvalidData(f"the batch has {len(counts)} variadic buffer counts, expected one more")
+        self.variadic += 1
+        return counts[self.variadic - 1]
+
+
+class ColumnParts(Parts):
+    """The parts of a column or of one of its children: the next ones of its batch."""
+
+    def __init__(self, cursor: BufferCursor, wire: FieldLayout) -> None:
+        self.type = wire.field.type
+        self.trusted = cursor.loader._trusted
+        self._cursor = cursor
+        self._wire = wire
+
+    def node(self) -> Node:
+        cursor = self._cursor
+        length, null_count = cursor.next_node()
+        if length < 0 or not 0 <= null_count <= length:
+            raise InvalidData(f"{self.type}: length {length} and null count {null_count}")
+        self._length, self._null_count = length, null_count
+        layout = self.type.layout
+        valid = None
+        if cursor.loader._v4 and LISTING[layout].v4_validity:
+            bits = cursor.next_buffer()
+            if null_count and layout in _UNIONS:
+                valid = self._unpacked(bits, length)
+        return Node(length, null_count, 0, valid)
+
+    def _unpacked(self, bits: Bytes, length: int) -> Mask:
+        if len(bits) < bitmap.bytes_for(length):
+            raise InvalidData(f"{self.type}: the validity of {length} slots has {len(bits)} bytes")
+        return bitmap.unpack(bits, 0, length)
+
+    def buffer(self, spec: BufferSpec) -> Bytes | None:
+        cursor = self._cursor
+        if spec.role == "validity" and not self._null_count:
+            cursor.buffer += 1
+            return None
+        data = cursor.next_buffer()
+        if cursor.loader._schema.big_endian and len(data):
+            return swapped_views(data, False) if spec.role == "views" else swapped(spec, self._wire.type, data)
+        return data
+
+    def variadic(self) -> Sequence[Bytes]:
+        return [self._cursor.next_buffer() for _ in range(self._cursor.next_count())]
+
+    def child(self, index: int) -> Parts:
+        return ColumnParts(self._cursor, self._wire.children[index])
+
+    def dictionary(self) -> Any:
+        wire = self._wire
         assert wire.values is not None
         assert wire.dictionary_id is not None
-        found = self.loader._dictionaries.get(wire.dictionary_id)
-        if found is None:
-            if all_null:
-                return nulls(0, wire.type.value_type)
-            raise InvalidData(f"{wire.type}: its dictionary, id {wire.dictionary_id}, does not precede it")
-        values: Array = found.array(wire.values)
-        return values
-
-
-def header_of(table: TableView, version: int, body_length: int, where: str) -> Header:
-    """Row count, nodes and buffers of a RecordBatch table."""
-    length = table["length"]
-    if length < 0:
-        raise InvalidData(f"{where}: the batch declares {length} rows")
-    return Header(version, length, _pairs(table["nodes"]), _pairs(table["buffers"]), body_length)
-
-
-def _pairs(vector: npt.NDArray[Any] | None) -> npt.NDArray[np.int64]:
-    """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
-    if vector is None:
-        return np.empty((0, 2), np.int64)
-    return vector.view(_PAIR).reshape(-1, 2)
-
-
-def dictionary_body(
-    message: Message, body: Bytes | RangeBody, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
-) -> tuple[ArrayLoader, int, bool]:
-    """The record batch of a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
-    header = message.header
-    data = header["data"]
-    if data is None:
-        raise InvalidData(f"{where}: a dictionary batch without data")
-    source = schema._source if schema is not None else None
-    assert isinstance(source, LazySchema)
-    what = f"{where}: dictionary {header['id']}"
-    content = ArrayLoader(
-        data, header_of(data, message.version, len(body), what), body, source, dictionaries, what, limits
-    )
-    return content, header["id"], header["isDelta"]
+        found = self._cursor.loader._dictionaries.get(wire.dictionary_id)
+        if found is not None:
+            return found.array(wire.values)
+        if self._length == self._null_count:
+            return nulls(0, wire.type.value_type)
+        raise InvalidData(f"{wire.type}: its dictionary, id {wire.dictionary_id}, does not precede it")
 
 
 def check_zero_copy(batch: RecordBatch, name: str) -> None:

@@ -9,7 +9,7 @@ from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.decode import encoded_fields
 from shmarrow.ipc.schema.encode import encode_schema
@@ -44,10 +44,10 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
             _check_blocks(blocks, len(file.data), f"{file.name}: {name}")
             self._blocks[name] = [(at, meta, body) for at, meta, body in blocks.tolist()]
         self._row_counts = reader._count_rows()  # counted from the batches: the old footer's counts are only a hint
-        first = read_message(file.data, HEAD, file.name, file.limits)
+        first = message_at(file.data, HEAD, file.name, file.limits)
         if first is None:
             raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file before appending to it")
-        end = max([first[1], *[sum(block) for blocks in self._blocks.values() for block in blocks]])
+        end = max([first.body, *[sum(block) for blocks in self._blocks.values() for block in blocks]])
         source = _lazy(reader)
         fields = encoded_fields([source.wire(i) for i in range(len(source))])
         self._ids = [field.dictionary_id or 0 for field in fields]

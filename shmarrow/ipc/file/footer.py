@@ -9,8 +9,11 @@ import struct
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, LimitExceeded, Limits, ShmarrowError
-from shmarrow.ipc.message.decode import read_message
+from shmarrow.ipc.flatbuffers.reader import TableView
+from shmarrow.ipc.flatbuffers.tables import STRUCTS
+from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.message.framing import CONTINUATION
+from shmarrow.ipc.message.template import Holes
 from shmarrow.sources.base import Source
 
 MAGIC = b"ARROW1"
@@ -21,6 +24,7 @@ _GUESS = 1 << 15
 """Size of the first read at the end of a file read by ranges; covers most footers and small files."""
 
 Block = tuple[int, int, int]
+_BLOCK = STRUCTS["Block"].itemsize
 
 
 def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
@@ -57,6 +61,16 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
     return start, data[start - first : start - first + length]
 
 
+def footer_holes(footer: TableView) -> Holes:
+    """The numbers of a footer's blocks as the holes of a template: those of the batches, then those of dictionaries."""
+    holes = []
+    for name in ("recordBatches", "dictionaries"):
+        slot = footer.offset_of(name)
+        start, count = footer.reader.vector_at(slot, _BLOCK, footer.name, name) if slot else (0, 0)
+        holes += [(place, "q") for place in range(start, start + _BLOCK * count, 8)]
+    return holes
+
+
 def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
     """The error for bytes that are not an Arrow file; names their format if recognised."""
     from shmarrow.sources import formats
@@ -73,10 +87,10 @@ def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
 def _message(data: Bytes, limits: Limits) -> tuple[str, str]:
     """Describe what a message at the start of a file belongs to; and the hint that says how to read it."""
     try:
-        message = read_message(data, 0, "", limits)
+        found = message_at(data, 0, "", limits)
     except ShmarrowError:
-        message = None
-    kind = "Schema" if message is None else message[0].kind
+        found = None
+    kind = "Schema" if found is None else found.message.kind
     if kind in ("Tensor", "SparseTensor"):
         return f"a {kind} message", "ipc.read_tensor reads it"
     return "an Arrow stream", "ipc.open_stream reads it"

@@ -27,9 +27,9 @@ class SourceRange:
     def __getitem__(self, part: slice) -> Bytes:
         return self._source.read(self._start + part.start, self._start + part.stop)
 
-    def part(self, start: int, stop: int) -> SourceRange:
+    def part(self, part: slice) -> SourceRange:
         """A subrange; reads nothing."""
-        return SourceRange(self._source, self._start + start, self._start + stop)
+        return SourceRange(self._source, self._start + part.start, self._start + part.stop)
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Prefetch (start, stop) ranges for the slices that follow; adjacent ones in one read."""

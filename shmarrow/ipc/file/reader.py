@@ -23,15 +23,11 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
-from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body
-from shmarrow.ipc.batch.header import Header
-from shmarrow.ipc.batch.open import decode_metadata, open_batch
-from shmarrow.ipc.file import known_files
+from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body, open_batch
 from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, add_rows, decode_row_counts, read_footer
-from shmarrow.ipc.file.known_files import FileParts
-from shmarrow.ipc.flatbuffers.reader import Reader, TableView
+from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.decode import Message, check_version, read_key_values
+from shmarrow.ipc.message.decode import Message, check_version, message_at, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.sources.base import Source
@@ -49,8 +45,7 @@ if TYPE_CHECKING:
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader. Reads can always be repeated, so no error is final."""
 
-_BLOCK = STRUCTS["Block"]
-_NO_BLOCKS = np.empty(0, _BLOCK)
+_NO_BLOCKS = np.empty(0, STRUCTS["Block"])
 _GROUP = 1 << 23
 """Approximate size of one read when all batches are read by ranges."""
 
@@ -78,33 +73,19 @@ class _File:
         self.name = source.name
         self.limits = limits
         self.ranged = source.data is None
-        key = known_files.key_of(source, limits)
-        known = known_files.find(key)
-        if known is None:
-            end, footer = read_footer(source, limits)
-            reader = Reader(footer, f"{source.name}: footer", limits)
-            self.footer = reader.root("Footer")
-            version = self.footer["version"]
-            if version > ENUMS["MetadataVersion"]["V5"]:  # old writers omitted the version, which then reads as V1
-                check_version(version, source.name)
-            slot = self.footer.offset_of("recordBatches")
-            first, count = reader.vector_at(slot, _BLOCK.itemsize, "Footer", "recordBatches") if slot else (0, 0)
-            self.schema = self._read_schema(source.mapped)
-            root = self.footer.position, self.footer.vtable, self.footer.offsets
-            schema = weakref.ref(self.schema)
-            parts = FileParts(end, len(footer), root, (first, count), schema)
-            known_files.remember(key, source, parts, self.schema)
-        else:
-            (end, length, root, (first, count), _), self.schema = known
-            footer = source.read(end, end + length)
-            self.footer = TableView(Reader(footer, f"{source.name}: footer", limits), "Footer", *root)
+        end, data = read_footer(source, limits)
+        self.footer = Reader(data, f"{source.name}: footer", limits).root("Footer")
+        version = self.footer["version"]
+        if version > ENUMS["MetadataVersion"]["V5"]:  # old writers omitted the version, which then reads as V1
+            check_version(version, source.name)
+        self.batches = self.blocks("recordBatches")
+        self.schema = self._read_schema(source.mapped)
         if source.data is None:
             from shmarrow.ipc.file.ranges import SourceRange
 
             self.data: Any = SourceRange(source, 0, end)
         else:
             self.data = source.data[:end]
-        self.batches: npt.NDArray[Any] = np.ndarray(count, _BLOCK, footer, first) if count else _NO_BLOCKS
 
     def blocks(self, name: str) -> npt.NDArray[Any]:
         """The blocks in a slot of the footer, as an ndarray of Block."""
@@ -121,25 +102,13 @@ class _File:
         """The footer's own metadata."""
         return read_key_values(self.footer["custom_metadata"]) or {}
 
-    def message(self, block: Any, where: str) -> tuple[Header | Message, Any]:
+    def message(self, block: Any, where: str) -> tuple[Message, Any]:
         """The message of a block, and its body."""
-        offset, metadata_length, body_length = block.item()
-        body = offset + metadata_length
-        data = self.data
-        if offset < 0 or metadata_length < 8 or body_length < 0 or body + body_length > len(data):
-            raise InvalidData(
-                f"{where} needs [{offset}, {body + body_length}), {metadata_length} bytes of it metadata, "
-                f"but the footer starts at {len(data)}"
-            )
-        message = decode_metadata(data[offset:body], where, self.limits)
-        if message is None:
-            raise InvalidData(f"{where}: its block refers to an end-of-stream marker at {offset}")
-        if message.body_length != body_length:
-            raise InvalidData(
-                f"{where}: the footer declares {body_length} bytes of body, the message {message.body_length}"
-            )
-        end = body + body_length
-        return message, data.part(body, end) if self.ranged else data[body:end]
+        offset, metadata, size = block.item()
+        found = message_at(self.data, offset, where, self.limits, block=(metadata, size))
+        assert found is not None
+        body = slice(found.body, found.end)
+        return found.message, self.data.part(body) if self.ranged else self.data[body]
 
     def fetch(self, blocks: npt.NDArray[Any], bodies: bool = False) -> None:
         """Prefetch the metadata of many messages, and optionally their bodies, if the file is read by ranges."""
@@ -459,9 +428,8 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
             total += len(body)
             if total > len(file.data):
                 raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(file.data)} bytes")
-            if isinstance(message, Header) or message.kind != "DictionaryBatch":
-                kind = "RecordBatch" if isinstance(message, Header) else message.kind
-                raise InvalidData(f"{where} is a {kind} message, expected a DictionaryBatch")
+            if message.kind != "DictionaryBatch":
+                raise InvalidData(f"{where} is a {message.kind} message, expected a DictionaryBatch")
             content, id, delta = dictionary_body(message, body, self._schema, all_of_them, file.name, file.limits)
             if id in found and not delta:
                 raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")

@@ -10,12 +10,23 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.ipc.batch.encode import IpcPayload, dictionaries_of, encode_batch
-from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, SIZE, Block, RowCounts, add_rows, encode_row_counts
+from shmarrow.ipc.file.footer import (
+    HEAD,
+    MAGIC,
+    ROW_COUNTS,
+    SIZE,
+    Block,
+    RowCounts,
+    add_rows,
+    encode_row_counts,
+    footer_holes,
+)
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.encode import Form, key_values
+from shmarrow.ipc.message.encode import key_values
 from shmarrow.ipc.message.framing import end_of_stream
+from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
@@ -93,7 +104,7 @@ def _end(
     if len(batches) == 1 and len(dictionaries) <= _FEW and len(encoded.data) + size <= _SHORT:
         items = metadata and tuple(metadata.items())
         numbers = chain.from_iterable(chain(batches, dictionaries))
-        footer: bytes = _footer_form(encoded, len(dictionaries), items, version).filled(*numbers)
+        footer = _footer_template(encoded, len(dictionaries), items, version).filled(list(numbers))
     else:
         footer = _footer(encoded, dictionaries, batches, metadata, version)
     return b"".join([end_of_stream(options), footer, SIZE.pack(len(footer)), MAGIC])
@@ -114,13 +125,10 @@ def _footer(
 
 
 @lru_cache(256)
-def _footer_form(
+def _footer_template(
     encoded: EncodedSchema, dictionaries: int, metadata: tuple[tuple[bytes, bytes], ...] | None, version: str
-) -> Form:
-    """A footer template for one batch; its numbers are those of the batch's and the dictionaries' blocks."""
+) -> Template:
+    """A footer template for one batch; its holes are the numbers of the batch's and the dictionaries' blocks."""
     blocks: list[Block] = [(0, 0, 0)] * dictionaries
     data = _footer(encoded, blocks, [(0, 0, 0)], dict(metadata or ()), version)
-    footer = Reader(np.frombuffer(data, np.uint8), "a footer").root("Footer")
-    vectors = [footer.reader.follow(footer.offset_of(name), name) + 4 for name in ("recordBatches", "dictionaries")]
-    first, second = vectors
-    return Form(data, [*range(first, first + 24, 8), *range(second, second + 24 * dictionaries, 8)])
+    return Template(data, footer_holes(Reader(np.frombuffer(data, np.uint8), "a footer").root("Footer")))

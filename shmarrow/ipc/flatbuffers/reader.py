@@ -142,6 +142,11 @@ class Reader(FlatBuffer):
         self._tables_left = limits.tables if limits.tables < most else most
         self._strings_left = 16 * size + 65536
 
+    @property
+    def tables_left(self) -> int:
+        """The number of tables that may still be read."""
+        return self._tables_left
+
     def root(self, name: str) -> TableView:
         """Return the root table, of the named kind."""
         if self.size < 8:
@@ -222,30 +227,32 @@ def extent(name: str, offsets: Offsets) -> int:
 class TableVector(Sequence[TableView]):
     """A vector of tables, read on access."""
 
-    __slots__ = ("_name", "positions", "reader")
+    __slots__ = ("_first", "_length", "_name", "reader")
 
-    def __init__(self, reader: Reader, name: str, positions: npt.NDArray[np.int64]) -> None:
+    def __init__(self, reader: Reader, name: str, first: int, length: int) -> None:
         self.reader = reader
-        self.positions = positions
         self._name = name
+        self._first = first
+        self._length = length
 
     def within(self, reader: Reader) -> TableVector:
         """The same tables, as part of another operation."""
-        return TableVector(reader, self._name, self.positions)
+        return TableVector(reader, self._name, self._first, self._length)
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return self._length
 
     def __getitem__(self, index: Any) -> Any:
-        return self.reader.table(self._name, int(self.positions[index]))
+        return self._table(self._first + 4 * range(self._length)[index])
 
     def __iter__(self) -> Iterator[TableView]:
-        for position in self.positions.tolist():
-            yield self.reader.table(self._name, position)
+        return map(self._table, range(self._first, self._first + 4 * self._length, 4))
+
+    def _table(self, slot: int) -> TableView:
+        return self.reader.table(self._name, slot + U4(self.reader.view, slot)[0])
 
 
 _Read = Callable[[TableView, str, int, Any], Any]
-_NO_TABLES = np.empty(0, np.int64)
 
 
 def _read_scalar(table: TableView, slot: str, position: int, argument: Any) -> Any:
@@ -273,12 +280,8 @@ def _read_vector(table: TableView, slot: str, position: int, argument: Any) -> n
 
 def _read_tables(table: TableView, slot: str, position: int, argument: Any) -> TableVector:
     reader = table.reader
-    if not position:
-        return TableVector(reader, argument, _NO_TABLES)
-    start, count = reader.vector_at(position, 4, table.name, slot)
-    positions = np.arange(start, start + 4 * count, 4)
-    positions += np.ndarray(count, WORD, reader.data, start)
-    return TableVector(reader, argument, positions)
+    first, count = reader.vector_at(position, 4, table.name, slot) if position else (0, 0)
+    return TableVector(reader, argument, first, count)
 
 
 def _read_union(table: TableView, slot: str, position: int, argument: Any) -> tuple[str | int | None, TableView | None]:

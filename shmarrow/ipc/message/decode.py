@@ -1,10 +1,16 @@
-"""Decoding of encapsulated messages ("Encapsulated message format").
+"""How messages are read ("Encapsulated message format").
 
-A message is a prefix, metadata as a FlatBuffer, padding, and a body. Pure functions; ``framing`` reads the prefix,
-``encode`` is the inverse. Metadata versions V4 and V5 are read, all others rejected.
+A message is a prefix, metadata as a FlatBuffer, padding, and a body. :func:`message_at` finds the one at an offset and
+checks that all of it is there; every reader of complete messages uses it: streams and files in memory, files read by
+ranges, tensors, bundles, the explanation of a file's bytes. :class:`~shmarrow.ipc.stream.decoder.StreamDecoder` and
+the sequential reader of tensors receive a message in pieces, and so check one piece after another.
+
+Pure functions; ``framing`` reads the prefix, ``encode`` is the inverse. Metadata versions V4 and V5 are read,
+all others rejected.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported
@@ -71,28 +77,94 @@ def check_version(version: int, where: str) -> None:
         raise Unsupported(f"{where}: metadata version {name}; versions V4 and V5 are read")
 
 
-def read_message(data: Bytes, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Message, int] | None:
-    """The message at ``offset``, which must be complete, and the offset of its body; None at the end of the stream.
+class Located(NamedTuple):
+    """A message within its bounds.
+
+    Attributes
+    ----------
+    message : Message
+        The metadata, as ``parse`` returned them.
+    metadata : int
+        Offset of the metadata, a FlatBuffer that is followed by padding up to the body.
+    body, end : int
+        Offset of the body, and where it ends.
+    """
+
+    message: Any
+    metadata: int
+    body: int
+    end: int
+
+
+def message_at(
+    data: Any,
+    offset: int,
+    where: str,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    block: tuple[int, int] | None = None,
+    parse: Callable[[Bytes, str, Limits], Any] = parse_metadata,
+    cut: bool = False,
+) -> Located | None:
+    """Locate and parse the message at ``offset``; None at the end of the stream.
+
+    All reading of messages that are complete in memory, or within reach of a file's footer, goes through this check of
+    prefix, metadata and body against the bytes that there are.
+
+    Parameters
+    ----------
+    data : uint8 ndarray or SourceRange
+        The bytes that messages may take. Ranges, which are only read when they are sliced, need ``block``.
+    offset : int
+        Where the message begins.
+    where : str
+        Describes the message in errors.
+    limits : Limits
+        Bounds on what is accepted.
+    block : tuple of int, optional
+        What a footer said about the message: the size of its prefix and metadata, and of its body.
+    parse : callable
+        Parses the metadata; the result has a ``body_length``.
+    cut : bool
+        Whether to accept a message whose body is cut off by the end of the data.
 
     Raises
     ------
     InvalidData
-        If the message is truncated or invalid.
+        If the message is truncated or invalid, or is not what its block says.
+    LimitExceeded
+        If its metadata exceed the limits.
     """
-    prefix = read_prefix(data, offset, where, limits)
+    size = len(data)
+    head, at = data, offset
+    if block is not None:
+        body, end = offset + block[0], offset + block[0] + block[1]
+        if offset < 0 or block[0] < 8 or block[1] < 0 or end > size:
+            raise InvalidData(
+                f"{where} needs [{offset}, {end}), {block[0]} bytes of it metadata, but the footer starts at {size}"
+            )
+        head, at = data[offset:body], 0
+    prefix = read_prefix(head, at, where, limits)
     if prefix is None:
-        return None
-    start = offset + prefix[0]
-    end = start + prefix[1]
-    if end > len(data):
-        raise InvalidData(f"{where}: the metadata at {offset} needs [{start}, {end}) but there are {len(data)} bytes")
-    message = parse_metadata(data[start:end], where, limits)
-    if message.body_length > len(data) - end:
+        if block is None:
+            return None
+        raise InvalidData(f"{where}: its block refers to an end-of-stream marker at {offset}")
+    start, length = prefix[0] + at, sum(prefix)
+    if block is not None and length != block[0]:
+        raise InvalidData(f"{where}: the footer declares {block[0]} bytes of metadata, the message {length}")
+    if at + length > size:
         raise InvalidData(
-            f"{where}: the body of the message at {offset} needs [{end}, {end + message.body_length}) "
-            f"but there are {len(data)} bytes"
+            f"{where}: the metadata at {offset} needs [{start}, {at + length}) but there are {size} bytes"
         )
-    return message, end
+    message = parse(head[start : at + length], where, limits)
+    body, needed = offset + length, message.body_length
+    if block is not None and needed != block[1]:
+        raise InvalidData(f"{where}: the footer declares {block[1]} bytes of body, the message {needed}")
+    if needed > size - body and not cut:
+        raise InvalidData(
+            f"{where}: the body of the message at {offset} needs [{body}, {body + needed}) but there are {size} bytes"
+        )
+    return Located(message, offset + prefix[0], body, body + needed)
 
 
 def read_key_values(vector: TableVector, reader: Reader | None = None) -> Metadata | None:

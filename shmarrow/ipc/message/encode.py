@@ -1,25 +1,24 @@
 """Encoding of encapsulated messages: prefix, metadata and padding ("Encapsulated message format").
 
 The messages of one writer's batches mostly differ in numbers only: one of each shape is built with the FlatBuffers
-writer as a template, and the others by patching its numbers.
+writer, as a :class:`~shmarrow.ipc.message.template.Template` that the others fill in.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
-from shmarrow.ipc.flatbuffers.tables import ENUMS
+from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, STRUCTS
 from shmarrow.ipc.message.framing import frame
+from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import Metadata
-
-_PACK_I8 = struct.Struct("<q").pack_into
 
 
 def key_values(metadata: Metadata | None) -> list[dict[str, bytes]] | None:
@@ -28,11 +27,11 @@ def key_values(metadata: Metadata | None) -> list[dict[str, bytes]] | None:
 
 
 def message_values(
-    kind: str, header: Any, body_length: int, metadata: Metadata | None, options: IpcWriteOptions
+    kind: str, header: Any, body_length: int, metadata: Metadata | None, version: str
 ) -> Mapping[str, Any]:
     """The values of a Message table around a header."""
     return {
-        "version": ENUMS["MetadataVersion"][options.metadata_version],
+        "version": ENUMS["MetadataVersion"][version],
         "header": (kind, header),
         "bodyLength": body_length,
         "custom_metadata": key_values(metadata),
@@ -48,77 +47,39 @@ def encode_message(
     start: int = 0,
 ) -> bytes:
     """Encode and frame a message without its body."""
-    values = message_values(kind, header, body_length, metadata, options)
+    values = message_values(kind, header, body_length, metadata, options.metadata_version)
     return frame(flatbuf_writer.encode("Message", values), options, start)
-
-
-class Form:
-    """A FlatBuffer template with 64-bit numbers to patch.
-
-    Parameters
-    ----------
-    data : bytes
-        The FlatBuffer.
-    places : sequence of int
-        Positions of those numbers, increasing.
-    """
-
-    __slots__ = ("_pack", "_values")
-
-    def __init__(self, data: bytes, places: Sequence[int]) -> None:
-        assert list(places) == sorted(places)
-        ends = [0, *[place + 8 for place in places]]
-        kept = [data[start:stop] for start, stop in zip(ends, [*places, len(data)], strict=True)]
-        self._pack = struct.Struct("<" + "q".join([f"{len(each)}s" for each in kept])).pack
-        self._values: list[Any] = [kept[0]]
-        for each in kept[1:]:
-            self._values += [0, each]
-
-    def filled(self, *numbers: int) -> bytes:
-        """The FlatBuffer with other numbers."""
-        values = self._values.copy()
-        values[1::2] = numbers
-        return self._pack(*values)
 
 
 # --- record batches and dictionaries ----------------------------------------------------------------------------
 
 _MOST_ROWS = 1024
-_MOST_FORMS = 128
-_VECTORS = ("nodes", "buffers", "variadicBufferCounts")
+_VECTORS = {"nodes": STRUCTS["FieldNode"], "buffers": STRUCTS["Buffer"], "variadicBufferCounts": SCALARS["i8"]}
 
 
-class MessageTemplate:
-    """A template for the metadata of messages of one shape, and the positions of its numbers."""
+@lru_cache(128)
+def _template(kind: str, sizes: tuple[int, ...], codec: int | None, version: str) -> Template:
+    """A template for batches or dictionaries of one shape.
 
-    def __init__(self, kind: str, values: Mapping[str, Any], options: IpcWriteOptions) -> None:
-        batch = {**values, "length": 1}  # slots equal to their default, 0, would be omitted
-        header = batch if kind == "RecordBatch" else {"id": 1, "data": batch, "isDelta": True}
-        self._data = flatbuf_writer.encode("Message", message_values(kind, header, 1, None, options))
-        message = Reader(np.frombuffer(self._data, np.uint8), "a message").root("Message")
-        table: TableView = message["header"][1]
-        self._body_length = message.offset_of("bodyLength")
-        self._dictionary = (table.offset_of("id"), table.offset_of("isDelta")) if kind == "DictionaryBatch" else None
-        table = table["data"] if self._dictionary else table
-        self._length = table.offset_of("length")
-        places = {name: table.offset_of(name) for name in _VECTORS if values.get(name) is not None}
-        self._vectors = {name: table.reader.follow(place, name) + 4 for name, place in places.items()}
-
-    def filled(self, values: Mapping[str, Any], body_length: int, id: int, delta: bool) -> bytearray:
-        """The metadata of a message of this shape, with these numbers."""
-        made = bytearray(self._data)
-        _PACK_I8(made, self._body_length, body_length)
-        _PACK_I8(made, self._length, values["length"])
-        for name, place in self._vectors.items():
-            rows = values[name].tobytes()
-            made[place : place + len(rows)] = rows
-        if self._dictionary is not None:
-            _PACK_I8(made, self._dictionary[0], id)
-            made[self._dictionary[1]] = delta
-        return made
-
-
-_TEMPLATES: dict[Any, MessageTemplate] = {}
+    Its holes are the body's length, the id of a dictionary and whether it is a delta, the number of rows, and the
+    vectors that there are.
+    """
+    rows = zip(_VECTORS.items(), sizes, strict=True)
+    vectors = {name: np.zeros(size, dtype) for (name, dtype), size in rows if size >= 0}
+    # Slots equal to their default, 0, would be omitted.
+    batch = {"length": 1, **vectors, "compression": None if codec is None else {"codec": codec}}
+    header = batch if kind == "RecordBatch" else {"id": 1, "data": batch, "isDelta": True}
+    data = flatbuf_writer.encode("Message", message_values(kind, header, 1, None, version))
+    message = Reader(np.frombuffer(data, np.uint8), "a message").root("Message")
+    table: TableView = message["header"][1]
+    holes = [(message.offset_of("bodyLength"), "q")]
+    if kind == "DictionaryBatch":
+        holes += [(table.offset_of("id"), "q"), (table.offset_of("isDelta"), "?")]
+        table = table["data"]
+    holes.append((table.offset_of("length"), "q"))
+    for name, values in vectors.items():
+        holes.append((table.reader.follow(table.offset_of(name), name) + 4, f"{values.nbytes}s"))
+    return Template(data, holes)
 
 
 def batch_message(
@@ -147,16 +108,12 @@ def batch_message(
         For a DictionaryBatch, the dictionary's id and whether it is a delta.
     """
     kind = "RecordBatch" if dictionary is None else "DictionaryBatch"
-    id, delta = dictionary or (0, False)
-    counts = values.get("variadicBufferCounts")
-    sizes = len(values["nodes"]), len(values["buffers"]), -1 if counts is None else len(counts)
+    vectors = [values.get(name) for name in _VECTORS]
+    sizes = tuple([-1 if vector is None else len(vector) for vector in vectors])
     if metadata or max(sizes) > _MOST_ROWS:
-        header = values if dictionary is None else {"id": id, "data": values, "isDelta": delta}
+        header = values if dictionary is None else {"id": dictionary[0], "data": values, "isDelta": dictionary[1]}
         return encode_message(kind, header, body_length, metadata, options, start)
-    shape = kind, sizes, options.metadata_version, values.get("compression") and options.compression
-    form = _TEMPLATES.get(shape)
-    if form is None:
-        if len(_TEMPLATES) >= _MOST_FORMS:
-            _TEMPLATES.clear()
-        form = _TEMPLATES[shape] = MessageTemplate(kind, values, options)
-    return frame(form.filled(values, body_length, id, delta), options, start)
+    codec = values.get("compression")
+    template = _template(kind, sizes, codec and codec["codec"], options.metadata_version)
+    rows = [vector.tobytes() for vector in vectors if vector is not None]
+    return frame(template.filled([body_length, *(dictionary or ()), values["length"], *rows]), options, start)

@@ -246,5 +246,5 @@ def schema_message(encoded: EncodedSchema, options: IpcWriteOptions, start: int 
 @lru_cache(_MOST_KNOWN)
 def _message(encoded: EncodedSchema, version: str) -> bytes:
     builder, table = encoded.start()
-    values = message_values("Schema", table, 0, None, IpcWriteOptions(metadata_version=version))
+    values = message_values("Schema", table, 0, None, version)
     return flatbuf_writer.finish(builder, flatbuf_writer.add_table(builder, "Message", values))

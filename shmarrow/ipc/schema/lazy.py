@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from shmarrow.buffer import U1
 from shmarrow.errors import InvalidData, LimitExceeded, Limits, Unsupported
-from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, FlatBuffer, Offsets, TableView, extent
+from shmarrow.ipc.flatbuffers.reader import I4, U4, FlatBuffer, Offsets, TableView, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.schema.decode import FieldLayout, Positions, encoded_fields, parse_field
-from shmarrow.ipc.schema.fast_decode import flat_field, flat_type
 from shmarrow.ipc.schema.types import text
-from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, TYPE, TYPE_TAG, FieldTables, every, highest
+from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, NULLABLE, TYPE, TYPE_TAG, FieldTables
 from shmarrow.layout.listing import LISTING
 from shmarrow.types import Field
 from shmarrow.types.descriptors import TYPES, TypeDescriptor
@@ -52,10 +50,10 @@ _CODES[1 : len(TYPES) + 1] = [_code(descriptor) for descriptor in TYPES]
 _CODES_LISTED: list[int] = _CODES.tolist()
 _ENCODED = len(LISTING["dictionary"].buffers)
 
-_FEW_NAMES = 16
 _FEW_FIELDS = 48
-_FIELD_BYTES, _NAME_BYTES = 500, 250
-"""Memory of a parsed field and of a looked-up name, without their strings."""
+_FEW_SEARCHES = 4
+_FIELD_BYTES, _NAME_BYTES = 500, 150
+"""Memory of a parsed field and of a name in the index of names, without their strings."""
 _MOST_HELD = 128
 """Maximum memory of a schema as a multiple of its bytes, as malicious bytes may share targets."""
 
@@ -96,8 +94,8 @@ class LazySchema:
         self._count = count
         self._held = 0
         self._layouts: dict[int, FieldLayout] = {}
-        self._type_of: dict[int, Any] = {}
-        self._found: dict[str, list[int]] = {}
+        self._by_name: dict[bytes, list[int]] | None = None
+        self._searches = 0
         self._dictionary_values: dict[int, FieldLayout] | None = None
         self._starts: npt.NDArray[np.int64] | None = None
         self._types: list[Any] | None = None
@@ -142,14 +140,15 @@ class LazySchema:
     def wires(self, indices: Iterable[int] | None = None) -> list[FieldLayout]:
         """The layouts of some or all columns, in one operation."""
         known, tables = self._layouts.get, self._tables
+        if indices is None and self._count > max(_FEW_FIELDS, len(self._layouts)):
+            self._parse_alike()
         reader = tables.buffer.operation()
         found = []
         grown = 0
         for i in range(self._count) if indices is None else indices:
             layout = known(i)
             if layout is None:
-                at = tables.position_of(i)
-                layout = flat_field(reader, at) or parse_field(reader.table("Field", at), reader.limits)
+                layout = parse_field(reader.table("Field", tables.position_of(i)), reader.limits)
                 if self._held + grown <= _MOST_HELD * reader.size:  # else too much is shared to be cached
                     layout = self._layouts.setdefault(i, layout)
                     grown += _memory_of(layout)
@@ -157,6 +156,25 @@ class LazySchema:
         if grown:
             self._account(grown)
         return found
+
+    def _parse_alike(self) -> None:
+        """Parse the fields of a wide schema that differ in name and nullability only: a type once for all of them."""
+        tables = self._tables
+        groups = [group for _, group in self._alike() if len(group) > 1] if self.scan() else []
+        if not groups or 2 * self._count > tables.buffer.operation().tables_left:
+            return
+        names = self.names()
+        size = _FIELD_BYTES * self._count + 4 * sum(map(len, names))
+        if self._held + size > _MOST_HELD * tables.buffer.size:
+            return
+        (slots,) = tables.slots(tables.positions, (NULLABLE,))
+        flags = [False] * self._count if slots is None else (tables.buffer.data[slots] * (slots != 0) != 0).tolist()
+        known = self._layouts.setdefault
+        for group, first in zip(groups, self.wires([group[0] for group in groups]), strict=True):
+            if first.field.type is first.type:
+                for i in group:
+                    known(i, FieldLayout(Field(names[i], first.type, flags[i]), first.type, None, (), None))
+        self._account(size)
 
     def _account(self, size: int) -> None:
         self._held += size
@@ -167,16 +185,6 @@ class LazySchema:
 
     def fields(self) -> list[Field]:
         return [wire.field for wire in self.wires()]
-
-    def type_of(self, index: int) -> Any:
-        """The type of a column; builds no field if it is flat."""
-        found = self._type_of.get(index)
-        if found is None:
-            known = self._layouts.get(index)
-            flat = None if known else flat_type(self._tables.buffer, self._tables.position_of(index))
-            found = self.wire(index).field.type if flat is None else flat[0]
-            self._type_of[index] = found
-        return found
 
     def dictionary_wires(self) -> dict[int, FieldLayout]:
         """The layout of each dictionary's values, by id; parses all fields.
@@ -213,13 +221,12 @@ class LazySchema:
             self._types = found
         return self._types
 
-    def plain_widths(self) -> Positions | None:
-        """The slot width of each column in bytes, shape (n,), if all have primitive layout; else None."""
+    def plain_widths(self) -> Positions:
+        """The slot width of each column in bytes, shape (n,); 0 for those that are not of primitive layout."""
         if self._widths is None:
-            types = self.plain_types()
-            found = [] if None in types else [type.byte_width for type in types]
-            self._widths = np.array(found, np.int64)
-        return self._widths if len(self._widths) == self._count else None
+            widths = [0 if type is None else type.storage.itemsize for type in self.plain_types()]
+            self._widths = np.array(widths, np.int64)
+        return self._widths
 
     def _each(self) -> Iterator[tuple[int, Sequence[int]]]:
         return ((i, (i,)) for i in range(self._count))
@@ -257,54 +264,38 @@ class LazySchema:
             reader = tables.buffer.operation()
             slots = [tables.slot_of(i, NAME) for i in range(self._count)]
             return [reader.string(slot, "Field", "name") if slot else b"" for slot in slots]
-        view = tables.buffer.view
         starts, sizes = tables.name_places()
-        return [bytes(view[at : at + size]) for at, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+        data = tables.buffer.data.tobytes()
+        return [data[start:end] for start, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
 
     def find(self, name: str) -> list[int]:
-        known = self._found.get(name)
-        if known is None:
-            known = self._search(name)
-            if known and len(self._found) < self._count:
-                self._found[name] = known
-                self._account(_NAME_BYTES + 4 * len(name) + 8 * len(known))
-        return list(known)
-
-    def _search(self, name: str) -> list[int]:
+        """The positions of the columns of a name; a few times by searching the bytes, then all names are listed."""
         try:
             wanted = name.encode()
         except UnicodeEncodeError:
             return []
-        tables = self._tables
-        if self._count <= _FEW_FIELDS:
-            return [i for i, other in enumerate(self._raw_names()) if other == wanted]
-        # Names differ most often at their end, so compare backwards, four bytes of all names at a time. For shorter
-        # names this includes the preceding length.
-        size, limit = len(wanted), tables.buffer.size - 4
-        at = size & ~3
-        word = U4(wanted, at - 4)[0] if at else size
-        run = tables.name_run()
-        if run is not None and highest(run[1]) + at <= limit:
-            place, (first, *even) = run
-            found = np.flatnonzero(tables.column(WORD, first + at, *even) == word)
-            starts = np.concatenate([[place], first + even[0] * found])
-            found = np.concatenate([[0], found + 1])
-        else:
-            all_starts = tables.name_starts()
-            if all_starts is None:
-                return [i for i, other in enumerate(self._raw_names()) if other == wanted]
-            found = np.flatnonzero(tables.u4(np.minimum(all_starts + at, limit)) == word)
-            starts = all_starts[found]
-        while at > 4 and len(found) > _FEW_NAMES:
-            at -= 4
-            same = tables.u4(np.minimum(starts + at, limit)) == U4(wanted, at - 4)[0]
-            found, starts = found[same], starts[same]
-        view = tables.buffer.view
-        return [
-            i
-            for i, place in zip(found.tolist(), starts.tolist(), strict=True)
-            if U4(view, place)[0] == size and view[place + 4 : place + 4 + size] == wanted
-        ]
+        if self._by_name is None:
+            self._searches += 1
+            if self._count > _FEW_FIELDS and self._searches <= _FEW_SEARCHES:
+                return self._search(wanted)
+            names = self._raw_names()
+            found: dict[bytes, list[int]] = {}
+            for i, raw in enumerate(names):
+                found.setdefault(raw, []).append(i)
+            self._by_name = found
+            self._account(_NAME_BYTES * len(names) + sum(map(len, names)))
+        return list(self._by_name.get(wanted, ()))
+
+    def _search(self, wanted: bytes) -> list[int]:
+        """The columns whose name is where the bytes have this one, after its length."""
+        starts, _ = self._tables.name_places()
+        data, text = self._tables.buffer.data.tobytes(), len(wanted).to_bytes(4, "little") + wanted
+        found: list[int] = []
+        at = data.find(text)
+        while at >= 0:
+            found += np.flatnonzero(starts == at + 4).tolist()
+            at = data.find(text, at + 1)
+        return sorted(found)
 
     # --- column starts ---
 
@@ -428,19 +419,6 @@ class LazySchema:
     def _many_codes(self, start: int, end: int) -> _Codes | None:
         """As :meth:`_few_codes`, for many columns that share a vtable."""
         buffer = self._tables.buffer
-        run = self._tables.run_of(start + 1, end)
-        if run is not None:
-            (first, *even), offsets = run
-            one, found = self._few_codes(start, start + 1), self._flat_table(offsets)
-            if one is None or found is None:
-                return None
-            tags = self._tables.column(U1, first + found[1], *even)
-            tag = int(tags[0])
-            if _CODES_LISTED[tag] == one and every(tags == tag):
-                return one
-            codes = np.full(end - start, one, np.uint8)
-            codes[1:] = _CODES[tags]
-            return None if int(codes.max()) > _BUFFERS else codes
         known, shared = self._tables.found_positions, self._tables.shared_offsets
         positions = self._tables.positions_of(start, end) if known is None else known[start:end]
         found = self._flat_table(buffer.table_at("Field", int(positions[0]))[1] if shared is None else shared)

@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, at, recast, shown
-from shmarrow.ipc.flatbuffers.reader import Offsets, TableView
+from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.types import DataType, Field
 from shmarrow.types.descriptors import BY_MEMBER, CLASSES, TYPES, Enumeration, Parameter
 
@@ -67,16 +67,16 @@ def _written(kind: Any, value: Any) -> Any:
 
 _CACHED: dict[Any, DataType] = {}
 _MOST_CACHED, _LARGEST_CACHED = 4096, 64
-_SHARED = frozenset(
+SELF_CONTAINED = frozenset(
     [each.member for each in TYPES if not each.children and all(one.kind != "string" for one in each.parameters)]
 )
-"""The members whose tables are self-contained."""
+"""The members of the Type union whose tables refer to nothing else: equal bytes are equal types."""
 
 
 def read_type(member: str, table: TableView, children: _Children) -> DataType:
     """Read a type from a table of the Type union; self-contained types are cached."""
     content = table.content()
-    if children or member not in _SHARED or len(content) > _LARGEST_CACHED:
+    if children or member not in SELF_CONTAINED or len(content) > _LARGEST_CACHED:
         return _make_type(member, table, children)
     key = (member, table.offsets, content)
     found = _CACHED.get(key)
@@ -86,11 +86,6 @@ def read_type(member: str, table: TableView, children: _Children) -> DataType:
             _CACHED.clear()
         _CACHED[key] = found
     return found
-
-
-def cached_type(member: str, offsets: Offsets, content: bytes) -> DataType | None:
-    """A type cached by :func:`read_type`, by its Type union member and table contents."""
-    return _CACHED.get((member, offsets, content))
 
 
 def read_index_type(table: TableView) -> types.IntType:

@@ -2,8 +2,6 @@
 
 Invariants:
 
-* writers usually place tables of equal size consecutively, so from the second on (after the first one's vtable) their
-  positions have a constant stride. Such a run is read through a strided view, other tables by gathering;
 * every position is checked, exactly as read, before use, as other processes may write to the mapping;
 * an absent slot has position 0.
 """
@@ -15,22 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.errors import InvalidData, LimitExceeded
-from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, FlatBuffer, Offsets, extent
+from shmarrow.ipc.flatbuffers.reader import U4, WORD, FlatBuffer, Offsets, extent
 from shmarrow.ipc.schema.decode import Positions
+from shmarrow.ipc.schema.types import SELF_CONTAINED
 from shmarrow.layout.memory import ranges
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-NAME, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = 0, 2, 3, 4, 5, 6
+NAME, NULLABLE, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = range(7)
 """Numbers of the slots of a Field table."""
 
 _MOST_VTABLES = 4096
 _MOST_TYPE = 64
-
-
-Run = tuple[int, int, int]
-"""Evenly spaced positions: first, stride and count."""
 
 
 class FieldTables:
@@ -53,7 +48,7 @@ class FieldTables:
         Positions of all tables, once computed.
     """
 
-    __slots__ = ("_name_run", "_names", "_run", "buffer", "count", "first", "found_positions", "shared_offsets")
+    __slots__ = ("buffer", "count", "first", "found_positions", "shared_offsets")
 
     def __init__(self, buffer: FlatBuffer, first: int, count: int) -> None:
         self.buffer = buffer
@@ -61,14 +56,11 @@ class FieldTables:
         self.count = count
         self.found_positions: Positions | None = None
         self.shared_offsets: Offsets | None = None
-        self._names: Positions | None = None
-        self._run: tuple[Run, Offsets] | None = None
-        self._name_run: tuple[tuple[int, Run] | None] | None = None
 
     def over(self, buffer: FlatBuffer) -> FieldTables:
         """The same tables in a copy of the bytes."""
         made = FieldTables(buffer, self.first, self.count)
-        made.found_positions, made._names = self.found_positions, self._names
+        made.found_positions = self.found_positions
         return made
 
     @property
@@ -96,61 +88,6 @@ class FieldTables:
         found = np.arange(at, self.first + 4 * end, 4)
         found += np.ndarray(end - start, WORD, self.buffer.data, at)
         return found
-
-    def run_of(self, start: int, end: int) -> tuple[Run, Offsets] | None:
-        """The Field tables of some columns and their slot offsets, if evenly spaced with a shared vtable."""
-        if self._run is not None:
-            (first, step, _), offsets = self._run
-            return (first + step * (start - 1), step, end - start), offsets
-        tables = self._run_behind(self.first + 4 * start, 4, end - start)
-        if tables is None or not self._even(*tables, tables[1]):
-            return None
-        offsets = self.buffer.table_at("Field", tables[0])[1]
-        if highest(tables) + extent("Field", offsets) > self.buffer.size:
-            return None
-        if start == 1 and end == self.count:
-            self._run = tables, offsets
-        return tables, offsets
-
-    def name_run(self) -> tuple[int, Run] | None:
-        """Positions of the first name's length, and of the others' as a run, if evenly spaced."""
-        if self._name_run is None:
-            self._name_run = (self._find_name_run(),)
-        return self._name_run[0]
-
-    def _find_name_run(self) -> tuple[int, Run] | None:
-        found = self.run_of(1, self.count)
-        at = 0 if found is None else _offset(found[1], NAME)
-        names = self._run_behind(found[0][0] + at, *found[0][1:]) if found is not None and at else None
-        first = self.slot_of(0, NAME) if names is not None else 0
-        if names is None or not first:
-            return None
-        place: int = first + U4(self.buffer.view, first)[0]
-        return (place, names) if place + 4 <= self.buffer.size else None
-
-    def _run_behind(self, first: int, step: int, count: int) -> Run | None:
-        """The targets of evenly spaced offsets, if these are evenly spaced and in bounds too."""
-        if count < 2:
-            return None
-        start, second = (U4(self.buffer.view, at)[0] for at in (first, first + step))
-        if start + (second - start) * (count - 1) < 0 or not self._even(first, step, count, second - start):
-            return None  # offsets are positive
-        found = first + start, step + second - start, count
-        lowest = min(found[0], found[0] + found[1] * (count - 1))
-        return found if lowest >= 0 and highest(found) + 4 <= self.buffer.size else None
-
-    def _even(self, first: int, step: int, count: int, difference: int) -> bool:
-        """Whether evenly spaced 32-bit numbers have a constant difference."""
-        view = self.buffer.view
-        if I4(view, first + step * (count - 1))[0] - I4(view, first)[0] != difference * (count - 1):
-            return False
-        # Both ends were checked, so equality modulo 2**32 is enough.
-        numbers = self.column(WORD, first, step, count)
-        return every(numbers[1:] - numbers[:-1] == np.uint32(difference & 0xFFFFFFFF))
-
-    def column(self, dtype: np.dtype[Any], first: int, step: int, count: int) -> npt.NDArray[Any]:
-        """Evenly spaced numbers as a strided view."""
-        return np.ndarray(count, dtype, self.buffer.data, first, (step,))
 
     def slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions | None]:
         """For each slot, the positions of its values in the Field tables (0 if absent); None if absent in all."""
@@ -229,20 +166,6 @@ class FieldTables:
         places: Any = np.repeat(targets + 4, sizes) + 4 * ranges(np.zeros(len(sizes), np.int64), sizes)
         return (places + self.u4(places) if len(places) else places), sizes
 
-    def name_starts(self) -> Positions | None:
-        """Positions of the length-prefixed names; None if one is absent."""
-        if self._names is None:
-            buffer = self.buffer
-            (slots,) = self.slots(self.positions, (NAME,))
-            if slots is None or not int(slots.min()):
-                return None
-            slots += self.u4(slots)
-            high = int(slots.max())
-            if high + 4 > buffer.size:
-                buffer.fail("a field's name", high, 4)
-            self._names = slots
-        return self._names
-
     def name_places(self) -> tuple[Positions, Positions]:
         """Start and size of each column's name, in bounds; absent names have size 0."""
         buffer = self.buffer
@@ -280,8 +203,8 @@ class FieldTables:
         """Whether tables of one kind and vtable have equal inline contents."""
         buffer = self.buffer
         size = extent(name, buffer.table_at(name, int(tables[0]))[1])
-        if name == "Timestamp" or size > _MOST_TYPE or int(tables.max()) + size > buffer.size:
-            return False  # a time zone is out of line
+        if name not in SELF_CONTAINED or size > _MOST_TYPE or int(tables.max()) + size > buffer.size:
+            return False
         words = all(_all_same(self.u4(tables + at)) for at in range(4, size & ~3, 4))
         return words and all(_all_same(buffer.data.take(tables + at)) for at in range(max(size & ~3, 4), size))
 
@@ -302,14 +225,3 @@ def _shifted(positions: Positions, offsets: Offsets, number: int) -> Positions |
 
 def _all_same(values: npt.NDArray[Any]) -> bool:
     return bool((values == values[0]).all())
-
-
-def highest(run: Run) -> int:
-    """The highest position of a run."""
-    first, step, count = run
-    return max(first, first + step * (count - 1))
-
-
-def every(flags: npt.NDArray[np.bool_]) -> bool:
-    """Whether all flags are set; faster than ``all()``, which is a Python function."""
-    return bool(flags[flags.argmin()])

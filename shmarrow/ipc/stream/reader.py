@@ -22,11 +22,9 @@ from shmarrow.buffer import Bytes
 from shmarrow.column_names import several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
-from shmarrow.ipc.batch.header import Header
-from shmarrow.ipc.batch.open import decode_metadata
 from shmarrow.ipc.batch.projection import Projection
-from shmarrow.ipc.message.decode import Message
-from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
+from shmarrow.ipc.message.decode import Located, message_at
+from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
 from shmarrow.sources.base import Source
@@ -138,10 +136,9 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
 
 
 class _Place(NamedTuple):
-    """A record batch in the stream: the state before its message, and the offsets of its body and end."""
+    """A record batch in the stream: the state before its message, and the offset of its end."""
 
     before: StreamState
-    body: int
     end: int
 
 
@@ -174,27 +171,9 @@ class _Index:
         """The lock for reading further; each process has its own, as a fork may copy one that is held."""
         return self._locks.setdefault(os.getpid(), _thread.RLock())
 
-    def message_after(self, state: StreamState) -> tuple[Header | Message, Bytes, int] | None:
-        """The next message after a state, its body and its end; None at the end of the stream."""
-        data, offset, name, limits = self.data, state.offset, state.where, state.limits
-        prefix = read_prefix(data, offset, name, limits)
-        if prefix is None:
-            return None
-        body = offset + prefix[0] + prefix[1]
-        if body > len(data):
-            raise InvalidData(
-                f"{name}: the metadata at {offset} needs [{offset + prefix[0]}, {body}) but there are {len(data)} bytes"
-            )
-        message = decode_metadata(data[offset:body], name, limits)
-        if message is None:
-            raise InvalidData(f"{name}: the message at {offset} was overwritten while being read")
-        if message.body_length > len(data) - body:
-            raise InvalidData(
-                f"{name}: the body of the message at {offset} needs [{body}, {body + message.body_length}) "
-                f"but there are {len(data)} bytes"
-            )
-        end = body + message.body_length
-        return message, data[body:end], end
+    def message_after(self, state: StreamState) -> Located | None:
+        """The next message after a state; None at the end of the stream."""
+        return message_at(self.data, state.offset, state.where, state.limits)
 
     def step(self, build: bool = False) -> RecordBatch | None:
         """Index one more message, or the end of the stream; returns the batch if it is one and to be built."""
@@ -206,14 +185,14 @@ class _Index:
             self._source.advance(offset + (8 if marked == CONTINUATION else len(marked)))
             self.state = state._replace(ended=True)
             return None
-        message, body, end = found
+        message, end, body = found.message, found.end, self.data[found.body : found.end]
         after = state.after(message, body, end)
         batch = state.batch(message, body) if build and after.batches > state.batches else None
         self._source.advance(end)
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
         if after.batches > state.batches:
-            self.places[state.batches :] = [_Place(state, end - len(body), end)]
+            self.places[state.batches :] = [_Place(state, end)]
         self.state = after
         return batch
 
@@ -227,12 +206,11 @@ class _Index:
 
     def batch(self, number: int) -> RecordBatch:
         """Read an indexed batch."""
-        before, _, end = self.places[number]
+        before, end = self.places[number]
         found = self.message_after(before)
-        if found is None or found[2] != end:
+        if found is None or found.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
-        message, body, _ = found
-        return before.batch(message, body)
+        return before.batch(found.message, self.data[found.body : end])
 
     def next_batch(self) -> RecordBatch | None:
         """Read the next batch of the iteration; None at the end. An exception leaves the position unchanged."""

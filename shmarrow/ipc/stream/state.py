@@ -12,10 +12,8 @@ from typing import NamedTuple
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, Limits, Unsupported
-from shmarrow.ipc.batch.decode import dictionary_body
+from shmarrow.ipc.batch.decode import dictionary_body, open_batch
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
-from shmarrow.ipc.batch.header import Header
-from shmarrow.ipc.batch.open import open_batch
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries
@@ -89,7 +87,7 @@ class StreamState(NamedTuple):
         messages = (self.schema is not None) + self.dictionary_batches + self.batches
         return IpcStats(messages, self.batches, self.dictionary_batches, self.deltas, self.replaced)
 
-    def after(self, message: Header | Message, body: Bytes, end: int) -> StreamState:
+    def after(self, message: Message, body: Bytes, end: int) -> StreamState:
         """The state after a message that ends at offset ``end``; decodes no values.
 
         Raises
@@ -99,11 +97,10 @@ class StreamState(NamedTuple):
         Unsupported
             If it is a tensor.
         """
-        kind = "RecordBatch" if isinstance(message, Header) else message.kind
+        kind = message.kind
         if kind == "RecordBatch":
             self._begun(kind)
             return self._replace(offset=end, batches=self.batches + 1)
-        assert isinstance(message, Message)
         if kind == "Schema":
             if self.schema is not None:
                 raise InvalidData(f"{self.where}: a second schema in one stream")
@@ -128,7 +125,7 @@ class StreamState(NamedTuple):
             replaced=self.replaced + (known is not None and not delta),
         )
 
-    def batch(self, message: Header | Message, body: Bytes) -> RecordBatch:
+    def batch(self, message: Message, body: Bytes) -> RecordBatch:
         """The record batch of the next message, with the dictionaries as they are now; columns are built on access."""
         where = f"{self.where}: batch {self.batches}"
         return open_batch(message, body, self._begun("RecordBatch"), self.dictionaries, where, self.limits)

@@ -38,8 +38,7 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
-from shmarrow.ipc.message.decode import Message
-from shmarrow.ipc.message.framing import read_prefix
+from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import read_header
@@ -399,10 +398,11 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
         raise InvalidData(f"{name}: a null in the index of a bundle")
     # Each message ends at the start of the next one or the index.
     offsets = np.append(starts.to_numpy(), reader._opened().batches["offset"][:1])
-    prefix = read_prefix(source.read(_SCHEMA, _SCHEMA + 8), 0, name, limits)
-    first = _SCHEMA if prefix is None else _SCHEMA + sum(prefix)
-    if int(offsets[0]) != first:
-        raise InvalidData(f"{name}: the first message starts at {offsets[0]}, expected {first}")
+    first = int(offsets[0])
+    found = message_at(source.read(_SCHEMA, max(first, _SCHEMA)), 0, f"{name}: the schema", limits)
+    end = _SCHEMA if found is None else _SCHEMA + found.end
+    if first != end:
+        raise InvalidData(f"{name}: the first message starts at {first}, expected {end}")
     back = offsets[1:] <= offsets[:-1]
     if back.any():
         row = int(back.argmax())
@@ -454,20 +454,16 @@ class _Index(NamedTuple):
         where = f"{self.source.name}: the tensor {self.text(row)!r}"
         start, end = self.offsets[row : row + 2].tolist()
         data = self.source.read(start, end)
-        prefix = read_prefix(data, 0, where, limits) or (0, 0)
-        body = sum(prefix)
-        if not 0 < body <= len(data):
-            raise InvalidData(
-                f"{where}: expected a message over all of [{start}, {end}), found {body} bytes of metadata"
-            )
-        header = read_header(data[prefix[0] : body], where, limits)
-        if isinstance(header, Message):
-            raise InvalidData(f"{where} is a {header.kind} message, expected a Tensor or a SparseTensor")
-        if body + header.body_length != len(data):
+        found = message_at(data, 0, where, limits, parse=read_header)
+        if found is None or found.end != len(data):
             raise InvalidData(
                 f"{where}: expected a message over all of [{start}, {end}), "
-                f"found one up to {start + body + header.body_length}"
+                f"found {'none' if found is None else f'one up to {start + found.end}'}"
             )
+        header = found.message
+        if isinstance(header, Message):
+            raise InvalidData(f"{where} is a {header.kind} message, expected a Tensor or a SparseTensor")
         if padded(header.data_end) != header.body_length:
             raise InvalidData(f"{where}: the elements end at {header.data_end} of a body of {header.body_length} bytes")
-        return header.over(data[body:])
+        tensor: Tensor | SparseTensor = header.over(data[found.body :])
+        return tensor

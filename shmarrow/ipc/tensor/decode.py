@@ -8,17 +8,17 @@ of sparse tensors. Invariants:
 * buffers need not be aligned, and may be longer than needed.
 """
 
-from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported, at
+from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.message.decode import Message, parse_metadata
+from shmarrow.ipc.message.template import Holes, Known
 from shmarrow.ipc.schema.types import NESTED, read_type, text
-from shmarrow.ipc.tensor.forms import KnownForms
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, DimNames, Shape, Tensor, row_major
 from shmarrow.tensor.element import DType, Element, NDArray, from_wire
 from shmarrow.types import Metadata
@@ -109,48 +109,55 @@ class SparseHeader(NamedTuple):
         return read_sparse(self.message, body, self.where)
 
 
-_HEADERS: dict[bytes, DenseHeader] = {}
-"""Cache of Tensor headers by metadata bytes, as equal ones are often consecutive.
-
-Thread safety: entries are immutable and depend on their key only, so races are harmless.
-"""
-_FORMS = KnownForms()
-_MAX_HEADERS = 1024
-_MAX_CACHED_BYTES = 1024
-
-
-known_header: Callable[[bytes], DenseHeader | None] = _HEADERS.get
-"""The cached header of a dense tensor read with the default limits, by metadata bytes."""
+_KNOWN = Known()
+"""The headers of dense tensors of some types, dimensions and metadata, as read with the default limits."""
+_LARGEST = 1024
 
 
 def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | SparseHeader | Message:
     """The header of a tensor message; for other messages, the message itself."""
-    key = metadata.tobytes() if len(metadata) <= _MAX_CACHED_BYTES and limits is DEFAULT_LIMITS else b""
-    cached = _HEADERS.get(key)
-    if cached is not None:
-        return cached
-    header: DenseHeader | None = _FORMS.find(key) if key else None
+    key = metadata.tobytes() if len(metadata) <= _LARGEST and limits is DEFAULT_LIMITS else b""
+    known = _KNOWN.find(key)
+    header = None if known is None else _with_numbers(*known)
     if header is not None:
-        return _kept(key, header)
-    message = parse_metadata(metadata, where, limits)
+        return header
+    message = parse_metadata(np.frombuffer(key, U1) if key else metadata, where, limits)
     if message.kind == "SparseTensor":
         _, end = buffer_range(message.header["data"], message.body_length, f"{where}: the data")
         return SparseHeader(message, where, end, message.body_length)
     if message.kind != "Tensor":
         return message
     header = _dense_header(message, where)
-    if not key:
-        return header
-    _FORMS.add(key, message.table, header)
-    return _kept(key, header)
-
-
-def _kept(key: bytes, header: DenseHeader) -> DenseHeader:
-    """Cache a header; returns it."""
-    if len(_HEADERS) >= _MAX_HEADERS:
-        _HEADERS.clear()
-    _HEADERS[key] = header
+    if key and message.header["strides"] is not None and not header.offset and 0 not in header.shape:
+        _KNOWN.add(key, dense_holes(message.table), header)
     return header
+
+
+def dense_holes(message: TableView) -> Holes:
+    """The numbers of a Tensor message as the holes of a template: sizes of body and data, strides, shape."""
+    table: TableView = message["header"][1]
+    dimensions = list(table["shape"])
+    strides = table.reader.follow(table.offset_of("strides"), "strides") + 4
+    places = [
+        message.offset_of("bodyLength"),
+        table.offset_of("data") + 8,
+        *range(strides, strides + 8 * len(dimensions), 8),
+        *[dimension.offset_of("size") for dimension in dimensions],
+    ]
+    return [(place, "q") for place in places]
+
+
+def _with_numbers(known: DenseHeader, numbers: list[int]) -> DenseHeader | None:
+    """A header with other numbers; None unless the elements are contiguous, in row-major or column-major order."""
+    body, size, *rest = numbers
+    ndim, itemsize = len(known.shape), known.dtype.itemsize
+    strides, shape = tuple(rest[:ndim]), tuple(rest[ndim:])
+    total = prod(shape) * itemsize
+    if min(shape, default=1) <= 0 or total != size or not 0 < size <= body:
+        return None
+    if strides not in (row_major(shape, itemsize), row_major(shape[::-1], itemsize)[::-1]):
+        return None
+    return known._replace(shape=shape, strides=strides, data_end=size, body_length=body)
 
 
 def _dense_header(message: Message, where: str) -> DenseHeader:

@@ -20,11 +20,12 @@ from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.ipc.flatbuffers.builder import encode
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.encode import Form, encode_message, message_values
+from shmarrow.ipc.message.encode import encode_message, message_values
 from shmarrow.ipc.message.framing import frame
+from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
-from shmarrow.ipc.tensor.forms import number_places
+from shmarrow.ipc.tensor.decode import dense_holes
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import DimNames, Shape, dense_layout, dense_pieces, row_major
 from shmarrow.tensor.element import DType, Element, NDArray, to_wire
@@ -100,9 +101,9 @@ def dense_message(
 ) -> bytes:
     """The framed metadata of a dense tensor, for a body of ``size`` bytes plus padding."""
     small = not names and (metadata is None or (len(metadata) == 1 and len(*metadata.values()) <= _SHORT))
-    make = _dense_form if small and metadata.__class__ in _HASHABLE else _dense_form.__wrapped__
+    make = _dense_template if small and metadata.__class__ in _HASHABLE else _dense_template.__wrapped__
     alignment = options.alignment
-    form = make(
+    template = make(
         element,
         len(shape),
         names,
@@ -112,11 +113,11 @@ def dense_message(
         options.use_legacy_format,
         start & (alignment - 1),
     )
-    return form.filled(padded(size), size, *strides, *shape[::-1])
+    return template.filled([padded(size), size, *strides, *shape])
 
 
 @lru_cache(256)
-def _dense_form(
+def _dense_template(
     element: Element,
     ndim: int,
     names: DimNames,
@@ -125,8 +126,8 @@ def _dense_form(
     alignment: int,
     legacy: bool,
     start: int,
-) -> Form:
-    """A template for the framed metadata of dense tensors; its numbers are those of :func:`number_places`."""
+) -> Template:
+    """A template for the framed metadata of dense tensors; its holes are those of :func:`dense_holes`."""
     ones = (1,) * ndim  # slots equal to their default, 0, would be omitted
     header = {
         "type": type_values(to_wire(element)[0]),
@@ -135,10 +136,10 @@ def _dense_form(
         "data": np.array((0, 1), _BUFFER),
     }
     options = IpcWriteOptions(metadata_version=version, alignment=alignment, use_legacy_format=legacy)
-    data = encode("Message", message_values("Tensor", header, 1, wire_metadata(element, metadata), options))
+    data = encode("Message", message_values("Tensor", header, 1, wire_metadata(element, metadata), version))
     message = Reader(np.frombuffer(data, np.uint8), "a message").root("Message")
     prefix = 4 if legacy else 8
-    return Form(frame(data, options, start), [prefix + place for place in number_places(message)])
+    return Template(frame(data, options, start), [(prefix + place, each) for place, each in dense_holes(message)])
 
 
 def encode_dense(

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from shmarrow.buffer import ALIGNMENT, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits, printable
-from shmarrow.ipc.message.decode import Message
+from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.sources import open_source
@@ -107,8 +107,14 @@ class MessageCursor:
                     raise InvalidData(f"{name}: expected a message, or zeros up to a multiple of 64, at {start}")
                 continue
             where = f"{name}: the message at {start}"
-            data = source.data
-            prefix = read_prefix(head, 0, where, limits) if data is None else read_prefix(data, start, name, limits)
+            if source.data is not None:
+                found = message_at(source.data, start, name, limits, parse=read_header)
+                if found is None:
+                    return None
+                self._position = found.end
+                body = source.data[found.body : found.end]
+                return found.message if isinstance(found.message, Message) else found.message.over(body)
+            prefix = read_prefix(head, 0, where, limits)
             if prefix is None:
                 return None
             header = read_header(self._take(prefix[1], f"the metadata at {start}"), where, limits)

@@ -1,20 +1,34 @@
-"""Batches and tables that are derived from others build no columns, share what is built, and keep what they carry."""
+"""Reading builds no more than is asked for, keeps what is built, and takes shortcuts that make no difference."""
 
 from __future__ import annotations
 
 import io
+import os
+import random
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from every import every
 
 import shmarrow as sa
-from shmarrow.ipc.batch.open import open_batch
-from shmarrow.ipc.message.decode import read_message
+from shmarrow import segment
+from shmarrow.objects.decode import decode
+from shmarrow.errors import ShmarrowError
+from shmarrow.ipc.batch.decode import open_batch
+from shmarrow.ipc.flatbuffers.reader import Reader
+from shmarrow.ipc.message.decode import message_at
+from shmarrow.ipc.schema.cache import SchemaCache
+from shmarrow.ipc.schema.lazy import lazy_schema
+from shmarrow.testing.definition import Case
+from shmarrow.testing.table import CASES
 
 ROWS = 1000
 COLUMNS = {
@@ -253,15 +267,14 @@ def test_ranges_are_fetched_before_columns_are_built(codec: str | None) -> None:
         writer.write_batch(batch)
     data = np.frombuffer(sink.getvalue(), np.uint8)
     schema = sa.ipc.open_stream(data).schema
-    first = read_message(data, 0, "test")
+    first = message_at(data, 0, "test")
     assert first is not None
-    found = read_message(data, first[1], "test")
+    found = message_at(data, first.end, "test")
     assert found is not None
-    message, start = found
 
     def opened() -> tuple[Any, Ranges]:
-        body = Ranges(data[start : start + message.body_length])
-        return open_batch(message, body, schema, {}, "test", sa.Limits()), body  # type: ignore[arg-type]
+        body = Ranges(data[found.body : found.end])
+        return open_batch(found.message, body, schema, {}, "test", sa.Limits()), body  # type: ignore[arg-type]
 
     for i in (5, 3, 0, 1, 4, 2):
         rows, body = opened()
@@ -326,3 +339,274 @@ def test_zero_copy_only_refuses_bytes_that_have_to_be_swapped() -> None:
         with pytest.raises(sa.CopyRequired, match=r"is (big-endian|compressed)"):
             sa.ipc.open_file(sink.getvalue(), zero_copy_only=True).get_batch(0)
         assert sa.ipc.open_file(sink.getvalue()).get_batch(0).column(0).to_pylist() == [1, 2, 3]
+
+
+# --- shortcuts --------------------------------------------------------------------------------------------------------
+
+WRITABLE = [case for case in CASES if not case.name.startswith("dictionary-dictionary")]
+WIDE = 60
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether arrays are equal, by their values or, as NaN is not equal to itself, by their text."""
+    return one.type == other.type and (one.equals(other) or repr(one.to_pylist()) == repr(other.to_pylist()))
+
+
+@every(WRITABLE)
+def test_what_is_read_at_once_is_what_is_read_one_by_one(case: Case) -> None:
+    """A column alone, and among so many that fields, buffers and names are found with array operations.
+
+    The second batch is written and read with the templates of the first one.
+    """
+    array: Any = case.array()
+    names = [f"{case.name} {i}" for i in range(WIDE)]
+    numbers = sa.array(range(len(array)), "int64")
+    wide = sa.RecordBatch.from_arrays([array if i % 3 else numbers for i in range(WIDE)], names)
+    narrow = sa.RecordBatch.from_arrays([array], ["x"])
+    found: dict[str, list[Any]] = {}
+    for form, batch in {"wide": wide, "narrow": narrow}.items():
+        sink = io.BytesIO()
+        with sa.ipc.new_stream(sink, batch.schema) as writer:
+            for _ in range(2):
+                writer.write(batch)
+        reader = sa.ipc.open_stream(sink.getvalue())
+        assert reader.schema.equals(batch.schema, check_metadata=True)
+        assert reader.schema.fields == batch.schema.fields
+        found[form] = list(reader)
+    alone = found["narrow"][0].column(0)
+    alone.validate(full=True)
+    assert same(alone, array)
+    assert same(found["narrow"][1].column("x"), alone)
+    first, second = found["wide"]
+    for i, column in enumerate(first.columns):
+        assert same(column, alone if i % 3 else numbers)
+    for i in range(1, 8):  # the first few are built, and looked up, in another way than the others
+        assert same(second.column(names[i]), alone if i % 3 else numbers)
+    assert [second.schema.get_field_index(name) for name in names] == list(range(WIDE))
+
+
+def outcome(read: Callable[[], Any]) -> str:
+    """The value that is read, or the class of the error."""
+    try:
+        return repr(read().to_pydict())
+    except ShmarrowError as error:
+        return type(error).__name__
+
+
+def mutants(data: bytes, count: int) -> Iterator[bytes]:
+    chooser = random.Random(1)
+    for _ in range(count):
+        changed = bytearray(data)
+        for _ in range(chooser.choice((1, 1, 2, 4))):
+            changed[chooser.randrange(len(data))] = chooser.choice((0, 1, 4, 8, 127, 128, 255, chooser.randrange(256)))
+        yield bytes(changed)
+
+
+OTHER_LIMITS = sa.Limits(tables=1_000_000)
+"""What is known of messages read with other limits than these does not count."""
+
+
+def test_a_tensor_like_one_before_is_read_as_the_first_one() -> None:
+    """Also if its bytes are changed: the same value, or the same error."""
+    sink = io.BytesIO()
+    sa.ipc.write_tensor(sa.Tensor.from_numpy(np.arange(12).reshape(3, 4)), sink)
+    data = sink.getvalue()
+
+    def read(data: bytes, **limits: sa.Limits) -> str:
+        return outcome(lambda: sa.record_batch({"x": sa.ipc.read_tensor(data, **limits).to_numpy().reshape(-1)}))
+
+    assert read(data) == read(data, limits=OTHER_LIMITS) == repr({"x": list(range(12))})
+    for changed in mutants(data, 3000):
+        assert read(changed) == read(changed, limits=OTHER_LIMITS)
+
+
+def test_a_stored_batch_like_one_before_is_read_as_the_first_one(tmp_path: Path) -> None:
+    """Also if its bytes are changed: an error, or the value that the reader of files gives."""
+    batch = sa.record_batch({"x": range(12), "y": range(12)})
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write(batch)
+    data = sink.getvalue()
+    path = tmp_path / "object"
+
+    def stored(data: bytes) -> str:
+        path.write_bytes(data)
+        with segment.attach(path) as attached:
+            return outcome(lambda: decode(attached))
+
+    assert stored(data) == stored(data) == outcome(lambda: batch)
+    for changed in mutants(data, 1000):
+        found = stored(changed)
+        if found.startswith("{"):
+            assert found == outcome(lambda changed=changed: sa.ipc.open_file(changed, limits=OTHER_LIMITS).read_all())  # type: ignore[misc]
+
+
+def test_a_file_that_is_replaced_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for name in ("written", "changed"):
+        with sa.ipc.new_file(path, sa.schema([(name, sa.int64())]), overwrite=True) as writer:
+            writer.write(sa.record_batch({name: range(3)}))
+        for _ in range(3):
+            with sa.ipc.open_file(path) as reader:
+                assert reader.schema.names == [name]
+                assert reader.get_batch(0).column(name).to_pylist() == [0, 1, 2]
+
+
+# --- the cache of schemas ---------------------------------------------------------------------------------------------
+
+
+def stream(name: str, count: int, type: Any = None) -> bytes:
+    sink = io.BytesIO()
+    schema = sa.schema([sa.field(f"{name}{i:05}", type or sa.float64()) for i in range(count)])
+    sa.ipc.new_stream(sink, schema).close()
+    return sink.getvalue()
+
+
+def entry(number: int, columns: int = 3) -> tuple[bytearray, sa.Schema, Any]:
+    """A schema that was read, with its bytes and its source."""
+    data = bytearray(stream(f"{number} ", columns)[8:-8])
+    reader = Reader(np.frombuffer(data, np.uint8), "test")
+    source = lazy_schema(reader.root("Message")["header"][1])
+    return data, sa.Schema(source=source), source
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    entries = [entry(i) for i in range(4)]
+    size = len(entries[0][0]) + 4096 + 3 * 64
+    own = SchemaCache(3 * size)
+    for data, schema, source in entries[:3]:
+        own.add("key", data, schema, source)
+    assert own.held == 3 * size
+    assert own.find("key", memoryview(entries[0][0])) is entries[0][1]
+    own.add("key", *entries[3])
+    found = [own.find("key", memoryview(data)) for data, _, _ in entries]
+    assert found == [entries[0][1], None, entries[2][1], entries[3][1]]
+    assert own.find("other", memoryview(entries[0][0])) is None
+    assert own.held == 3 * size
+
+
+def test_fields_that_are_made_later_count() -> None:
+    own = SchemaCache(1 << 20)
+    added = [entry(i, 200) for i in range(10)]
+    for number, (data, schema, source) in enumerate(added):
+        own.add(number, data, schema, source)
+    assert len(own) == 10
+    before = own.held
+    for _, schema, _ in added:
+        assert len(schema.fields) == 200
+        assert own.held <= 1 << 20
+    assert own.held > 3 * before
+    assert len(own) < 10
+
+
+def test_one_that_is_too_large_is_not_kept() -> None:
+    own = SchemaCache(10_000)
+    own.add(0, *entry(0, 3))
+    data, schema, source = entry(1, 1000)
+    own.add(1, data, schema, source)
+    assert (len(own), own.held) == (0, 0)
+    assert len(schema.fields) == 1000
+    assert own.held == 0
+
+
+@pytest.mark.parametrize("count", [200, 1_000])
+@pytest.mark.parametrize("type", [sa.float64(), sa.list_(sa.int32()), sa.dictionary("int8", "string")], ids=str)
+def test_what_is_counted_is_what_is_held(count: int, type: sa.DataType) -> None:
+    """By tracemalloc: neither less than is held, but for a fifth, nor so much that the cache is of no use."""
+    own = SchemaCache(1 << 30)
+    data = [stream(f"{count} {type} {turn} ", count, type)[8:-8] for turn in range(3)]
+
+    def add(number: int) -> None:
+        own_bytes = bytearray(data[number])
+        source = lazy_schema(Reader(np.frombuffer(own_bytes, np.uint8), "test").root("Message")["header"][1])
+        schema = sa.Schema(source=source)
+        own.add(number, own_bytes, schema, source)
+        assert len(schema.fields) == count
+
+    add(0)
+    counted = own.held
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        add(1)
+        add(2)
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.8 * held < own.held - counted < 4 * held
+
+
+def test_threads_agree_on_schemas_and_on_bytes() -> None:
+    data = [stream(f"threads {i} ", 60) for i in range(12)]
+    names = [[f"threads {i} {k:05}" for k in range(60)] for i in range(12)]
+    own = SchemaCache(400_000)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def work(seed: int) -> None:
+        for turn in range(60):
+            number = (seed * 7 + turn * 5) % 12
+            schema = sa.ipc.open_stream(data[number]).schema
+            assert schema.names == names[number]
+            assert schema.field(turn % 60).name == names[number][turn % 60]
+            assert schema.get_field_index(names[number][59]) == 59
+            made, built, source = entry(turn, 20)
+            own.add(turn, made, built, source)
+            assert len(built.fields) == 20
+            found = own.find(turn, memoryview(made))
+            assert found is None or found == built
+
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    assert own.held <= 400_000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_a_busy_process_goes_on_with_the_cache() -> None:
+    """The lock is free in each child, though threads hold it most of the time."""
+    data = [stream(f"fork {i} ", 30) for i in range(4)]
+    stop = False
+
+    def busy() -> None:
+        turn = 0
+        while not stop:
+            turn += 1
+            assert len(sa.ipc.open_stream(data[turn % 4]).schema.fields) == 30
+
+    with ThreadPoolExecutor(2) as pool:
+        threads = [pool.submit(busy) for _ in range(2)]
+        try:
+            for _ in range(20):
+                pid = os.fork()
+                if not pid:
+                    code = 1
+                    try:
+                        good = len(sa.ipc.open_stream(data[0]).schema.fields) == 30
+                        good &= len(sa.ipc.open_stream(stream("child ", 3)).schema.fields) == 3
+                        code = 0 if good else 2
+                    finally:
+                        os._exit(code)
+                assert os.waitpid(pid, 0)[1] == 0
+        finally:
+            stop = True
+        for thread in threads:
+            thread.result()
+
+
+def test_equal_keys_and_other_bytes_are_told_apart() -> None:
+    """The key has a schema's size, and its first and last bytes; the names in the middle make the difference."""
+    names = [f"column {i:05}" for i in range(500)]
+    others = [*names]
+    others[250] = "COLUMN 00250"
+    schemas = []
+    for each in (names, others, names, others):
+        sink = io.BytesIO()
+        sa.ipc.new_stream(sink, sa.schema([(name, sa.int8()) for name in each])).close()
+        schemas.append(sa.ipc.open_stream(sink.getvalue()).schema)
+        assert schemas[-1].names == each
+    assert schemas[0] is schemas[2]
+    assert schemas[1] is schemas[3]
+    assert schemas[0] is not schemas[1]

@@ -1,0 +1,94 @@
+"""Templates: FlatBuffers that are constant except for a few numbers.
+
+The messages of a writer's batches, the tensors of a model and the footers of a store's objects mostly differ in
+lengths, offsets and sizes only. A :class:`Template` is filled in for writing, which saves building the FlatBuffer.
+:class:`Known` recognises one for reading, which saves parsing it: if all constant bytes are those of a FlatBuffer that
+was checked before, only the numbers have to be checked again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+_MOST, _MOST_LAYOUTS, _LARGEST = 256, 8, 1 << 13
+
+
+Holes = Sequence[tuple[int, str]]
+"""Positions in a FlatBuffer, and what is there as a format of :mod:`struct`: ``"q"``, or ``"24s"`` for 24 bytes."""
+
+
+class Template:
+    """A FlatBuffer with holes, in any order.
+
+    Attributes
+    ----------
+    layout : struct.Struct
+        Splits the bytes into constants and holes, in turn.
+    constants : tuple of bytes
+        The bytes between the holes.
+    order : list of int
+        The holes by position.
+
+    Notes
+    -----
+    Thread safety: immutable.
+    """
+
+    __slots__ = ("_values", "constants", "layout", "order")
+
+    def __init__(self, data: bytes, holes: Holes) -> None:
+        self.order = sorted(range(len(holes)), key=lambda i: holes[i][0])
+        formats, end = ["<"], 0
+        for place, each in [holes[i] for i in self.order]:
+            formats += [f"{place - end}s", each]
+            end = place + struct.calcsize("<" + each)
+        self.layout = struct.Struct("".join([*formats, f"{len(data) - end}s"]))
+        self._values = list(self.layout.unpack(data))
+        self.constants = tuple(self._values[::2])
+
+    def filled(self, values: Sequence[Any]) -> bytes:
+        """The FlatBuffer with these values in its holes."""
+        parts = self._values.copy()
+        parts[1::2] = [values[i] for i in self.order]
+        return self.layout.pack(*parts)
+
+
+class Known:
+    """What is known of small FlatBuffers by their constant bytes; bounded, and cleared when full.
+
+    Notes
+    -----
+    Thread safety: may be shared. What is kept must be immutable and follow from the constants alone, so races are
+    harmless.
+    """
+
+    def __init__(self) -> None:
+        self._layouts: dict[int, tuple[struct.Struct, ...]] = {}
+        self._found: dict[Any, tuple[list[int], Any]] = {}
+
+    def add(self, data: bytes, holes: Holes, found: Any, key: Hashable = None) -> None:
+        """Keep what was found of a FlatBuffer, under its constants and a key; not if it is large."""
+        if len(data) > _LARGEST:
+            return
+        template = Template(data, holes)
+        if len(self._found) >= _MOST:
+            self._found.clear()
+            self._layouts.clear()
+        self._found[key, template.constants] = template.order, found
+        known = self._layouts.get(len(data), ())
+        if all(template.layout.format != each.format for each in known):
+            self._layouts[len(data)] = (*known[1 - _MOST_LAYOUTS :], template.layout)
+
+    def find(self, data: bytes, key: Hashable = None) -> tuple[Any, list[Any]] | None:
+        """What was found of a FlatBuffer of these constants, and the values in the holes of this one."""
+        for layout in self._layouts.get(len(data), ()):
+            parts = layout.unpack(data)
+            known = self._found.get((key, parts[::2]))
+            if known is not None:
+                values: list[Any] = [None] * len(known[0])
+                for i, value in zip(known[0], parts[1::2], strict=True):
+                    values[i] = value
+                return known[1], values
+        return None
