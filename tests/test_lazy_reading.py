@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-import random
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,6 @@ import pytest
 from every import every
 
 import shmarrow as sa
-from shmarrow import segment
-from shmarrow.objects.decode import decode
-from shmarrow.errors import ShmarrowError
 from shmarrow.ipc.batch.decode import open_batch
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.message.decode import message_at
@@ -383,62 +379,6 @@ def test_what_is_read_at_once_is_what_is_read_one_by_one(case: Case) -> None:
     for i in range(1, 8):  # the first few are built, and looked up, in another way than the others
         assert same(second.column(names[i]), alone if i % 3 else numbers)
     assert [second.schema.get_field_index(name) for name in names] == list(range(WIDE))
-
-
-def outcome(read: Callable[[], Any]) -> str:
-    """The value that is read, or the class of the error."""
-    try:
-        return repr(read().to_pydict())
-    except ShmarrowError as error:
-        return type(error).__name__
-
-
-def mutants(data: bytes, count: int) -> Iterator[bytes]:
-    chooser = random.Random(1)
-    for _ in range(count):
-        changed = bytearray(data)
-        for _ in range(chooser.choice((1, 1, 2, 4))):
-            changed[chooser.randrange(len(data))] = chooser.choice((0, 1, 4, 8, 127, 128, 255, chooser.randrange(256)))
-        yield bytes(changed)
-
-
-OTHER_LIMITS = sa.Limits(tables=1_000_000)
-"""What is known of messages read with other limits than these does not count."""
-
-
-def test_a_tensor_like_one_before_is_read_as_the_first_one() -> None:
-    """Also if its bytes are changed: the same value, or the same error."""
-    sink = io.BytesIO()
-    sa.ipc.write_tensor(sa.Tensor.from_numpy(np.arange(12).reshape(3, 4)), sink)
-    data = sink.getvalue()
-
-    def read(data: bytes, **limits: sa.Limits) -> str:
-        return outcome(lambda: sa.record_batch({"x": sa.ipc.read_tensor(data, **limits).to_numpy().reshape(-1)}))
-
-    assert read(data) == read(data, limits=OTHER_LIMITS) == repr({"x": list(range(12))})
-    for changed in mutants(data, 3000):
-        assert read(changed) == read(changed, limits=OTHER_LIMITS)
-
-
-def test_a_stored_batch_like_one_before_is_read_as_the_first_one(tmp_path: Path) -> None:
-    """Also if its bytes are changed: an error, or the value that the reader of files gives."""
-    batch = sa.record_batch({"x": range(12), "y": range(12)})
-    sink = io.BytesIO()
-    with sa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write(batch)
-    data = sink.getvalue()
-    path = tmp_path / "object"
-
-    def stored(data: bytes) -> str:
-        path.write_bytes(data)
-        with segment.attach(path) as attached:
-            return outcome(lambda: decode(attached))
-
-    assert stored(data) == stored(data) == outcome(lambda: batch)
-    for changed in mutants(data, 1000):
-        found = stored(changed)
-        if found.startswith("{"):
-            assert found == outcome(lambda changed=changed: sa.ipc.open_file(changed, limits=OTHER_LIMITS).read_all())  # type: ignore[misc]
 
 
 def test_a_file_that_is_replaced_is_read_again(tmp_path: Path) -> None:

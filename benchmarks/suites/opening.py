@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -118,7 +117,6 @@ def same_file(bench: Bench, columns: int, required: Requirement | None, turns: i
     """Open a file that was opened before, and have its middle column."""
     path = bench.scratch / "same"
     write(path, columns, next(SCHEMAS))
-    sleep(0.5)  # a file that was changed a moment ago may change again, and is not remembered
     what = f"open, one column by index; {columns:,} columns, file seen before"
     given = (str(path), columns // 2)
     point = plotted("one column, file seen before", columns)

@@ -102,8 +102,8 @@ def _remember(reader: RecordBatchFileReader, limits: Limits) -> None:
     """Keep the footer of a file of one batch without dictionaries, if its schema is cached."""
     file = reader._opened()
     source = file.schema.source
-    cached = isinstance(source, LazySchema) and not source.borrowed
-    if cached and len(file.batches) == 1 and not len(file.blocks("dictionaries")):
+    one = len(file.batches) == 1 and not len(file.blocks("dictionaries"))
+    if one and isinstance(source, LazySchema) and not source.borrowed:
         key, found = (limits, generation()), (file.schema, reader.metadata)
         _FOOTERS.add(file.footer.reader.data.tobytes(), footer_holes(file.footer), found, key)
 

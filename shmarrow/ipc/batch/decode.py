@@ -172,7 +172,7 @@ class ArrayLoader:
 
     __slots__ = (
         "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat", "_nodes",
-        "_schema", "_size", "_table", "_trusted", "_v4", "_variadic", "length", "where",
+        "_schema", "_size", "_table", "_trust", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -191,7 +191,7 @@ class ArrayLoader:
         self._body = body
         self._fetch = getattr(body, "fetch", None)
         self._size = len(body)
-        self._trusted = limits.trust  # the arrays' "validated" flag
+        self._trust = limits.trust  # the arrays' "validated" flag
         self._schema = schema
         self._dictionaries = dictionaries
         self._v4 = version == _V4
@@ -249,20 +249,22 @@ class ArrayLoader:
 
     def _columns(self, wanted: Sequence[int], many: bool) -> list[Any]:
         if not self._direct:
-            with at(self.where):
-                ready = self._load([self._used(index) for index in wanted])
+            ready = None  # an error of one column alone says which
+            if len(wanted) > 1:
+                with at(self.where):
+                    ready = self._load([self._used(index) for index in wanted])
             return [self._build(index, ready) for index in wanted]
         if many and self._flat is None:
             self._flat = self._list_flat()
         flat = self._flat
         if not flat:
-            return [self._build(index, {}) for index in wanted]
+            return [self._build(index) for index in wanted]
         length, body = self.length, self._body
         made: list[Any] = []
         for index in wanted:
             found = flat[index]
             if found is None:
-                made.append(self._build(index, {}))
+                made.append(self._build(index))
             else:
                 start, stop, type = found
                 made.append((type.array_class or make_array)(type, length, [None, body[start:stop]], 0))
@@ -280,10 +282,12 @@ class ArrayLoader:
                 raise InvalidData(f"{len(column)} values in a dictionary batch of {self.length} rows")
         return column
 
-    def _build(self, index: int, ready: dict[int, Bytes]) -> Any:
+    def _build(self, index: int, ready: dict[int, Bytes] | None = None) -> Any:
         """Build a column of any type; ``ready`` holds its decompressed buffers."""
         wire = self._schema.wire(index)
         with at(self.where), at("column", index, wire.field.name):
+            if ready is None:
+                ready = {} if self._direct else self._load([self._used(index)])
             column = assemble(ColumnParts(BufferCursor(self, self._start(index), ready), wire))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a batch of {self.length} rows")
@@ -464,7 +468,7 @@ class ColumnParts(Parts):
 
     def __init__(self, cursor: BufferCursor, wire: FieldLayout) -> None:
         self.type = wire.field.type
-        self.trusted = cursor.loader._trusted
+        self.trust = cursor.loader._trust
         self._cursor = cursor
         self._wire = wire
 
