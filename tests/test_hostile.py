@@ -319,3 +319,16 @@ def test_limits_hold_before_memory_is_taken() -> None:
     (batch,) = sa.ipc.open_stream(theirs(_all_same(pa.array([LONG]))), limits=sa.ipc.Limits(dictionary_bytes=1 << 20))
     with pytest.raises(sa.LimitExceeded, match=r"Limits\.dictionary_bytes = 1048576"):
         batch.column(0)
+
+
+def test_rows_whose_size_overflows_are_refused_before_they_reach_other_libraries() -> None:
+    """The bytes of so many rows wrap around to four in 64 bits, which the buffer has."""
+    rows = (1 << 62) + 1
+    sink = io.BytesIO()
+    sa.ipc.new_stream(sink, sa.schema([("x", sa.float32())])).close()
+    header = wire.batch_header(rows, [(rows, 0)], [(0, 0), (0, 8)])
+    batch = sa.ipc.open_stream(sink.getvalue()[:-8] + wire.message("RecordBatch", header, bytes(8))).read_next_batch()
+    with pytest.raises(sa.InvalidData):
+        batch.__arrow_c_array__()
+    with pytest.raises(sa.InvalidData):
+        batch.column(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import sys
 import threading
 import tracemalloc
@@ -18,6 +19,7 @@ import pytest
 from every import every
 
 import shmarrow as sa
+from shmarrow.errors import ShmarrowError
 from shmarrow.ipc.batch.decode import open_batch
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.message.decode import message_at
@@ -550,3 +552,55 @@ def test_equal_keys_and_other_bytes_are_told_apart() -> None:
     assert schemas[0] is schemas[2]
     assert schemas[1] is schemas[3]
     assert schemas[0] is not schemas[1]
+
+
+# --- row counts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"use_legacy_format": True},
+        {"metadata_version": pa.ipc.MetadataVersion.V4},
+        {"compression": "zstd"},
+    ],
+    ids=str,
+)
+def test_rows_are_counted_from_the_metadata_of_all_batches(options: dict[str, Any]) -> None:
+    lengths = [0, 3, 3, 0, 0, 5, 1]
+    sink = io.BytesIO()
+    types = {"x": pa.int64(), "y": pa.string()}
+    batches = [
+        pa.record_batch(
+            {name: pa.array(range(n)).cast(type) if n else pa.array([], type) for name, type in types.items()}
+        )
+        for n in lengths
+    ]
+    with pa.ipc.new_file(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for i, batch in enumerate(batches):
+            writer.write_batch(batch, custom_metadata={"number": str(i)} if i % 2 else None)
+    reader = sa.ipc.open_file(sink.getvalue())
+    assert reader.num_rows == sum(lengths)
+    assert [batch.num_rows for batch in reader] == lengths
+
+
+def test_rows_of_changed_bytes_are_those_of_the_batches() -> None:
+    """Each count comes from the same numbers as the batch's own, or the batch is refused."""
+    chooser = random.Random(3)
+    data = file_of({"x": pa.array([1, 2, 3])}, batches=3)
+    counted = refused = 0
+    for _ in range(3000):
+        changed = bytearray(data)
+        for _ in range(chooser.choice((1, 1, 2))):
+            changed[chooser.randrange(len(data))] = chooser.choice((0, 1, 4, 8, 127, 255, chooser.randrange(256)))
+        try:
+            reader = sa.ipc.open_file(bytes(changed))
+            rows = [batch.num_rows for batch in reader]
+        except ShmarrowError:
+            refused += 1
+            continue
+        counted += 1
+        assert reader.num_rows == sum(rows)
+    assert counted > 500
+    assert refused > 500

@@ -24,7 +24,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body, open_batch
-from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, add_rows, decode_row_counts, read_footer
+from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, decode_row_counts, read_footer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import Message, check_version, message_at, read_key_values
@@ -242,12 +242,15 @@ class RecordBatchFileReader:
 
     def _count_rows(self) -> RowCounts:
         """The row counts of all batches, from their own metadata."""
+        from shmarrow.ipc.file.row_counts import row_counts
+
         file = self._opened()
-        counts: RowCounts = []
         file.fetch(file.batches)
-        for i in range(len(file.batches)):
-            add_rows(counts, self._batch(file, self.dictionaries, i).num_rows)
-        return counts
+        rows = np.full(len(file.batches), -1) if file.ranged else row_counts(file.data, file.batches)
+        for i in np.flatnonzero(rows < 0).tolist():
+            rows[i] = self._batch(file, self.dictionaries, i).num_rows
+        ends = np.flatnonzero(np.append(rows[1:] != rows[:-1], True)) if len(rows) else rows
+        return list(zip(np.diff(ends, prepend=-1).tolist(), rows[ends].tolist(), strict=True))
 
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
         """Return the batch at position ``index``; negative positions count from the end.

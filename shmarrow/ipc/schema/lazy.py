@@ -288,12 +288,15 @@ class LazySchema:
 
     def _search(self, wanted: bytes) -> list[int]:
         """The columns whose name is where the bytes have this one, after its length."""
-        starts, _ = self._tables.name_places()
+        starts, sizes = self._tables.name_places()
+        of_this_size = sizes == len(wanted)
+        if not wanted:  # perhaps absent
+            return np.flatnonzero(of_this_size).tolist()
         data, text = self._tables.buffer.data.tobytes(), len(wanted).to_bytes(4, "little") + wanted
         found: list[int] = []
         at = data.find(text)
         while at >= 0:
-            found += np.flatnonzero(starts == at + 4).tolist()
+            found += np.flatnonzero((starts == at + 4) & of_this_size).tolist()
             at = data.find(text, at + 1)
         return sorted(found)
 

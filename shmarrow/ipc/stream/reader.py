@@ -136,9 +136,11 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
 
 
 class _Place(NamedTuple):
-    """A record batch in the stream: the state before its message, and the offset of its end."""
+    """A record batch in the stream: the state before its message, its rows as declared, the offsets of body and end."""
 
     before: StreamState
+    rows: int
+    body: int
     end: int
 
 
@@ -192,7 +194,7 @@ class _Index:
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
         if after.batches > state.batches:
-            self.places[state.batches :] = [_Place(state, end)]
+            self.places[state.batches :] = [_Place(state, message.header["length"], found.body, end)]
         self.state = after
         return batch
 
@@ -206,7 +208,7 @@ class _Index:
 
     def batch(self, number: int) -> RecordBatch:
         """Read an indexed batch."""
-        before, end = self.places[number]
+        before, _, _, end = self.places[number]
         found = self.message_after(before)
         if found is None or found.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
@@ -303,7 +305,9 @@ class MappedStreamReader(_BatchReader):
     @property
     def num_rows(self) -> int:
         """Number of rows in all batches; reads the headers of all messages once."""
-        return sum([self._batch(self._opened(), i).num_rows for i in range(self.num_record_batches)])
+        messages, count = self._opened(), self.num_record_batches
+        rows = [place.rows for place in messages.places[:count]]
+        return sum([n if n >= 0 else messages.batch(i).num_rows for i, n in enumerate(rows)])
 
     def count_rows(self) -> int:
         """Return :attr:`num_rows`; pyarrow's name."""
