@@ -101,7 +101,7 @@ def _known_file(data: Bytes, name: str, limits: Limits) -> tuple[RecordBatch, Me
 def _remember(reader: RecordBatchFileReader, limits: Limits) -> None:
     """Keep the footer of a file of one batch without dictionaries, if its schema is cached."""
     file = reader._opened()
-    source = file.schema.source
+    source = file.schema._source
     one = len(file.batches) == 1 and not len(file.blocks("dictionaries"))
     if one and isinstance(source, LazySchema) and not source.borrowed:
         key, found = (limits, generation()), (file.schema, reader.metadata)
