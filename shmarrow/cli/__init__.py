@@ -102,48 +102,22 @@ HABITS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that blames unknown words first, and reports usage errors as JSON if the command line has ``--json``."""
+    """A parser that reports usage errors as JSON if the command line has ``--json``."""
 
     as_json = False
-    _words: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse all words; a command refuses those it does not know, with its own usage."""
-        self._words = list(args or ())
         found, others = super().parse_known_args(args, namespace)
         if others:
-            self._refuse(next((word for word in others if word[:1] == "-"), others[0]))
+            self.error(f"unrecognized arguments: {' '.join(others)}")
         return found, others
 
     def error(self, message: str) -> NoReturn:
-        unknown = self._unknown_option() if "arguments are required" in message else None
-        if unknown is not None:
-            self._refuse(unknown)
         if not self.as_json:
             super().error(printable(message))
         print_error(WrongUsage(message), True)
         sys.exit(USAGE)
-
-    def _unknown_option(self) -> str | None:
-        """The first word that looks like an option, and is none of this parser's nor the start of one."""
-        words = self._words[: self._words.index("--")] if "--" in self._words else self._words
-        known = tuple(self._option_string_actions)
-        for word in [word for word in words if word[:1] == "-" and len(word) > 1]:
-            option = word.partition("=")[0] if word[:2] == "--" else word[:2]
-            if not any(each.startswith(option) for each in known):
-                return word
-        return None
-
-    def _refuse(self, word: str) -> NoReturn:
-        numbers = [each for each in self._words if each[:1] == "-" and each[1:].isdecimal()]
-        if numbers and "-n" in self._option_string_actions:  # as in `head -5`, which argparse takes for a number
-            self.error(f"unknown option {numbers[0]!r}; did you mean '-n {numbers[0][1:]}'?")
-        if word[:1] != "-" or word == "-":
-            self.error(f"unexpected argument {word!r}")
-        from difflib import get_close_matches
-
-        close = get_close_matches(word.partition("=")[0], list(self._option_string_actions), n=1)
-        self.error(f"unknown option {word!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
 
 
 def parser(words: Sequence[str], whole: bool = False) -> argparse.ArgumentParser:

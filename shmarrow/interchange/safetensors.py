@@ -141,41 +141,6 @@ def _sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 63 for item in value)
 
 
-def write_safetensors(
-    tensors: Mapping[str, Any],
-    path: segment.Location,
-    metadata: Mapping[str, str] | None = None,
-    *,
-    overwrite: bool = False,
-    mode: int | None = None,
-) -> int:
-    """Write dense tensors to a safetensors file atomically, and return its size in bytes.
-
-    Parameters
-    ----------
-    tensors : mapping of str to Tensor
-        The tensors by name.
-    path : str or path
-        Path of the file; ``shm:NAME`` for shared memory.
-    metadata : mapping of str to str, optional
-        Metadata of the file.
-    overwrite : bool
-        Replace an existing file.
-    mode : int, optional
-        Permission bits; by default those of the replaced file, or those that the umask allows.
-
-    Raises
-    ------
-    InvalidType
-        If a tensor is sparse, or the format has no such type.
-    """
-    pieces = safetensors_pieces(tensors, metadata)
-    with segment.create(path, overwrite=overwrite, mode=mode) as writer:
-        for piece in pieces:
-            writer.write([piece])
-        return writer.size
-
-
 def safetensors_pieces(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Iterator[Any]:
     """Iterate over the bytes of a safetensors file; elements are copied only if they are not in row-major order.
 

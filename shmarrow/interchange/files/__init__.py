@@ -31,7 +31,6 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, storage_e
 from shmarrow.interchange.files import rows, tensors
 from shmarrow.interchange.files.rows import Input, Rows
 from shmarrow.interchange.files.tensors import Tensors
-from shmarrow.ipc.compression import CODECS
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.segment.location import is_shm, resolve
 from shmarrow.sources import open_sink
@@ -335,4 +334,4 @@ class _SinkFile(io.RawIOBase):
         return self._sink.size
 
 
-__all__ = ["CODECS", "FORMATS", "Converted", "convert"]
+__all__ = ["FORMATS", "Converted", "convert"]
