@@ -30,6 +30,9 @@ GROUP = 1 << 17
 _TEXT_BLOCK = 1 << 22
 """Bytes of text per batch; the types of columns are inferred from the first one."""
 
+_PIECE = 1 << 14
+"""Rows that become Python objects at a time."""
+
 _CELLS = 1 << 26
 """The most objects times keys of a block of JSON lines: each key is a column with a slot per object."""
 
@@ -247,11 +250,13 @@ def _parsed(source: Input) -> Iterator[RecordBatch]:
     def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal objects
         objects += 1
-        keys.update([key for key, _ in pairs])
+        made = without_twins(pairs)
+        keys.update(made)
         if objects * len(keys) > _CELLS:
             raise LimitExceeded(f"{objects} objects with {len(keys)} different keys, at most {_CELLS} values are read")
-        return without_twins(pairs)
+        return made
 
+    decode = json.JSONDecoder(object_pairs_hook=checked).decode
     with source.file or open(source.path, "rb") as file:
         while lines := file.readlines(_TEXT_BLOCK):
             values, objects = [], 0
@@ -259,16 +264,16 @@ def _parsed(source: Input) -> Iterator[RecordBatch]:
                 number += 1
                 if line.strip():
                     with at(source.name), at("line", number):
-                        values.append(_object(line, checked))
+                        values.append(_object(line, decode))
             if values:
                 made = array(values, type)
                 type = made.type
                 yield RecordBatch.from_struct_array(made)
 
 
-def _object(line: bytes, make: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> dict[str, Any]:
+def _object(line: bytes, decode: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        value = json.loads(line, object_pairs_hook=make)
+        value = decode(line.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidData(f"not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -280,13 +285,15 @@ def write_jsonl(rows: Rows, file: Any, options: IpcWriteOptions) -> None:
     """Write JSON lines: one object per row; maps are arrays of pairs, times and decimals are text."""
     if len(set(rows.schema.names)) < len(rows.schema.names):
         raise InvalidType("JSON objects need distinct names of columns; choose some")
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_text).encode
     for batch in rows.batches:
-        for row in batch.to_pylist():
+        for piece in batch.to_batches(_PIECE):
+            values = piece.to_pylist()
             try:
-                text = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_text)
+                lines = "\n".join([*map(encode, values), ""])
             except ValueError as error:
-                raise InvalidData(f"JSON cannot hold {row}: {error}") from None
-            file.write(f"{text}\n".encode())
+                raise InvalidData(f"JSON cannot hold a value: {error}") from None
+            file.write(lines.encode())
 
 
 def _text(value: Any) -> str:
