@@ -383,10 +383,11 @@ class RecordBatchFileReader:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        from shmarrow import ipc
         from shmarrow.ipc.stream.reader import reopened
 
         return reopened(
-            "open_file",
+            ipc.open_file,
             self._source,
             self._limits,
             zero_copy_only=self._zero_copy_only,

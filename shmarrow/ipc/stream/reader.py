@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import _thread
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from operator import index as as_index
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -347,7 +348,9 @@ class MappedStreamReader(_BatchReader):
         self._source.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reopened("open_stream", self._source, self._limits, included_fields=self._arguments)
+        from shmarrow import ipc
+
+        return reopened(ipc.open_stream, self._source, self._limits, included_fields=self._arguments)
 
 
 def batch_number(index: SupportsIndex) -> int:
@@ -358,17 +361,11 @@ def batch_number(index: SupportsIndex) -> int:
         raise InvalidType(f"the index of a batch must be an int, found {type(index).__name__}") from None
 
 
-def reopened(opener: str, source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:
-    """Reduce a reader to its source's name, for pickling."""
+def reopened(opener: Callable[..., Any], source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:
+    """Reduce a reader to its source's name and the function that opens it, for pickling."""
     if source.closed or source.location is None:
         raise InvalidType(
             f"the reader of {source.name} cannot be pickled or copied: only an open reader of a mapped path "
             "or shm: name can be reopened; pass on the name or the bytes"
         )
-    return _reopen, (opener, source.location, limits, arguments)
-
-
-def _reopen(opener: str, name: str, limits: Limits, arguments: dict[str, Any]) -> Any:
-    from shmarrow import ipc
-
-    return getattr(ipc, opener)(name, limits=limits, **arguments)
+    return partial(opener, source.location, limits=limits, **arguments), ()

@@ -364,7 +364,7 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
     def __reduce__(self) -> tuple[Any, ...]:
         from shmarrow.ipc.stream.reader import reopened
 
-        return reopened("load_tensors", self._index().source, self._limits)
+        return reopened(load_tensors, self._index().source, self._limits)
 
     def __repr__(self) -> str:
         index = self._opened
