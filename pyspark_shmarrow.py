@@ -53,5 +53,6 @@ class DefaultSource(DataSource):
 
         raise Unsupported(
             'format("shmarrow") cannot be written as a stream; write each of its batches: df.writeStream.foreachBatch('
-            'lambda batch, _: batch.write.format("shmarrow").mode("append").save(path))'
+            'lambda batch, number: batch.write.format("shmarrow").mode("append").option("txnAppId", name)'
+            '.option("txnVersion", str(number)).save(path))'
         )

@@ -28,10 +28,9 @@ TEXT = """\
 
 ## Arrow's types in Spark
 
-How `spark.read.format("shmarrow")` maps each type. Values are never changed silently: one that does not fit is an
-error that names the column, the value and the option that allows the loss, such as `.option("lossy", "timestamp")`,
-`"timestamp,decimal256"` or `"all"`. A type with no Spark counterpart raises an error at planning time;
-`.option("unsupported", "drop")` leaves such columns out, and `.option("unsupported", "string")` reads them as JSON.
+How `spark.read.format("shmarrow")` maps each type. Values are never changed: one that does not fit is an error that
+names the column and the value. A type with no Spark counterpart raises an error at planning time;
+`.option("columns", ...)` chooses other columns.
 
 {to_spark}
 
@@ -78,15 +77,11 @@ def _leaves(type: Any) -> Iterator[Any]:
 
 
 def _loss(type: Any) -> str:
-    """What ``lossy`` changes, for a type without others in it."""
-    kind = kind_of(type)
-    rules = [rule for rule in RULES["spark"].get(kind, ()) if rule.when(type)]
-    if not rules or not rules[0].loses or (getattr(type, "unit", "ns") in ("s", "ms") and kind != "date64"):
+    """What values Spark's type does not hold, for a type without others in it."""
+    rules = [rule for rule in RULES["spark"].get(kind_of(type), ()) if rule.when(type)]
+    if not rules or not rules[0].loses or (getattr(type, "unit", "ns") in ("s", "ms") and kind_of(type) != "date64"):
         return ""
-    losing = rules[0]
-    loosened = shown_type(spark_type(type, casting_for("spark", kind), ""))
-    exact = next((rule.loses for rule in rules if rule.loses and not rule.lossy), losing.loses)
-    return f"{exact}: refused, or with `lossy={kind!r}` " + (f"`{loosened}`" if losing.lossy else "dropped")
+    return f"{next((rule.loses for rule in rules if rule.loses and not rule.lossy), rules[0].loses)}: refused"
 
 
 def to_spark() -> Iterator[tuple[str, list[str]]]:

@@ -34,6 +34,9 @@ pytestmark = [
 ]
 
 
+STORE = f"shm:{PREFIX}cluster"
+
+
 @pytest.fixture(scope="module")
 def cluster(java: None, by_value: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[spark_lab.Cluster]:
     with spark_lab.cluster(tmp_path_factory.mktemp("cluster")) as made:
@@ -51,7 +54,7 @@ def sessions(
         "spark__dynamicAllocation__executorIdleTimeout": "2s",
         "spark__dynamicAllocation__initialExecutors": "2",
     }
-    store = f"shm:{PREFIX}cluster"
+    store = STORE
     with cluster.driver(tmp_path_factory.mktemp("driver"), **settings) as driver:
         try:
             yield driver, driver.run(two_sessions, store, timeout=280)
@@ -134,7 +137,10 @@ def there_are(files: list[str], _: Any) -> Iterator[list[bool]]:
 
 
 def broadcast_twice(spark: Any) -> Any:
-    with sas.broadcast(spark, np.arange(10.0)) as small, sas.broadcast(spark, np.arange(50_000.0)) as large:
+    with (
+        sas.broadcast(spark, np.arange(10.0), STORE) as small,
+        sas.broadcast(spark, np.arange(50_000.0), STORE) as large,
+    ):
         both = (small, large)
         runs = [run_broadcasts(spark, *both), run_broadcasts(spark, *both)]
         large.unpersist(blocking=True)
@@ -145,7 +151,7 @@ def broadcast_twice(spark: Any) -> Any:
         runs.append(run_broadcasts(spark, *both))
         copies = [path for path in Path(spark.sparkContext._temp_dir).iterdir() if path.stat().st_size > 400_000]
         assert len(copies) == 1  # on the driver's disk
-        store = home().visible_store()
+        store = home(STORE).visible_store()
         assert store is not None
         paths = {each.size: store.info(each.name).path for each in both}
         travels = pickle.dumps(large)
@@ -181,7 +187,7 @@ def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> No
 
 
 def use_table(frame: Any, partition: int, _: Any) -> Iterator[Any]:
-    made = sas.once("of a worker", lambda: np.array([os.getpid()]))
+    made = sas.once("of a worker", lambda: np.array([os.getpid()]), STORE)
     totals = [int(table["x"].to_numpy().sum()) for table in map(frame.attach, range(len(frame)))]
     files = [file_of(frame.attach(i).batches[0].column("x").to_numpy()) for i in range(len(frame))]
     yield {"host": os.environ["SPARK_LOCAL_IP"], "totals": totals, "files": files, "once": [int(made.value[0])]}
@@ -189,8 +195,8 @@ def use_table(frame: Any, partition: int, _: Any) -> Iterator[Any]:
 
 def share_a_table(spark: Any) -> Any:
     table = pa.table({"x": np.arange(9_000), "s": ["a", None, "c"] * 3_000})
-    with sas.share_table(spark, table, partitions=3) as frame:
-        made = sas.once("of the driver", lambda: np.array([os.getpid()]))
+    with sas.share_table(spark, table, STORE, partitions=3) as frame:
+        made = sas.once("of the driver", lambda: np.array([os.getpid()]), STORE)
 
         def look(partition: int, rows: Any) -> Iterator[Any]:
             for row in use_table(frame, partition, rows):
@@ -199,7 +205,7 @@ def share_a_table(spark: Any) -> Any:
         rows = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
         mapped = frame.map(spark, lambda table: {"rows": [table.num_rows]}, "rows long").collect()
         made.destroy()
-        return rows, sorted(row["rows"] for row in mapped), home().visible_store().names(frame.name)  # type: ignore[union-attr]
+        return rows, sorted(row["rows"] for row in mapped), home(STORE).visible_store().names(frame.name)  # type: ignore[union-attr]
 
 
 def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any) -> None:
@@ -211,7 +217,7 @@ def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any
     assert [row["totals"] for row in rows] == [totals, totals]
     assert mapped == [3_000] * 3
     assert len(names) == 3
-    assert all(file.startswith("/dev/shm/shmarrow-spark-") for file in found[here]["files"])
+    assert all(file.startswith(f"/dev/shm/{STORE[4:]}/") for file in found[here]["files"])
     (file,) = set(found[there]["files"])  # all partitions lie in one file of Spark's
     assert re.search(r"/broadcast_\d+_python$", file)
     # Computed by a process of each host: in one store for the driver's, in that of the executor for a worker's.
@@ -267,8 +273,8 @@ def two_sessions(spark: Any, store: str) -> dict[str, Any]:
     found: dict[str, Any] = {"idle": places_of(spark, small)}
     small.destroy()
     wait_until(lambda: executors(spark) == 0, "the other one is removed after it was destroyed")
-    made = sas.broadcast(spark, np.arange(50_000.0))
-    frame = sas.share_table(spark, sa.table({"x": np.arange(9_000)}), partitions=3)
+    made = sas.broadcast(spark, np.arange(50_000.0), STORE)
+    frame = sas.share_table(spark, sa.table({"x": np.arange(9_000)}), STORE, partitions=3)
 
     def look(partition: int, rows: Any) -> Iterator[Any]:
         tables = map(frame.attach, range(len(frame)))
@@ -329,7 +335,7 @@ def share_and_kill(spark: Any, store: str, executor: int) -> dict[str, Any]:
 
 def test_frames_on_two_hosts(two_hosts: Any, cluster: Any) -> None:
     """Partitions lie in the shared memory of their hosts, and one of a lost executor is computed again."""
-    store = f"shm:{PREFIX}cluster"
+    store = STORE
     (killed,) = cluster.executors(cluster.hosts[1])
     two_hosts.begin(share_and_kill, store, killed)
     here = two_hosts.hear()

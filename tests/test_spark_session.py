@@ -25,6 +25,16 @@ def test_without_pyspark(tmp_path: Path) -> None:
     )
 
 
+def test_other_versions_of_pyspark(tmp_path: Path) -> None:
+    code = "from shmarrow.spark._pyspark import check_version; check_version()"
+    for version, is_right in [("3.5.6", False), ("4.0.0.dev2", True), ("4.12.1", True), ("5.0.0", False)]:
+        (tmp_path / "pyspark.py").write_text(f"__version__ = {version!r}")
+        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+        ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        said = f"shmarrow {sa.__version__} works with pyspark 4.0 or newer, below 5, found pyspark {version}\n"
+        assert (ran.returncode == 0, ran.stderr.endswith(said)) == (is_right, not is_right)
+
+
 def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()

@@ -2,7 +2,6 @@
 
 Invariants:
 
-* carriers are made directly from the mapped objects: there is no second copy in Python's memory;
 * objects are distributed again for a new session after the old one was stopped, and after ``unpersist``; the old copies
   are removed, so there is at most one;
 * only the process that distributed them removes them; a forked child never does.
@@ -10,23 +9,18 @@ Invariants:
 
 from __future__ import annotations
 
-import errno
 import os
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidType, StorageError
+from shmarrow.errors import InvalidType
 from shmarrow.segment import Segment
-from shmarrow.spark.carriers import BEFORE, Carrier, Found, InArtifacts, InBroadcast, NotHere
+from shmarrow.spark import _pyspark
+from shmarrow.spark.carriers import Carrier, Found, InArtifacts, InBroadcast, NotHere
 from shmarrow.spark.home import Home
-from shmarrow.spark.jobs import is_connect, is_stopped, worker_errors
+from shmarrow.spark.jobs import worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,12 +28,8 @@ if TYPE_CHECKING:
     from shmarrow.store import Store
 
 ALIGNMENT = 64
-_TOKEN = 16
-"""Size in bytes of the random token that identifies a file of Spark."""
 _SMALLEST = 1 << 16
-"""Size in bytes from which pickle writes a buffer separately, without copying it."""
-_MARK = 64
-"""Bytes at both ends of an object that are compared with Spark's file."""
+"""Size in bytes from which pickle writes a bytes object behind a header of known size."""
 
 
 class Cargo:
@@ -83,8 +73,8 @@ class Cargo:
             return self._carried
 
     def _renew(self) -> None:
-        if is_stopped(self._session):
-            session = successor(self._session)
+        if _pyspark.is_stopped(self._session):
+            session = _pyspark.successor(self._session)
             if session is None:
                 return
             self._is_needed = not runs_here(session, self._home)  # first, as it may fail
@@ -103,7 +93,7 @@ class Cargo:
             for each in self._carried[:1]:  # they share one file
                 each.unpersist(blocking)
             # A worker started later could look for the removed file, so the next use distributes a new one.
-            self._is_current = self._is_current and is_connect(self._session)
+            self._is_current = self._is_current and _pyspark.is_connect(self._session)
 
     def destroy(self, blocking: bool) -> None:
         """Remove all copies for good. Calling it twice is allowed, and completes a call that was interrupted."""
@@ -149,136 +139,28 @@ def check_collected(value: object) -> None:
         )
 
 
-def successor(session: SparkSession) -> SparkSession | None:
-    """Return the session of the same kind that followed a stopped one, if any."""
-    if is_connect(session):
-        return type(session).getActiveSession()
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
-    return None if context is None else type(session)(context)
-
-
 def carry(spark: SparkSession, store: Store, names: Sequence[str]) -> list[Carrier]:
     """Distribute objects of a store to Spark's executors, and return their carriers, in order."""
     segments = [store.attach(name) for name in names]
-    if is_connect(spark):
+    if _pyspark.is_connect(spark):
         return [*in_artifacts(spark, dict(zip([name.replace("/", "-") for name in names], segments, strict=True)))]
     return [*in_broadcast(spark.sparkContext, segments)]
 
 
 def in_broadcast(context: Any, segments: Sequence[Segment]) -> list[InBroadcast]:
-    """Distribute objects to Spark's executors in one broadcast.
+    """Distribute objects to Spark's executors in one broadcast, each aligned to 64 bytes in its file.
 
-    Parameters
-    ----------
-    context : SparkContext
-        Of a classic session.
-    segments : sequence of Segment
-        The objects.
-
-    Warns
-    -----
-    UserWarning
-        If Spark encrypts its files.
+    Where Spark encrypts its files, they cannot be mapped, and each worker loads a copy of its own.
     """
-    token = os.urandom(_TOKEN)
-    if not context._encryption_enabled:
-        parcel = Parcel([segment.data for segment in segments], token)
-        broadcast = context.broadcast(parcel)
-        parcel.check(broadcast._path)
-        offsets = parcel.offsets
-    else:
-        import warnings
-
-        size = sum([segment.size for segment in segments])
-        warnings.warn(
-            "spark.io.encryption.enabled: Spark's files cannot be mapped, so each Python worker that does not see the "
-            f"driver's store has a copy of its own, of {size:,} bytes",
-            UserWarning,
-            stacklevel=7,  # the caller of broadcast() or share_table()
-        )
-        before = bytes(BEFORE - _TOKEN) + token
-        pieces = [(before, segment.data.data, bytes(-segment.size % ALIGNMENT)) for segment in segments]
-        broadcast = context.broadcast(b"".join([part for piece in pieces for part in piece]))
-        ends = accumulate([sum(map(len, piece)) for piece in pieces])
-        offsets = [BEFORE, *[end + BEFORE for end in ends]]
-    number = broadcast._jbroadcast.id()
-    made = [InBroadcast(number, offset, each.size, token) for offset, each in zip(offsets, segments, strict=False)]
-    for each in made:
-        each.broadcast = broadcast
-    return made
-
-
-class Parcel:
-    """Objects pickled without copying, each aligned to 64 bytes in the file and preceded by a token.
-
-    Attributes
-    ----------
-    offsets : list of int
-        Offsets of the objects in the file.
-    """
-
-    def __init__(self, objects: Sequence[Bytes], token: bytes) -> None:
-        self._objects = objects
-        self._token = token
-        self._written = [_at_least(each, _SMALLEST) for each in objects]
-        # Paddings of 64 to 127 bytes have headers of equal size in the pickle.
-        self._paddings = [ALIGNMENT] * len(objects)
-        moved = 0
-        for i, offset in enumerate(_offsets_of(self)):
-            self._paddings[i] += -(offset + moved) % ALIGNMENT
-            moved += self._paddings[i] - ALIGNMENT
-        self.offsets = _offsets_of(self)
-
-    def check(self, path: str) -> None:
-        """Check that the file of the pickle contains the objects at their offsets."""
-        with open(path, "rb") as file:
-            for offset, data in zip(self.offsets, self._objects, strict=True):
-                marked = self._token in os.pread(file.fileno(), BEFORE, offset - BEFORE)
-                for start in (0, max(len(data) - _MARK, 0)):
-                    expected = data[start : start + _MARK].tobytes()
-                    found = os.pread(file.fileno(), len(expected), offset + start)
-                    if offset % ALIGNMENT or not marked or found != expected:
-                        raise StorageError(
-                            errno.EIO, f"the file {path!r} of Spark's broadcast has no object at {offset}"
-                        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        pieces: list[Any] = []
-        for padding, data in zip(self._paddings, self._written, strict=True):
-            pieces += [bytes(padding - _TOKEN) + self._token, pickle.PickleBuffer(data.data)]
-        return _nothing, tuple(pieces)
-
-
-def _nothing(*pieces: bytes) -> None:
-    """Unpickle a parcel to None; never used, as the file is mapped instead."""
-
-
-def _at_least(data: Bytes, size: int) -> Bytes:
-    return data if len(data) >= size else np.concatenate([data, np.zeros(size - len(data), np.uint8)])
-
-
-class _Ruler:
-    """A file that records only its size and the offsets of large pieces."""
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.starts: list[int] = []
-
-    def write(self, piece: Any) -> None:
-        size = memoryview(piece).nbytes
-        if size >= _SMALLEST:
-            self.starts.append(self.position)
-        self.position += size
-
-
-def _offsets_of(parcel: Parcel) -> list[int]:
-    from pyspark.serializers import pickle_protocol
-
-    ruler = _Ruler()
-    pickle.Pickler(ruler, pickle_protocol).dump(parcel)
-    return ruler.starts
+    token = os.urandom(16)
+    starts, end = [], 0
+    for segment in segments:
+        starts.append(end)
+        end += segment.size + -segment.size % ALIGNMENT
+    before = bytes(-(_pyspark.pickled_offset(end) + len(token)) % ALIGNMENT) + token
+    pieces = [part for each in segments for part in (each.data.data, bytes(-each.size % ALIGNMENT))]
+    broadcast = context.broadcast(b"".join([before, *pieces, bytes(max(_SMALLEST - end, 0))]))
+    return [InBroadcast(broadcast, token, start, each.size) for start, each in zip(starts, segments, strict=True)]
 
 
 def in_artifacts(spark: Any, objects: Mapping[str, Segment]) -> list[InArtifacts]:
@@ -298,21 +180,13 @@ def runs_here(spark: SparkSession, home: Home) -> bool:
 
     For a Spark Connect session whose server runs in local mode, a job of one task finds out.
     """
-    if not is_connect(spark):
-        return _is_local(spark.sparkContext.master)
-    try:
-        master = spark.conf.get("spark.master")
-    except Exception:  # some servers do not expose it
+    if not _pyspark.is_local(spark):
         return False
-    if not _is_local(master):
-        return False
+    if not _pyspark.is_connect(spark):
+        return True
     with worker_errors():
         rows = spark.range(0, 1, 1, 1).mapInArrow(partial(_look, home), "seen boolean").collect()
     return bool(rows[0]["seen"])
-
-
-def _is_local(master: str | None) -> bool:
-    return master is not None and (master == "local" or master.startswith("local["))
 
 
 def _look(home: Home, batches: Iterator[Any]) -> Iterator[Any]:

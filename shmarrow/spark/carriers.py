@@ -1,4 +1,4 @@
-"""Carriers: the ways in which an object of the driver reaches a process, each through a mapped file.
+"""Carriers: the ways in which an object of the driver reaches a process.
 
 =============  =======================================  ====================================================
 carrier        where                                    what is mapped
@@ -13,17 +13,17 @@ Invariants:
 * Spark transfers the bytes; a carrier only locates them;
 * a carrier that does not work in this process raises :class:`NotHere`, and the next one is tried. An object that was
   removed from a visible store is gone, whatever copies of it remain;
-* nothing that Spark transfers is unpickled, unless Spark encrypts it;
-* the numbers of Spark's broadcasts start again with each session, so a token in the file identifies it.
+* the numbers of Spark's broadcasts start again with each session, so a token in the file identifies it. It also marks
+  where the objects begin.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import sys
+import pickle
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
@@ -34,10 +34,11 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.mappings import map_file
-from shmarrow.spark.home import Home, removing
+from shmarrow.spark import _pyspark
+from shmarrow.spark.home import Home, in_worker, removing
 
-BEFORE = 64
-"""Maximum distance in bytes from an object in a Spark broadcast back to its token."""
+BEFORE = 1024
+"""The first bytes of a Spark broadcast, among which its token is."""
 
 
 class NotHere(Exception):
@@ -109,18 +110,10 @@ def mapping(what: str, size: int | None = None) -> Iterator[None]:
         nbytes = "" if size is None else f", {size:,} bytes"
         raise StorageError(
             errno.ENOMEM,
-            f"cannot map {what}{nbytes}: the address space of this process is limited to {limit:,} bytes "
-            f"(RLIMIT_AS){_taken()}, and mapped files count as well; raise spark.executor.pyspark.memory, which sets "
-            "that limit, by at least as much, or do not set it",
+            f"cannot map {what}{nbytes}: the address space of this process is limited to {limit:,} bytes (RLIMIT_AS), "
+            "and mapped files count as well; raise spark.executor.pyspark.memory, which sets that limit, by at least "
+            "as much, or do not set it",
         ) from None
-
-
-def _taken() -> str:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return f", {int(file.read().split()[0]) * os.sysconf('SC_PAGE_SIZE'):,} of them taken"
-    except (OSError, ValueError):
-        return ""
 
 
 # --- the driver's store -----------------------------------------------------------------------------------------
@@ -164,19 +157,12 @@ _MAPPED: WeakValueDictionary[tuple[int, int], Bytes] = WeakValueDictionary()
 """The mapped files by device and inode: all objects in a file share one mapping."""
 
 
-def _open_file(path: str, offset: int, size: int, token: bytes = b"") -> Found:
-    """Map a range of a file as an object; NotHere if the file is missing, or the token does not precede the range."""
+def _mapped(path: str) -> tuple[Bytes, os.stat_result]:
+    """Map a file; NotHere if there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             status = os.fstat(fd)
-            if token not in os.pread(fd, BEFORE, max(offset - BEFORE, 0)):
-                raise NotHere(f"the file {path!r} is another broadcast: {_STOPPED}")
-            if status.st_size < offset + size:
-                raise StorageError(
-                    errno.EIO,
-                    f"{path!r} was not written whole: expected {offset + size:,} bytes, found {status.st_size:,}",
-                )
             identity = status.st_dev, status.st_ino
             whole = _MAPPED.get(identity)
             if whole is None:
@@ -189,15 +175,15 @@ def _open_file(path: str, offset: int, size: int, token: bytes = b"") -> Found:
         raise
     except OSError as error:
         raise storage_error(error, "map", path) from None
-    return Found(Segment(path, path, whole[offset : offset + size], status), partial(_is_same, path, identity))
+    return whole, status
 
 
-def _is_same(path: str, identity: tuple[int, int]) -> bool:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return False
-    return (found.st_dev, found.st_ino) == identity
+def _part(path: str, whole: Bytes, start: int, size: int, status: os.stat_result) -> Segment:
+    if len(whole) < start + size:
+        raise StorageError(
+            errno.EIO, f"{path!r} was not written whole: expected {start + size:,} bytes, found {len(whole):,}"
+        )
+    return Segment(path, path, whole[start : start + size], status)
 
 
 _STOPPED = "the session that carried it was stopped"
@@ -206,82 +192,65 @@ _IN_MEMORY = os.stat_result([0o600, *[0] * 9], {"st_ctime_ns": 0})
 
 
 class InBroadcast:
-    """A range of the file of a Spark broadcast on each executor.
+    """An object in the file of a Spark broadcast on each executor.
 
     If it is pickled as part of a Spark function, Spark sends the broadcast to the executors that run the function.
+
+    Parameters
+    ----------
+    broadcast : Broadcast or None
+        Spark's broadcast; None in a process to which Spark did not send it.
+    token : bytes
+        What precedes the first object in it.
+    start, size : int
+        Where the object begins after the token, and its size, in bytes.
     """
 
-    def __init__(self, number: int, offset: int, size: int, token: bytes, path: str | None = None) -> None:
-        self.number = number
-        self.offset = offset
-        self.size = size
+    def __init__(self, broadcast: Any, token: bytes, start: int, size: int) -> None:
+        self.broadcast = broadcast
         self.token = token
-        self.path = path
-        self.broadcast: Any = None
+        self.start = start
+        self.size = size
 
     def open(self) -> Found:
-        broadcast, name = self.broadcast, f"Spark's broadcast {self.number}"
-        if broadcast is not None and broadcast._jbroadcast is None and hasattr(broadcast, "_value"):
-            # Spark has decrypted it, so it is in the memory of this process.
-            value = broadcast._value if isinstance(broadcast._value, bytes) else b""
-            if self.token not in value[max(self.offset - BEFORE, 0) : self.offset]:
-                raise NotHere(f"{name} is a different broadcast: {_STOPPED}")
-            data = np.frombuffer(value, np.uint8)[self.offset : self.offset + self.size]
-            segment = Segment(name, name, data, _IN_MEMORY)
-            return Found(segment, partial(_is_loaded, self.number, broadcast))
-        if self.path is None:
-            raise NotHere(
-                f"Spark did not send its broadcast {self.number} to this process, as it does only for functions that "
-                f"it pickles together with the broadcast; or {_STOPPED}, and this is a pickle from before"
-            )
-        found = _open_file(self.path, self.offset, self.size, self.token)
+        broadcast = self.broadcast
         if broadcast is None:
-            return found
-        # Spark does not send it again to a worker that has it, even if unpersist removed its file.
-        return Found(found.segment, partial(_is_loaded, self.number, broadcast))
+            raise NotHere(
+                "Spark did not send it to this process, as it does only for functions that it pickles together with "
+                f"the broadcast; or {_STOPPED}, and this is a pickle from before"
+            )
+        path = _pyspark.file_of(broadcast)
+        if path is not None:
+            whole, status = _mapped(path)
+        else:  # Spark encrypts its files: this process has a copy of its own
+            path, whole, status = "Spark's broadcast", np.frombuffer(broadcast.value, np.uint8), _IN_MEMORY
+        at = whole[:BEFORE].tobytes().find(self.token)
+        if at < 0:
+            raise NotHere(f"{path!r} is a different broadcast: {_STOPPED}")
+        segment = _part(path, whole, at + len(self.token) + self.start, self.size, status)
+        return Found(segment, partial(_pyspark.is_loaded, broadcast))
 
     def unpersist(self, blocking: bool) -> None:
-        if self._is_running:
-            self.broadcast.unpersist(blocking)
+        self.broadcast.unpersist(blocking)
 
     def destroy(self, blocking: bool) -> None:
-        """Remove the broadcast, which may contain other objects, too; calling it twice is allowed."""
-        broadcast = self.broadcast
-        if self._is_running and os.path.exists(broadcast._path):
-            broadcast._pickle_registry._registry.discard(broadcast)  # no later job must send it
-            from shmarrow.spark.jobs import persist
+        """Remove the broadcast, which may contain other objects, too."""
+        from shmarrow.spark.jobs import persist
 
-            persist(partial(broadcast.destroy, blocking))
-            with suppress(FileNotFoundError):  # Spark keeps the file if its call fails
-                os.unlink(broadcast._path)
-
-    @property
-    def _is_running(self) -> bool:
-        """Whether this is the driver of a running session; stopping a session removes its broadcasts."""
-        broadcast = self.broadcast
-        return broadcast is not None and broadcast._sc is not None and broadcast._sc._jsc is not None
+        _pyspark.forget(self.broadcast)
+        persist(partial(self.broadcast.destroy, blocking))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        broadcast = self.broadcast
-        if broadcast is not None and broadcast._jbroadcast is not None:
-            broadcast._pickle_registry.add(broadcast)  # as its own __reduce__ does
-        return _received, (self.number, self.offset, self.size, self.token, self.path)
+        return _received, (pickle.dumps(self.broadcast), self.token, self.start, self.size)
 
 
-def _is_loaded(number: int, broadcast: Any) -> bool:
-    """Whether Spark still has a broadcast for the tasks of this worker."""
-    return sys.modules["pyspark.core.broadcast"]._broadcastRegistry.get(number) is broadcast
-
-
-def _received(number: int, offset: int, size: int, token: bytes, path: str | None) -> InBroadcast:
-    """Unpickle in a worker, with the broadcast received from Spark."""
-    made = InBroadcast(number, offset, size, token, path)
-    module = sys.modules.get("pyspark.core.broadcast")
-    broadcast = None if module is None else module._broadcastRegistry.get(number)
-    if broadcast is not None:
-        made.broadcast = broadcast
-        made.path = getattr(broadcast, "_path", None)
-    return made
+def _received(broadcast: bytes, token: bytes, start: int, size: int) -> InBroadcast:
+    """Unpickle in any process; only workers have the broadcast."""
+    try:
+        found = pickle.loads(broadcast)
+    except Exception:  # Spark's, which says that it is not loaded; or there is no pyspark
+        found = None
+    return InBroadcast(found, token, start, size)
 
 
 class InArtifacts(NamedTuple):
@@ -291,10 +260,13 @@ class InArtifacts(NamedTuple):
     size: int
 
     def open(self) -> Found:
-        module = sys.modules.get("pyspark.core.files")
-        if module is None or not module.SparkFiles._is_running_on_worker:
-            raise NotHere("this process is not a Spark Python worker, which has the files of the session")
-        return _open_file(module.SparkFiles.get(self.name), 0, self.size)
+        if not in_worker():
+            raise NotHere("this process is not running a task of Spark, which has the files of the session")
+        from pyspark import SparkFiles
+
+        path = SparkFiles.get(self.name)
+        whole, status = _mapped(path)
+        return Found(_part(path, whole, 0, self.size, status), partial(os.path.exists, path))
 
     def unpersist(self, blocking: bool) -> None:
         """Spark keeps artifacts as long as the session."""

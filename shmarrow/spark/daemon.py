@@ -19,6 +19,8 @@ import sys
 from contextlib import redirect_stdout
 from importlib import import_module
 
+from shmarrow.spark._pyspark import run_daemon
+
 IMPORTS = "SHMARROW_SPARK_IMPORTS"
 """The environment variable with the modules to import instead of :data:`PACKAGES`."""
 
@@ -65,7 +67,7 @@ def main() -> None:
         If pyspark is not installed, or it was started from a terminal.
     """
     try:
-        from pyspark.daemon import manager
+        import pyspark.daemon  # noqa: F401
     except ImportError as error:
         raise SystemExit(f"shmarrow.spark.daemon needs pyspark: pip install 'shmarrow[spark]' ({error})") from None
     if sys.stdin is None or sys.stdin.isatty():
@@ -75,7 +77,7 @@ def main() -> None:
         prepare(named if named.startswith("pyspark.") else "pyspark.worker")
     gc.collect()
     gc.freeze()
-    manager()
+    run_daemon()
 
 
 def _say(what: str) -> None:

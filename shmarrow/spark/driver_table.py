@@ -16,13 +16,13 @@ from shmarrow import capsules
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.objects import decode
 from shmarrow.segment.host import host_name
+from shmarrow.spark._pyspark import parallelism
 from shmarrow.spark.cargo import Cargo, Carried, check_collected
 from shmarrow.spark.carriers import InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.home import Home, home
 from shmarrow.spark.jobs import as_session
-from shmarrow.spark.sharing import parallelism
 from shmarrow.tables import Table
 from shmarrow.tables import table as as_table
 from shmarrow.tabular import from_frame
@@ -133,11 +133,6 @@ def share_table(
     SharedFrame
         As for :func:`share`. If workers may run on other hosts than the driver, Spark distributes the rows once to each
         executor. The objects exist until it is destroyed or this process ends.
-
-    Warns
-    -----
-    UserWarning
-        If workers may run on other hosts and Spark encrypts its files: then each of them gets a private copy.
 
     Raises
     ------

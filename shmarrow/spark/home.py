@@ -121,7 +121,7 @@ def home(store: Location | Store | None = None) -> Home:
         return found
 
 
-def executor_home(where: Location) -> Home:
+def executor_home(where: Location | Store | None) -> Home:
     """In a Python worker, return the store at a location on this host, where its executor's keeper owns objects.
 
     The first worker of the executor that asks starts the keeper.
@@ -133,7 +133,7 @@ def executor_home(where: Location) -> Home:
     """
     from shmarrow.spark.keeper import executor, registration, start
 
-    store = _opened(where)
+    store = where if isinstance(where, Store) else _opened(where)
     pid = executor()
     name = registration(pid)
     try:

@@ -20,7 +20,7 @@ from shmarrow.errors import InvalidArgument, ObjectNotFound
 from shmarrow.objects import decode
 from shmarrow.spark.carriers import Carrier, mapping, open_first
 from shmarrow.spark.held import MISSING, drop, held, hold
-from shmarrow.spark.state_dict import as_given, as_stored
+from shmarrow.spark.values import as_given, as_stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -194,7 +194,9 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
         Any value accepted by :meth:`shmarrow.Store.put`: arrays, batches, tables and tensors, of this package and
         others; ndarrays; mappings of names to tensors; bytes, str, int, float and bool. Workers get it as returned by
         :meth:`shmarrow.Store.get`: a data frame as a Table. Also state dicts of torch, which become dicts of tensors
-        over the shared memory, for ``load_state_dict(state, assign=True)``. The value is copied once, into the store.
+        over the shared memory, for ``load_state_dict(state, assign=True)``. Any other value is pickled, and unpickled
+        once in each worker process; its numpy arrays lie in shared memory, read-only. The value is copied once, into
+        the store.
     store : str, PathLike or Store, optional
         The store for its object on the driver's host; by default the user's store for Spark, in shared memory. A path
         is a store on disk, whose pages the kernel can drop from memory.
@@ -204,15 +206,10 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     HostBroadcast
         ``.value`` is the value, in the driver and in workers. It exists until it is destroyed or the driver ends.
 
-    Warns
-    -----
-    UserWarning
-        If workers may run on other hosts and Spark encrypts its files: then each of them gets a private copy.
-
     Raises
     ------
     InvalidType
-        If ``spark`` is not a session, or a store cannot store the value, such as a Spark DataFrame.
+        If ``spark`` is not a session, or the value can be neither stored nor pickled, or is a Spark DataFrame.
     StoreFull
         If there is not enough space in the store.
 

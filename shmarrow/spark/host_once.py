@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StorageError, shown
 from shmarrow.objects import decode
+from shmarrow.spark._pyspark import on_cluster
 from shmarrow.spark.carriers import mapping
 from shmarrow.spark.held import MISSING, drop, held, hold
-from shmarrow.spark.home import Home, default_location, executor_home, home, in_worker, removing
-from shmarrow.spark.state_dict import as_given, as_stored
+from shmarrow.spark.home import Home, executor_home, home, in_worker, removing
+from shmarrow.spark.values import as_given, as_stored
 from shmarrow.store import Store
 from shmarrow.store.attach import StoredSegment, live
 
@@ -42,10 +43,13 @@ class Once:
     Thread safety: any thread may use it. A forked child may use its parent's.
     """
 
-    def __init__(self, name: str, function: Callable[[], Any], home: Home | None) -> None:
+    def __init__(
+        self, name: str, function: Callable[[], Any], home: Home | None, where: Location | Store | None = None
+    ) -> None:
         self.name = name
         self._function = function
         self._home = home
+        self._where = where
 
     @property
     def value(self) -> Any:
@@ -57,7 +61,7 @@ class Once:
         Raises
         ------
         InvalidType
-            If a store cannot store the value.
+            If the value can be neither stored nor pickled.
         StoreFull
             If there is not enough space for the value.
         StorageError
@@ -74,7 +78,7 @@ class Once:
             made = self._home
             lies = made.here()
         elif in_worker():
-            made = lies = executor_home(default_location())
+            made = lies = executor_home(self._where)
         else:
             raise StorageError(
                 errno.EREMOTE,
@@ -99,11 +103,19 @@ class Once:
         return as_stored(self._function())
 
     def destroy(self) -> None:
-        """Delete the value on this host; it is computed again on the next use. Processes that have it mapped keep it.
+        """Delete the value; it is computed again on the next use. Processes that have it mapped keep it.
 
-        On other hosts it remains until the application ends. A process that is computing it, or waiting for it, is not
-        affected: the value exists again afterwards.
+        On a cluster, the driver runs a job of many short tasks, which reaches most hosts; on others it remains until
+        the executor that computed it ends. A process that is computing it, or waiting for it, is not affected: the
+        value exists again afterwards.
         """
+        self._delete()
+        if self._home is not None and not in_worker() and on_cluster():
+            from shmarrow.spark.jobs import on_workers
+
+            on_workers(self._delete)
+
+    def _delete(self) -> None:
         store, name = self._place()
         drop((store.id, name))
         with removing():
@@ -142,7 +154,7 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
     InvalidType
         If ``function`` is not callable, or ``name`` is not a string.
     InvalidArgument
-        If ``name`` is empty or too long, or ``store`` is given in a worker.
+        If ``name`` is empty or too long.
 
     Notes
     -----
@@ -159,6 +171,4 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
         raise InvalidArgument(f"the name of a value must have 1 to 200 bytes in UTF-8, found {shown(name)}")
     if not in_worker():
         return Once(name, function, home(store))
-    if store is not None:
-        raise InvalidArgument("a worker has no store of its own: call once() on the driver to choose a store")
-    return Once(name, function, None)
+    return Once(name, function, None, store)

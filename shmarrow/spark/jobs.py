@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from shmarrow.errors import (
     full_name,
 )
 from shmarrow.optional import optional
+from shmarrow.spark._pyspark import check_version, is_connect, is_from_java, is_stopped, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,9 +97,38 @@ def persist(call: Callable[[], object]) -> None:
             call()
             return
         except Exception as error:
-            if hasattr(error, "java_exception") or hasattr(error, "_origin"):  # Java's, from py4j or converted by Spark
+            if is_from_java(error):
                 return
         time.sleep(0.05 * attempt)
+
+
+def on_workers(function: Callable[[], object]) -> None:
+    """Call a function in many short tasks, so that most hosts with workers run one, and wait up to 10 seconds.
+
+    Does nothing where no session is active. There is no way to ask Spark for a task on each host.
+    """
+    if "pyspark" not in sys.modules:
+        return
+
+    def run() -> None:
+        session = active_session()
+        count = 4 * parallelism(session)
+        session.range(0, count, 1, count).mapInArrow(partial(_call, function), "n int").collect()
+
+    thread = threading.Thread(target=partial(persist, run), name="shmarrow-workers", daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+
+
+PATIENCE = 10.0
+"""Seconds for which a removal on other hosts is waited for."""
+
+
+def _call(function: Callable[[], object], batches: Iterator[Any]) -> Iterator[Any]:
+    list(batches)
+    function()
+    time.sleep(0.1)  # or one executor takes all tasks
+    return iter(())
 
 
 def raised_in_worker(error: BaseException) -> ShmarrowError | None:
@@ -117,25 +148,25 @@ def is_session(value: object) -> bool:
     )
 
 
-def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is a Spark Connect session, which has no SparkContext."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
 def as_session(value: Any) -> SparkSession:
-    """Check that a value is a running session; InvalidArgument if it was stopped, InvalidType for other types."""
+    """Check that a value is a running session of a supported version.
+
+    Raises
+    ------
+    InvalidType
+        If it is anything else.
+    InvalidArgument
+        If it was stopped.
+    MissingExtra
+        If pyspark has a version that is not supported.
+    """
     if not is_session(value):
         raise InvalidType(f"expected a SparkSession, found {full_name(value)}")
     session: SparkSession = value
+    check_version()
     if is_stopped(session):
         raise InvalidArgument("the Spark session has been stopped; pass one that runs")
     return session
-
-
-def is_stopped(session: SparkSession) -> bool:
-    """Whether a session has been stopped, which removes all that Spark cached and distributed for it."""
-    ended = session.is_stopped if is_connect(session) else session.sparkContext._jsc is None  # type: ignore[attr-defined]
-    return bool(ended)
 
 
 def active_session() -> SparkSession:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shmarrow.errors import InvalidType, full_name
 from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.spark import types as spark_types
+from shmarrow.spark._pyspark import arrow_schema, is_stopped
 from shmarrow.spark.handle import PartitionHandle, delete_frame
-from shmarrow.spark.jobs import as_session, is_stopped, persist
+from shmarrow.spark.jobs import PATIENCE, as_session, persist
 from shmarrow.spark.results import Fitting, expected_by_spark, numbered_names, struct_type
 from shmarrow.tables import Table
 from shmarrow.types import Schema
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     Batches = Iterator[pa.RecordBatch]
 
 
-PATIENCE = 10.0
+_WAIT = 10.0
 """Seconds that a task on the wrong host waits before it fails."""
 _PATIENT_ATTEMPTS = 3
 
@@ -94,7 +95,7 @@ def _be_patient(handle: PartitionHandle) -> None:
 
     context = TaskContext.get()
     if context is not None and context.attemptNumber() < _PATIENT_ATTEMPTS and not handle.is_here:
-        time.sleep(PATIENCE)
+        time.sleep(_WAIT)
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def to_df(partitions: Partitions, spark: SparkSession, schema: Schema, spark_sch
     carried, casts = _carried(struct)
     names = numbered_names(len(struct))
     numbered = [_renamed(field, name) for field, name in zip(carried, names, strict=True)]
-    fitting = Fitting(spark_types.arrow_schema(carried), by_position=True)
+    fitting = Fitting(arrow_schema(carried), by_position=True)
     df = _run(partitions, spark, _itself, fitting, type(struct)(numbered))
     if any(casts):
         df = df.selectExpr(*[cast or name for name, cast in zip(names, casts, strict=True)])
@@ -200,11 +201,8 @@ def drop_rows(rows: DataFrame, name: str, handles: Sequence[PartitionHandle]) ->
     if not all(handle.is_here for handle in handles):
         thread = threading.Thread(target=partial(persist, remove), name="shmarrow-destroy", daemon=True)
         thread.start()
-        thread.join(RELEASE_SECONDS)
+        thread.join(PATIENCE)
     persist(rows.unpersist)
-
-
-RELEASE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from shmarrow.interchange.for_consumer import Stages, casting_for
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.layout.making import nulls
 from shmarrow.optional import optional
-from shmarrow.spark import types as spark_types
+from shmarrow.spark._pyspark import arrow_schema
 from shmarrow.tables import RecordBatchReader, Table, rows_of, table
 from shmarrow.tabular import from_frame
 from shmarrow.types import DataType, Schema
@@ -151,7 +151,7 @@ class Fitting:
             If Spark has no type for a column.
         """
         for batch in batches_of(found, self._from_columns):
-            self._prepare(batch.schema)
+            self.prepare(batch.schema)
             rows = batch.num_rows
             step = max(1, rows * PIECE_BYTES // max(PIECE_BYTES, batch.nbytes))
             for start in range(0, rows, step):
@@ -181,8 +181,8 @@ class Fitting:
             f"the function returned the columns {_listed(names)}; the schema has {_listed(wanted)}: it {said}"
         )
 
-    def _prepare(self, schema: Schema) -> None:
-        """Determine the casts of the columns, unless the schema is that of the last batch."""
+    def prepare(self, schema: Schema) -> None:
+        """Determine the casts of the columns, unless the schema is that of the last batch; raises as :meth:`fit`."""
         if schema is self._last or (self._last is not None and schema.equals(self._last)):
             return
         names = schema.names
@@ -286,7 +286,7 @@ def struct_type(spark: Any, schema: Any) -> Any:
     found = schema
     if isinstance(schema, str):
         try:
-            found = (spark if hasattr(spark, "_parse_ddl") else spark.sparkContext)._parse_ddl(schema)
+            found = _parsed(spark, schema)
         except PySparkException as error:
             said = str(error).strip().partition("\n")[0]
             raise InvalidArgument(f"schema {shown(schema)}: Spark cannot parse it: {said}") from None
@@ -300,6 +300,13 @@ def struct_type(spark: Any, schema: Any) -> Any:
     return found
 
 
+def _parsed(spark: Any, schema: str) -> Any:
+    """Return the type that a string describes; Spark makes a column named ``value`` of a type alone."""
+    struct = spark.createDataFrame([], schema).schema
+    alone = struct.names == ["value"] and "value" not in schema.lower()
+    return struct[0].dataType if alone else struct
+
+
 def expected_by_spark(struct: Any) -> pa.Schema:
     """Return the Arrow schema that Spark expects from a function, whose columns are matched by name.
 
@@ -311,4 +318,4 @@ def expected_by_spark(struct: Any) -> pa.Schema:
     for name, count in Counter(struct.names).items():
         if count > 1:
             raise InvalidType(f"schema: {count} columns are named {name!r}, and columns are matched by name")
-    return spark_types.arrow_schema(struct)
+    return arrow_schema(struct)

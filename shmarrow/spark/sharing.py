@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.optional import optional
 from shmarrow.segment import Location
 from shmarrow.segment.host import host_name
+from shmarrow.spark._pyspark import arrow_schema, parallelism
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import PartitionHandle, delete_frame
 from shmarrow.spark.home import Home, home
@@ -37,7 +37,6 @@ from shmarrow.spark.jobs import (
     active_session,
     as_session,
     cancelled_with,
-    is_connect,
     is_session,
     worker_errors,
 )
@@ -254,15 +253,6 @@ def _check_type(column: str, type: Any, nested: bool = False) -> None:
         _check_type(column, child, True)
 
 
-def parallelism(spark: SparkSession) -> int:
-    """Return Spark's default parallelism, without running a job."""
-    if not is_connect(spark):
-        return int(spark.sparkContext.defaultParallelism)
-    range: Any = spark.range(1 << 20)
-    found = re.search(r"splits=(\d+)", range._explain_string())  # its plan has as many partitions
-    return int(found[1]) if found else 1
-
-
 # --- in Spark's workers -----------------------------------------------------------------------------------------
 
 
@@ -411,19 +401,17 @@ def _read_schema(raw: bytes) -> Schema:
 
 def _schema_without_rows(df: DataFrame, task: Publish) -> Schema:
     """Return the schema of a frame without rows, as a worker would get it with its first batch."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     if task.columns is None:
         return Schema([])
     pa = optional("pyarrow")
     settings = df.sparkSession.conf
-    zone = settings.get("spark.sql.session.timeZone")
+    zone = settings.get("spark.sql.session.timeZone") or "UTC"
     large = settings.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
     fields = [
         # Spark sends these to workers, but has no Arrow type for the way back.
         pa.field(field.name, pa.month_day_nano_interval(), field.nullable)
         if field.dataType.typeName() == "interval"
-        else to_arrow_schema(type(df.schema)([field]), timezone=zone, prefers_large_types=large).field(0)
+        else arrow_schema(type(df.schema)([field]), zone, large).field(0)
         for field in df.schema
     ]
     empty = pa.RecordBatch.from_pylist([], pa.schema(fields))

@@ -22,19 +22,7 @@ if TYPE_CHECKING:
     from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors
 
 STATE_DICT = b"shmarrow:state_dict"
-"""The key in the metadata of a bundle made from a state dict."""
-
-
-def as_stored(value: Any) -> Any:
-    """Convert a state dict to a bundle; return all other values unchanged."""
-    return to_bundle(value) if is_state_dict(value) else value
-
-
-def as_given(stored: Any) -> Any:
-    """Restore the value passed to :func:`as_stored` from an object of a store, zero-copy."""
-    if type(stored).__name__ == "Bundle" and STATE_DICT in (stored.metadata or {}):
-        return from_bundle(stored)
-    return stored
+"""The key in the metadata of a bundle that was made from a state dict."""
 
 
 def is_state_dict(value: Any) -> bool:

@@ -4,7 +4,6 @@ Invariants:
 
 * an Arrow type is first converted by the rules of ``for_consumer("spark")``; the table here names Spark's type for each
   result;
-* the other direction is Spark's ``to_arrow_schema``: the types that Spark sends and expects;
 * Spark's types are written in their JSON format, so most of this module works without Spark.
 """
 
@@ -14,7 +13,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from shmarrow.errors import InvalidData, InvalidType, at, shown
+from shmarrow.errors import InvalidData, at, shown
 from shmarrow.extension import ExtensionType
 from shmarrow.interchange.consumers import kind_of
 from shmarrow.interchange.for_consumer import Casting
@@ -228,70 +227,3 @@ def shown_type(type: SparkType) -> str:
     if type["type"] == "map":
         return f"map<{shown_type(type['keyType'])}, {shown_type(type['valueType'])}>"
     return str(type["type"])
-
-
-# --- Spark's types as Arrow's -----------------------------------------------------------------------------------
-
-
-def arrow_schema(schema: Any) -> Any:
-    """Return the ``pyarrow.Schema`` that Spark expects from a Python data source for a ``StructType``.
-
-    Raises
-    ------
-    InvalidType
-        If Spark has no Arrow type for one of its types; names the column.
-    """
-    from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except PySparkException as error:
-        for field in schema:
-            try:
-                to_arrow_schema(type(schema)([field]), timezone="UTC")
-            except PySparkException:
-                raise InvalidType(
-                    f"column {shown(field.name)}: Spark's Arrow code has no type for {field.dataType.simpleString()}"
-                ) from None
-        raise InvalidType(f"Spark has no Arrow schema for {schema.simpleString()}: {error}") from None
-
-
-def same_layout(a: Any, b: Any) -> bool:
-    """Whether two types have the same memory layout.
-
-    Ignores nullability, metadata, names of the items of lists and maps, and time zones.
-    """
-    if a == b:
-        return True
-    if a.layout != b.layout or kind_of(a) != kind_of(b) or len(a.fields) != len(b.fields):
-        return False
-    if isinstance(a, ExtensionType) or isinstance(b, ExtensionType) or a.layout == "dictionary":
-        return False
-    if _parameters(a) != _parameters(b):
-        return False
-    if kind_of(a) == "struct" and [field.name for field in a.fields] != [field.name for field in b.fields]:
-        return False
-    return all(same_layout(x.type, y.type) for x, y in zip(a.fields, b.fields, strict=True))
-
-
-def _parameters(type: Any) -> dict[str, Any]:
-    found = {each.name: getattr(type, each.name) for each in type.descriptor.parameters if each.name != "keys_sorted"}
-    return found | {"tz": found["tz"] is None} if "tz" in found else found
-
-
-def first_stricter(source: Field, target: Field, where: str) -> str:
-    """Return the first place where ``target`` is not nullable although ``source`` is; empty if none."""
-    if source.nullable and not target.nullable:
-        return where
-    a, b = unwrapped(source.type), unwrapped(target.type)
-    if mark_of(b) or len(a.fields) != len(b.fields) or isinstance(a, ExtensionType):
-        return ""
-    for x, y in zip(a.fields, b.fields, strict=True):
-        named = f"{where}, field {shown(y.name)}" if len(b.fields) > 1 else f"items of {where}"
-        if kind_of(b) == "map":  # its entries, and in these the keys, are never null
-            x, y, named = x.type.fields[1], y.type.fields[1], f"values of {where}"
-        found = first_stricter(x, y, named)
-        if found:
-            return found
-    return ""

@@ -4,7 +4,7 @@ Invariants:
 
 * what exists under the very name that was given is meant, also where the name has the characters of a glob;
 * in directories, and among what a glob finds, names that begin with ``_`` or ``.`` are skipped, as Spark does;
-* what was written by Spark has a list of the files that count; all else in such a directory is skipped;
+* what Spark has written has a manifest of the files that count; all else in such a directory is skipped;
 * nothing is left out silently: a directory within a directory is an error where it is not to be read, too.
 """
 
@@ -15,14 +15,32 @@ import glob
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from shmarrow.errors import InvalidArgument, ObjectNotFound, StorageError, shown, storage_error
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import resolve
-from shmarrow.spark.source.opening import Place
-from shmarrow.spark.source.options import local
-from shmarrow.spark.source.read_options import ReadOptions
+from shmarrow.spark.source.manifest import STATE, read_manifest
+from shmarrow.spark.source.options import ReadOptions, local
+
+
+class Place(NamedTuple):
+    """Where rows lie.
+
+    Attributes
+    ----------
+    where : str
+        An absolute path, a ``shm:`` name, or the name of an object of a store.
+    store : str or None
+        The location of that store.
+    """
+
+    where: str
+    store: str | None = None
+
+    def __str__(self) -> str:
+        return self.where if self.store is None else f"{self.where} in the store {self.store}"
 
 
 def places(options: ReadOptions) -> list[Place]:
@@ -35,7 +53,7 @@ def places(options: ReadOptions) -> list[Place]:
     ObjectNotFound
         If there is nothing of a name.
     StorageError
-        If a directory cannot be listed.
+        If a directory cannot be listed, or has directories.
     """
     if not options.paths:
         said = "the names of objects" if options.store else "a path"
@@ -65,74 +83,52 @@ def _objects(options: ReadOptions) -> Iterator[Place]:
         yield from [Place(name, location) for name in found]
 
 
-_STATE = "_shmarrow"
-"""What every directory has that Spark has written; see ``directory.STATE``."""
-
-
 def _files(given: str, options: ReadOptions) -> Iterator[str]:
     in_memory = given.startswith(SHM_SCHEME)
-    if in_memory:
-        _, path = resolve(given)
-    else:
-        path = os.path.abspath(local(given))
+    path = resolve(given)[1] if in_memory else os.path.abspath(local(given))
     if os.path.lexists(path):
-        yield from _found(path, options, in_memory)
-        return
-    matches = sorted(each for each in glob.glob(path) if _is_visible(os.path.basename(each)))
+        matches = [path]
+    else:
+        matches = sorted(each for each in glob.glob(path) if os.path.basename(each)[0] not in "_.")
     if not matches:
         at = given if in_memory else path
         at = f"nothing matches {at!r}" if glob.has_magic(path) else f"there is no {at!r}"
         raise ObjectNotFound(errno.ENOENT, f"cannot read: {at} on host {host_name()!r}, where Spark plans the query")
     for each in matches:
-        yield from _found(each, options, in_memory)
-
-
-def _found(path: str, options: ReadOptions, in_memory: bool) -> Iterator[str]:
-    if os.path.isdir(path):
-        yield from _in_directory(path, options)
-    else:
-        yield SHM_SCHEME + path.removeprefix(f"{SHM_DIRECTORY}/") if in_memory else path
-
-
-def _is_visible(name: str) -> bool:
-    return not name.startswith(("_", "."))
+        if os.path.isdir(each):
+            yield from _in_directory(each, options)
+        else:
+            yield SHM_SCHEME + each.removeprefix(f"{SHM_DIRECTORY}/") if in_memory else each
 
 
 def _in_directory(path: str, options: ReadOptions) -> Iterator[str]:
-    if os.path.isdir(os.path.join(path, _STATE)):
-        from shmarrow.spark.source.directory import data_files  # which needs a lot that most reads do not
-
-        for file in data_files(path):
-            if not options.pattern or fnmatchcase(file.name, options.pattern):
-                yield os.path.join(path, file.name)
-        return
     try:
         entries = sorted(os.scandir(path), key=lambda entry: entry.name)
     except OSError as error:
         raise storage_error(error, "list", path) from None
-    if {"control", "pins", "commit"} <= {entry.name for entry in entries}:
+    names = {entry.name for entry in entries}
+    if {"control", "pins", "commit"} <= names:
         raise InvalidArgument(
             f'{path!r} is a store: give it as .option("store", ...), and the names of its tables to load(), such as "*"'
         )
-    inner = []
-    for entry in entries:
-        if not _is_visible(entry.name):
-            continue
-        try:
-            is_directory = entry.is_dir()
-        except OSError as error:
-            raise storage_error(error, "look at", entry.path) from None
-        if is_directory:
-            inner.append(entry.path)
-        elif not options.pattern or fnmatchcase(entry.name, options.pattern):
-            yield entry.path
+    if STATE in names:
+        manifest = read_manifest(path)
+        if manifest is not None:
+            yield from [os.path.join(path, name) for name in manifest.files if _matches(name, options)]
+            return
+    visible = [entry for entry in entries if entry.name[0] not in "_."]
+    inner = [entry.name for entry in visible if entry.is_dir()]
     if inner and not options.recursive:
-        keyed = next((name for name in map(os.path.basename, inner) if "=" in name), None)
-        lost = "" if keyed is None else f" (the values in names such as {keyed!r} do not become columns)"
         raise StorageError(
             errno.EISDIR,
-            f"{path!r} contains directories (the first is {os.path.basename(inner[0])!r}); set "
-            f'.option("recursiveFileLookup", "true") to read them as well{lost}',
+            f"{path!r} contains directories (the first is {inner[0]!r}), as Spark writes with partitionBy: these are "
+            'not read as partitions. .option("recursiveFileLookup", "true") reads their files, without columns for '
+            "the values in their names",
         )
-    for each in inner:
-        yield from _in_directory(each, options)
+    yield from [entry.path for entry in visible if entry.name not in inner and _matches(entry.name, options)]
+    for name in inner:
+        yield from _in_directory(os.path.join(path, name), options)
+
+
+def _matches(name: str, options: ReadOptions) -> bool:
+    return not options.pattern or fnmatchcase(name, options.pattern)

@@ -1,28 +1,141 @@
 """Reading: what Spark calls where it makes the source and its schema, where it plans a query, and in its workers.
 
-All of these are Python processes of Spark's own; none of them has a session.
+All of these are Python processes of Spark's own; none of them has a session. Invariants:
+
+* the plan reads only metadata: footers, and of streams the schema;
+* only the columns that are asked for are read, and those that Spark takes as they lie in the mapped files are not
+  copied;
+* a task opens the file that the plan has seen: its size and the time of its last change have to be the same.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from shmarrow.errors import ShmarrowError
+from shmarrow import ipc, segment
+from shmarrow.batch import RecordBatch
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    FieldNotFound,
+    InvalidData,
+    InvalidType,
+    ObjectNotFound,
+    StorageError,
+    Unsupported,
+    as_limits,
+    at,
+    shown,
+)
 from shmarrow.interchange.for_consumer import casting_for
-from shmarrow.interchange.pyarrow import schema_from_pyarrow
+from shmarrow.ipc import RecordBatchFileReader
+from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.layout.making import nulls
+from shmarrow.segment.host import host_name
+from shmarrow.sources.formats import HEAD, recognized
 from shmarrow.spark import types as spark
-from shmarrow.spark.source.columns import Sizes, batches_for, columns_for
+from shmarrow.spark._pyspark import arrow_schema, check_version
+from shmarrow.spark.results import Fitting
+from shmarrow.spark.source.listing import Place, places
 from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.opening import opened
-from shmarrow.spark.source.read_options import ReadOptions, read_options
+from shmarrow.spark.source.options import ReadOptions, read_options
+from shmarrow.types import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from shmarrow.spark.source.plan import Piece
+_LEAST_SPLIT = 1 << 20
+_SPARK = {
+    "a Parquet file": "spark.read.parquet(path) reads it",
+    "an ORC file": "spark.read.orc(path) reads it",
+    "JSON text": "spark.read.json(path) reads it",
+    "text, such as CSV": "spark.read.csv(path) reads it",
+}
+"""What to do about other formats in Spark, by what messages call them."""
+_stores: dict[str, Any] = {}
+"""The stores that this process reads from; they stay open, so that opening one again costs nothing."""
+
+
+class Piece(NamedTuple):
+    """A part of a file that a task reads.
+
+    Attributes
+    ----------
+    place : Place
+        Where the file lies.
+    seen : tuple of int
+        Its size in bytes, and when it was last changed, in ns, as the plan has seen it.
+    first, stop : int
+        The record batches; all of them where ``stop`` is -1, as for streams.
+    """
+
+    place: Place
+    seen: tuple[int, int]
+    first: int
+    stop: int
+
+
+# --- one file ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(place: Place, trust: bool = False, seen: tuple[int, int] | None = None) -> Iterator[Any]:
+    """Open a file or a stream; returns its reader and its size and time of change. Nothing is copied.
+
+    Raises
+    ------
+    ObjectNotFound
+        If it is not there.
+    StorageError
+        If it is not what was seen, or cannot be read.
+    InvalidData
+        If it is neither an Arrow file nor a stream, or a broken one.
+    """
+    with _attach(place, seen is not None) as found:
+        now = found.size, found.status.st_mtime_ns
+        if seen is not None and seen != now:
+            raise StorageError(errno.ESTALE, f"{place} was changed after the query was planned; run the query again")
+        is_file = found.data[: len(MAGIC)].tobytes() == MAGIC
+        try:
+            reader = (ipc.open_file if is_file or not found.size else ipc.open_stream)(
+                found, limits=as_limits(DEFAULT_LIMITS, trust)
+            )
+        except (InvalidData, Unsupported) as error:
+            name, hint = recognized(found.data[:HEAD].tobytes())
+            if hint is not None and error.hint == hint:
+                error.hint = _SPARK.get(name, "convert it first")
+            raise
+        try:
+            yield reader, now
+        finally:
+            reader.close()
+
+
+def _attach(place: Place, planned: bool) -> Any:
+    from shmarrow.store import Store
+
+    try:
+        if place.store is None:
+            return segment.attach(place.where)
+        if place.store not in _stores:
+            _stores[place.store] = Store(place.store, create=False)
+        return _stores[place.store].attach(place.where)
+    except ObjectNotFound as error:
+        if planned:
+            error.hint = (
+                f"the query was planned while it was there: it was removed or overwritten since, or host "
+                f"{host_name()!r} does not have it; run the query again, on paths that all hosts share"
+            )
+        raise
+
+
+# --- the schema -------------------------------------------------------------------------------------------------
 
 
 @sendable()
@@ -36,21 +149,104 @@ def schema_of(given: Mapping[str, str]) -> StructType:
 
     Raises
     ------
-    ShmarrowError
-        If files cannot be read, or do not fit together, or Spark has no type for a column; it names the file and the
-        column.
+    InvalidType
+        If files do not have the same columns, or not of the same types.
+    FieldNotFound, Unsupported
+        If a column that was asked for is in none of them, or Spark has no type for it.
     """
     from pyspark.sql.types import StructType
 
-    from shmarrow.spark.source.plan import planned_schema
+    check_version()
+    options = read_options(given)
+    files = places(options)
+    if not files:
+        raise InvalidType(
+            f"there are no files in {', '.join(map(repr, options.paths))} to take a schema from; give one with "
+            ".schema(...)"
+        )
+    merged: dict[str, dict[str, Any]] = {}
+    names: dict[str, None] = {}
+    for place in files:
+        with opened(place) as (reader, _):
+            schema = reader.schema
+        names.update(dict.fromkeys(schema.names))
+        with at(place):
+            fields = _spark_fields(schema, options)
+        if place is files[0]:
+            merged = fields
+        else:
+            _merge(merged, fields, place, files[0], options)
+    if options.columns is not None:
+        missing = next((name for name in options.columns if name not in merged), None)
+        if missing is not None:
+            raise _no_column(missing, list(names), str(files[0]) if len(files) == 1 else "what is read")
+        merged = {name: merged[name] for name in options.columns}
+    return StructType.fromJson({"type": "struct", "fields": list(merged.values())})
 
-    return StructType.fromJson(planned_schema(read_options(given)))
+
+def _spark_fields(schema: Schema, options: ReadOptions) -> dict[str, dict[str, Any]]:
+    """Return the fields of a file as Spark's, in the JSON form of ``StructField``: all, or those that are read."""
+    casting = casting_for("spark", ())
+    found: dict[str, dict[str, Any]] = {}
+    for field in schema:
+        if options.columns is not None and field.name not in options.columns:
+            continue
+        if field.name in found:
+            raise Unsupported(
+                f"several columns are named {shown(field.name)}, and Spark cannot read that from a Python data source",
+                hint='.option("columns", ...) chooses others',
+            )
+        try:
+            found[field.name] = spark.spark_field(field, casting)
+        except Unsupported as error:
+            error.hint = '.option("columns", ...) chooses others'
+            raise
+    return found
+
+
+def _merge(
+    merged: dict[str, dict[str, Any]],
+    found: dict[str, dict[str, Any]],
+    place: Place,
+    first: Place,
+    options: ReadOptions,
+) -> None:
+    """Add the fields of a file to those of the files before it."""
+    if not options.merge and found.keys() != merged.keys():
+        name = next(name for name in [*merged, *found] if name not in found or name not in merged)
+        has, lacks = (first, place) if name in merged else (place, first)
+        raise InvalidType(
+            f'{has} has a column {shown(name)}, which {lacks} lacks; .option("mergeSchema", "true") reads all columns '
+            "of all files, with nulls where one is missing"
+        )
+    for name in [*merged, *[name for name in found if name not in merged]]:
+        one, other = merged.get(name), found.get(name)
+        if one is None or other is None:
+            merged[name] = (one or other or {}) | {"nullable": True}
+        elif not spark.same_type(one["type"], other["type"]):
+            raise InvalidType(
+                f"{place}: column {shown(name)} is {spark.shown_type(other['type'])} in Spark, and "
+                f"{spark.shown_type(one['type'])} in {first}: files that are read together must have the same types"
+            )
+        else:
+            merged[name] = spark.merged_field(one, other)
+
+
+def _no_column(name: str, names: list[str], where: str) -> FieldNotFound:
+    close = get_close_matches(name, names, 1, 0.6) or [each for each in names if each.lower() == name.lower()]
+    some = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+    hint = f"did you mean {close[0]!r}?" if close else None
+    return FieldNotFound(f"{where} has no column {shown(name)}, its columns are {some or 'none'}", hint=hint)
+
+
+# --- the rows ---------------------------------------------------------------------------------------------------
 
 
 @sendable()
 def reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """What plans and reads the columns of a schema."""
-    return ShmarrowReader(read_options(given), spark.arrow_schema(schema))
+    check_version()
+    return ShmarrowReader(read_options(given), arrow_schema(schema))
 
 
 class ShmarrowReader(DataSourceReader):
@@ -70,45 +266,61 @@ class ShmarrowReader(DataSourceReader):
 
     @sendable()
     def partitions(self) -> list[InputPartition]:
-        """The splits: each has about as many bytes as the option ``maxPartitionBytes`` says."""
-        from shmarrow.spark.source.plan import planned_splits
-
-        wanted = schema_from_pyarrow(self._schema)
-        options = self._options
-        return [InputPartition(split) for split in planned_splits(options, wanted)] or [InputPartition(())]
+        """The splits: consecutive record batches of up to ``maxPartitionBytes``, or less to occupy all processors."""
+        pieces: list[tuple[Piece, int]] = []
+        fitting = Fitting(self._schema)
+        for place in places(self._options):
+            with opened(place) as (reader, seen), at(place):
+                fitting.prepare(_chosen_schema(reader.schema, fitting.wanted, self._options))
+                sizes = reader._block_sizes() if isinstance(reader, RecordBatchFileReader) else None
+            blocks = [(-1, seen[0])] if sizes is None else [(number + 1, size) for number, size in enumerate(sizes)]
+            pieces += [(Piece(place, seen, max(stop - 1, 0), stop), size) for stop, size in blocks]
+        total = sum(size for _, size in pieces)
+        most = min(self._options.split_bytes, max(_LEAST_SPLIT, total // len(os.sched_getaffinity(0))))
+        splits: list[list[Piece]] = []
+        left = 0
+        for piece, size in pieces:
+            if not splits or size > left:
+                splits.append([])
+                left = most
+            left -= size
+            last = splits[-1][-1] if splits[-1] else None
+            if last is not None and last.place == piece.place and last.stop == piece.first:
+                splits[-1][-1] = last._replace(stop=piece.stop)
+            else:
+                splits[-1].append(piece)
+        return [InputPartition(split) for split in splits or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of one split, as pyarrow's; columns that Spark takes as they are lie in the mapped files."""
+        """The batches of one split, as pyarrow's."""
         with sendable():
-            yield from self._read(partition.value)
-
-    def _read(self, pieces: tuple[Piece, ...]) -> Iterator[Any]:
-        options = self._options
-        casting = casting_for("spark", options.lossy)
-        wanted = schema_from_pyarrow(self._schema)
-        sizes = Sizes(options.batch_bytes)
-        for piece in pieces:
-            with opened(piece.file.place, options.trust, piece.file) as (reader, _):
-                columns = columns_for(reader.schema, wanted, options, casting)
-                batches = _batches(reader, piece)
-                yield from _named(piece, batches_for(batches, columns, casting, self._schema, sizes))
+            for piece in partition.value:
+                fitting = Fitting(self._schema)
+                with opened(piece.place, self._options.trust, piece.seen) as (reader, _), at(piece.place):
+                    for batch in _batches(reader, piece):
+                        yield from fitting.fit(_chosen(batch, fitting.wanted))
 
 
-def _batches(reader: Any, piece: Piece) -> Iterator[Any]:
+def _chosen_schema(schema: Schema, wanted: Schema, options: ReadOptions) -> Schema:
+    """Return the schema of the columns that Spark expects, as a file has them."""
+    missing = next((field for field in wanted if field.name not in schema.names), None)
+    if missing is not None and not options.merge:
+        raise _no_column(missing.name, schema.names, "it")
+    return Schema([schema.field(field.name) if field.name in schema.names else field for field in wanted])
+
+
+def _chosen(batch: RecordBatch, wanted: Schema) -> RecordBatch:
+    """Return the columns that Spark expects of a batch, with nulls for those that its file lacks."""
+    names = batch.schema.names
+    found = batch.select([name for name in wanted.names if name in names])
+    for field in wanted:
+        if field.name not in names:
+            found = found.append_column(field.name, nulls(batch.num_rows, field.type))
+    return found
+
+
+def _batches(reader: Any, piece: Piece) -> Iterator[RecordBatch]:
     if piece.stop < 0:
         yield from reader
-        return
     for number in range(piece.first, piece.stop):
-        batch = reader.get_batch(number)
-        yield batch if piece.rows is None else batch.slice(piece.rows[0], piece.rows[1] - piece.rows[0])
-
-
-def _named(piece: Piece, batches: Iterator[Any]) -> Iterator[Any]:
-    """Batches, whose errors name the file that they come from."""
-    place = str(piece.file.place)
-    try:
-        yield from batches
-    except ShmarrowError as error:
-        if place not in str(error) and not isinstance(error, OSError):
-            error.where = ((place,), *error.where)
-        raise
+        yield reader.get_batch(number)

@@ -3,8 +3,10 @@
 Invariants:
 
 * what can be refused is refused while Spark plans the write, before a task runs;
-* a file is written batch by batch, and no batch is much larger than the option ``batchBytes``; a file has no name until
-  it is whole, so a task that is killed leaves nothing;
+* tasks write in the directory of their job only, and never make it. So a task that ends after its job finds no place
+  for its file, and leaves nothing;
+* a commit moves the files into the directory, replaces the manifest, and removes what it replaced, in this order, under
+  the lock. A crash in between leaves files that the manifest does not name; the next commit removes them;
 * files have the types of Spark's own Arrow schema, with times in UTC and all fields nullable, whatever the settings of
   the session are, so sessions with other settings can append to them.
 """
@@ -13,7 +15,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,30 +26,36 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark import TaskContext
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from shmarrow import ipc, segment
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidArgument, InvalidData, MissingExtra, ObjectNotFound, Unsupported, shown
+from shmarrow.errors import (
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    MissingExtra,
+    ObjectNotFound,
+    StorageError,
+    Unsupported,
+    shown,
+)
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.ipc import IpcWriteOptions
 from shmarrow.ipc.compression import CODECS, Codec
 from shmarrow.optional import optional
 from shmarrow.segment.host import host_name
-from shmarrow.spark.source import commit
-from shmarrow.spark.source.commit import Job
-from shmarrow.spark.source.directory import DataFile, local_path
+from shmarrow.segment.location import refused
+from shmarrow.spark import _pyspark
+from shmarrow.spark.sharing import rechunked
+from shmarrow.spark.source.manifest import PART, STATE, Manifest, locked, opened_state, read_manifest, write_manifest
 from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.options import checked, flag, size
-from shmarrow.types import Schema
+from shmarrow.spark.source.options import checked, flag, local, size
+from shmarrow.types.schema import difference
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES = 4 << 20
-"""The most bytes that a batch of a file has, except a single row that is larger."""
-_HELD = 1 << 10
-"""The most batches that are held before they are joined: one of few rows takes more memory than its values."""
 SPARK_SCHEMA = b"shmarrow.spark"
 """The key of a file's metadata that has Spark's own schema, as JSON."""
 _CODECS: dict[str, Codec | None] = {"none": None, "uncompressed": None, **CODECS}
@@ -64,15 +74,18 @@ class WriteOptions(NamedTuple):
         A task begins another file when one has so many bytes; 0 writes one file for each task.
     durable : bool
         Whether files and names are synced to disk before they count.
-    keep_replaced : bool
-        Whether an overwrite keeps what it replaces until the next one, for readers planned before.
+    application : str or None
+        With ``version``, identifies an append, which changes nothing if it is not newer than the application's last.
+    version : int or None
+        Its number.
     """
 
     compression: str | None = None
     batch_bytes: int = BATCH_BYTES
     file_bytes: int = 0
     durable: bool = False
-    keep_replaced: bool = True
+    application: str | None = None
+    version: int | None = None
 
 
 def _codec(name: str, text: str) -> str | None:
@@ -86,12 +99,19 @@ def _codec(name: str, text: str) -> str | None:
     return codec and codec.name
 
 
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidArgument(f"option {name!r} must be a whole number, such as the id of a batch, found {shown(text)}")
+    return int(text)
+
+
 _PARSERS = {
     "compression": ("compression", _codec),
     "batchBytes": ("batch_bytes", size),
     "maxFileBytes": ("file_bytes", size),
     "durable": ("durable", flag),
-    "keepReplaced": ("keep_replaced", flag),
+    "txnAppId": ("application", lambda _, text: text),
+    "txnVersion": ("version", _number),
 }
 """The options by the names that Spark's users know, with the attribute that each sets and what reads it."""
 
@@ -112,45 +132,107 @@ def make_writer(options: Mapping[str, str], schema: st.StructType, overwrite: bo
     Raises
     ------
     InvalidArgument
-        If the path or another option makes no sense, or the DataFrame has no columns, or two of one name.
+        If the path or another option makes no sense, the DataFrame has no columns, or two of one name, or the directory
+        has files that Spark did not write.
+    InvalidType
+        If the files in the directory have other columns, and are not replaced.
     Unsupported
         If a column has a type that cannot be written.
-    ShmarrowError
-        As :func:`shmarrow.spark.source.commit.begin`.
     """
+    _pyspark.check_version()
     values, rest = checked(options, _PARSERS)
-    target = arrow_schema(schema)
-    if not rest.get("path"):
+    given = WriteOptions(**values)
+    if (given.application is None) != (given.version is None):
+        raise InvalidArgument("the options 'txnAppId' and 'txnVersion' belong together: give both, or none")
+    writer = Writer(_path(rest.get("path")), uuid.uuid4().hex, arrow_schema(schema), overwrite, given)
+    writer.begin()
+    return writer
+
+
+def _path(text: str | None) -> str:
+    if not text:
         raise InvalidArgument(
             "expected the path of a directory, found none: call save(path), or set the option 'path'; Spark does not "
             "pass the path of a table that CREATE TABLE has made"
         )
-    path = local_path(rest["path"])
-    job = commit.begin(path, schema_from_pyarrow(target), overwrite)
-    return Writer(job, target, overwrite, WriteOptions(**values))
+    if text.startswith(segment.SHM_SCHEME):
+        raise InvalidArgument(
+            f"cannot write to {text!r}: it names a store, and Spark writes directories; "
+            f"shmarrow.spark.share(df, {text!r}) puts a DataFrame into a store"
+        )
+    return os.path.abspath(local(text))
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task has written: its files in the directory of the job, in order."""
+    """What one task has written: the names of its files in the directory of the job, in order."""
 
     partition: int
-    files: tuple[DataFile, ...]
+    files: tuple[str, ...]
 
 
 class Writer(DataSourceArrowWriter):
-    """One write of a DataFrame; made by :func:`make_writer`."""
+    """One write of a DataFrame; made by :func:`make_writer`.
 
-    def __init__(self, job: Job, target: pa.Schema, overwrite: bool, options: WriteOptions) -> None:
+    Parameters
+    ----------
+    directory : str
+        What is written to; an absolute path.
+    job : str
+        32 hexadecimal digits.
+    target : pyarrow.Schema
+        The schema of the files.
+    overwrite : bool
+        Whether to replace what counts when the job is committed.
+    options : WriteOptions
+        How it is written.
+    """
+
+    def __init__(self, directory: str, job: str, target: pa.Schema, overwrite: bool, options: WriteOptions) -> None:
+        self.directory = directory
         self.job = job
         self.target = target
         self.overwrite = overwrite
         self.options = options
 
     @property
-    def schema(self) -> Schema:
-        """The schema of the files."""
-        return schema_from_pyarrow(self.target)
+    def folder(self) -> str:
+        """Where the tasks write."""
+        return os.path.join(self.directory, STATE, f"job-{self.job}")
+
+    def begin(self) -> None:
+        """Check the directory, and make the folder of the job."""
+        if os.path.lexists(self.directory) and not os.path.isdir(self.directory):
+            raise InvalidArgument(f"cannot write to {self.directory!r}: expected a directory, found a file")
+        self._check(read_manifest(self.directory))
+        try:
+            with opened_state(self.directory) as state:
+                os.mkdir(os.path.basename(self.folder), dir_fd=state)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise refused(error, "make", self.folder, self.folder) from None
+
+    def _check(self, found: Manifest | None) -> None:
+        """See that the files of the job can be added to those that count, or replace them."""
+        if found is None:
+            with suppress(FileNotFoundError):
+                other = next((name for name in sorted(os.listdir(self.directory)) if name != STATE), None)
+                if other is not None:
+                    raise InvalidArgument(
+                        f"cannot write to {self.directory!r}: it has {other!r}, and no manifest, so Spark did not "
+                        "write it; pass an empty or a new directory"
+                    )
+            return
+        if self.overwrite or not found.files:
+            return
+        with ipc.open_file(os.path.join(self.directory, found.files[0])) as reader:
+            known, given = reader.schema, schema_from_pyarrow(self.target)
+        if not known.equals(given):
+            raise InvalidType(
+                f"cannot append to {self.directory!r}, whose columns are those of {found.files[0]!r}: "
+                f"{difference(given, known)}. Nothing was changed: cast or select the columns, or overwrite"
+            )
 
     @sendable()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -158,107 +240,96 @@ class Writer(DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None  # it runs in a task
         partition, attempt = context.partitionId(), context.taskAttemptId()
-        batches = rechunked(iterator, self.target, self.options.batch_bytes)
-        files: list[DataFile] = []
+        given = (_cast(batch, self.target) for batch in iterator)
+        first = next(given, None)
+        batches = iter(()) if first is None else rechunked(first, given, self.options.batch_bytes)
+        files: list[str] = []
         try:
             for batch in batches:
-                name = f"{partition:05d}-{attempt}-{len(files):05d}"
-                files.append(self._write_file(name, batch, batches))
+                files.append(self._write_file(f"{partition:05d}-{attempt}-{len(files):05d}", batch, batches))
         except BaseException:
-            for file in files:
+            for name in files:
                 with suppress(OSError):
-                    os.unlink(os.path.join(self.job.folder, file.name))
+                    os.unlink(os.path.join(self.folder, name))
             raise
         return Written(partition, tuple(files))
 
-    def _write_file(self, name: str, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> DataFile:
+    def _write_file(self, name: str, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> str:
         """One file of the job, with the first batch and as many others as it has room for."""
-        path = os.path.join(self.job.folder, name)
-        try:
-            sink = segment.create(path, mode=None, overwrite=False, durable=self.options.durable)
-        except ObjectNotFound:
-            raise self._no_place() from None
-        rows = 0
         batch = first
+        options = IpcWriteOptions(compression=self.options.compression)
         try:
-            with ipc.new_file(sink, self.schema, IpcWriteOptions(compression=self.options.compression)) as writer:
+            path = os.path.join(self.folder, name)
+            sink = segment.create(path, mode=None, overwrite=False, durable=self.options.durable)
+            with ipc.new_file(sink, schema_from_pyarrow(self.target), options) as writer:
                 while batch is not None:
                     writer.write_batch(RecordBatch.from_pyarrow(batch))
-                    rows += batch.num_rows
                     full = self.options.file_bytes and sink.size >= self.options.file_bytes
                     batch = None if full else next(rest, None)
         except ObjectNotFound:
-            raise self._no_place() from None
-        return DataFile(name, sink.size, rows)
-
-    def _no_place(self) -> ObjectNotFound:
-        return ObjectNotFound(
-            errno.ENOENT,
-            f"cannot write to {self.job.directory!r} on host {host_name()!r}: the directory of this job, "
-            f"{self.job.folder!r}, is not there. Either the job has ended without this task, or the path is not on a "
-            "file system that all hosts with workers share",
-        )
+            raise ObjectNotFound(
+                errno.ENOENT,
+                f"cannot write to {self.directory!r} on host {host_name()!r}: the directory of this job, "
+                f"{self.folder!r}, is not there. Either the job has ended without this task, or the path is not on a "
+                "file system that all hosts with workers share",
+            ) from None
+        return name
 
     @sendable()
     def commit(self, messages: list[Any]) -> None:
         """Make what the tasks have written count; runs where Spark planned the write."""
-        tasks = sorted(messages, key=lambda message: message.partition)
-        files = [file for task in tasks for file in task.files]
-        if not files:  # no rows, and the columns are kept
-            files = [self._write_file("empty", None, iter(()))]
-        commit.commit(
-            self.job,
-            files,
-            self.schema,
-            overwrite=self.overwrite,
-            keep_replaced=self.options.keep_replaced,
-            durable=self.options.durable,
-        )
+        written = [name for task in sorted(messages, key=lambda message: message.partition) for name in task.files]
+        try:
+            if not written:  # no rows, and the columns are kept
+                written = [self._write_file("empty", None, iter(()))]
+            with locked(self.directory) as state:
+                before = read_manifest(self.directory)
+                if not self._is_repeated(before):
+                    self._check(before)
+                    if before is None:  # or a crash could leave files that count as there is none
+                        before = Manifest()
+                        write_manifest(state, before, self.options.durable)
+                    self._commit(state, before, written)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise refused(error, "commit to", self.directory, self.directory) from None
+        finally:
+            self.abort([])
+
+    def _is_repeated(self, found: Manifest | None) -> bool:
+        """Whether this append, or a later one of its application, was committed before."""
+        application, version = self.options.application, self.options.version
+        if application is None or version is None or found is None:
+            return False
+        return found.transactions.get(application, -1) >= version
+
+    def _commit(self, state: int, before: Manifest, written: Sequence[str]) -> None:
+        """Move files into the directory and replace the manifest; under the lock."""
+        files = [f"part-{number:05d}-{self.job}.arrow" for number in range(len(written))]
+        kept = () if self.overwrite else before.files
+        transactions = dict(before.transactions)
+        if self.options.application is not None and self.options.version is not None:
+            transactions[self.options.application] = self.options.version
+        for name, named in zip(written, files, strict=True):
+            os.rename(os.path.join(self.folder, name), os.path.join(self.directory, named))
+        if self.options.durable:
+            segment.files.sync_directory(self.directory)
+        after = Manifest((*kept, *files), transactions)
+        write_manifest(state, after, self.options.durable)
+        counts = set(after.files)
+        for name in os.listdir(self.directory):  # what was replaced, and parts of commits that were interrupted
+            if PART.fullmatch(name) and name not in counts:
+                with suppress(OSError):
+                    os.unlink(os.path.join(self.directory, name))
 
     @sendable()
     def abort(self, messages: list[Any]) -> None:
-        """Remove what the tasks have written."""
-        commit.abort(self.job)
+        """Remove what the tasks have written and not committed."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
-# --- batches ----------------------------------------------------------------------------------------------------
-
-
-def rechunked(batches: Iterator[pa.RecordBatch], schema: pa.Schema, nbytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows with the types of a schema, in batches of at most ``nbytes``; a larger row is a batch by itself."""
-    held: list[pa.RecordBatch] = []
-    total = 0
-    for batch in batches:
-        for piece in _pieces(batch, nbytes):
-            if held and total + piece.nbytes > nbytes:
-                yield from _joined(held)
-                held, total = [], 0
-            held.append(_cast(piece, schema))
-            total += piece.nbytes
-            if len(held) == _HELD:
-                held = _joined(held)
-    if held:
-        yield from _joined(held)
-
-
-def _pieces(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
-    """A batch in slices, halved until each is small enough; rows may differ much in size."""
-    if not batch.num_rows:
-        return
-    if batch.nbytes <= nbytes or batch.num_rows == 1:
-        yield batch
-        return
-    middle = batch.num_rows // 2
-    yield from _pieces(batch.slice(0, middle), nbytes)
-    yield from _pieces(batch.slice(middle), nbytes)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """One batch, or as few as the offsets of its types reach."""
-    if len(batches) == 1:
-        return batches
-    joined: list[pa.RecordBatch] = optional("pyarrow").Table.from_batches(batches).combine_chunks().to_batches()
-    return joined
+# --- batches and types ------------------------------------------------------------------------------------------
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -272,9 +343,6 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidData(f"Spark's columns {batch.schema.types} do not become {schema.types}: {error}") from None
-
-
-# --- types ------------------------------------------------------------------------------------------------------
 
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
@@ -297,7 +365,7 @@ def arrow_schema(schema: st.StructType) -> pa.Schema:
         _check_type(field.dataType, f"column {field.name!r}")
         one = st.StructType([st.StructField(field.name, _nullable(field.dataType), True)])
         try:
-            fields += list(to_arrow_schema(one, error_on_duplicated_field_names_in_struct=True, timezone="UTC"))
+            fields += list(_pyspark.arrow_schema(one))
         except Exception as error:
             raise Unsupported(
                 f"column {field.name!r} is {field.dataType.simpleString()}, for which Spark has no Arrow type: cast it "
