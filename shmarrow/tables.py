@@ -23,7 +23,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import Indices, slice_bounds
 from shmarrow.pickling import travels
-from shmarrow.state_machine import CLOSE, SEQUENTIAL, StateMachine
+from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tabular import as_column, made_from
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, struct, unify_schemas
 from shmarrow.types.extension import has_dictionary
@@ -495,7 +495,7 @@ class RecordBatchReader:
         self.close()
 
 
-class _Batches(RecordBatchReader):
+class _Batches(NotCopied, RecordBatchReader):
     """A reader over batches from a list or an iterator.
 
     Thread safety: threads may share a reader; each batch goes to one of them.

@@ -122,7 +122,9 @@ def _any_tensor(it: str) -> dict[str, Entry]:
         "dim_name": same(f"{it}.dim_name(1)"),
         "dim_names": same(f"{it}.dim_names"),
         "equals": same(f"{it}.equals({it})"),
-        "is_mutable": Instead(mutable, mutable, "never true: `to_numpy(writable=True)` gives elements to write to"),
+        "is_mutable": Instead(
+            mutable, mutable, "never true: elements are read-only; what is to be written to is copied"
+        ),
         "ndim": same(f"{it}.ndim"),
         "shape": same(f"{it}.shape"),
         "size": same(f"{it}.size"),

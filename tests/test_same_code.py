@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 import weakref
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pytest
 
@@ -167,3 +170,93 @@ def test_a_reader_lets_go_of_its_batches_at_the_end(pa: Any) -> None:
         assert known() is not None
         assert [batch.num_rows for batch in reader] == [1]
         assert known() is None
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd", "LZ4", "ZSTD"])
+def test_compression_is_named_in_any_case(pa: Any, compression: str | None) -> None:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    assert options.compression == (compression and compression.lower())
+    batch = numbers(pa, *[7] * 1000)
+    data = written(pa.ipc.new_file, [batch], options=options)
+    assert (len(data) < 2000) == (compression is not None)
+    assert pa.ipc.open_file(data).get_batch(0) == batch
+    with pytest.raises(ValueError, match="lz4"):
+        pa.ipc.IpcWriteOptions(compression="snappy")
+
+
+@pytest.mark.parametrize("new", ["new_stream", "new_file"])
+def test_a_writer_without_batches_writes_a_schema(pa: Any, new: str) -> None:
+    sink = io.BytesIO()
+    schema = numbers(pa).schema.with_metadata({"k": "v"})
+    with getattr(pa.ipc, new)(sink, schema) as writer:
+        pass
+    with pytest.raises(ValueError, match=r"(?i)closed"):
+        writer.write_batch(numbers(pa, 1))
+    reader = (pa.ipc.open_stream if new == "new_stream" else pa.ipc.open_file)(sink.getvalue())
+    assert reader.schema.equals(schema, check_metadata=True)
+    assert reader.read_all().num_rows == 0
+
+
+def test_what_was_read_can_be_used_after_the_reader_is_closed(pa: Any) -> None:
+    data = written(pa.ipc.new_stream, [numbers(pa, 1, None), numbers(pa, 3)])
+    with pa.ipc.open_stream(data) as reader:
+        first = reader.read_next_batch()
+        rest = reader.read_all()
+    assert first.to_pydict() == {"n": [1, None]}
+    assert rest.to_pydict() == {"n": [3]}
+
+
+def test_what_is_no_arrow_data_is_a_value_error_or_an_os_error(pa: Any) -> None:
+    for data in (b"", b"no Arrow data, but text", b"ARROW1\0\0"):
+        for read in (pa.ipc.open_file, pa.ipc.open_stream):
+            with pytest.raises((ValueError, OSError)):
+                read(data)
+
+
+# --- tensors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"])
+def test_a_tensor_says_what_its_ndarray_says(pa: Any, dtype: str) -> None:
+    array = np.arange(24, dtype=dtype).reshape(4, 6)
+    for part in (array, array.T, array[::2], array[:, ::2], np.asfortranarray(array)):
+        tensor = pa.Tensor.from_numpy(part, dim_names=["row", "column"])
+        assert (tensor.shape, tensor.strides, tensor.ndim, tensor.size) == (part.shape, part.strides, 2, part.size)
+        assert tensor.is_contiguous == (part.flags.c_contiguous or part.flags.f_contiguous)
+        assert list(tensor.dim_names) == ["row", "column"]
+        assert [tensor.dim_name(i) for i in range(2)] == ["row", "column"]
+        assert np.shares_memory(tensor.to_numpy(), array) == np.shares_memory(part, array)
+        assert np.asarray(tensor).tolist() == part.tolist()
+        assert tensor == pa.Tensor.from_numpy(part.copy(), dim_names=["row", "column"])
+        assert tensor != pa.Tensor.from_numpy(part + part.dtype.type(1), dim_names=["row", "column"])
+        with pytest.raises(TypeError):
+            hash(tensor)
+
+
+# --- pickles ------------------------------------------------------------------------------------------------------
+
+PICKLED = {
+    "table": lambda pa: pa.Table.from_batches([numbers(pa, 1, None), numbers(pa, 3)]),
+    "batch": lambda pa: encoded(pa, "a", "b"),
+    "schema": lambda pa: numbers(pa).schema.with_metadata({"k": "v"}),
+    "field": lambda pa: pa.field("x", pa.list_(pa.int8()), nullable=False, metadata={"k": "v"}),
+    "type": lambda pa: pa.struct([("x", pa.timestamp("us", "UTC"))]),
+    "array": lambda pa: pa.array([[1], None, []], pa.list_(pa.int8())).slice(1),
+    "chunks": lambda pa: pa.chunked_array([["a"], [None, "b"]]),
+    "dictionary": lambda pa: encoded(pa, "a", "b").column(0),
+}
+
+
+@pytest.mark.parametrize("kind", PICKLED)
+def test_values_are_pickled_and_copied(pa: Any, kind: str) -> None:
+    thing = PICKLED[kind](pa)
+    copies = [pickle.loads(pickle.dumps(thing, protocol)) for protocol in range(2, 6)]
+    for copied in (*copies, copy.copy(thing), copy.deepcopy(thing)):
+        assert copied == thing
+        assert type(copied) is type(thing)
+        assert getattr(copied, "metadata", None) == getattr(thing, "metadata", None)
+
+
+def test_a_reader_is_not_pickled(pa: Any) -> None:
+    with pytest.raises(TypeError):
+        pickle.dumps(pa.Table.from_batches([numbers(pa, 1)]).to_reader())

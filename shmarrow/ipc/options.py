@@ -14,7 +14,7 @@ class IpcWriteOptions(Settings):
     Attributes
     ----------
     compression : str or None
-        ``"lz4"`` or ``"zstd"`` compresses each buffer separately; None disables compression.
+        ``"lz4"`` or ``"zstd"``, in any case, compresses each buffer separately; None disables compression.
     compression_level : int or None
         Codec level; None for the codec's default.
     min_space_savings : float
@@ -78,6 +78,7 @@ class IpcWriteOptions(Settings):
         csf_lengths: str = "bytes",
         unify_dictionaries: bool = False,
     ) -> None:
+        compression = compression.lower() if isinstance(compression, str) else compression
         self._fix(locals())
         choices = {
             "compression": (None, *CODECS),
