@@ -101,7 +101,7 @@ def _run(stack: ExitStack, stop: Stop, source: Path) -> int:
 
 
 class Stop:
-    """What Ctrl-C and SIGTERM do: they end the demo through all that it has to clean up.
+    """Handler of Ctrl-C and SIGTERM: ends the demo by way of everything that it has to clean up.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class Stop:
 
 
 def show(stack: ExitStack, progress: Progress, source: Path, folder: Path) -> int:
-    """All that the demo does, on the way of what has to be cleaned up."""
+    """Run all steps; what has to be cleaned up is registered with ``stack``."""
     progress.say("starting Spark")
     spark = start_spark(stack, folder)
     progress.print(_versions(spark))
@@ -257,7 +257,7 @@ def _expression(text: str) -> Any:
 
 
 def trips_in_worker(table: sa.Table) -> sa.RecordBatch:
-    """What a Spark Python worker computes of a partition that it attached to; with its process id."""
+    """Compute the totals of a partition in a Spark Python worker that attached to it, with its process id."""
     return sa.RecordBatch.from_pylist([{**found._asdict(), "pid": os.getpid()} for found in trips(table)])
 
 
@@ -265,7 +265,7 @@ def trips_in_worker(table: sa.Table) -> sa.RecordBatch:
 
 
 def read_together(stack: ExitStack, names: Sequence[str]) -> tuple[list[Any], list[dict[str, int]]]:
-    """Readers that have all objects mapped at the same time: what they found, and what memory they are charged with."""
+    """Run readers that have all objects mapped at the same time; returns their results and their memory."""
     readers: list[Child] = []
     for _ in range(READERS):
         reader = subprocess.Popen(
@@ -311,7 +311,7 @@ def _versions(spark: SparkSession) -> str:
 
 
 def shared(frame: sa_spark.SharedFrame) -> list[str]:
-    """The objects that Spark's workers made."""
+    """Format the list of objects that Spark's workers published."""
     rows = [
         [handle.name, f"{handle.num_rows:,}", f"{len(frame.schema)}", f"{handle.size:,}", f"{handle.pid}"]
         for handle in frame.handles
@@ -321,7 +321,7 @@ def shared(frame: sa_spark.SharedFrame) -> list[str]:
 
 
 def not_copied(said: dict[str, Any]) -> list[str]:
-    """Where a reader's arrays lie, beside where the kernel has mapped the object."""
+    """Format the addresses of a reader's arrays beside those at which the kernel has mapped the object."""
     rows = [
         [label, *[f"{address:#x}" for address in said[key]]]
         for label, key in (("the first object is mapped at", "mapped"), ("its first column, in numpy, is at", "first"))
@@ -331,7 +331,7 @@ def not_copied(said: dict[str, Any]) -> list[str]:
 
 
 def memory(size: int, charges: Sequence[dict[str, int]]) -> list[str]:
-    """What the readers are charged with in sum, beside the objects' size."""
+    """Format the memory of all readers beside the size of the objects."""
     sums = {key: sum(charge[key] for charge in charges) for key in ("Rss", "Pss")}
     rows = [
         [label, f"{count / MIB:.1f}", f"{count / size:.2f} ×"]
@@ -345,7 +345,7 @@ def memory(size: int, charges: Sequence[dict[str, int]]) -> list[str]:
 
 
 def compared(found: Sequence[Trips], checks: dict[str, bool]) -> list[str]:
-    """The trips, and whether everybody found the same."""
+    """Format the totals by airport, and the checks."""
     rows = [
         [
             one.origin,

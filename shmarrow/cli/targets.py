@@ -40,7 +40,7 @@ _WITHOUT_PYARROW = ("a NumPy", "a safetensors")
 _TEXTS = {
     ".csv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"
 }  # fmt: skip
-"""What text of one column, which has no separators to recognize it by, is called by its suffix."""
+"""Names of text formats by suffix, for text of one column, which has no separators to recognize it by."""
 _DECOMPRESSED = 1 << 30
 
 
@@ -76,7 +76,7 @@ def limits_of(arguments: argparse.Namespace) -> Limits:
 
 
 class Target(NamedTuple):
-    """What a command reads.
+    """The data that a command reads.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ def pipe_out(word: str, stack: ExitStack) -> Any:
 
 
 def pipe_name(word: str) -> str:
-    """What messages call a pipe."""
+    """Return the name of a pipe for messages."""
     return "standard input" if word == "-" else word
 
 
@@ -229,7 +229,7 @@ def _pipe(word: str, mode: str, stack: ExitStack) -> Any:
 
 
 def kind_of(data: Bytes, name: str) -> str:
-    """What kind of Arrow data some bytes are.
+    """Determine the kind of Arrow data.
 
     Raises
     ------

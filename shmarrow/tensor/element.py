@@ -75,7 +75,6 @@ def checked_type(type: DataType) -> DataType:
     return type
 
 
-@lru_cache(256)
 def _dtype_of(type: DataType) -> DType:
     """The dtype of one element of a type.
 

@@ -62,7 +62,7 @@ def scan(data: Bytes, start: int, stop: int, limits: Limits, most: int | None = 
     at, inside = start, data[:stop]
     while at < stop and (most is None or len(found) < most):
         try:
-            located = message_at(inside, at, "", limits, parse=glance, cut=True)
+            located = message_at(inside, at, "", limits, parse=read_envelope, cut=True)
             if located is None:
                 marker = 8 if inside[at : at + 4].tobytes() == CONTINUATION else 4
                 return Messages(_rows(found), at, marker, "")
@@ -82,15 +82,15 @@ def _rows(found: list[tuple[int, int, int, int]]) -> Any:
     return np.array(found, np.int64).reshape(-1, 4)
 
 
-class Glance(NamedTuple):
+class Envelope(NamedTuple):
     """The kind of a message, as a number, and the length of its body."""
 
     kind: int
     body_length: int
 
 
-def glance(metadata: Bytes, where: str = "", limits: Limits = DEFAULT_LIMITS) -> Glance:
-    """Read no more of a message than an overview needs."""
+def read_envelope(metadata: Bytes, where: str = "", limits: Limits = DEFAULT_LIMITS) -> Envelope:
+    """Read only the kind and the body length of a message, which is all that a scan needs."""
     table = Reader(metadata, "the metadata").root("Message")
     at = table.reader.slot("Message", table.position, table.offsets, 1, 1)
     kind = int(metadata[at]) if at else 0
@@ -99,18 +99,18 @@ def glance(metadata: Bytes, where: str = "", limits: Limits = DEFAULT_LIMITS) ->
     body = table["bodyLength"]
     if body < 0:
         raise InvalidData(f"a body of {body} bytes")
-    return Glance(kind, body)
+    return Envelope(kind, body)
 
 
 class Unparsed(NamedTuple):
-    """The metadata of a message, as they are."""
+    """Metadata of a message, not parsed."""
 
     metadata: Bytes
     body_length: int = 0
 
 
 def unparsed(metadata: Bytes, where: str, limits: Limits) -> Unparsed:
-    """Leave metadata unparsed, to explain them even if they are malformed."""
+    """Return metadata without parsing it, so that malformed metadata can be explained, too."""
     return Unparsed(metadata)
 
 

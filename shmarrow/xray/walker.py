@@ -19,7 +19,7 @@ from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.xray.body import Body
 from shmarrow.xray.claims import EXAMINED, Report, zeros
 from shmarrow.xray.flat import Flat, padding
-from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, glance, scan, unparsed
+from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, read_envelope, scan, unparsed
 from shmarrow.xray.model import Finding, Region
 from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.roles import expanded, roles_of
@@ -289,7 +289,7 @@ class _Walk:
         if start != HEAD:
             return False
         try:
-            return glance(self._data[start:end]).kind == SCHEMA
+            return read_envelope(self._data[start:end]).kind == SCHEMA
         except ShmarrowError:
             return False
 
