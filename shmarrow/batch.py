@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -386,7 +387,7 @@ class RecordBatch(Columns[Array]):
             check_expansion(self.num_rows, "rows without columns")
             return [{} for _ in range(self.num_rows)]
         columns = [column.to_pylist() for column in self.columns]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return list(map(dict, map(zip, repeat(names), zip(*columns, strict=True))))
 
     # --- other libraries ---
 

@@ -26,6 +26,7 @@ from shmarrow.column_names import (
     several,
 )
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
+from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.memory import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.field import is_field, own_field
@@ -219,6 +220,9 @@ class Columns(Generic[Column]):
         """
         schema = None if schema is None else checked_schema(schema)
         rows = several(mapping, "rows")
+        whole = columns_of_dicts(rows) if schema is None else None
+        if whole is not None:
+            return cls.from_arrays(list(whole.values()), list(whole), None, metadata)
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise InvalidType(f"row {i}: expected a mapping of names to values, found {row.__class__.__name__}")

@@ -773,7 +773,7 @@ A, B = sa.table({"a": [1]}), sa.table({"a": ["x"]})
         (lambda: sa.concat_tables([A, B]), sa.InvalidType, "the fields of table 1 differ"),
         (lambda: sa.concat_tables([A, B], promote_options="permissive"), sa.InvalidType, "int64 and string"),
         (lambda: sa.concat_tables([A, A], promote_options="all"), sa.InvalidArgument, "found 'all'"),
-        (lambda: sa.concat_batches([A.batches[0], B.batches[0]]), sa.InvalidType, "the fields of batch 1 differ"),
+        (lambda: sa.concat_batches([A.batches[0], B.batches[0]]), sa.InvalidType, "batch 1 has other fields"),
         (
             lambda: sa.concat_tables(
                 [sa.table({"a": [2**53 + 1]}), sa.table({"a": [0.5]})], promote_options="permissive"

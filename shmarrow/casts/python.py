@@ -74,6 +74,11 @@ class MonthDayNano(NamedTuple):
     nanoseconds: int
 
 
+def addresses_of(values: Sequence[Any]) -> Values:
+    """Return the addresses of Python objects, to compare with those of None, True and False; uintp of shape (n,)."""
+    return np.ndarray(len(values), np.uintp, np.fromiter(values, object, len(values)))
+
+
 def exact_bytes(type: DataType, values: Sequence[Any], kinds: set[Any]) -> Sequence[Any]:
     """Return values for string and binary types, with subclasses of str, bytes and bytearray converted to these.
 

@@ -334,6 +334,9 @@ def slices(
         return [decode(type, region[start:end], i) if ok else None for i, (start, end, ok) in slots]
 
 
+_JOINED = 1 << 12
+
+
 def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[bytes, Indices]:
     """The bytes of all values, concatenated, and their lengths; None is empty."""
     known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
@@ -354,7 +357,8 @@ def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[by
             raise _wrong_kind(type, known, (bytes, bytearray, memoryview))
         if memoryview in kinds:  # len() of a memoryview counts items, not bytes
             known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
-        data = b"".join(known)
+        # join() asks all values for their memory before it copies, so there are some thousands at a time.
+        data = b"".join([b"".join(known[i : i + _JOINED]) for i in range(0, len(known), _JOINED)])
     lengths = np.fromiter(map(len, known), np.int64, len(known))
     if valid is None:
         return data, lengths

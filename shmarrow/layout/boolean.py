@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.bitmap import Mask
-from shmarrow.casts import kinds_of
+from shmarrow.casts.python import addresses_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
@@ -89,12 +89,14 @@ class BooleanArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        for kind in kinds_of(values) - {bool, _NONE}:
-            if not issubclass(kind, (bool, np.bool_)):
-                wrong = next(value for value in values if value.__class__ is kind)
-                raise InvalidType(f"bool: cannot convert {shown(wrong)} of type {kind.__name__}")
-        # np.fromiter cannot convert None to bool, astype makes it False.
-        return cls.from_numpy(type, np.fromiter(values, object, len(values)).astype(np.bool_), valid)
+        addresses = addresses_of(values)
+        bits, known = addresses == id(True), addresses == id(False)
+        known |= bits if valid is None else bits | ~valid
+        for i in np.flatnonzero(~known).tolist():
+            if not isinstance(values[i], np.bool_):
+                raise InvalidType(f"bool: cannot convert {shown(values[i])} of type {values[i].__class__.__name__}")
+            bits[i] = values[i]
+        return cls.from_numpy(type, bits, valid)
 
     @classmethod
     def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
@@ -109,6 +111,3 @@ class BooleanArray(Array):
         data = read_only(bitmap.pack(from_ndarray(type, values, valid, safe)))
         validity, nulls = validity_of(valid)
         return cls._made(type, len(values), [validity, data], nulls)
-
-
-_NONE = type(None)

@@ -72,9 +72,7 @@ class FixedSizeListArray(Lists):
         return [items[i * size : (i + 1) * size] for i in range(self._length)]
 
     def _gather(self, indices: Indices) -> Any:
-        size = self._type.list_size
-        starts = (indices + self._offset) * size
-        child = self.values._take_runs(starts, np.full(len(indices), size, np.int64))
+        child = self.values._take_blocks(indices + self._offset, self._type.list_size)
         return make_array(self._type, len(indices), [None], 0, 0, [child])
 
     def trim(self) -> Self:

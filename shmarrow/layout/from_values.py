@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow.bitmap import Mask
 from shmarrow.casts import kinds_of
-from shmarrow.casts.python import exact_bytes
+from shmarrow.casts.python import addresses_of, exact_bytes
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.making import array_class
 from shmarrow.layout.primitive import PrimitiveArray
@@ -35,7 +35,7 @@ def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | N
         made = (_floats_with_nulls if number is float else _integers_with_nulls)(type, values)
         if made is not None:
             return made
-    mask = _is_not_none(values) if nulls else None
+    mask: Mask | None = addresses_of(values) != id(None) if nulls else None
     if all_numbers:
         return PrimitiveArray.from_numbers(type, values, mask)
     return array_class(type).from_pylist(type, values, mask)
@@ -72,15 +72,6 @@ def without_missing(values: Sequence[Any], kinds: set[Any]) -> tuple[Sequence[An
 
 _NUMBERS: dict[str, Any] = {"integer": int, "float": float}
 """Python class of the numbers that need no conversion, by the kind of a type's values."""
-
-_NONE_AT = id(None)
-
-
-def _is_not_none(values: Sequence[Any]) -> Mask:
-    """False for each None, found by comparing the addresses in an object array with id(None)."""
-    objects = np.fromiter(values, object, len(values))
-    mask: Mask = np.ndarray(len(values), np.uintp, objects) != _NONE_AT
-    return mask
 
 
 def _floats_with_nulls(type: DataType, values: Sequence[Any]) -> Any:

@@ -16,7 +16,7 @@ those whose values numpy can hold                                    ``_to_numpy
 those that can do better than the default                            ``_item``, ``_run_starts``, ``_value_preview``,
                                                                      ``_item_preview``, ``_check_slots``, ``_filled``,
                                                                      ``_gather_valid``, ``_take_runs``,
-                                                                     ``_copied_bytes``, ``_view``
+                                                                     ``_take_blocks``, ``_copied_bytes``, ``_view``
 ===================================================================  ==================================================
 
 Hooks may rely on what :meth:`Array.validate` checks without ``full``, but never on values: another process may write
@@ -211,6 +211,10 @@ class LayoutHooks:
             return self._take(ranges(starts, lengths))
         except MemoryError:
             raise no_memory(self, total) from None
+
+    def _take_blocks(self, indices: Indices, size: int) -> Any:
+        """The concatenated slots of blocks of ``size`` slots each, given by number; raises as :meth:`_take_runs`."""
+        return self._take_runs(indices * size, np.full(len(indices), size, np.int64))
 
     def _valid_at(self, indices: Indices) -> Mask | None:
         """True for the valid ones of the slots at in-range ``indices``; None if all may be valid."""

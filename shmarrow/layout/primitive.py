@@ -116,6 +116,14 @@ class PrimitiveArray(Array):
         items = values if values.ndim == 1 else values.view(f"V{width}").reshape(-1)
         return make_array(self._type, len(indices), [None, read_only(items.take(indices))], 0)
 
+    def _take_blocks(self, indices: Indices, size: int) -> Any:
+        width = self._type.byte_width * size
+        if self.null_count or not width or width >> 31:  # numpy has no larger items
+            return super()._take_blocks(indices, size)
+        start = self._offset * self._type.byte_width
+        blocks = np.ndarray(self._length // size, f"V{width}", self._buffers[1], start)
+        return make_array(self._type, len(indices) * size, [None, read_only(blocks.take(indices))], 0)
+
     def _filled(self, missing: Mask, value: Any) -> Any:
         numbers = np.array(self.values)
         numbers[missing] = value.values[0]

@@ -89,8 +89,8 @@ class StructArray(Array):
             with at("field", name):
                 columns.append(child.to_pylist())
         if len(set(names)) == len(names):
-            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-        return [list(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+            return list(map(dict, map(zip, itertools.repeat(names), zip(*columns, strict=True))))
+        return list(map(list, map(zip, itertools.repeat(names), zip(*columns, strict=True))))
 
     def _gather(self, indices: Indices) -> Any:
         children = [child._take(indices) for child in self._windows()]
