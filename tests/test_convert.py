@@ -209,6 +209,7 @@ REFUSED = {
     "no suffix": (("in.arrow", "x"), 2, "the suffix is not that of a known format"),
     "no format": (("in.arrow", "x.arrow", "--to", "xlsx"), 2, "no format is named 'xlsx'; known formats are arrow,"),
     "unknown": (("unknown", "x.arrow"), 1, "bytes that start with b'\\x00\\x01unknow'; name the format"),
+    "text": (("rows", "x.arrow"), 1, "JSON text; name the format: csv or jsonl"),
     "taken": (("in.arrow", "in.csv"), 4, "the name is taken; remove it first, or pass --overwrite"),
     "no column": (("in.arrow", "x.arrow", "--columns", "z"), 1, "'z'"),
     "no tensor": (("in.npz", "x.arrow", "--columns", "z"), 1, "no tensor is named 'z'; there are "),
@@ -258,6 +259,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     with pytest.warns(DeprecationWarning, match="Feather V1"):
         pyarrow.feather.write_feather(table(), "old.feather", version=1)
     Path("empty").touch()
+    Path("rows").write_text('{"a": 1}\n')
     Path("unknown").write_bytes(b"\x00\x01unknown")
     before = sorted(tmp_path.iterdir())
     for name, (arguments, status, text) in REFUSED.items():

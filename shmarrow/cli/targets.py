@@ -36,7 +36,7 @@ ROWS = ("file", "stream")
 _CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a NumPy array",
               "a NumPy archive", "a safetensors file")  # fmt: skip
 """Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
-_WITHOUT_PYARROW = ("a NumPy", "a safetensors")
+_WITHOUT_PYARROW = ("a NumPy", "JSON", "a safetensors")
 _TEXTS = {
     ".csv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"
 }  # fmt: skip

@@ -240,11 +240,12 @@ def _recognized(given: Input) -> str:
     what, hint = recognized(head)
     if what.startswith("a safetensors"):
         return "safetensors"
-    found = found or (_by_suffix(name) if not what or "text" in what else None)
+    unclear = not what or "text" in what
+    found = found or (_by_suffix(name) if unclear else None)
     if found is None:
         raise InvalidData(
             f"{name}: no format of rows or tensors, but {what or f'bytes that start with {head[:8]!r}'}",
-            hint=hint or f"name the format of text: {', '.join(FORMATS)}",
+            hint="name the format: csv or jsonl" if unclear else hint,
         )
     return found
 
