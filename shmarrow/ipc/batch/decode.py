@@ -215,11 +215,10 @@ class ArrayLoader:
 
     def check(self, index: int) -> None:
         wire = self._schema.wire(index)
-        used = self._used(index)
-        starts, sizes = self._buffers[used.start : used.stop].T
-        for number in np.flatnonzero((sizes != 0) & (starts % 8 != 0)).tolist():
-            where = f"buffer {used.start + number} starts at {starts[number]} of the body"
-            raise InvalidData(f"{where}, expected a multiple of 8")
+        for number in self._used(wire, self._start(index)):
+            start, size = self._buffers[number].tolist()
+            if size and start % 8:
+                raise InvalidData(f"buffer {number} starts at {start} of the body, expected a multiple of 8")
         node = self._start(index)[0]
         for number, each in enumerate(walk([wire], lambda field: field.children), node):
             length, null_count = self.node(number)
@@ -252,7 +251,7 @@ class ArrayLoader:
             ready = None  # an error of one column alone says which
             if len(wanted) > 1:
                 with at(self.where):
-                    ready = self._load([self._used(index) for index in wanted])
+                    ready = self._load([self._used(self._schema.wire(i), self._start(i)) for i in wanted])
             return [self._build(index, ready) for index in wanted]
         if many and self._flat is None:
             self._flat = self._list_flat()
@@ -276,7 +275,7 @@ class ArrayLoader:
         Buffers that declare more than ``at_most`` decompressed bytes are rejected.
         """
         with at(self.where):
-            ready = self._load([range(len(self._buffers))], at_most)
+            ready = self._load([self._used(wire, (0, 0, 0))], at_most)
             column = assemble(ColumnParts(BufferCursor(self, (0, 0, 0), ready), wire))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a dictionary batch of {self.length} rows")
@@ -287,7 +286,7 @@ class ArrayLoader:
         wire = self._schema.wire(index)
         with at(self.where), at("column", index, wire.field.name):
             if ready is None:
-                ready = {} if self._direct else self._load([self._used(index)])
+                ready = {} if self._direct else self._load([self._used(wire, self._start(index))])
             column = assemble(ColumnParts(BufferCursor(self, self._start(index), ready), wire))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a batch of {self.length} rows")
@@ -345,9 +344,21 @@ class ArrayLoader:
             buffer += ends[min(variadic, len(ends) - 1)]
         return node, buffer, variadic
 
-    def _used(self, index: int) -> range:
-        """The buffers of a column and its children."""
-        return range(self._start(index)[1], self._start(index + 1)[1])
+    def _used(self, wire: FieldLayout, start: tuple[int, int, int]) -> list[int]:
+        """The buffers that an array which starts there needs: all of its own and its children's but unused validity."""
+        node, buffer, variadic = start
+        counts, _ = self.variadic_counts()
+        found: list[int] = []
+        for number, each in enumerate(walk([wire], lambda field: field.children), node):
+            if number >= len(self._nodes):
+                break
+            layout, first = LISTING[each.type.layout], buffer
+            buffer += len(layout.buffers) + (self._v4 and layout.v4_validity)
+            if layout.variadic:
+                buffer += counts[variadic] if variadic < len(counts) else 0
+                variadic += 1
+            found += range(first + (layout.has_validity and not self._nodes[number, 1]), buffer)
+        return found
 
     def variadic_counts(self) -> tuple[list[int], list[int]]:
         """Number of data buffers of each view array, and their running total from 0 on."""

@@ -214,7 +214,10 @@ class TableView:
 
     def __getitem__(self, slot: str) -> Any:
         number, needs, read, argument = self._slots[slot]
-        return read(self, slot, self.reader.slot(self.name, self.position, self.offsets, number, needs), argument)
+        offsets, position = self.offsets, 0
+        if number < len(offsets) and offsets[number]:
+            position = self.reader.slot(self.name, self.position, offsets, number, needs)
+        return read(self, slot, position, argument)
 
 
 @lru_cache(1024)

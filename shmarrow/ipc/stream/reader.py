@@ -172,7 +172,8 @@ class _Index:
     @property
     def lock(self) -> _thread.RLock:
         """The lock for reading further; each process has its own, as a fork may copy one that is held."""
-        return self._locks.setdefault(os.getpid(), _thread.RLock())
+        found = self._locks.get(os.getpid())
+        return self._locks.setdefault(os.getpid(), _thread.RLock()) if found is None else found
 
     def message_after(self, state: StreamState) -> Located | None:
         """The next message after a state; None at the end of the stream."""
