@@ -18,7 +18,7 @@ import pytest
 
 import shmarrow as sa
 from shmarrow.ipc.flatbuffers import builder
-from shmarrow.ipc.flatbuffers.reader import Reader, TableView
+from shmarrow.ipc.flatbuffers.reader import Reader, TableVector, TableView
 from shmarrow.ipc.flatbuffers.tables import TABLES
 
 STREAM = bytes.fromhex(
@@ -72,7 +72,7 @@ def tables(view: TableView) -> Iterator[TableView]:
     for slot, *_ in TABLES[view.name]:
         value = view[slot]
         below = value[1:] if isinstance(value, tuple) else [value]
-        for each in below if not hasattr(value, "positions") else value:
+        for each in value if isinstance(value, TableVector) else below:
             if isinstance(each, TableView):
                 yield from tables(each)
 
