@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 _ONE_SESSION = (
     "test_spark_faults.py", "test_spark_broadcast.py", "test_spark_source.py",
-    "test_examples.py", "test_spark_share.py", "test_spark_connect.py", "test_spark_frame.py", "test_spark_lab.py",
+    "test_examples.py", "test_spark_share.py", "test_spark_connect.py", "test_spark_frame.py",
     "test_spark_session.py", "test_spark_table.py",
 )  # fmt: skip
 """Files that share a session of Spark: they run in one process, so that one Java process is started for all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,28 @@ def test_a_session_that_was_stopped(connect: Any, connect_server: str, home: str
         ):
             with pytest.raises(sa.InvalidArgument, match="the Spark session has been stopped; pass one that runs"):
                 call()
+
+
+def test_spark_listens_on_the_loopback_interface_only(spark: Any, connect_server: str) -> None:
+    listening = listening_addresses(spark.sparkContext._gateway.proc.pid)
+    assert listening
+    assert listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+def listening_addresses(java: int) -> set[str]:
+    """The addresses on which a process listens."""
+    sockets = set()
+    for path in Path(f"/proc/{java}/fd").iterdir():
+        try:
+            sockets.add(os.readlink(path))
+        except FileNotFoundError:
+            continue
+    listening = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/{java}/net/{table}").read_text().splitlines()[1:]:
+            cells = line.split()
+            if cells[3] == "0A" and f"socket:[{cells[9]}]" in sockets:
+                raw = bytes.fromhex(cells[1].split(":")[0])
+                words = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
+                listening.add(socket.inet_ntop(family, words))
+    return listening

@@ -71,7 +71,7 @@ def start(store: Store, name: str, pid: int) -> None:
         said = keeper.stdout.read()  # it lets go of its output when it is registered
     keeper.returncode = 0  # it outlives this process, which does not wait for it
     if name not in store:
-        text = said.decode(errors="replace").strip()
+        text = said.decode(errors="replace").strip().rpartition("\n")[2]
         raise StorageError(errno.ECHILD, f"cannot start the process that owns objects on this host: {text}")
 
 
