@@ -155,9 +155,9 @@ def _with_numbers(known: DenseHeader, numbers: list[int]) -> DenseHeader | None:
     total = prod(shape) * itemsize
     if min(shape, default=1) <= 0 or total != size or not 0 < size <= body:
         return None
-    if strides not in (row_major(shape, itemsize), row_major(shape[::-1], itemsize)[::-1]):
+    if strides != row_major(shape, itemsize) and strides[::-1] != row_major(shape[::-1], itemsize):
         return None
-    return known._replace(shape=shape, strides=strides, data_end=size, body_length=body)
+    return DenseHeader(known.element, known.dtype, shape, strides, 0, size, known.dim_names, known.metadata, body)
 
 
 def _dense_header(message: Message, where: str) -> DenseHeader:
