@@ -22,7 +22,7 @@ import atexit, ctypes, gc, io, os, sys, threading, time
 import nanoarrow as na, numpy as np, polars as pl, pyarrow as pa
 from nanoarrow._utils import get_pyobject_buffer_count
 import shmarrow as sa
-from shmarrow.interchange.c_data.structs import Memory
+from shmarrow.interchange.c_data.structs import KeptAlive
 
 batch = sa.record_batch({
     "n": np.arange(1000),
@@ -40,7 +40,7 @@ many = sa.Table.from_batches([batch] * 40)
 def count():
     gc.collect()
     gc.collect()
-    return sum(type(each) is Memory for each in gc.get_objects()) - kept, get_pyobject_buffer_count()
+    return sum(type(each) is KeptAlive for each in gc.get_objects()) - kept, get_pyobject_buffer_count()
 
 kept = 0
 pa.table(batch), pa.table(many), batch.column(2).__arrow_c_array__()  # from here on, schemas are kept
