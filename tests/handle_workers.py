@@ -66,7 +66,7 @@ class Removes:
 
 def made_and_removed(store: str) -> Any:
     """A result whose object is gone before anybody receives it."""
-    sa.Store(store).put("result", sa.record_batch({"x": [1, 2, 3]}))
+    sa.Store(store).put("result", sa.record_batch({"x": range(1000)}))
     return sa.Store(store).get("result"), Removes(store, "result")
 
 

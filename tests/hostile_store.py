@@ -81,8 +81,8 @@ def _value(data: bytearray, chance: random.Random) -> int:
 
 def _seal(data: bytearray, at: int) -> None:
     """Make the checksum of a slot right again."""
-    length = min(int.from_bytes(data[at + p.CRC_OFFSET - 4 : at + p.CRC_OFFSET], "little"), p.NAME_MAX)
-    checksum = zlib.crc32(data[at + p.NAME : at + p.NAME + length], zlib.crc32(data[at : at + p.CRC_OFFSET]))
+    length = min(int.from_bytes(data[at + 72 : at + 76], "little"), p.NAME_MAX)
+    checksum = zlib.crc32(data[at + p.PAYLOAD : at + p.PAYLOAD + length], zlib.crc32(data[at : at + p.CRC_OFFSET]))
     _put(data, at + p.CRC_OFFSET, "I", checksum)
 
 
@@ -99,7 +99,7 @@ def _state_field(data: bytearray, chance: random.Random) -> None:
 
 def _slot_field(data: bytearray, chance: random.Random) -> None:
     at = _slot(data, chance)
-    offset, code = p.SLOT[chance.choice([name for name in p.SLOT if name != "name"])]
+    offset, code = p.SLOT[chance.choice([name for name in p.SLOT if name != "payload"])]
     _put(data, at + offset, code, _value(data, chance))
     if chance.random() < 0.7:
         _seal(data, at)
@@ -120,7 +120,7 @@ def _name(data: bytearray, chance: random.Random) -> None:
     name = chance.choice(
         [b"\xff\xfe", b"a\0b", b"", b"x" * 255, b"../../etc/passwd", b"\xed\xa0\x80", b"name/4", b"\n\x1b[2J"]
     )
-    data[at + p.NAME : at + p.SLOT_SIZE] = name.ljust(256, b"\0")
+    data[at + p.PAYLOAD : at + p.PAYLOAD + 256] = name.ljust(256, b"\0")
     _put(data, at + 88, "I", len(name))
     _seal(data, at)
 

@@ -492,7 +492,7 @@ def test_pools_outlive_objects_that_are_gone(shm_name: str) -> None:
     store = sa.Store(shm_name)
 
     def argument() -> tuple[Any, Removes]:
-        store.put("argument", BATCH)
+        store.put("argument", sa.record_batch({"x": range(2000)}))
         return store.get("argument"), Removes(shm_name, "argument")
 
     fork = multiprocessing.get_context("fork")
@@ -673,7 +673,7 @@ def test_forged_numbers_are_damage(tmp_path: Path) -> None:
     pieces = (part._replace(buffers=numbers.tobytes()),)
     forged.append(packed.replace(content=packed.content._replace(pieces=pieces)))
     with sa.Store(f"shm:shmarrow-forged-{os.getpid()}") as store:
-        store.put("t", sa.Tensor.from_numpy(np.zeros(8)))
+        store.put("t", sa.Tensor.from_numpy(np.zeros(800)))
         dense = sa.handle(store.get("t"))
         storage = dense.content.storage
         forged += [
@@ -683,6 +683,6 @@ def test_forged_numbers_are_damage(tmp_path: Path) -> None:
         for each in forged:
             with pytest.raises(sa.InvalidData, match="a damaged handle"):
                 each.open()
-        assert dense.open().to_numpy().tolist() == [0.0] * 8
+        assert dense.open().to_numpy().tolist() == [0.0] * 800
         store.destroy()
     assert found.open().equals(batch)

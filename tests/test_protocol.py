@@ -65,7 +65,7 @@ def number(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("title", "table", "size"), [("Header", "HEADER", 4096), ("Slot", "SLOT", 384), ("Event", "EVENT", 288)]
+    ("title", "table", "size"), [("Header", "HEADER", 4096), ("Slot", "SLOT", 512), ("Event", "EVENT", 288)]
 )
 def test_the_tables_of_the_page_are_those_of_the_code(title: str, table: str, size: int) -> None:
     found = fields(title)
@@ -125,7 +125,7 @@ def test_the_kinds_of_the_page_are_those_of_the_code(tmp_path: Path) -> None:
     with sa.Store(tmp_path / "store") as store:
         for kind, form, what in ((row[0].strip("`"), *row[1:]) for row in table):
             store.put(kind, values[kind])
-            data = Path(store.info(kind).path).read_bytes()
+            data = store.attach(kind).data.tobytes()
             assert kinds.KIND in data
             assert kind.encode() in data.split(kinds.KIND)[-1] + data.split(kinds.KIND)[-2]
             if form == "file":
@@ -504,8 +504,8 @@ def test_a_store_of_an_earlier_boot_is_rebuilt(program: Path, tmp_path: Path) ->
     change(path, protocol.HEADER["free"][0], bytes(120))  # counters, lists
     for slot in range(8):
         change(path, protocol.SLOTS + slot * protocol.SLOT_SIZE + protocol.HEAD, b"\1\0\0\0\1\0\0\0")  # circles
-    change(path, protocol.SLOTS + 2 * protocol.SLOT_SIZE + protocol.NAME, b"C")  # a slot with a wrong crc
-    change(path, protocol.SLOTS + 3 * protocol.SLOT_SIZE + protocol.NAME + 9, b"?")  # what the crc does not cover
+    change(path, protocol.SLOTS + 2 * protocol.SLOT_SIZE + protocol.PAYLOAD, b"C")  # a slot with a wrong crc
+    change(path, protocol.SLOTS + 3 * protocol.SLOT_SIZE + protocol.PAYLOAD + 9, b"?")  # what the crc does not cover
     control = (path / "control").read_bytes()
     change(path, protocol.SLOTS + 20 * protocol.SLOT_SIZE, control[protocol.SLOTS :][: protocol.SLOT_SIZE])  # "a" again
     change(path, protocol.HEADER["hits"][0], b"\xff" * 8)

@@ -164,7 +164,7 @@ def link(*args, **options):  # Python raises what a handler raises when the syst
 
 os.link = link
 try:
-    store.put("a", 1)
+    store.put("a", bytes(5000))
 except KeyboardInterrupt:
     result = store.names()
 """
@@ -177,12 +177,12 @@ def test_an_interrupted_publication_is_undone(shm_name: str) -> None:
     with sa.Store(shm_name) as store:
         assert [path.name for path in where.iterdir() if len(path.name) == 16] == [f"{1:016x}"]
         (where / f"{2:016x}").mkdir()  # nobody can unlink this one
-        store.put("b", 2)
+        store.put("b", "2" * 5000)
         (where / f"{3:016x}").write_bytes(b"left over")
-        store.put("c", 3)
-        store.put("d", 4)
-        assert [store.get(name) for name in ("b", "c", "d")] == [2, 3, 4]
-        numbers = {name: int(os.path.basename(store.info(name).path), 16) for name in store.names()}
+        store.put("c", "3" * 5000)
+        store.put("d", "4" * 5000)
+        assert [store.get(name)[0] for name in ("b", "c", "d")] == ["2", "3", "4"]
+        numbers = {name: int(os.path.basename(store.info(name).path or ""), 16) for name in store.names()}
         assert numbers == {"b": 1, "c": 4, "d": 5}
         (where / f"{2:016x}").rmdir()
         (where / f"{3:016x}").unlink()
@@ -191,8 +191,8 @@ def test_an_interrupted_publication_is_undone(shm_name: str) -> None:
 
 def test_an_object_that_is_no_file_is_damaged(tmp_path: Path) -> None:
     with sa.Store(tmp_path / "store") as store:
-        store.put("x", 1)
-        path = Path(store.info("x").path)
+        store.put("x", bytes(5000))
+        path = Path(store.info("x").path or "")
         path.unlink()
         os.mkfifo(path)
         with pytest.raises(sa.InvalidData, match=r"'x' .* is damaged: .* found not a regular file; delete it"):
@@ -206,16 +206,23 @@ def test_an_object_that_is_no_file_is_damaged(tmp_path: Path) -> None:
 def test_a_pickled_segment_knows_its_store(shm_name: str) -> None:
     """Another store in its place may have an object of the same slot, file number and generation."""
     with sa.Store(shm_name) as store:
-        store.put("x", 1)
+        store.put("x", bytes(5000))
         with store.attach("x") as attached:
             pickled = pickle.dumps(attached)
             with pickle.loads(pickled) as again:
                 assert bytes(again.data) == bytes(attached.data)
         store.destroy()
     with sa.Store(shm_name) as store:
-        store.put("other", 2)
+        store.put("other", bytes(5000))
         with pytest.raises(sa.ObjectNotFound, match="the object was removed"):
             pickle.loads(pickled)
+        store.put("small", 3)
+        with store.attach("small") as attached:
+            value = pickle.dumps(attached)
+            expected = bytes(attached.data)
+        store.delete("small")
+        with pickle.loads(value) as again:  # an inline object is a value
+            assert bytes(again.data) == expected
         assert repr(store) == f"<Store {shm_name!r}, 1 object>"
         with store.pin("other") as pin:
             assert repr(pin) == "<Pin of 'other'>"
@@ -300,11 +307,11 @@ def test_iterating_while_names_change(shm_name: str) -> None:
 def test_a_header_that_lists_what_is_in_use_as_free_destroys_nothing(tmp_path: Path) -> None:
     with sa.Store(tmp_path / "store") as store:
         for name in "abc":
-            store.put(name, name)
+            store.put(name, name * 5000)
         words = store._catalog.memory.words
-        file = int(Path(store.info("b").path).name, 16)
+        file = int(Path(store.info("b").path or "").name, 16)
         words[protocol.HEADER["removing"][0] >> 3] = file
         words[protocol.HEADER["free"][0] >> 3] = 2
         with pytest.raises(sa.InvalidData, match="slot 1 is in use, and listed as free"):
             store.put("d", "d")
-        assert store.get_many(list("abc")) == {"a": "a", "b": "b", "c": "c"}
+        assert store.get_many(list("abc")) == {name: name * 5000 for name in "abc"}

@@ -158,8 +158,8 @@ def test_put_from_a_pipe(shm_name: str, tmp_path: Path) -> None:
 
 def test_ls_and_info(where: str) -> None:
     with sa.Store(where) as store:
-        store.put("batch", sa.record_batch(BATCH), expire_after=3600, protect=True)
-        store.put("matrix", np.zeros((2, 3)))
+        store.put("batch", sa.record_batch({**BATCH, "text": ["x" * 5000] * 3}), expire_after=3600, protect=True)
+        store.put("matrix", np.zeros((2, 500)))
         sizes = {name: store.info(name).nbytes for name in store}
         with held(where, "matrix"), held(where, "matrix"):
             found = json.loads(run("names", where, "--json"))
@@ -170,14 +170,14 @@ def test_ls_and_info(where: str) -> None:
             assert [each["generation"] for each in found] == [store.info(name).generation for name in sorted(sizes)]
             found = json.loads(run("names", where, "--long", "--json"))
             assert [(each["kind"], each["rows"], each["shape"], each["pins"]) for each in found] == [
-                ("record_batch", 3, None, 0), ("ndarray", None, [2, 3], 2)
+                ("record_batch", 3, None, 0), ("ndarray", None, [2, 500], 2)
             ]  # fmt: skip
         assert [line.split("\t")[:3] for line in run("names", "-l", where).splitlines()] == [
-            ["batch", "record_batch", "3"], ["matrix", "ndarray", "2×3"]
+            ["batch", "record_batch", "3"], ["matrix", "ndarray", "2×500"]
         ]  # fmt: skip
         assert run("names", where, "--prefix", "m").split("\t")[0] == "matrix"
         one = json.loads(run("info", where, "batch", "--json"))
-        assert one["schema"] == {"id": "int64", "city": "string"}
+        assert one["schema"] == {"id": "int64", "city": "string", "text": "string"}
         assert 3000 < one["expires_in"] <= 3600
         assert os.path.getsize(one["path"]) == one["bytes"] <= one["allocated"]
         text = run("info", where, "batch")
@@ -190,7 +190,7 @@ def test_ls_and_info(where: str) -> None:
 def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Path, monkeypatch: Any) -> None:
     """`run` asserts that nothing that is printed acts on a terminal."""
     with sa.Store(shm_name) as store:
-        store.put(HOSTILE, sa.record_batch({HOSTILE: [1]}))
+        store.put(HOSTILE, sa.record_batch({HOSTILE: range(1000)}))
         assert run("names", shm_name).split("\t")[0] == ESCAPED
         assert run("names", "-l", shm_name).split("\t")[0] == ESCAPED
         assert f"name        {ESCAPED}\n" in run("info", shm_name, HOSTILE)
@@ -205,7 +205,7 @@ def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Pa
             run("get", shm_name, name)
         assert sorted(os.listdir(tmp_path)) == ["...tensor", ".._up.tensor", "_etc_x.tensor", "shm_x.tensor"]
         assert run("evict", shm_name, "1G", status=5)
-        assert ESCAPED in run("evict", shm_name, "17K").splitlines()
+        assert ESCAPED in run("evict", shm_name, "12K").splitlines()
         store.put(HOSTILE, np.ones(1), expire_after=0)
         assert f"{shm_name}: {ESCAPED}\n" in run("collect", shm_name)
 
@@ -240,13 +240,13 @@ def test_wait(shm_name: str) -> None:
 def test_gc_and_evict(where: str) -> None:
     lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=where)
     with sa.Store(where) as store:
-        store.put("mine", np.ones(1))
+        store.put("mine", np.ones(1000))
         assert json.loads(run("collect", where, "--json")) == [{"store": where, "objects": ["orphan"], "leftovers": 0}]
         assert run("collect", where) == "0 objects and 0 leftovers removed\n"
         assert store.names() == ["mine"]
-        store.put("other", np.ones(1))
+        store.put("other", np.ones(1000))
         with held(where, "mine"):
-            assert "only 4096 bytes may be evicted" in run("evict", where, "1G", status=5)
+            assert "only 12288 bytes may be evicted" in run("evict", where, "1G", status=5)
             assert json.loads(run("evict", where, "1K", "--json")) == {"evicted": ["other"]}
         assert error("evict", where, "1Q", status=2)["message"].endswith("found '1Q'")
 
@@ -259,7 +259,7 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         assert [each for each in shared_stores() if each.startswith(shm_name)] == [shm_name, f"{shm_name}-other"]
         found = {each["store"]: each for each in json.loads(run("names", "--json"))}
         one = found[shm_name]
-        assert (one["objects"], one["bytes"], one["capacity"], one["room"]) == (1, 4096, 1 << 20, (1 << 20) - 4096)
+        assert (one["objects"], one["bytes"], one["capacity"], one["room"]) == (1, 512, 1 << 20, (1 << 20) - 512)
         assert found[f"{shm_name}-other"]["objects"] == 0
         lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=shm_name)
         leftover = Path("/dev/shm", f".shmarrow-{shm_name[4:]}")  # of a killed writer of shm:x
@@ -289,16 +289,16 @@ def test_watch(where: str) -> None:
 def test_stats(shm_name: str, tmp_path: Path) -> None:
     with sa.Store(shm_name, capacity=1 << 20, mode=0o640) as store:
         for name in "abc":
-            store.put(name, np.ones(1))
+            store.put(name, np.ones(1000))
         store.evict(1)
         with held(shm_name, "b", "c") as process:
             store.delete("c")
             found = json.loads(run("stats", shm_name, "--json"))
-            assert (found["objects"], found["bytes"], found["pinned"], found["removed"]) == (1, 4096, 4096, 4096)
+            assert (found["objects"], found["bytes"], found["pinned"], found["removed"]) == (1, 12288, 12288, 12288)
             command = Path(f"/proc/{process}/comm").read_text().strip()
             assert found["pins"] == [{"process": process, "command": command, "objects": 2}]
             assert (found["puts"], found["evictions"]) == (3, 1)
-            assert found["room"] == found["capacity"] - 8192
+            assert found["room"] == found["capacity"] - 24576
             assert found["total"] >= found["free"] > 0
             assert found["settings"] == {
                 "capacity": 1 << 20, "mode": "0640", "eviction": "lru", "durable": False,
@@ -335,10 +335,10 @@ def test_a_store_that_is_not_there_is_not_made(shm_name: str, tmp_path: Path) ->
 def test_errors_in_json(shm_name: str, tmp_path: Path) -> None:
     """Every exit status, with an error that is one JSON object."""
     arrow_file(tmp_path / "cities")
-    with sa.Store(shm_name, capacity=8192) as store:
+    with sa.Store(shm_name, capacity=12288) as store:
         run("put", shm_name, tmp_path / "cities")
         assert error("put", shm_name, tmp_path / "cities", status=4)["error"] == "ObjectExists"
-        store.put("held", np.ones(1))
+        store.put("held", np.ones(500))
         with held(shm_name, "cities", "held"):
             assert error("put", shm_name, tmp_path / "cities", "--name", "c", status=5)["error"] == "StoreFull"
         for words in (["names", "--bogus"], ["nonsense"], ["get", shm_name], ["top", "--interval", "nan"]):
@@ -378,7 +378,7 @@ def test_stores_of_other_users(shm_name: str) -> None:
 def test_top(shm_name: str, tmp_path: Path) -> None:
     """Rates, pins and stores that come and go; nothing is locked, pinned or changed."""
     with sa.Store(shm_name, capacity=1 << 20) as store, held(shm_name) as _, sa.Store(tmp_path / "s") as other:
-        store.put("a", np.ones(1))
+        store.put("a", np.ones(1000))
         other.put("b", np.ones(1))
         words = ["top", shm_name, str(other.path), "--json", "--interval", "0.1"]
         with held(shm_name, "a") as holder:
@@ -403,11 +403,11 @@ def test_top(shm_name: str, tmp_path: Path) -> None:
         last = looks[-1]["stores"]
         assert [each["store"] for each in last] == [shm_name]
         assert (last[0]["puts"], last[0]["objects"]) == (before + 20, 21)
-        assert last[0]["room"] == (1 << 20) - 21 * 4096
+        assert last[0]["room"] == (1 << 20) - 12288 - 20 * 512
         table = run("top", shm_name, "--count", "2", "--interval", "0.05").splitlines()
         assert len(table) == 3
         cells = dict(zip(table[0].split("\t"), table[2].split("\t"), strict=True))
-        assert (cells["store"], cells["objects"], cells["size"], cells["puts/s"]) == (shm_name, "21", "84.0 KiB", "0")
+        assert (cells["store"], cells["objects"], cells["size"], cells["puts/s"]) == (shm_name, "21", "22.0 KiB", "0")
         process = StartedCommand("top")
         assert process.out.readline().startswith("time\tstore\t")
         assert process.wait(signal.SIGINT) == (0, "")
@@ -450,7 +450,7 @@ def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
         assert "64.0 MiB of 64.0 MiB" in shown
         assert "of it free" in on_a_terminal("stats", shm_name)
         store.delete("large")
-        store.put(HOSTILE, np.ones(1))
+        store.put(HOSTILE, np.ones(1000))
         with held(shm_name, HOSTILE) as process:
             shown = on_a_terminal("top", shm_name, interrupt_at=f"by {process}")
             narrow = on_a_terminal("top", shm_name, interrupt_at=f"by {process}", columns=80)

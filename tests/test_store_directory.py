@@ -144,8 +144,8 @@ def test_a_killed_creator_leaves_what_the_next_one_takes(tmp_path: Path) -> None
     check = """
     import shmarrow as sa, os
     with sa.Store(where, mode=0o660) as store:
-        store.put("a", 1)
-        assert store.get("a") == 1
+        store.put("a", bytes(5000))
+        assert store.get("a") == bytes(5000)
     assert sorted(os.listdir(where))[1:] == ["commit", "control", "pins"]
     assert [os.stat(f"{where}/{file}").st_mode & 0o777 for file in ("commit", "control", "pins")] == [0o660] * 3
     assert os.stat(where).st_mode & 0o7777 == 0o2770
@@ -209,7 +209,7 @@ def test_stores_that_lack_a_file_of_their_own(tmp_path: Path) -> None:
                 sa.Store(where, create=create)
         shutil.rmtree(where)
     with sa.Store(where) as store:
-        store.put("a", 1)
+        store.put("a", bytes(5000))
     (where / "control").unlink()
     with pytest.raises(sa.StorageError, match="its control file is missing"):
         sa.Store(where)

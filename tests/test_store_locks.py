@@ -24,6 +24,7 @@ import shmarrow as sa
 from shmarrow.testing import check_store as check
 
 ONE = np.ones(1)
+LARGE = np.ones(1000)
 BIG = np.ones(1 << 18)
 STEP = int(os.environ.get("SHMARROW_TEST_STEP", "31"))
 """Every so many lines an operation is interrupted; 1 takes a minute."""
@@ -183,7 +184,7 @@ def test_locks_stay_with_the_process_that_took_them(where: str) -> None:
     time.sleep(60)
     """
     with sa.Store(where, 1 << 24) as store:
-        store.put("a", ONE)
+        store.put("a", LARGE)
         with lab.child(code, where=where) as child:
             assert child.hear() == "ready"
             children = list(map(int, Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()))
@@ -319,16 +320,16 @@ def test_who_looks_locks_nothing(where: str) -> None:
 
 def test_pins_of_another_file_with_the_same_number_are_none(where: str, tmp_path: Path) -> None:
     with sa.Store(where) as store:
-        store.put("a", ONE)
+        store.put("a", LARGE)
         with open(tmp_path / "other", "wb") as other:
             fcntl.lockf(other, fcntl.LOCK_EX)
             assert store.info("a").pins == 0
             with sa.Store(tmp_path / "second") as second:
-                second.put("a", ONE)
+                second.put("a", LARGE)
                 held = second.get("a")
                 assert (store.info("a").pins, second.info("a").pins) == (0, 1)
                 assert store.evict(1) == ["a"]
-                assert held.tolist() == [1.0]
+                assert held.tolist() == LARGE.tolist()
 
 
 # --- kills ------------------------------------------------------------------------------------------------------

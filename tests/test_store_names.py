@@ -294,13 +294,13 @@ def test_wait(where: str) -> None:
 
 def test_pin_and_protect(where: str) -> None:
     with sa.Store(where, eviction="lru") as store:
-        store.put_many({"pinned": ONE, "protected": ONE, "free": ONE})
+        store.put_many(dict.fromkeys(("pinned", "protected", "free"), np.ones(1000)))
         store.protect("protected")
         pin = store.pin("pinned")
         again = store.pin("pinned")
         assert (store.info("pinned").pins, store.info("protected").protected) == (1, True)
-        with pytest.raises(sa.StoreFull, match="only 4096 bytes may be evicted"):
-            store.evict(4097)
+        with pytest.raises(sa.StoreFull, match="only 12288 bytes may be evicted"):
+            store.evict(12289)
         assert store.names() == ["free", "pinned", "protected"]
         assert store.evict(1) == ["free"]
         again.close()

@@ -374,7 +374,7 @@ def test_readers_have_all_that_reads_and_none_that_writes(shm_name: str) -> None
     schema = sa.schema([("x", sa.int64())])
     for call in (
         lambda: store.put("new", 1), lambda: store.put("new", np.zeros(1 << 19)), lambda: store.put_many({"new": 1}),
-        lambda: store.put_file("new", store.info("a").path), lambda: store.new_draft("new", schema, 1),
+        lambda: store.put_file("new", store.info("big").path), lambda: store.new_draft("new", schema, 1),
         lambda: store.new_file("new", schema), lambda: store.get_or_put("new", lambda: 1), lambda: store.take("a"),
         lambda: store.delete("a"), lambda: store.delete(prefix="a"), lambda: store.rename("a", "b"), store.clear,
         lambda: store.expire_after("a", 0), lambda: store.protect("a"), lambda: store.evict(1), store.collect,

@@ -326,7 +326,7 @@ def _stored_fields(info: dict[str, Any] | None) -> dict[str, str]:
     states = ["protected"] if info["protected"] else []
     made = {
         "store": f"{printable(info['store'])}, object {printable(info['name'])}, kind {info['kind']}",
-        "file": printable(info["path"]),
+        "file": printable(info["path"]) if info["path"] else "none: it is inline in the control file",
         "generation": str(info["generation"]),
         "age": f"{time_text(info['age'])}, last used {time_text(info['idle'])} ago",
         "pins": f"{info['pins']} (processes that have it attached)",

@@ -185,7 +185,7 @@ def info(arguments: argparse.Namespace) -> int:
         "shape": "" if what.shape is None else ", ".join(map(str, what.shape)),
         "type": "" if what.type is None else str(what.type),
         "size": f"{size_text(found.nbytes)} ({found.nbytes} bytes)",
-        "file": printable(found.path),
+        "file": printable(found.path or "none: it is inline in the control file"),
         "generation": str(found.generation),
         "age": time_text(found.age),
         "idle": time_text(found.idle),

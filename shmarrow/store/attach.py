@@ -8,6 +8,9 @@ import stat
 import time
 from typing import Any, Self
 
+import numpy as np
+
+from shmarrow.buffer import U1
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.mappings import map_file
@@ -121,16 +124,55 @@ def pin_entry(catalog: Catalog, name: bytes) -> tuple[Entry, Pin] | None:
             )
 
 
+class InlineSegment(StoredSegment):
+    """The bytes of an inline object: a copy, which is pickled as a value and needs the store no more."""
+
+    __slots__ = ()
+
+    def __init__(self, entry: Entry, store: tuple[str, bytes], data: bytes) -> None:
+        self.name = entry.name.decode(errors="replace")
+        self.size = len(data)
+        self._path = ""
+        self._data = np.frombuffer(data, U1)
+        self.entry = entry
+        self.store = store
+
+    @property
+    def identity(self) -> tuple[int, int, int, int]:
+        """0, slot, size and generation."""
+        return 0, self.entry.slot, self.size, self.entry.generation
+
+    @property
+    def mode(self) -> int:
+        """Permission bits of a file that may change: the slot may have another object later."""
+        return 0o600
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InlineSegment, (self.entry, self.store, self.data.tobytes())
+
+
 def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
     """Attach to the object of a name; None if missing or expired."""
-    while (pinned := pin_entry(catalog, name)) is not None:
-        entry, pin = pinned
-        found = _map_entry(catalog, entry, pin)
+    while (entry := live(catalog, name)) is not None:
+        if entry.file:
+            pinned = pin_entry(catalog, name)
+            if pinned is None:
+                return None
+            entry, pin = pinned
+            found = _map_entry(catalog, entry, pin)
+        else:
+            found = _copy_entry(catalog, entry)
         if found is not None:
             if catalog.evicts:
                 catalog.mark_used(entry)
             return found
     return None
+
+
+def _copy_entry(catalog: Catalog, entry: Entry) -> StoredSegment | None:
+    """Copy an inline object; None if it was removed meanwhile."""
+    data = catalog.inline(entry)
+    return None if data is None else InlineSegment(entry, (catalog.directory.path, catalog.store_id), data)
 
 
 def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | None:
@@ -143,7 +185,9 @@ def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | N
 
 
 def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
-    """Map the file of an object; None if it was removed meanwhile."""
+    """Map the file of an object, or copy one that is inline; None if it was removed meanwhile."""
+    if not entry.file:
+        return _copy_entry(catalog, entry)
     name, file = entry.name.decode(errors="replace"), file_name(entry.file)
     directory = catalog.directory
     try:

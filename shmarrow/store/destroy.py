@@ -43,7 +43,7 @@ def remove_files(directory: Directory, control_fd: int) -> None:
     """Remove all files of a store whose control file has the magic of a destroyed one, and is locked."""
     data = memoryview(mmap.mmap(control_fd, 0, prot=mmap.PROT_READ))
     slots = np.frombuffer(data, p.SLOT_DTYPE, max(len(data) - p.SLOTS, 0) // p.SLOT_SIZE, p.SLOTS)
-    files = slots["file"][slots["state"] != p.UNUSED].tolist()
+    files = slots["file"][(slots["state"] != p.UNUSED) & (slots["file"] != 0)].tolist()
     state = p.STATE_STRUCT.unpack_from(data, p.STATE_OFFSET)
     for file in (*files, state[p.ADDING], state[p.REMOVING]):
         with suppress(OSError):

@@ -29,8 +29,8 @@ class ObjectInfo(NamedTuple):
         Size in bytes, and its size on the file system in whole blocks.
     generation : int
         Unique number within the store; changes when the object is replaced or renamed.
-    path : str
-        Path of its file, for other tools.
+    path : str or None
+        Path of its file, for other tools; None for a small object, which is inline in the store's control file.
     age, idle : float
         Seconds since it was published, and since it was last attached.
     pins : int
@@ -51,7 +51,7 @@ class ObjectInfo(NamedTuple):
     nbytes: int
     allocated: int
     generation: int
-    path: str
+    path: str | None
     age: float
     idle: float
     pins: int
@@ -196,7 +196,7 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
         nbytes=entry.size,
         allocated=entry.allocated,
         generation=entry.generation,
-        path=os.path.join(catalog.directory.path, file_name(entry.file)),
+        path=os.path.join(catalog.directory.path, file_name(entry.file)) if entry.file else None,
         age=_since(entry.published, now),
         idle=_since(catalog.used(entry.slot), now),
         pins=_pin_counts(catalog)[entry.slot] if catalog.pins.pinned(entry.slot) else 0,

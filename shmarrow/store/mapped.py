@@ -33,6 +33,7 @@ from shmarrow.store.slots import (
     Entry,
     Memory,
     bucket_of,
+    read_inline,
     read_slot,
     word_of,
 )
@@ -51,6 +52,7 @@ _FIRST_HASH = (p.SLOTS + p.SLOT["hash"][0]) >> 3
 _STUCK_SECONDS = 0.5
 """Seconds that a reader waits for a commit that its writer does not finish."""
 _SPINS, _PAUSE = 100, 0.001
+_TRIES = 5
 
 
 class _ClosedMemory:
@@ -278,6 +280,19 @@ class Mapped:
     def mended(self) -> bool:
         """Finish the commit of a killed writer; False if that is not possible."""
         return False
+
+    def inline(self, entry: Entry) -> bytes | None:
+        """Copy the bytes of an inline object; None if it was removed meanwhile. Takes no lock.
+
+        The copy is right if its checksum is, whatever was written meanwhile; the generation tells why it is not.
+        """
+        for _ in range(_TRIES):
+            found = read_inline(self._whole(), entry)
+            if found is not None or not self.alive(entry):
+                return found
+        raise InvalidData(
+            f"{entry.name.decode()!r} in the store {self.directory.name!r} is damaged: its checksum is wrong; delete it"
+        )
 
     def alive(self, entry: Entry) -> bool:
         """Whether the slot still contains that object, or will after the commit in progress."""

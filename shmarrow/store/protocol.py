@@ -102,7 +102,7 @@ EVENT_STRUCT = struct.Struct("<QQII")
 PUBLISHED, DELETED = 1, 2
 
 SLOTS = 86016
-SLOT_SIZE = 384
+SLOT_SIZE = 512
 SLOT = {
     "generation": (0, "Q"),
     "hash": (8, "Q"),
@@ -115,16 +115,22 @@ SLOT = {
     "state": (64, "I"),
     "flags": (68, "I"),
     "name_length": (72, "I"),
-    "crc": (76, "I"),
-    "used": (80, "Q"),
-    "head": (88, "I"),
-    "next": (92, "I"),
-    "name": (128, "256s"),
+    "parts": (76, "I"),
+    "data_crc": (80, "I"),
+    "crc": (84, "I"),
+    "used": (88, "Q"),
+    "head": (96, "I"),
+    "next": (100, "I"),
+    "payload": (104, "408s"),
 }
-SLOT_STRUCT = struct.Struct("<QQQQQQQQIII")
-"""A slot up to ``name_length``; its CRC covers these fields and the name."""
-CRC_OFFSET, USED, HEAD, NEXT, NAME = (SLOT[field][0] for field in ("crc", "used", "head", "next", "name"))
+SLOT_STRUCT = struct.Struct("<QQQQQQQQIIIII")
+"""A slot up to ``data_crc``; its CRC covers these fields and the name."""
+CRC_OFFSET, USED, HEAD, NEXT, PAYLOAD = (SLOT[field][0] for field in ("crc", "used", "head", "next", "payload"))
+PAYLOAD_SIZE = SLOT_SIZE - PAYLOAD
+"""Bytes of a slot for the name of an object, and the bytes of one that is inline."""
 NAME_MAX = 255
+INLINE_MAX = 4096
+"""Size of the largest objects that are in the control file instead of a file of their own, in bytes."""
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """Multiplier of a name, read as a big-endian number, before the modulus is taken: the low bits of the hash select the
 bucket, and without it names that end in numbers would share buckets."""
@@ -141,14 +147,14 @@ HEAD_DTYPE = np.dtype(
 SLOT_DTYPE = np.dtype(
     {
         "names": list(SLOT),
-        "formats": [{"Q": "<u8", "I": "<u4", "256s": "S256"}[code] for _, code in SLOT.values()],
+        "formats": [{"Q": "<u8", "I": "<u4", "408s": "S408"}[code] for _, code in SLOT.values()],
         "offsets": [offset for offset, _ in SLOT.values()],
         "itemsize": SLOT_SIZE,
     }
 )
 
 UNUSED, DRAFT, LIVE, GONE = range(4)
-"""States of a slot: free; being written; an object; removed but still attached."""
+"""States of a slot: free, or with more bytes of an inline object; being written; an object; removed and attached."""
 PROTECTED = 1
 """Flag of an object: never evicted."""
 

@@ -20,7 +20,7 @@ from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry
+from shmarrow.store.slots import Entry, slots_for
 from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
@@ -49,6 +49,66 @@ class PutOptions(NamedTuple):
     beside: bytes | None = None
 
 
+def check_replaced(catalog: Catalog, name: str, found: Entry | None, options: PutOptions) -> None:
+    """Raise an error if the existing object must not be replaced, or the object ``beside`` is missing."""
+    generation = 0 if found is None or found.expired else found.generation
+    expected, where = options.if_generation, catalog.directory.name
+    if expected is None:
+        if generation and not options.overwrite:
+            raise ObjectExists(
+                errno.EEXIST,
+                f"the name {name!r} is taken in the store {where!r}",
+                hint="delete that object first, or pass overwrite=True",
+            )
+    elif generation != expected:
+        now = f"it has generation {generation}" if generation else "there is none"
+        raise GenerationChanged(
+            errno.EEXIST,
+            f"{name!r} in the store {where!r} is not the object that was to be replaced: expected generation "
+            f"{expected}, and {now}; read it again",
+        )
+    if options.beside is not None and catalog.find(options.beside) is None:
+        raise ObjectNotFound(
+            errno.ENOENT,
+            f"cannot put {name!r} into the store {where!r}: {options.beside.decode()!r}, which it belongs to, is gone",
+        )
+
+
+def _owner_of(catalog: Catalog, transaction: Transaction, name: str, options: PutOptions) -> int:
+    """Return the owner number of an object that is published; 0 for none."""
+    owner = catalog.own_number(transaction) if options.owner == THIS_PROCESS else options.owner
+    if owner and catalog.owner_of(owner) is None and owner != transaction.owner:
+        raise StorageError(
+            errno.ESRCH,
+            f"cannot put {name!r} into the store {catalog.directory.name!r}: the process that was to own it, "
+            f"owner number {owner}, has ended",
+        )
+    return owner
+
+
+def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) -> None:
+    """Publish a small object in the control file."""
+    space, text = Space(catalog), name.decode()
+    needed = slots_for(name, len(data)) * p.SLOT_SIZE
+    while True:
+        with catalog.mutex, catalog.locked():
+            replaced = catalog.find(name)
+            check_replaced(catalog, text, replaced, options)
+            more = needed
+            if replaced is not None and not space.has_room(needed):
+                more -= space.freed_with(replaced)
+            if space.evict_here(more, name):
+                transaction = Transaction(catalog)
+                owner = _owner_of(catalog, transaction, text, options)
+                now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
+                generation = transaction.new_generation()
+                fields = generation, catalog.hash(name), 0, 0, 0, now, options.expires, owner, p.LIVE, flags, 0, 0
+                transaction.insert_inline(Entry(-1, *fields, name), data, replaced, now)
+                transaction.commit()
+                return
+        space.make_room(more, text)
+
+
 class Publication(SegmentWriter):
     """An object being written to the store, whose name is checked at the start and when it is published.
 
@@ -73,29 +133,7 @@ class Publication(SegmentWriter):
         return self.path
 
     def _check(self, found: Entry | None) -> None:
-        """Raise an error if the existing object must not be replaced, or the object ``beside`` is missing."""
-        generation = 0 if found is None or found.expired else found.generation
-        expected, where = self._options.if_generation, self._catalog.directory.name
-        if expected is None:
-            if generation and not self._options.overwrite:
-                raise ObjectExists(
-                    errno.EEXIST,
-                    f"the name {self.name!r} is taken in the store {where!r}",
-                    hint="delete that object first, or pass overwrite=True",
-                )
-        elif generation != expected:
-            now = f"it has generation {generation}" if generation else "there is none"
-            raise GenerationChanged(
-                errno.EEXIST,
-                f"{self.name!r} in the store {where!r} is not the object that was to be replaced: expected generation "
-                f"{expected}, and {now}; read it again",
-            )
-        beside = self._options.beside
-        if beside is not None and self._catalog.find(beside) is None:
-            raise ObjectNotFound(
-                errno.ENOENT,
-                f"cannot put {self.name!r} into the store {where!r}: {beside.decode()!r}, which it belongs to, is gone",
-            )
+        check_replaced(self._catalog, self.name, found, self._options)
 
     def _open(self) -> None:
         catalog, size = self._catalog, self._expected
@@ -207,13 +245,7 @@ class Publication(SegmentWriter):
     def _commit(self, fd: int, status: os.stat_result, replaced: Entry | None) -> str:
         catalog, options = self._catalog, self._options
         transaction = Transaction(catalog)
-        owner = catalog.own_number(transaction) if options.owner == THIS_PROCESS else options.owner
-        if owner and catalog.owner_of(owner) is None and owner != transaction.owner:
-            raise StorageError(
-                errno.ESRCH,
-                f"cannot put {self.name!r} into the store {catalog.directory.name!r}: the process that was to own it, "
-                f"owner number {owner}, has ended",
-            )
+        owner = _owner_of(catalog, transaction, self.name, options)
         slot, file = self._draft, self._number
         if slot < 0:
             slot = transaction.take_slot()
@@ -224,7 +256,7 @@ class Publication(SegmentWriter):
             catalog.directory.sync()
         place = slot, transaction.new_generation(), catalog.hash(self._coded), file, status.st_size
         now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
-        numbers = status.st_blocks * 512, now, options.expires, owner, p.LIVE, flags
+        numbers = status.st_blocks * 512, now, options.expires, owner, p.LIVE, flags, 0, 0
         transaction.insert(Entry(*place, *numbers, self._coded), replaced, now)
         transaction.commit()
         catalog.end_adding()

@@ -18,7 +18,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.directory import Directory
 from shmarrow.store.protocol import file_name, is_object
 from shmarrow.store.settings import this_boot
-from shmarrow.store.slots import SEQUENCE, Entry, Memory, apply_journal, read_slot
+from shmarrow.store.slots import SEQUENCE, Entry, Memory, apply_journal, parts_of, read_inline, read_slot
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
@@ -83,14 +83,20 @@ def _kept(catalog: Catalog, state: list[int], files: _Files) -> list[Entry]:
         for field, number in ((p.GENERATION, entry.generation), (p.FILE, entry.file), (p.OWNER, entry.owner)):
             state[field] = max(state[field], number)
         size, allocated = files.get(entry.file, (-1, 0))
+        if not entry.file:
+            parts = parts_of(catalog.memory, entry)
+            if parts is None or read_inline(catalog.memory, entry) is None:
+                continue
+            size, allocated = entry.size, (len(parts) + 1) * p.SLOT_SIZE
         if size != entry.size or not catalog.settings.durable:
             continue
         entry = entry._replace(allocated=allocated, hash=catalog.hash(entry.name))
-        others = {one for one in (names.get(entry.name), numbers.get(entry.file)) if one is not None}
+        key = entry.file or -entry.slot - 1
+        others = {one for one in (names.get(entry.name), numbers.get(key)) if one is not None}
         if all(one.generation < entry.generation for one in others):
             for one in others:
-                del names[one.name], numbers[one.file]
-            names[entry.name] = numbers[entry.file] = entry
+                del names[one.name], numbers[one.file or -one.slot - 1]
+            names[entry.name] = numbers[key] = entry
     state[p.GENERATION] += _SKIPPED
     return sorted(names.values())
 
@@ -102,13 +108,14 @@ def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
     used = np.array([entry.slot for entry in kept], np.int64)
     unused = np.ones(memory.slots, np.bool_)
     unused[used] = False
+    parts = [parts_of(memory, entry) or [] for entry in kept]
+    unused[[slot for each in parts for slot in each]] = False
     raw[unused] = 0
     for entry in kept:
         at = p.SLOTS + entry.slot * p.SLOT_SIZE
         memory.bytes[at : at + p.USED] = entry.pack()
-        memory.bytes[at + p.NAME : at + p.SLOT_SIZE] = entry.name.ljust(p.SLOT_SIZE - p.NAME, b"\0")
     memory.bytes[p.EVENT_RING : p.SLOTS] = bytes(p.SLOTS - p.EVENT_RING)  # no watcher is older than this boot
-    count = int(used[-1]) + 1 if kept else 0
+    count = int(np.flatnonzero(~unused)[-1]) + 1 if kept else 0
     links = np.zeros((2, memory.slots), np.uint32)
     heads, following = links
     if kept:
@@ -120,6 +127,8 @@ def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
         first = np.append(True, bucket[1:] != bucket[:-1])
         heads[bucket[first]] = used[first] + 1
         following[used[:-1][~first[1:]]] = used[1:][~first[1:]] + 1
+    for each in parts:
+        following[each[:-1]] = np.array(each[1:], np.uint32) + 1
     free = np.flatnonzero(unused[:count])
     following[free[:-1]] = free[1:] + 1
     slots["head"], slots["next"], slots["used"] = heads, following, 0

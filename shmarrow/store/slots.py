@@ -33,6 +33,8 @@ class Entry(NamedTuple):
     owner: int
     state: int
     flags: int
+    parts: int
+    data_crc: int
     name: bytes
 
     @property
@@ -42,7 +44,7 @@ class Entry(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the fields covered by the checksum, followed by it."""
-        fields = p.SLOT_STRUCT.pack(*self[1:11], len(self.name))
+        fields = p.SLOT_STRUCT.pack(*self[1:11], len(self.name), self.parts, self.data_crc)
         return fields + zlib.crc32(self.name, zlib.crc32(fields)).to_bytes(4, "little")
 
 
@@ -91,7 +93,7 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
     length = fields[10]
     if fields[8] != p.LIVE or not 0 < length <= p.NAME_MAX:
         return None
-    found = raw[p.NAME : p.NAME + length]
+    found = raw[p.PAYLOAD : p.PAYLOAD + length]
     if name is not None and found != name:
         return None
     if zlib.crc32(found, zlib.crc32(raw[: p.CRC_OFFSET])) != int.from_bytes(
@@ -103,7 +105,51 @@ def read_slot(data: memoryview, slot: int, name: bytes | None = None) -> Entry |
             found.decode()
         except UnicodeDecodeError:
             return None
-    return Entry._make((slot, *fields[:10], found))
+    return Entry._make((slot, *fields[:10], *fields[11:], found))
+
+
+def start_of(name: bytes) -> int:
+    """Return the offset in the payloads of an inline object's slots at which its bytes begin, after its name."""
+    return len(name) + 7 & -8
+
+
+def slots_for(name: bytes, size: int) -> int:
+    """Return the number of slots that an inline object takes."""
+    return -(-(start_of(name) + size) // p.PAYLOAD_SIZE)
+
+
+def read_inline(memory: Memory, entry: Entry) -> bytes | None:
+    """Copy the bytes of an inline object; None if their checksum is wrong, as they are being replaced or damaged."""
+    data, _, ints, slots = memory
+    skip, left = start_of(entry.name), entry.size
+    if left > p.INLINE_MAX:
+        return None
+    at = p.SLOTS + entry.slot * p.SLOT_SIZE + p.PAYLOAD
+    here = min(p.PAYLOAD_SIZE - skip, left)
+    found = bytes(data[at + skip : at + skip + here])
+    if left > here:
+        pieces, link = [found], entry.parts
+        while left := left - here:
+            if not 0 < link <= slots:
+                return None
+            at = p.SLOTS + (link - 1) * p.SLOT_SIZE + p.PAYLOAD
+            here = min(p.PAYLOAD_SIZE, left)
+            pieces.append(bytes(data[at : at + here]))
+            link = ints[next_of(link - 1) >> 2]
+        found = b"".join(pieces)
+    return found if zlib.crc32(found) == entry.data_crc else None
+
+
+def parts_of(memory: Memory, entry: Entry) -> list[int] | None:
+    """Return the slots with more bytes of an inline object; None if their links are damaged."""
+    found: list[int] = []
+    link = entry.parts
+    for _ in range(slots_for(entry.name, min(entry.size, p.INLINE_MAX)) - 1 if not entry.file else 0):
+        if not 0 < link <= memory.slots or memory.ints[slot_at(link - 1, "state") >> 2] != p.UNUSED:
+            return None
+        found.append(link - 1)
+        link = memory.ints[next_of(link - 1) >> 2]
+    return found
 
 
 def replay(memory: Memory) -> bool:

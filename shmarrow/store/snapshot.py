@@ -111,9 +111,12 @@ def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _To
         found: Piece = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
         found["slot"] = rows + start
         if touched is not None:
-            longest = min(int(heads["name_length"][rows].max(initial=1)), p.NAME_MAX)
-            every = np.ndarray((count,), f"S{longest}", memory.bytes, p.SLOTS + p.NAME, (p.SLOT_SIZE,))
-            names = every[found["slot"]].tolist()
+            lengths = np.minimum(heads["name_length"][rows], p.NAME_MAX)
+            longest = int(lengths.max(initial=1))
+            every = np.ndarray((count,), f"V{longest}", memory.bytes, p.SLOTS + p.PAYLOAD, (p.SLOT_SIZE,))
+            raw = every[found["slot"]].tobytes()
+            starts = range(0, len(raw), longest)
+            names = [raw[at : at + length] for at, length in zip(starts, lengths.tolist(), strict=True)]
             same = part[rows, 0] == found["generation"]
             touched.look(memory)  # before its events are overwritten
             found["name"], proper = _decoded(names)

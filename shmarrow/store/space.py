@@ -77,9 +77,12 @@ class Space:
         return nbytes <= 0 or self._short(nbytes) <= 0
 
     def _short(self, nbytes: int) -> int:
-        capacity, state = self._catalog.settings.capacity, self._catalog.state()
+        capacity = self._catalog.settings.capacity
+        if capacity is None:
+            return 0
+        state = self._catalog.state()
         used = state[p.BYTES] + state[p.REMOVED_BYTES] + state[p.DRAFT_BYTES]
-        return 0 if capacity is None else used + nbytes - capacity
+        return used + nbytes - capacity
 
     # --- evicting ---
 
@@ -162,21 +165,24 @@ class Space:
             if time.monotonic() > deadline and not self.has_room(nbytes):
                 raise self.full(name, nbytes, "other processes fill the space as fast as it is freed")
 
-    def release(self, short: int, name: str = "", needed: int = 0, anything: bool = False) -> list[str]:
+    def release(
+        self, short: int, name: str = "", needed: int = 0, anything: bool = False, files: bool = False
+    ) -> list[str]:
         """Evict at least ``short`` bytes of objects, least recently used first, and return their names.
 
         The space is for the object ``name`` of ``needed`` bytes, which is not evicted itself. ``anything`` evicts even
-        if the store's policy is not to. If not enough can be evicted, StoreFull is raised and nothing is removed.
+        if the store's policy is not to, ``files`` only objects with a file of their own. If not enough can be evicted,
+        StoreFull is raised and nothing is removed.
         """
         catalog = self._catalog
         coded = name.encode()
         # The remaining candidates of the last call are still the least recently used.
-        victims = deque[Candidate]() if anything and not catalog.evicts else catalog.victims
+        victims = deque[Candidate]() if files or (anything and not catalog.evicts) else catalog.victims
         gone: list[str] = []
         rounds = 0
         while short > 0:
             if not any(total >= short for total in accumulate([each.allocated for each in tuple(victims)])):
-                candidates = self.candidates(short, anything)
+                candidates = self.candidates(short, anything, files)
                 possible = sum([each.allocated for each in candidates])
                 if possible < short:
                     if gone:
@@ -199,7 +205,7 @@ class Space:
                 raise self.full(name, needed or short, "the objects that may be evicted are used or damaged", anything)
         return gone
 
-    def candidates(self, short: int, anything: bool = False) -> list[Candidate]:
+    def candidates(self, short: int, anything: bool = False, files: bool = False) -> list[Candidate]:
         """Return candidates for eviction, expired ones first, then in order of use; takes no lock.
 
         Returns at least 4096 if there are that many, and enough for ``short`` bytes if possible.
@@ -207,9 +213,11 @@ class Space:
         pinned = self.pinned_slots()
         lru = anything or self._catalog.evicts
         parts = []
-        for part in self._catalog.snapshot("used", "allocated", "expires", "flags", "owner"):
+        for part in self._catalog.snapshot("used", "allocated", "expires", "flags", "owner", "file"):
             over = self._over(part)
             may = over | (lru & ((part["flags"] & p.PROTECTED) == 0))
+            if files:
+                may &= part["file"] != 0
             if len(pinned):
                 may &= ~np.isin(part["slot"], pinned)
             order = np.where(over, 0, part["used"])
@@ -256,7 +264,7 @@ class Space:
             short = nbytes - self.free() if nbytes > 0 else 0
             if short <= 0:
                 return
-            self.release(short, name, nbytes)
+            self.release(short, name, nbytes, files=True)
         raise self.full(name, nbytes, "not enough space is free")
 
     def free(self) -> int:
@@ -266,12 +274,14 @@ class Space:
 
     def reserve(self, nbytes: int) -> list[str]:
         """Evict until ``nbytes`` can be written, and return the names of the evicted objects."""
-        short = max(self._short(nbytes) if nbytes > 0 else 0, nbytes - self.free())
-        return self.release(short, needed=nbytes) if short > 0 else []
+        short, lacking = self._short(nbytes) if nbytes > 0 else 0, nbytes - self.free()
+        gone = self.release(lacking, needed=nbytes, files=True) if lacking > 0 else []
+        short = min(short, self._short(nbytes))
+        return gone + self.release(short, needed=nbytes) if short > 0 else gone
 
     def make_free(self, nbytes: int, name: str) -> None:
         """Evict objects because the file system is full."""
-        self.release(max(nbytes - self.free(), 1), name, nbytes)
+        self.release(max(nbytes - self.free(), 1), name, nbytes, files=True)
 
     def full(self, name: str, nbytes: int, reason: str, evicting: bool = False) -> StoreFull:
         """Return the error for a full store, with its usage."""

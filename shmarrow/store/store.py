@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from shmarrow.ipc.draft import Draft
     from shmarrow.ipc.file.writer import RecordBatchFileWriter
     from shmarrow.ipc.options import IpcWriteOptions
+    from shmarrow.objects.encode import Encoded
     from shmarrow.store.info import Found, ObjectInfo, Stats
     from shmarrow.store.publish import Publication
     from shmarrow.store.space import Collected, Space
@@ -297,10 +298,22 @@ class Store:
         from shmarrow.objects.encode import encode
 
         encoded = encode(obj, options)
+        if encoded.size is not None and encoded.size <= p.INLINE_MAX:
+            return self._put_inline(name, encoded, self._options(overwrite, expire_after, protect, if_generation))
         with self._publication(name, overwrite, expire_after, protect, if_generation, size=encoded.size) as writer:
             for part in encoded.pieces():
                 writer.write(part)
         return writer.name
+
+    def _put_inline(self, name: str | None, encoded: Encoded, options: tuple[Any, ...]) -> str:
+        """Publish a small object in the control file."""
+        from shmarrow.store.publish import PutOptions, put_inline
+
+        self._catalog.check_writable()
+        coded = as_name(os.urandom(12).hex() if name is None else name)
+        data = b"".join([memoryview(piece).cast("B") for pieces in encoded.pieces() for piece in pieces])
+        put_inline(self._catalog, coded, PutOptions(*options), data)
+        return coded.decode()
 
     def __setitem__(self, name: str, obj: Any) -> None:
         """Put an object, replacing an existing one."""

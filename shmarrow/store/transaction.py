@@ -19,7 +19,19 @@ from typing import TYPE_CHECKING
 from shmarrow.errors import InvalidData, storage_error
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import FIRST_SLOT, SEQUENCE, SLOT_WORDS, Entry, bucket_of, next_of, slot_at
+from shmarrow.store.slots import (
+    FIRST_SLOT,
+    SEQUENCE,
+    SLOT_WORDS,
+    Entry,
+    bucket_of,
+    next_of,
+    parts_of,
+    read_inline,
+    slot_at,
+    slots_for,
+    start_of,
+)
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
@@ -43,6 +55,7 @@ class Transaction:
         self.owner = 0
         self._links: dict[int, int] = {}
         self._freed: set[int] = set()
+        self._swept = False
         self._pieces: list[tuple[int, bytes]] = []
 
     def put(self, offset: int, data: bytes) -> None:
@@ -88,7 +101,9 @@ class Transaction:
 
     def take_slot(self) -> int:
         """Return a free slot; extend the file if there is none."""
-        self.sweep(_SWEPT)
+        if not self._swept:
+            self._swept = True
+            self.sweep(_SWEPT)
         state = self.state
         if free := state[p.FREE]:
             state[p.FREE] = self._link(next_of(free - 1))  # checks that the slot exists
@@ -135,6 +150,9 @@ class Transaction:
 
         The next call continues after them. A freed slot needs about 140 bytes of the journal.
         """
+        if not self.state[p.REMOVED]:
+            self.catalog.swept = 0
+            return True
         memory, catalog = self.memory, self.catalog
         previous = catalog.swept
         if not 0 < previous <= memory.slots or memory.ints[slot_at(previous - 1, "state") >> 2] != p.GONE:
@@ -174,7 +192,7 @@ class Transaction:
 
     def enlarge_draft(self, slot: int, name: bytes, file: int, before: int, nbytes: int) -> None:
         """Change the reserved bytes of a draft from ``before`` to ``nbytes``."""
-        self._write(Entry(slot, 0, 0, file, 0, nbytes, time.time_ns(), 0, 0, p.DRAFT, 0, name))
+        self._write(Entry(slot, 0, 0, file, 0, nbytes, time.time_ns(), 0, 0, p.DRAFT, 0, 0, 0, name))
         self.state[p.DRAFT_BYTES] += nbytes - before
 
     def publish_draft(self, nbytes: int) -> None:
@@ -210,28 +228,74 @@ class Transaction:
         self._unchain(entry.slot, entry.hash)
         state[p.OBJECTS] -= 1
         self._less(p.BYTES, entry.allocated)
-        state[p.REMOVING] = entry.file
+        if entry.file:
+            state[p.REMOVING] = entry.file
         if entry.expired:
             state[p.EXPIRED] += 1
         elif evicted:
             state[p.EVICTIONS] += 1
-        if entry.allocated > _LARGE:
+        if not entry.file:
+            self._free_parts(entry)
+        if entry.file and entry.allocated > _LARGE:
             with suppress(OSError):
                 self.catalog.closing.append(self.catalog.directory.open(file_name(entry.file), os.O_RDONLY))
         # Excluded until the commit is done, as a reader that pins the slot now would pin the next object there.
         if not self.catalog.pins.exclude(entry.slot):
-            gone = Entry(entry.slot, 0, 0, entry.file, entry.size, entry.allocated, 0, 0, 0, p.GONE, 0, b"")
+            held = entry.allocated if entry.file else p.SLOT_SIZE
+            gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, p.GONE, 0, 0, 0, b"")
             self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, gone.pack()))
             self._links[next_of(entry.slot)] = state[p.REMOVED]
             state[p.REMOVED] = entry.slot + 1
-            state[p.REMOVED_BYTES] += entry.allocated
+            state[p.REMOVED_BYTES] += held
         else:
             self._free(entry.slot)
         if told:
             self._tell(p.DELETED, entry)
 
-    def rename(self, entry: Entry, name: bytes, replaced: Entry | None) -> Entry:
-        """Rename an object; it gets a new generation."""
+    def insert_inline(self, entry: Entry, data: bytes, replaced: Entry | None, used: int) -> None:
+        """Insert an inline object; ``entry`` lacks its slots, its size and its checksum.
+
+        Its bytes are written into free slots, which nobody reads before the commit.
+        """
+        slots = [self.take_slot() for _ in range(slots_for(entry.name, len(data)))]
+        payload = entry.name.ljust(start_of(entry.name), b"\0") + data
+        memory, step = self.memory.bytes, p.PAYLOAD_SIZE
+        for number, slot in enumerate(slots):
+            piece = payload[number * step : (number + 1) * step]
+            at = p.SLOTS + slot * p.SLOT_SIZE + p.PAYLOAD
+            memory[at : at + len(piece)] = piece
+        for slot, following in zip(slots[1:], [*slots[2:], -1], strict=False):
+            if self._link(at := next_of(slot)) != following + 1:  # those of the free list are linked already
+                self._links[at] = following + 1
+        if self.catalog.settings.durable:
+            os.fdatasync(self.catalog.control_fd)
+        made = entry._replace(
+            slot=slots[0],
+            size=len(data),
+            allocated=len(slots) * p.SLOT_SIZE,
+            parts=slots[1] + 1 if len(slots) > 1 else 0,
+            data_crc=zlib.crc32(data),
+        )
+        self.insert(made, replaced, used)
+
+    def _free_parts(self, entry: Entry) -> None:
+        """Free the slots of an inline object but the first one: their chain goes before the list of free slots."""
+        if parts := parts_of(self.memory, entry):
+            self._links[next_of(parts[-1])] = self.state[p.FREE]
+            self.state[p.FREE] = entry.parts
+
+    def rename(self, entry: Entry, name: bytes, replaced: Entry | None) -> None:
+        """Rename an object; it gets a new generation. One that is inline moves to other slots."""
+        if not entry.file:
+            data = read_inline(self.memory, entry)
+            if data is None:
+                raise self._damaged(f"the checksum of {entry.name!r} is wrong")
+            made = entry._replace(generation=self.new_generation(), hash=self.catalog.hash(name), name=name)
+            self._tell(p.DELETED, entry)
+            self.insert_inline(made, data, replaced, self.catalog.used(entry.slot))
+            self.state[p.PUTS] -= 1
+            self.remove(entry, told=False)
+            return
         if replaced is not None:
             self.remove(replaced, told=False)
         self._unchain(entry.slot, entry.hash)
@@ -241,7 +305,6 @@ class Transaction:
         self._write(made)
         self._chain(made.slot, made.hash)
         self._tell(p.PUBLISHED, made)
-        return made
 
     def update(self, entry: Entry) -> None:
         """Update the fields of a live object, such as flags and expiry."""
@@ -249,7 +312,7 @@ class Transaction:
 
     def _write(self, entry: Entry, used: int | None = None) -> None:
         at = p.SLOTS + entry.slot * p.SLOT_SIZE
-        self._pieces.append((at + p.NAME, entry.name.ljust(256, b"\0")))
+        self._pieces.append((at + p.PAYLOAD, entry.name))
         fields = entry.pack()
         self._pieces.append((at, fields if used is None else fields + used.to_bytes(8, "little")))
 

@@ -32,7 +32,7 @@ def check_store(store: str | os.PathLike[str]) -> dict[str, int]:
     Returns
     -------
     dict of str to int
-        The number of each object's file, by the object's name.
+        The number of each object's file, by the object's name; 0 for one that is inline in the control file.
 
     Raises
     ------
@@ -122,6 +122,9 @@ class _Checked:
                 self.expect(bucket == home, f"slot {number} is in bucket {bucket}, not in {home}")
         lists = {p.LIVE: chained}
         lists[p.UNUSED] = self._walk(self.head["free"], "the list of free slots")
+        for number in self.states[p.LIVE]:
+            if not self.slots[number]["file"]:
+                lists[p.UNUSED] += self._walk(self.slots[number]["parts"], f"the parts of slot {number}")
         lists[p.GONE] = self._walk(self.head["removed"], "the list of removed slots")
         for state, found in lists.items():
             linked, expected = sorted(found), self.states[state]
@@ -130,13 +133,16 @@ class _Checked:
     def _live(self, number: int) -> tuple[str, int]:
         """Check the slot of an object against its own checksum and its file."""
         slot, at = self.slots[number], p.SLOTS + number * p.SLOT_SIZE
-        name = slot["name"][: slot["name_length"]]
+        name = slot["payload"][: slot["name_length"]]
         crc = zlib.crc32(name, zlib.crc32(self.data[at : at + p.CRC_OFFSET]))
         self.expect(crc == slot["crc"], f"slot {number} has the checksum {slot['crc']:#x}, not {crc:#x}")
         hashed = int.from_bytes(name, "big") * _HASH_FACTOR % self.head["modulus"]
         self.expect(slot["hash"] == hashed, f"slot {number} has another name's hash")
         newest = self.head["generation"]
         self.expect(0 < slot["generation"] <= newest, f"slot {number} has the generation {slot['generation']}")
+        if not slot["file"]:
+            self._inline(number, len(name))
+            return name.decode(), 0
         path = os.path.join(self.path, f"{slot['file']:016x}")
         try:
             status = os.stat(path)
@@ -145,6 +151,18 @@ class _Checked:
         expected, found = (slot["size"], slot["allocated"]), (status.st_size, status.st_blocks * 512)
         self.expect(found == expected, f"{path!r} has {found} bytes and allocated bytes, slot {number} says {expected}")
         return name.decode(), slot["file"]
+
+    def _inline(self, number: int, name_length: int) -> None:
+        """Check the bytes of an inline object."""
+        slot = self.slots[number]
+        numbers = [number, *self._walk(slot["parts"], f"the parts of slot {number}")]
+        payload = b"".join([self.slots[each]["payload"].ljust(p.PAYLOAD_SIZE, b"\0") for each in numbers])
+        start = name_length + 7 & -8
+        count = -(-(start + slot["size"]) // p.PAYLOAD_SIZE)
+        found = (len(numbers), len(numbers) * p.SLOT_SIZE)
+        self.expect(found == (count, slot["allocated"]), f"slot {number} has {found} slots and bytes, expected {count}")
+        data = payload[start : start + slot["size"]]
+        self.expect(zlib.crc32(data) == slot["data_crc"], f"the object of slot {number} has another checksum")
 
     def _counts(self) -> None:
         """Check the totals of the header."""
@@ -157,7 +175,7 @@ class _Checked:
     def _files(self, objects: dict[str, int]) -> None:
         """Check that every file belongs to an object or a draft."""
         drafts = {self.slots[number]["file"] for number in self.states[p.DRAFT]}
-        known = {f"{file:016x}" for file in {*objects.values(), *drafts}} | {p.CONTROL, p.PINS, p.COMMIT}
+        known = {f"{file:016x}" for file in {*objects.values(), *drafts} - {0}} | {p.CONTROL, p.PINS, p.COMMIT}
         others = sorted(set(os.listdir(self.path)) - known)
         self.expect(not others, f"no object has the files {others[:20]}")
 

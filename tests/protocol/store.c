@@ -28,10 +28,10 @@ typedef unsigned long long u64;
 struct event { u64 number, generation; u32 kind, length; u8 name[256], zeros[8]; };
 struct slot {
     u64 generation, hash, file, size, allocated, published, expires, owner;
-    u32 state, flags, length, crc;
+    u32 state, flags, length, parts, data_crc, crc;
     u64 used;
     u32 head, next;
-    u8 zeros[32], name[256];
+    u8 payload[408];
 };
 struct control {
     u8 magic[8]; u32 version, slot_size; u64 slots_at; u8 id[16], boot[16]; u64 modulus, capacity;
@@ -45,7 +45,7 @@ struct control {
 };
 _Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, hits) == 320, "header");
 _Static_assert(offsetof(struct control, ring) == 12288 && offsetof(struct control, slots) == 86016, "control");
-_Static_assert(sizeof(struct slot) == 384, "slot");
+_Static_assert(sizeof(struct slot) == 512 && offsetof(struct slot, payload) == 104, "slot");
 enum { DRAFT = 1, LIVE = 2, GONE = 3 };
 #define WRITER(slot) ((1ull << 41) + (slot))
 #define SPAN (1ull << 36)                              /* address space: control may grow so far while it is mapped */
@@ -73,7 +73,7 @@ static u32 crc32(u32 crc, const void *data, size_t length) {
     }
     return ~crc;
 }
-static u32 slot_crc(const struct slot *s) { return crc32(crc32(0, s, 76), s->name, s->length < 256 ? s->length : 0); }
+static u32 slot_crc(const struct slot *s) { return crc32(crc32(0, s, 84), s->payload, s->length < 256 ? s->length : 0); }
 static u64 hash(const char *name) {
     u64 r = 0;
     for (; *name; name++) r = ((unsigned __int128)r * 256 + (u8)*name) % c->modulus;
@@ -113,7 +113,7 @@ static struct slot *find(const char *name) {
     u64 h = hash(name), n = c->buckets, steps = n;
     for (u64 i = n ? c->slots[bucket(h)].head : 0; i && i <= n && steps--; i = c->slots[i - 1].next) {
         struct slot *s = &c->slots[i - 1];
-        if (s->state == LIVE && s->hash == h && s->length == strlen(name) && !memcmp(s->name, name, s->length)
+        if (s->state == LIVE && s->hash == h && s->length == strlen(name) && !memcmp(s->payload, name, s->length)
             && s->crc == slot_crc(s)) return s;
     }
     return NULL;
@@ -145,10 +145,30 @@ static struct slot *look(const char *name) {
         else if (before % 2) usleep(1000);
     }
 }
+/* Copy an inline object; the number of its slots, or 0 where it is damaged or being replaced. */
+static int copy_inline(const struct slot *s, u8 *to) {
+    u32 done = 0, at = (s->length + 7) / 8 * 8, link = s->parts;
+    for (int slots = 1; s->size <= 4096; slots++, at = 0) {
+        u32 part = s->size - done < 408 - at ? s->size - done : 408 - at;
+        memcpy(to + done, (slots == 1 ? s : &c->slots[link - 1])->payload + at, part);
+        if (slots > 1) link = c->slots[link - 1].next;
+        if ((done += part) == s->size) return slots;
+        if (!link || link > c->buckets) return 0;
+    }
+    return 0;
+}
 static int attach(const char *name) {
     for (;;) {
         struct slot *s = look(name);
         if (!s || is_expired(s)) fail(3, "there is no %s", name);
+        if (!s->file) {                                /* a copy is right if its crc is */
+            static u8 copy[4096];
+            struct slot before = *s;
+            int file = TRY(memfd_create("inline", 0));
+            if (!copy_inline(s, copy) || crc32(0, copy, before.size) != before.data_crc) { close(file); continue; }
+            if (TRY(pwrite(file, copy, before.size, 0)) != (ssize_t)before.size) fail(1, "no room for a copy");
+            return file;
+        }
         u64 slot = s - c->slots, generation = s->generation;
         TRY(lock(pins, F_RDLCK, slot, F_SETLKW));
         if ((s = look(name)) && s == &c->slots[slot] && s->generation == generation) {
@@ -165,7 +185,7 @@ static void check_control(void) {
     struct stat st;
     TRY(fstat(control, &st));
     if (!st.st_nlink || !memcmp(shared->magic, "destroyd", 8)) fail(1, "the store was destroyed");
-    if ((u64)st.st_size < 86016 || (u64)(st.st_size - 86016) / 384 < shared->room) fail(1, "control is cut off");
+    if ((u64)st.st_size < 86016 || (u64)(st.st_size - 86016) / 512 < shared->room) fail(1, "control is cut off");
 }
 /* Take the commit lock, repair what a killed writer left, and prepare changes in private pages. */
 static void begin(void) {
@@ -225,7 +245,7 @@ static struct slot *take_slot(void) {
     u64 n = c->buckets, i = c->free, top = 1;
     if (i) return c->free = c->slots[i - 1].next, &c->slots[i - 1];
     if (n == c->room) {
-        if ((errno = posix_fallocate(control, 0, 86016 + n * 2 * 384))) fail(5, "no room for control: %s", strerror(errno));
+        if ((errno = posix_fallocate(control, 0, 86016 + n * 2 * 512))) fail(5, "no room for control: %s", strerror(errno));
         c->room = n * 2;
     }
     c->buckets = n + 1;
@@ -240,7 +260,7 @@ static struct slot *take_slot(void) {
 static void tell(int kind, const struct slot *s) {
     struct event *e = &c->ring[++c->events % 256];
     *e = (struct event){.number = c->events, .generation = s->generation, .kind = kind, .length = s->length};
-    memcpy(e->name, s->name, s->length);
+    memcpy(e->name, s->payload, s->length);
     changed(e, sizeof *e);
 }
 /* An object goes, and its slot with it unless the object is attached. The result is a pin byte to unlock after the commit. */
@@ -251,7 +271,15 @@ static int64_t take_out(struct slot *s) {
     u32 *link = &c->slots[bucket(s->hash)].head;
     while (*link != slot + 1) link = &c->slots[*link - 1].next;
     set(link, s->next);
-    c->objects--, c->removing = s->file;
+    c->objects--;
+    if (s->file) c->removing = s->file;
+    else if (s->parts) {                               /* their chain goes before the list of free slots */
+        u32 *last = &s->parts;
+        while (*last) last = &c->slots[*last - 1].next;
+        u32 first = s->parts;
+        set(last, c->free), c->free = first;
+    }
+    if (held && !s->file) allocated = 512, c->bytes -= s->allocated - 512;
     c->bytes -= allocated;
     if (held) c->removed_bytes += allocated;
     fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .allocated = held ? allocated : 0});
@@ -274,7 +302,7 @@ static void put(const char *name, const char *path, int overwrite) {
     u64 draft = 0;
     int64_t excluded = -1;
     if (s.length < 1 || s.length > 255) fail(1, "names have 1 to 255 bytes");
-    memcpy(s.name, name, s.length);
+    memcpy(s.payload, name, s.length);
     s.hash = hash(name);
     TRY(fstat(from, &st));
     if (c->capacity && st.st_size > 1 << 20) {            /* it is counted while it is being written */
@@ -344,7 +372,6 @@ static void check(void) {
         struct slot *s = &c->slots[i];
         struct stat st;
         char name[257] = "";
-        expect(seen[i] == (s->state != DRAFT), "slot not reached exactly once", i);
         expect(s->state <= GONE && (s->state == LIVE) == (s->generation > 0), "state and generation", i);
         if (!s->state) continue;
         expect(s->length < 256 && s->crc == slot_crc(s) && s->file <= c->files, "crc or file number", i);
@@ -352,17 +379,24 @@ static void check(void) {
         if (s->state == DRAFT) here += !faccessat(dir, named(s->file), F_OK, 0);
         if (s->state != LIVE) continue;
         generations[objects++] = s->generation;
-        memcpy(name, s->name, 256);
+        memcpy(name, s->payload, s->length);
         expect(s->hash == hash(name) && s->length == strlen(name) && find(name) == s, "name and hash", i);
-        expect(!memcmp(s->name + s->length, (u8[256]){0}, 256 - s->length), "name is not padded with zeros", i);
         expect(s->generation <= c->generation && s->owner <= c->owners, "generation or owner not given yet", i);
+        if (!s->file) {
+            static u8 copy[4096];
+            int slots = copy_inline(s, copy);
+            expect(slots && s->allocated == slots * 512u && crc32(0, copy, s->size) == s->data_crc, "inline object", i);
+            follow(s->parts, seen, 0, 0);
+            continue;
+        }
         int file = open_object(s);
         expect(file >= 0 && !fstat(file, &st) && S_ISREG(st.st_mode) && st.st_nlink == 1 && (u64)st.st_size == s->size
                && (u64)st.st_blocks * 512 == s->allocated && (st.st_mode & 07777) == (c->mode & 0444), "file", i);
         close(file);
         here++;
     }
-    for (u64 i = n; i < c->room; i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 384), "used, and not counted", i);
+    for (u64 i = 0; i < n; i++) expect(seen[i] == (c->slots[i].state != DRAFT), "slot not reached exactly once", i);
+    for (u64 i = n; i < c->room; i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 512), "used, and not counted", i);
     expect(objects == c->objects && bytes[LIVE] == c->bytes && bytes[GONE] == c->removed_bytes
            && bytes[DRAFT] == c->draft_bytes, "counters", 0);
     qsort(generations, objects, 8, rising);
@@ -394,7 +428,7 @@ static void open_store(const char *path) {
     control = open_file("control"), pins = open_file("pins"), commits = open_file("commit");
     c = shared = map(MAP_SHARED);
     check_control();
-    if (memcmp(c->magic, "shmarrow", 8) || c->version != 2 || c->slot_size != 384 || c->slots_at != 86016)
+    if (memcmp(c->magic, "shmarrow", 8) || c->version != 2 || c->slot_size != 512 || c->slots_at != 86016)
         fail(1, "no store of version 2");
     TRY(read(TRY(open("/proc/sys/kernel/random/boot_id", O_RDONLY)), boot, 36));
     for (int i = 0; i < 16; i++) sprintf(id + strlen(id), "-%02x" + (i != 4 && i != 6 && i != 8 && i != 10), c->boot[i]);
@@ -416,7 +450,7 @@ int main(int count, char **given) {
         for (u64 i = 0, n = c->buckets; i < n; i++) {
             struct slot s = c->slots[i];
             if (s.state == LIVE && s.crc == slot_crc(&s) && !is_expired(&s))
-                printf("%llu %llu %.*s\n", s.generation, s.size, (int)s.length, s.name);
+                printf("%llu %llu %.*s\n", s.generation, s.size, (int)s.length, s.payload);
         }
     } else
         fail(1, "usage: store ls|get|put|rm|hold|check|die DIR ...");
