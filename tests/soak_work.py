@@ -133,6 +133,8 @@ class Ledger:
 class Worker:
     """One of those who use a store all at once."""
 
+    lasting = False
+
     def __init__(self, name, store, report, seed, vanish, most=4):
         self.id = str(name)
         self.base = int(self.id.replace("f", "000")) * 1_000_000

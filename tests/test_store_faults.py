@@ -179,7 +179,7 @@ def test_a_limit_on_files_is_an_error(tmp_path: Path) -> None:
 def test_a_directory_that_is_removed(tmp_path: Path) -> None:
     where = tmp_path / "store"
     with sa.Store(where, capacity=1 << 20) as store:
-        store.put("a", batch(1, 100))
+        store.put("a", batch(1, 1000))
         held = store.get("a")
         draft = store.new_draft("b", sa.schema([("x", sa.int64())]), 10)
         shutil.rmtree(where)
@@ -306,7 +306,7 @@ def test_objects_held_across_a_fork(where: str, first: str) -> None:
 
 def test_a_forked_child_closes_what_it_inherited_and_harms_nobody(where: str) -> None:
     with sa.Store(where, owned=True) as store:
-        store.put("a", batch(1, 100))
+        store.put("a", batch(1, 1000))
         held = store.get("a")
         draft = store.new_draft("b", sa.schema([("x", sa.int64())]), 10)
         writer = store.new_file("c", batch(1, 1).schema, overwrite=True)

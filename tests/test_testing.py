@@ -241,7 +241,7 @@ def test_the_contract_wants_atomic_puts(tmp_path: Path, test: str) -> None:
 @pytest.mark.parametrize(
     ("at", "problem"),
     [
-        (0, "expected the control file of a store, version 1, found"),
+        (0, "expected the control file of a store, version 2, found"),
         (None, "no object has the files"),
         (-1, "fewer than its header"),
     ],

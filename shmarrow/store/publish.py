@@ -92,6 +92,7 @@ def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) 
     needed = slots_for(name, len(data)) * p.SLOT_SIZE
     while True:
         with catalog.mutex, catalog.locked():
+            catalog.check_exists()  # else a removed control file would take it
             replaced = catalog.find(name)
             check_replaced(catalog, text, replaced, options)
             more = needed
