@@ -337,7 +337,7 @@ def power_cuts(where: str, end: float, choice: random.Random) -> Found:
 
 STEPS = {
     "put": ("s.put('b', np.arange(9))", "a c|a b c", {}),
-    "put, evicting": ("s.put('b', np.zeros(3500))", "a c|b c|b|c|a b|a|", {"capacity": 32 << 10}),
+    "put, evicting": ("s.put('b', np.zeros(3500))", "a c|b c|b|c|a b|a|", {"capacity": 29 << 10}),
     "replace": ("s.put('a', np.arange(9), True)", "a c", {}),
     "delete": ("s.delete('a')", "a c|c", {}),
     "rename": ("s.rename('a', 'b')", "a c|b c", {}),

@@ -19,6 +19,8 @@ import warnings
 import numpy as np
 
 import shmarrow as sa
+from shmarrow.objects.encode import encode
+from shmarrow.store.protocol import INLINE_MAX
 
 ROWS = (1, 100, 20_000, 100_000)
 STEP = 7
@@ -47,6 +49,11 @@ def value_of(number, choice, most=4):
     if form == 3:
         return number.to_bytes(8, "little") * rows
     return number
+
+
+def has_file(value):
+    """Whether an object has a file of its own, so that who holds it keeps it from being evicted."""
+    return encode(value).size > INLINE_MAX
 
 
 def number_of(value):
@@ -185,7 +192,7 @@ class Worker:
     def missed(self, name):
         """A name of its own is not found: has it expired, or been evicted?"""
         item = self.ledger.has.get(name)
-        held = any(name == each[0] and item and item[0] == each[1] for each in self.held)
+        held = any(name == each[0] and item and item[0] == each[1] and has_file(each[2]) for each in self.held)
         self.ledger.has[name] = None
         if item and not 0 < item[1] < now() + SLACK and (held or not may_go(name, self.vanish)):
             self.say("lost", name, item[0], "held" if held else "")

@@ -396,7 +396,7 @@ static void check(void) {
         here++;
     }
     for (u64 i = 0; i < n; i++) expect(seen[i] == (c->slots[i].state != DRAFT), "slot not reached exactly once", i);
-    for (u64 i = n; i < c->room; i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 512), "used, and not counted", i);
+    for (u64 i = n; i < c->room; i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 104), "used, and not counted", i);
     expect(objects == c->objects && bytes[LIVE] == c->bytes && bytes[GONE] == c->removed_bytes
            && bytes[DRAFT] == c->draft_bytes, "counters", 0);
     qsort(generations, objects, 8, rising);
