@@ -203,7 +203,6 @@ def test_every_kind_of_value(spark: Any, store: sa.Store) -> None:
         for one, other in zip(each, expected, strict=True):
             assert one == other, one[0]
     assert made["pandas"].value.to_pandas().equals(given["pandas"])
-    assert file_of(made["tensors"].value["w"].to_numpy()) == store.info(made["tensors"].name).path
     for each in made.values():
         each.destroy()
 
@@ -291,13 +290,8 @@ def test_state_dicts(spark: Any, store: sa.Store) -> None:
         assert set(found) > {"0.weight", "mask", *tensors()}
     first.destroy()
     second.destroy()
-    wrong = {
-        "meta": (torch.ones(2, device="meta"), "'meta', without elements"),
-        "nested": ({"a": torch.ones(2)}, "found dict for 'x'"),
-    }
-    for value, said in wrong.values():
-        with pytest.raises(sa.InvalidType, match=said):
-            sas.broadcast(spark, {"x": value}, store)
+    with pytest.raises(sa.InvalidType, match="'meta', without elements"):
+        sas.broadcast(spark, {"x": torch.ones(2, device="meta")}, store)
     odd = Odd(x=torch.ones(1))
     odd._metadata = {1: 2}
     with pytest.raises(sa.InvalidType, match="no form in JSON"):

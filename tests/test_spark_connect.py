@@ -29,11 +29,16 @@ def use(spark: Any, made: Any) -> list[Any]:
 
 def broadcast_there(spark: Any, rows: int) -> Any:
     table = pa.table({"x": np.arange(rows)})
-    with sas.broadcast(spark, np.arange(float(rows))) as made, sas.share_table(spark, table, partitions=2) as frame:
+    with (
+        sas.broadcast(spark, np.arange(float(rows))) as made,
+        sas.broadcast(spark, 7) as small,
+        sas.share_table(spark, table, partitions=2) as frame,
+    ):
         found = use(spark, made)
 
         def total(table: Any) -> Any:
             numbers = table["x"].combine_chunks().to_numpy()
+            assert small.value == 7
             return {"total": [int(numbers.sum())], "file": [file_of(numbers)]}
 
         return made.name, repr(made), found, frame.map(spark, total, "total long, file string").collect(), frame.name

@@ -170,7 +170,11 @@ def in_artifacts(spark: Any, objects: Mapping[str, Segment]) -> list[InArtifacts
     with tempfile.TemporaryDirectory(prefix="shmarrow-") as directory:
         paths = [os.path.join(directory, name) for name in objects]
         for path, segment in zip(paths, objects.values(), strict=True):
-            os.symlink(segment.location, path)
+            if os.path.isabs(segment.location):
+                os.symlink(segment.location, path)
+            else:  # a small object, which has no file of its own
+                with open(path, "wb") as file:
+                    file.write(segment.data.data)
         spark.addArtifacts(*paths, file=True)
     return [InArtifacts(name, segment.size) for name, segment in objects.items()]
 
