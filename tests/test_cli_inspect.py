@@ -228,7 +228,7 @@ def test_tensors_and_bundles(tmp_path: Path, run: Run) -> None:
 def test_objects_of_a_store(shm_name: str, run: Run) -> None:
     """Pins and owner of the object, as the store has them."""
     with sa.Store(shm_name, owned=True) as store:
-        store.put("a/b", sa.table({"x": [1, None]}))
+        store.put("a/b", sa.table({"x": [1, None], "text": ["x" * 5000] * 2}))
         found = run.json("inspect", f"{shm_name}/a/b")
         assert (found["kind"], found["rows"], found["columns"][0]["nulls"]) == ("file", 2, 1)
         stored = found["stored"]

@@ -201,7 +201,7 @@ def test_the_home_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sa.ipc.open_file("~/a.arrow")[0].equals(BATCH)
     with sa.Store("~/store") as store:
         store.put("x", BATCH)
-        assert store.info("x").path.startswith(f"{tmp_path}/store/")
+        assert store.path == f"{tmp_path}/store"
     with pytest.raises(sa.ObjectNotFound, match=re.escape(f"make the directory '{tmp_path}/none' first")):
         sa.ipc.new_file("~/none/a.arrow", BATCH.schema)
 

@@ -164,7 +164,7 @@ def share_table(
         for i in range(count):
             start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
             part = rows if count == 1 else rows.slice(start, stop - start)
-            each = opened.put(f"{name}/{i:05d}-0", part)
+            each = opened._put_as_file(f"{name}/{i:05d}-0", part)
             pins.append(opened.pin(each))
             where = found.where, found.id, found.user, each
             size = opened.attach(each).size

@@ -231,7 +231,7 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     name = f"broadcast-{os.urandom(8).hex()}"
     origin = InStore(lies, name)
     try:
-        opened.put(name, as_stored(value))
+        opened._put_as_file(name, as_stored(value))
         pin = opened.pin(name)  # or the store could evict it
         made = HostBroadcast(name, opened.attach(name).size, (origin,))
         made._driver = _Driver(origin, pin, Cargo(session, lies, [name]))

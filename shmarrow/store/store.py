@@ -305,6 +305,17 @@ class Store:
                 writer.write(part)
         return writer.name
 
+    @_operation
+    def _put_as_file(self, name: str, obj: Any) -> str:
+        """Put an object with a file of its own, however small it is: the processes that get it share its memory."""
+        from shmarrow.objects.encode import encode
+
+        encoded = encode(obj)
+        with self._publication(name, False, None, size=encoded.size) as writer:
+            for part in encoded.pieces():
+                writer.write(part)
+        return writer.name
+
     def _put_inline(self, name: str | None, encoded: Encoded, options: tuple[Any, ...]) -> str:
         """Publish a small object in the control file."""
         from shmarrow.store.publish import PutOptions, put_inline
