@@ -27,12 +27,12 @@ def use(spark: Any, made: Any) -> list[Any]:
     return [row.asDict() for row in df.collect()]
 
 
-def broadcast_there(spark: Any, rows: int) -> Any:
+def broadcast_there(spark: Any, rows: int, store: str) -> Any:
     table = pa.table({"x": np.arange(rows)})
     with (
-        sas.broadcast(spark, np.arange(float(rows))) as made,
-        sas.broadcast(spark, 7) as small,
-        sas.share_table(spark, table, partitions=2) as frame,
+        sas.broadcast(spark, np.arange(float(rows)), store) as made,
+        sas.broadcast(spark, 7, store) as small,
+        sas.share_table(spark, table, store, partitions=2) as frame,
     ):
         found = use(spark, made)
 
@@ -45,17 +45,17 @@ def broadcast_there(spark: Any, rows: int) -> Any:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_broadcast(connect: Any, connect_server: str, tmp_path: Path, elsewhere: bool) -> None:
+def test_a_broadcast(connect: Any, connect_server: str, home: str, tmp_path: Path, elsewhere: bool) -> None:
     from spark_lab import another_host, driver
 
     if not elsewhere:
-        name, said, rows, parts, frame = broadcast_there(connect, 1000)
+        name, said, rows, parts, frame = broadcast_there(connect, 1000, home)
         assert "InArtifacts" not in said
-        assert all(row["file"].startswith("/dev/shm/shmarrow-spark-") for row in [*rows, *parts])
+        assert all(row["file"].startswith(f"/dev/shm/{home[4:]}/") for row in [*rows, *parts])
         assert sum(row["total"] for row in parts) == sum(range(1000))
     else:
         with driver(tmp_path, connect_server, host=another_host(shared=[tmp_path])) as client:
-            name, said, rows, parts, frame = client.run(broadcast_there, 50_000)
+            name, said, rows, parts, frame = client.run(broadcast_there, 50_000, home)
         assert "InArtifacts" in said
         assert {os.path.basename(row["file"]) for row in rows} == {name}
         assert sum(row["total"] for row in parts) == sum(range(50_000))

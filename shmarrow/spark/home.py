@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from shmarrow.errors import ObjectNotFound, ShmarrowError, StorageError
+from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError
 from shmarrow.segment import Location
 from shmarrow.store import Store
 from shmarrow.store.directory import locate
@@ -65,7 +65,7 @@ class Home(NamedTuple):
     def _open(self) -> Store | None:
         try:
             store = Store(self.where, owned=self.owner or False, trust=self.user, create=False)
-        except StorageError:
+        except (StorageError, InvalidData):  # the latter from another version's store of that name
             return None
         if store.id == self.id:
             return store
