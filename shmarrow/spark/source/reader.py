@@ -70,7 +70,7 @@ class Piece(NamedTuple):
     place : Place
         Where the file lies.
     seen : tuple of int
-        Its size in bytes, and when it was last changed, in ns, as the plan has seen it.
+        Its size in bytes, and when it was last changed, in ns, or its generation in a store, as the plan has seen it.
     first, stop : int
         The record batches; all of them where ``stop`` is -1, as for streams.
     """
@@ -98,7 +98,7 @@ def opened(place: Place, trust: bool = False, seen: tuple[int, int] | None = Non
         If it is neither an Arrow file nor a stream, or a broken one.
     """
     with _attach(place, seen is not None) as found:
-        now = found.size, found.status.st_mtime_ns
+        now = found.size, found.status.st_mtime_ns if place.store is None else found.entry.generation
         if seen is not None and seen != now:
             raise StorageError(errno.ESTALE, f"{place} was changed after the query was planned; run the query again")
         is_file = found.data[: len(MAGIC)].tobytes() == MAGIC
