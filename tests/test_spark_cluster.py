@@ -138,13 +138,13 @@ def there_are(files: list[str], _: Any) -> Iterator[list[bool]]:
 
 def broadcast_twice(spark: Any) -> Any:
     with (
-        sas.broadcast(spark, np.arange(10.0), STORE) as small,
+        sas.broadcast(spark, np.arange(10_000.0), STORE) as small,
         sas.broadcast(spark, np.arange(50_000.0), STORE) as large,
     ):
         both = (small, large)
         runs = [run_broadcasts(spark, *both), run_broadcasts(spark, *both)]
         large.unpersist(blocking=True)
-        files = [row["file"] for row in runs[0] if row["rows"] > 10]
+        files = [row["file"] for row in runs[0] if row["rows"] > 10_000]
         gone = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(partial(there_are, files)).collect()
         runs.append(run_broadcasts(spark, *both))
         large.unpersist()
@@ -170,12 +170,12 @@ def test_a_broadcast_is_mapped_on_both_hosts(two_hosts: Any, cluster: Any) -> No
     assert size < 1024
     for run in runs:
         assert {(row["host"], row["rows"]) for row in run} == {
-            (host, rows) for host in (here, there) for rows in (10, 50_000)
+            (host, rows) for host in (here, there) for rows in (10_000, 50_000)
         }
         assert all(row["right"] and row["same"] and row["aligned"] for row in run)
         assert {row["file"] for row in run if row["host"] == here} == set(paths)
     # There it is Spark's own file, which a worker keeps mapped from one job to the next.
-    first, second, third, _ = ([row for row in run if row["host"] == there and row["rows"] > 10] for run in runs)
+    first, second, third, _ = ([row for row in run if row["host"] == there and row["rows"] > 10_000] for run in runs)
     assert all(re.search(r"/blockmgr-[^/]*/../broadcast_\d+_python$", row["file"]) for row in first)
     assert {row["place"] for row in first} == {row["place"] for row in second}
     assert sorted(map(sum, left)) == [0, 1]  # unpersist removed it, and the driver's object stayed
