@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import interrupts
 import pytest
 
 import shmarrow as sa
 from shmarrow.ipc import BatchEvent, IpcWriteOptions, StreamDecoder
 from shmarrow.layout import DictionaryArray
 
-HERE = os.path.dirname(sa.__file__)
+FILES = tuple(map(str, Path(sa.__file__).parent.rglob("*.py")))
 STEP = int(os.environ.get("SHMARROW_EVERY", "7"))
 """What is not said to be interrupted at every instruction is so at every seventh one; with 1 that takes minutes."""
 
@@ -29,31 +30,14 @@ class Interruption(BaseException):
 
 def interrupted(work: Callable[[], Any], at: int) -> bool:
     """Call a function, and raise at its ``at``-th instruction within the package; returns whether it has as many."""
-    count = 0
 
-    def each(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal count
-        if event == "opcode":
-            count += 1
-            if count == at:
-                raise Interruption
-        return each
+    def handler() -> None:
+        raise Interruption
 
-    def enter(frame: Any, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(HERE):
-            return None
-        frame.f_trace_opcodes = True
-        return each
-
-    before = sys.gettrace()
-    sys.settrace(enter)
     try:
-        work()
+        return interrupts.interrupted(work, handler, at, FILES)
     except Interruption:
         return True
-    finally:
-        sys.settrace(before)
-    return count >= at
 
 
 def batch(words: list[str], indices: list[int]) -> sa.RecordBatch:

@@ -290,6 +290,8 @@ class Catalog(Mapped):
         try:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
+        except FileNotFoundError:
+            return  # another process has created a store there and destroyed it, too
         except OSError as error:
             files = set(os.listdir(directory.fd))
             others = sorted(files - {p.PINS, p.COMMIT, p.CONTROL})

@@ -380,18 +380,22 @@ def _new_locks(directory: Directory, mode: int) -> None:
 
 
 def _check_complete(directory: Directory) -> None:
-    """Check that the lock files exist."""
+    """Check that the lock files exist; recreate them if the destroyer of an earlier store removed them."""
     missing = [file for file in (PINS, COMMIT) if not directory.has(file)]
     if not missing:
         return
     fd = directory.open(CONTROL, os.O_RDONLY)
     try:
-        magic = os.pread(fd, 8, 0)
+        header = os.pread(fd, p.JOURNALS[0], 0)
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
     finally:
         os.close(fd)
-    if magic == p.DESTROYED.to_bytes(8, "little"):
+    if header[:8] == p.DESTROYED.to_bytes(8, "little"):
         raise destroyed(directory.name)
-    raise InvalidData(f"the store {directory.name!r} is damaged: its file {missing[0]} is missing")
+    # Before the first commit they can be recreated.
+    if header[:8] != MAGIC or any(header[p.STATE_OFFSET : p.STATE_OFFSET + 8]):
+        raise InvalidData(f"the store {directory.name!r} is damaged: its file {missing[0]} is missing")
+    _new_locks(directory, mode)
 
 
 def _set_modes(directory: Directory, mode: int) -> None:

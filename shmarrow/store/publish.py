@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from shmarrow.errors import GenerationChanged, ObjectExists, ObjectNotFound, StorageError, StoreFull, storage_error
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
@@ -36,9 +36,8 @@ THIS_PROCESS = -1
 class PutOptions(NamedTuple):
     """The validated options of :meth:`Store.put`.
 
-    ``expires`` is the expiry time in nanoseconds since 1970; 0 for never. ``owner`` is an
-    owner number, 0 for none, or :data:`THIS_PROCESS`. ``beside`` is the name of another object, which must exist when
-    this one is published.
+    ``expires`` is the expiry time in nanoseconds since 1970; 0 for never. ``owner`` is an owner number, 0 for none, or
+    :data:`THIS_PROCESS`.
     """
 
     overwrite: bool = False
@@ -46,11 +45,10 @@ class PutOptions(NamedTuple):
     owner: int = 0
     protect: bool = False
     if_generation: int | None = None
-    beside: bytes | None = None
 
 
 def check_replaced(catalog: Catalog, name: str, found: Entry | None, options: PutOptions) -> None:
-    """Raise an error if the existing object must not be replaced, or the object ``beside`` is missing."""
+    """Raise an error if the existing object must not be replaced."""
     generation = 0 if found is None or found.expired else found.generation
     expected, where = options.if_generation, catalog.directory.name
     if expected is None:
@@ -66,11 +64,6 @@ def check_replaced(catalog: Catalog, name: str, found: Entry | None, options: Pu
             errno.EEXIST,
             f"{name!r} in the store {where!r} is not the object that was to be replaced: expected generation "
             f"{expected}, and {now}; read it again",
-        )
-    if options.beside is not None and catalog.find(options.beside) is None:
-        raise ObjectNotFound(
-            errno.ENOENT,
-            f"cannot put {name!r} into the store {where!r}: {options.beside.decode()!r}, which it belongs to, is gone",
         )
 
 

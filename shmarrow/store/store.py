@@ -458,16 +458,12 @@ class Store:
         expire_after: float | None,
         protect: bool = False,
         if_generation: int | None = None,
-        beside: str | None = None,
         size: int | None = None,
     ) -> Publication:
         from shmarrow.store.publish import Publication, PutOptions
 
         self._catalog.check_writable()
-        options = PutOptions(
-            *self._options(overwrite, expire_after, protect, if_generation),
-            None if beside is None else as_name(beside),
-        )
+        options = PutOptions(*self._options(overwrite, expire_after, protect, if_generation))
         coded = as_name(os.urandom(12).hex() if name is None else name)
         return Publication(self._catalog, coded, options, size or 0)
 
