@@ -204,6 +204,9 @@ def test_stores_that_lack_a_file_of_their_own(tmp_path: Path) -> None:
     for file in ("pins", "commit"):
         sa.Store(where).close()
         (where / file).unlink()
+        with sa.Store(where) as store:  # nobody has committed anything: it is made again
+            store.put("a", 1)
+        (where / file).unlink()
         for create in (True, False):
             with pytest.raises(sa.InvalidData, match=f"is damaged: its file {file} is missing"):
                 sa.Store(where, create=create)

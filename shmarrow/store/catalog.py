@@ -290,13 +290,11 @@ class Catalog(Mapped):
         try:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
-        except FileNotFoundError:
-            return  # another process has created a store there and destroyed it, too
         except OSError as error:
             files = set(os.listdir(directory.fd))
             others = sorted(files - {p.PINS, p.COMMIT, p.CONTROL})
-            if p.CONTROL in files or (files and not others):
-                return  # another process is creating a store there
+            if p.CONTROL in files or (not others and error.errno in (errno.ENOENT, errno.ENOTEMPTY)):
+                return  # another process is creating a store there, or has destroyed one
             if not others:
                 raise storage_error(error, "remove the directory of the store", directory.name) from None
             raise StorageError(
