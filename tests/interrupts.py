@@ -59,8 +59,10 @@ def interrupted(work: Callable[[], Any], handler: Callable[[], Any], number: int
     try:
         work()
     finally:
-        sys.settrace(None)
-        signal.signal(signal.SIGINT, before)
+        try:
+            sys.settrace(None)  # a signal that is still pending arrives here
+        finally:
+            signal.signal(signal.SIGINT, before)
     return reached
 
 
