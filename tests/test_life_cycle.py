@@ -10,13 +10,11 @@ import copy
 import gc
 import os
 import pickle
-import resource
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ import pytest
 from conftest import ROOT
 from interrupts import interrupted
 from store_check import ended, forked
-from writers import KINDS, Case, Folder
+from writers import KINDS, Case, Folder, files_of_at_most
 
 import shmarrow as sa
 
@@ -174,19 +172,6 @@ def test_the_interpreter_ends(ending: str, closed: bool, tmp_path: Path) -> None
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """The operating system refuses to write more to any file of this process."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.mark.parametrize("name", ["file", "stream", "appended", "file in a store"])

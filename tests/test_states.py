@@ -12,17 +12,17 @@ import errno
 import io
 import os
 import pickle
-import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from forms import file_of, numbers, stream_of
+from writers import files_of_at_most
 
 import shmarrow as sa
 
@@ -115,19 +115,6 @@ def test_a_sink_that_fails_at_any_call(make: Any) -> None:
         if make is sa.ipc.new_file:
             with pytest.raises(sa.InvalidData):
                 sa.ipc.open_file(sink.taken)
-
-
-@contextlib.contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """The operating system refuses to write more to any file of this process."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, before)
 
 
 def test_an_appender_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:

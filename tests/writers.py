@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +22,19 @@ ROWS = BATCH.to_pydict()
 ONE = sa.schema([("x", sa.int64())])
 
 LIFE = ("shmarrow/writer.py", "shmarrow/state_machine.py")
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The operating system refuses to write more to any file of this process."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
 class Folder:
