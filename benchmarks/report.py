@@ -1,7 +1,6 @@
 """Writes what people read of the results, from the JSON file alone.
 
     python benchmarks/report.py results.json                                # report.html beside it
-    python benchmarks/report.py results.json --picture docs/pictures/performance.svg
     python benchmarks/report.py results.json --markdown "^opening.few"      # a table of rows
     python benchmarks/report.py results.json --readme docs/pictures/peers.svg   # the README's plot; prints its table
 
@@ -25,12 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from harness import front, plots
 from harness.figures import show, size, times
 from harness.tables import losses, markdown, missed, uncertain
-
-GUIDE_PLOTS = (
-    "Open a file and read one column, file seen before",
-    "Hand a tensor to another process",
-)
-"""The plots of ``docs/pictures/performance.svg``."""
 
 SHOWN = 25
 """Rows of the list of losses that are shown before it is unfolded."""
@@ -278,22 +271,6 @@ box.addEventListener("input", () => {
 """
 
 
-def picture(results: Mapping[str, Any]) -> str:
-    """The plots of the guide as one SVG file.
-
-    Raises
-    ------
-    KeyError
-        If the results have no rows of one of them.
-    """
-    known = {plot.title: plot for plot in plots.plots(results["rows"])}
-    machine = results["machine"]
-    note = (
-        f"{machine['cores']} cores, {machine['python']}, pyarrow {machine['versions'].get('pyarrow')}; logarithmic axes"
-    )
-    return plots.picture([known[title] for title in GUIDE_PLOTS], note)
-
-
 def load(path: Path) -> dict[str, Any]:
     """The results in a file; ends the program with one line if it has none."""
     try:
@@ -325,7 +302,6 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--html", type=Path, metavar="OUT", help="report.html beside the results, if nothing is asked for"
     )
-    parser.add_argument("--picture", type=Path, metavar="OUT", help="two of the plots, as an SVG file for the guide")
     parser.add_argument(
         "--markdown", metavar="REGEX", help="print a table of rows whose `suite.part: name` contains this"
     )
@@ -338,12 +314,10 @@ def main(words: Sequence[str]) -> int:
         except re.error as error:
             sys.exit(f"benchmarks: {arguments.markdown!r} is not a regular expression: {error}")
         print(markdown(results["rows"], pattern=arguments.markdown))
-    if arguments.picture is not None:
-        arguments.picture.write_text(picture(results))
     if arguments.readme is not None:
         arguments.readme.write_text(front.picture(results))
         print(front.table(results["rows"]))
-    if arguments.html is not None or not (arguments.picture or arguments.readme or arguments.markdown is not None):
+    if arguments.html is not None or not (arguments.readme or arguments.markdown is not None):
         (arguments.html or arguments.results.with_name("report.html")).write_text(page(results))
     return 0
 

@@ -1,4 +1,4 @@
-"""What the README shows of the results: one table and one plot, of the same rows."""
+"""The rows of the results that are chosen for users: the README's table and plot, of the same rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from harness.tables import line
 
 
 class Shown(NamedTuple):
-    """A row of the README: where it is found, the peer, and how both are called there."""
+    """A row for users: where it is found, the peer, how both are called, and why it is fast, or what to do instead."""
 
     group: str
     name: str
     peer: str
     what: str
     instead: str
+    note: str = ""
 
 
 ROWS = (
@@ -54,25 +55,27 @@ ROWS = (
 
 
 class Figure(NamedTuple):
-    """A row of the README with its figures."""
+    """A row for users with its figures."""
 
     what: str
     instead: str
     ours: str
     theirs: str
     ratio: float
+    note: str
 
 
-def figures(rows: Iterable[Mapping[str, Any]]) -> list[Figure]:
-    """The rows of the README that were measured, the largest ratio first."""
+def figures(rows: Iterable[Mapping[str, Any]], chosen: Iterable[Shown] = ROWS) -> list[Figure]:
+    """The chosen rows that were measured, the largest ratio first."""
     found = []
     known = list(rows)
-    for shown in ROWS:
+    for shown in chosen:
         for row in known:
             if row["group"] == shown.group and row["name"].startswith(shown.name) and shown.peer in row["peers"]:
                 theirs, unit = row["peers"][shown.peer], row["unit"]
                 ratio = row["ratio"] if row["peer"] == shown.peer else theirs / row["ours"]
-                found.append(Figure(shown.what, shown.instead, show(row["ours"], unit), show(theirs, unit), ratio))
+                ours, peers = show(row["ours"], unit), show(theirs, unit)
+                found.append(Figure(shown.what, shown.instead, ours, peers, ratio, shown.note))
                 break
     return sorted(found, key=lambda each: -each.ratio)
 

@@ -1,7 +1,7 @@
 """Opening: from a file's name to columns as ndarrays, beside pyarrow and polars.
 
 All sides open the same file, which pyarrow wrote. A schema "not seen before" has names that nothing before had in this
-process; one "seen before, in another file" comes in a file that was written anew for each turn.
+process; one "seen before" comes in files that were written anew for each turn.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def plotted(how: str, columns: int) -> Point:
 # --- one column -------------------------------------------------------------------------------------------------
 
 
-def another_file(
+def one_column(
     bench: Bench, columns: int, required: Requirement | None, turns: int, *, new: bool, by_name: bool = False
 ) -> None:
     """Open a file that was written for this turn, with a schema that is new or not, and have its middle column."""
@@ -106,44 +106,29 @@ def another_file(
         return str(path), names(columns, schema)[middle] if by_name else middle
 
     how = "name" if by_name else "index"
-    seen = "not seen before" if new else "seen before, in another file"
+    seen = "not seen before" if new else "seen before"
     what = f"open, one column by {how}; {columns:,} columns, schema {seen}"
-    point = plotted("one column, schema not seen before", columns) if new and not by_name else None
+    point = plotted("one column", columns) if new and not by_name else None
     bench.row(what, ONE, required, turns, prepare, block=block, point=point)
     check(*prepare(0))
 
 
-def same_file(bench: Bench, columns: int, required: Requirement | None, turns: int) -> None:
-    """Open a file that was opened before, and have its middle column."""
-    path = bench.scratch / "same"
-    write(path, columns, next(SCHEMAS))
-    what = f"open, one column by index; {columns:,} columns, file seen before"
-    given = (str(path), columns // 2)
-    point = plotted("one column, file seen before", columns)
-    bench.row(what, ONE, required, turns, lambda turn: given, block=BLOCK, point=point)
-
-
 def few(bench: Bench) -> None:
-    for new in (True, False):
-        another_file(bench, 5, faster(1.5), 20, new=new)
-    same_file(bench, 5, faster(1.5), 20)
+    one_column(bench, 5, faster(1.2), 20, new=True)
+    one_column(bench, 5, None, 20, new=False)
 
 
 def wide(bench: Bench) -> None:
-    for columns, times, turns in ((1_000, 10, 5), (10_000, 30, 2)):
-        for by_name in (False, True):
-            another_file(bench, columns, faster(times), turns, new=True, by_name=by_name)
-    another_file(bench, 10_000, faster(100), 2, new=False)
-    same_file(bench, 1_000, None, 10)
-    same_file(bench, 10_000, faster(100), 5)
+    for columns, times, turns in ((1_000, 3, 5), (10_000, 8, 2)):
+        one_column(bench, columns, faster(times), turns, new=True)
+        one_column(bench, columns, None, turns, new=True, by_name=True)
+    one_column(bench, 10_000, None, 2, new=False)
 
 
 def widest(bench: Bench) -> None:
-    columns = 50_000
-    another_file(bench, columns, faster(10), 1, new=True)
-    same_file(bench, columns, None, 3)
+    one_column(bench, 50_000, faster(10), 1, new=True)
     if not bench.quick:
-        whole(bench, columns, AS_FAST, 2)
+        whole(bench, 50_000, AS_FAST, 2)
 
 
 # --- all columns ------------------------------------------------------------------------------------------------
@@ -158,10 +143,7 @@ def whole(bench: Bench, columns: int, required: Requirement | None, turns: int) 
         write(path, columns, next(SCHEMAS))
         return str(path)
 
-    point = plotted("all columns, schema not seen before", columns)
-    bench.row(f"{what}, schema not seen before", ALL, required, turns, prepare, point=point)
-    prepare(0)
-    bench.row(f"{what}, file seen before", ALL, required, turns, lambda turn: str(path))
+    bench.row(f"{what}, schema not seen before", ALL, required, turns, prepare)
     mine = sa.ipc.open_file(path)
     with pa.memory_map(str(path)) as source:
         theirs = pa.ipc.open_file(source)

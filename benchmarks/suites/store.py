@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from harness.bench import Bench, Operation, elapsed, stop_watch
-from harness.figures import AS_FAST, Faster, Point, within
+from harness.figures import Faster, Point, within
 from harness.memory import fresh
 
 import shmarrow as sa
@@ -37,6 +37,7 @@ def numbered(count: int, what: str = "object") -> list[str]:
 SMALL = np.ones(100)
 SMALL_BATCH = sa.record_batch({f"c{number}": np.ones(20) for number in range(5)})
 KINDS = {"an ndarray": (SMALL, "object"), "5 columns": (SMALL_BATCH, "batch")}
+REQUIRED = {"diskcache": AHEAD, "shared_memory": AHEAD, "lmdb": within(5)}
 
 
 def small(bench: Bench) -> None:
@@ -50,11 +51,7 @@ def _small(bench: Bench, count: int) -> None:
     directory.mkdir()
     names, batches = numbered(count), numbered(100, "batch")
     prefix = f"shmarrow-bench-{os.getpid()}-{count}-"
-    room = 2 * BLOCK * (count + 10_000)
-    ours: dict[str, Opener] = {
-        "": partial(Ours, directory / "ours"),
-        ", with a capacity": partial(Ours, directory / "limited", capacity=room),
-    }
+    ours: dict[str, Opener] = {"": partial(Ours, directory / "ours")}
     if count <= 1000:
         ours[", full"] = partial(Ours, directory / "full", capacity=BLOCK * count)
     peers: dict[str, Opener] = {
@@ -74,13 +71,12 @@ def _small(bench: Bench, count: int) -> None:
         beside = {which: sides[which] for which in peers}
         for which in ours:
             _put_small(bench, count, which, sides[which], beside)
-        for which in list(ours)[:2]:
-            _get_small(bench, count, which, sides[which], beside, {"object": names, "batch": batches})
+        _get_small(bench, count, sides[""], beside, {"object": names, "batch": batches})
 
 
 def _put_small(bench: Bench, count: int, which: str, ours: Side, beside: dict[str, Side]) -> None:
     full = which == ", full"
-    required = None if full else {"diskcache": AS_FAST, "shared_memory": within(2.5)}
+    required = None if full else REQUIRED
     for kind, (value, _) in KINDS.items():
 
         def put(side: Side, value: Any, stays: bool, name: str) -> float:
@@ -94,19 +90,17 @@ def _put_small(bench: Bench, count: int, which: str, ours: Side, beside: dict[st
         bench.row(what, sides, required, 20, lambda number, kind=kind: f"new-{kind}-{number}", elapsed, 10, point)
 
 
-def _get_small(
-    bench: Bench, count: int, which: str, ours: Side, beside: dict[str, Side], names: dict[str, list[str]]
-) -> None:
+def _get_small(bench: Bench, count: int, ours: Side, beside: dict[str, Side], names: dict[str, list[str]]) -> None:
     choice = random.Random(0)
     for kind, (_, prefix) in KINDS.items():
         assert isinstance(ours, Ours)
         ours.column = None if prefix == "object" else "c0"
         sides = {"shmarrow": ours.get, "shared_memory": beside["shared_memory"].get}
         sides |= {peer: side.get for peer, side in beside.items() if peer != "shared_memory"}
-        what = f"get 800 bytes, {kind}, of {count:,} names{which}"
-        point = Point("Get 800 bytes from a store", "names", count) if not which and kind == "an ndarray" else None
+        what = f"get 800 bytes, {kind}, of {count:,} names"
+        point = Point("Get 800 bytes from a store", "names", count) if kind == "an ndarray" else None
         drawn = names[prefix]
-        bench.row(what, sides, AS_FAST, 20, lambda _, drawn=drawn: choice.choice(drawn), block=10, point=point)
+        bench.row(what, sides, REQUIRED, 20, lambda _, drawn=drawn: choice.choice(drawn), block=10, point=point)
 
 
 # --- a crowd ----------------------------------------------------------------------------------------------------
@@ -118,12 +112,10 @@ def crowds(bench: Bench) -> None:
     directory.mkdir()
     names, value = numbered(200), np.ones(10_000)
     content = value.tobytes()
-    ours = ("", ", with a capacity")
     with redis_server(directory / "redis") as socket:
         openers: dict[str, Opener] = {
             "shmarrow": partial(Ours, directory / "ours"),
             "diskcache": partial(DiskCache, directory / "diskcache"),
-            "shmarrow, with a capacity": partial(Ours, directory / "limited", capacity=1 << 30),
             "lmdb": partial(Lmdb, directory / "lmdb"),
         }
         if socket is not None:
@@ -141,16 +133,14 @@ def crowds(bench: Bench) -> None:
             seconds = 0.7 if bench.quick else 2.0
             rounds.append({each: crowd(openers[each], names, given[each], seconds, directory) for each in order})
 
-    def report(what: str, limited: str, field: str, unit: str) -> None:
-        which = [f"shmarrow{limited}", *[each for each in openers if "shmarrow" not in each]]
-        required = {each: AHEAD for each in which if each in ("diskcache", "redis")}
-        rows = [{each: [getattr(turn[each], field)] for each in which} for turn in rounds]
-        bench.report(f"8 readers, 4 writers, 80 kB: {what}{limited}", rows, required, unit)
-
-    for limited in ours:
-        report("gets", limited, "get", "s/op")
-        report("puts", limited, "put", "s/op")
-        report("99th percentile of put", limited, "put_p99", "s")
+    required = {each: AHEAD for each in openers if each in ("diskcache", "redis")}
+    for what, field, unit in (
+        ("gets", "get", "s/op"),
+        ("puts", "put", "s/op"),
+        ("99th percentile of put", "put_p99", "s"),
+    ):
+        rows = [{each: [getattr(turn[each], field)] for each in openers} for turn in rounds]
+        bench.report(f"8 readers, 4 writers, 80 kB: {what}", rows, required, unit)
 
 
 # --- many objects -----------------------------------------------------------------------------------------------
