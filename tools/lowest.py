@@ -13,7 +13,7 @@ from pathlib import Path
 
 PYPROJECT = tomllib.loads(Path(__file__).parent.parent.joinpath("pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z,]*\])?(?:[>=]=([0-9.]+))?(?:,.*)?")
+REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z,]*\])?(?:[>=]=([0-9.]+))?(?:[,;].*)?")
 
 
 def lowest(requirements: list[str]) -> Iterator[str]:
