@@ -20,11 +20,11 @@ demo: .venv/installed ## the main job on real input: Spark's workers share a dat
 	@$(BIN)/shmarrow demo
 
 # Arrow for JavaScript, which tests read with; without npm they say what they skip.
-tests/peers/node_modules: tests/peers/package.json
-	@! command -v npm >/dev/null || (cd tests/peers && npm install --ignore-scripts --no-package-lock --no-audit --no-fund --silent \
-		>/dev/null 2>&1 && touch node_modules) || echo 'shmarrow: npm could not install what tests/peers/package.json names'
+tests/support/peers/node_modules: tests/support/peers/package.json
+	@! command -v npm >/dev/null || (cd tests/support/peers && npm install --ignore-scripts --no-package-lock --no-audit --no-fund --silent \
+		>/dev/null 2>&1 && touch node_modules) || echo 'shmarrow: npm could not install what tests/support/peers/package.json names'
 
-test: .venv/installed tests/peers/node_modules ## all tests, on all processors
+test: .venv/installed tests/support/peers/node_modules ## all tests, on all processors
 	@tools/programs.sh java flatc chromium || true
 	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
@@ -46,13 +46,13 @@ format: .venv/installed ## format the code, by ruff
 
 SECONDS := 600
 fuzz: .venv/installed ## fuzz the readers with new seeds, for SECONDS=600
-	@$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
+	@$(BIN)/python tests/support/fuzz.py --seconds $(SECONDS)
 
 properties: .venv/installed ## property tests, with 3,000 new examples each
-	@$(BIN)/pytest tests/test_properties.py --hypothesis-profile=long --timeout=0
+	@$(BIN)/pytest tests/parity/test_properties.py --hypothesis-profile=long --timeout=0
 
 soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most
-	@$(BIN)/python tests/soak.py
+	@$(BIN)/python tests/support/soak.py
 
 bench: .venv/installed ## every row beside every installed peer: benchmarks/results.json and report.html; BENCH="--parts store"
 	@$(BIN)/python benchmarks/run.py $(if $(BENCH),$(BENCH),--spark)
@@ -61,7 +61,7 @@ bench-quick: .venv/installed ## the same with smaller data and fewer rounds, wit
 	@$(BIN)/python benchmarks/run.py --quick
 
 docs: .venv/installed ## write the generated pages, and build the guide and the reference in build/docs
-	@for page in support filemap casts consumers api tools_page spark_types performance; do $(BIN)/python tests/$$page.py || exit 1; done
+	@for page in supported filemap casts consumers api tools_page spark_types performance; do $(BIN)/python tests/support/$$page.py || exit 1; done
 	@$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html -d build/doctrees docs build/docs
 	@echo 'build/docs/index.html'
 
@@ -81,5 +81,5 @@ lock: .venv/installed ## renew requirements/dev.txt, with the newest versions th
 	@$(BIN)/python tools/lock.py
 
 clean: ## remove all that the other targets made
-	@rm -rf .venv .venv-lowest tests/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-lowest tests/support/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

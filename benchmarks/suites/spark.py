@@ -3,8 +3,8 @@
 Each side is a task of a real Spark application. Sides that are compared take turns, in the same application where one
 configuration serves both. The data are the flights that left New York in 2013, repeated 16 times: 5.4 million rows, 19
 columns, about 510 MB. ``--quick`` uses them once, in two minutes; a full run takes about half an hour and 16 GiB. Sides
-that need half a minute take fewer turns than in other suites. The two hosts come from ``tests/spark_lab.py``, which
-needs root or user namespaces.
+that need half a minute take fewer turns than in other suites. The two hosts come from ``tests/support/spark_lab.py``,
+which needs root or user namespaces.
 
 Bytecode is cached, as for installed packages, and workers are fresh where first accesses are timed.
 """
@@ -146,7 +146,7 @@ class Lab:
     @cached_property
     def cluster(self) -> Application:
         """Two executors with a core each, which are two hosts for what is measured here."""
-        sys.path.insert(0, str(ROOT / "tests"))
+        sys.path.insert(0, str(ROOT / "tests" / "support"))
         from spark_lab import cluster
 
         folder = self._folder / "cluster"

@@ -1,0 +1,391 @@
+"""`inspect` and `validate` on real files: against pyarrow, on golden files, and on broken and hostile ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from commands import on_a_terminal
+from environment import ROOT
+from test_cli_rows import FORMS, TABLE, Run, run, write
+
+import shmarrow as sa
+from shmarrow.cli import main, measure
+from shmarrow.xray import overview
+
+__all__ = ["run"]
+
+
+def buffers_by_column(path: str, form: str) -> dict[str, list[pa.Buffer]]:
+    """The buffers of each column in all batches, as pyarrow reads them: decompressed, and mapped where they can be."""
+    source = pa.memory_map(path)
+    reader = pa.ipc.open_file(source) if form == "file" else pa.ipc.open_stream(source)
+    batches = reader.read_all().to_batches()
+    return {
+        name: [each for batch in batches for each in batch.column(name).buffers() if each is not None]
+        for name in TABLE.column_names
+    }
+
+
+# --- inspect --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("form", "codec"), FORMS)
+def test_numbers_are_those_of_pyarrow(form: str, codec: str | None, tmp_path: Path, run: Run) -> None:
+    path = write(TABLE, tmp_path / "x", form, codec)
+    found = run.json("inspect", path)
+    assert (found["kind"], found["version"], found["endianness"], found["compression"]) == (form, "V5", "little", codec)
+    assert (found["rows"], found["batches"], found["bytes"]) == (1000, 4, os.path.getsize(path))
+    assert (found["rows_exact"], found["sampled_batches"], found["stored"]) == (True, None, None)
+    assert found["metadata"] == {"made": "by a test"}
+    assert found["findings"] == {"error": 0, "warning": 0, "note": 0}
+    sizes = {name: sum([each.size for each in found]) for name, found in buffers_by_column(path, form).items()}
+    for column in found["columns"]:
+        name = column["name"]
+        assert column["nulls"] == TABLE[name].null_count
+        assert column["values"] == 1000
+        assert column["decompressed"] == sizes[name]
+        if codec is None:
+            assert column["bytes"] == sizes[name]
+        assert column["ratio"] == pytest.approx(column["decompressed"] / column["bytes"], abs=1e-3)
+    items = found["columns"][3]["children"][0]
+    assert (items["name"], items["values"]) == ("item", sum(map(len, TABLE["list"].to_pylist())))
+    assert items["nulls"] == TABLE["list"].combine_chunks().flatten().null_count
+    assert list(found["columns"][2]["buffers"]) == ["validity", "offsets", "data"]
+    assert found["dictionaries"] == [
+        {
+            **found["dictionaries"][0],
+            "id": 0,
+            "type": "string",
+            "fields": ["kind"],
+            "values": 3,
+            "batches": 1,
+            "deltas": 0,
+        }
+    ]
+    text = run("inspect", path)
+    assert "1000 in 4 batches" in text
+    assert f"{TABLE['x'].null_count}" in next(line for line in text.splitlines() if line.startswith("x "))
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_alignment_is_that_of_the_addresses(form: str, tmp_path: Path, run: Run) -> None:
+    """The alignment in the file is that in memory, as mappings begin at pages."""
+    path = write(TABLE, tmp_path / "x", form)
+    found = run.json("inspect", path)["alignment"]
+    by_leaf = measure.measure(overview(path)).alignment
+    addresses = [each.address for column in buffers_by_column(path, form).values() for each in column if each.size]
+    assert min(by_leaf) == min(min(address & -address, 64) for address in addresses)
+    assert found["64"] + found["8"] == 14
+    assert found["misaligned"] == []
+
+
+def test_buffers_that_consumers_copy(tmp_path: Path, run: Run) -> None:
+    """Bytes moved by 4: numbers of 8 bytes are not aligned for their type any more, those of 4 bytes are."""
+    table = pa.table({"a": pa.array([1, 2], pa.int64()), "b": pa.array([1, 2], pa.int32()), "t": ["x", "y"]})
+    data = bytearray(Path(write(table, tmp_path / "x", "stream")).read_bytes())
+    start, metadata, _ = overview(bytes(data)).blocks[0].tolist()
+    data[start + 4 : start + 8] = (metadata - 8 + 4).to_bytes(4, "little")
+    data[start + metadata : start + metadata] = bytes(4)
+    (tmp_path / "moved").write_bytes(data)
+    assert pa.ipc.open_stream(bytes(data)).read_all() == table
+    found = run.json("inspect", tmp_path / "moved")["alignment"]
+    assert found["misaligned"] == [{"field": "a", "buffer": "values", "alignment": 4, "needed": 8}]
+    assert (found["less"], found["element"]) == (1, 3)
+    assert "values of a: aligned to 4, its elements need 8" in run("inspect", tmp_path / "moved")
+
+
+def test_dictionaries_with_deltas_and_replacements(tmp_path: Path, run: Run) -> None:
+    type = pa.dictionary(pa.int8(), pa.string())
+    arrays = [
+        pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), values)
+        for values in (["a"], ["a", "b", "c"], ["z", "y"], ["z", "y"])
+    ]
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    schema = pa.schema([("d", type), ("e", type)])
+    with pa.OSFile(str(tmp_path / "x"), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for array in arrays:
+            writer.write_batch(pa.record_batch([array, arrays[0]], schema=schema))
+    first, second = run.json("inspect", tmp_path / "x")["dictionaries"]
+    assert (first["fields"], first["values"], first["batches"], first["deltas"]) == (["d"], 2, 3, 1)
+    assert (second["fields"], second["values"], second["batches"], second["deltas"]) == (["e"], 1, 1, 0)
+
+
+def test_views_and_unions_and_metadata_version_4(tmp_path: Path, run: Run) -> None:
+    """Batches of views have numbers of buffers of their own; unions of version 4 have a validity bitmap."""
+    views = pa.table({"v": pa.array(["a view of a long string", None, "b"] * 100, pa.string_view()), "n": range(300)})
+    found = run.json("inspect", write(views, tmp_path / "v", rows=70))
+    batches = pa.ipc.open_file(str(tmp_path / "v")).read_all().to_batches()
+    sizes = [sum([each.size for batch in batches for each in batch.column(i).buffers() if each]) for i in (0, 1)]
+    assert found["columns"][0]["nulls"] == 100
+    assert [column["bytes"] for column in found["columns"]] == sizes
+    assert set(found["columns"][0]["buffers"]) == {"validity", "views", "data"}
+    union = pa.UnionArray.from_sparse(pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])])
+    table = pa.table({"u": union})
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    with pa.OSFile(str(tmp_path / "u"), "wb") as sink, pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    found = run.json("inspect", tmp_path / "u")
+    assert (found["version"], found["unreadable_batches"]) == ("V4", 0)
+    assert [child["values"] for child in found["columns"][0]["children"]] == [3, 3]
+
+
+def test_a_sample_of_many_batches_says_so(tmp_path: Path, run: Run) -> None:
+    table = pa.concat_tables([TABLE.select(["id", "x"])] * 50)
+    path = write(table, tmp_path / "x", rows=2)
+    found, exact = run.json("inspect", path), run.json("inspect", path, "--exact")
+    assert (found["sampled_batches"], exact["sampled_batches"]) == (128, None)
+    assert (found["batches"], found["rows"], found["rows_exact"]) == (25_000, 50_000, True)
+    assert found["columns"][0] == exact["columns"][0]
+    assert exact["columns"][1]["nulls"] == table["x"].null_count
+    assert found["columns"][1]["nulls"] == pytest.approx(exact["columns"][1]["nulls"], rel=0.5)
+    assert "from 128 of 25000 batches; --exact reads all" in run("inspect", path)
+
+
+def test_a_terabyte_in_a_sparse_file(tmp_path: Path) -> None:
+    """Its 21,000 batches are not read whole: bounded memory, and numbers that follow from how it was made."""
+    batches, step = 21_000, 50_400_000
+    empty = pa.record_batch([pa.array([], pa.int64()), pa.array([], pa.float32())], names=["a", "b"])
+    full = pa.record_batch([np.zeros(1 << 22, np.int64), np.zeros(1 << 22, np.float32)], names=["a", "b"])
+    files = []
+    for batch, count in ((full, 1), (empty, batches)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            for _ in range(count):
+                writer.write_batch(batch)
+        files.append(sink.getvalue().to_pybytes())
+    one, many = files
+    start, metadata, body = overview(one).blocks[0].tolist()
+    blocks = overview(many).blocks
+    footer = bytearray(many[overview(many).footer[0] :])
+    at = footer.index(np.array([blocks[0, 0], blocks[0, 1], blocks[0, 2]], "<i8").tobytes())
+    starts = start + np.arange(batches) * step
+    footer[at : at + 24 * batches] = np.stack([starts, np.full(batches, metadata), np.full(batches, body)], 1).tobytes()
+    path = tmp_path / "sparse.arrow"
+    with path.open("wb") as file:
+        file.write(one[:start])
+        for each in starts.tolist():
+            os.pwrite(file.fileno(), one[start : start + metadata], each)
+        file.seek(batches * step)
+        file.write(footer)
+    assert path.stat().st_size > 1e12
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURED, "inspect", str(path), "--json"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert (found["batches"], found["rows"], found["rows_exact"]) == (batches, batches << 22, True)
+    assert [each["bytes"] for each in found["columns"]] == [batches << 25, batches << 24]
+    assert found["sampled_batches"] == 128
+    assert found["findings"] == {"error": 0, "warning": 0, "note": 0}
+    assert int(done.stderr) < 200 << 10
+
+
+_MEASURED = """
+import sys
+from shmarrow.cli import main
+status = main(sys.argv[1:])
+print(*[line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")], file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def test_tensors_and_bundles(tmp_path: Path, run: Run) -> None:
+    with pa.OSFile(str(tmp_path / "t"), "wb") as sink:
+        pa.ipc.write_tensor(pa.Tensor.from_numpy(np.arange(12.0).reshape(3, 4), dim_names=["r", "c"]), sink)
+    sa.save_tensors({"w": np.zeros((2, 3), np.float32), "b": np.zeros(5, np.int8)}, tmp_path / "b")
+    found = run.json("inspect", tmp_path / "t")
+    assert found["kind"] == "tensor"
+    assert found["tensors"] == [
+        {"name": None, "form": "dense", "type": "double", "shape": [3, 4], "strides": [32, 8],
+         "dim_names": ["r", "c"], "non_zero": None, "bytes": 96},
+    ]  # fmt: skip
+    found = run.json("inspect", tmp_path / "b")
+    assert found["kind"] == "bundle"
+    assert {each["name"]: (each["type"], each["shape"]) for each in found["tensors"]} == {
+        "w": ("float", [2, 3]), "b": ("int8", [5]),
+    }  # fmt: skip
+    sa.ipc.write_tensor(sa.SparseCOOTensor.from_dense(np.eye(4)), tmp_path / "s")
+    found = run.json("inspect", tmp_path / "s")
+    assert (found["kind"], found["tensors"][0]["form"], found["tensors"][0]["non_zero"]) == (
+        "sparse tensor",
+        "sparse COO",
+        4,
+    )
+    for name in "tbs":
+        assert run.json("validate", tmp_path / name, "--full")["valid"]
+        assert run("inspect", tmp_path / name).startswith("target  ")
+
+
+def test_objects_of_a_store(shm_name: str, run: Run) -> None:
+    """Pins and owner of the object, as the store has them."""
+    with sa.Store(shm_name, owned=True) as store:
+        store.put("a/b", sa.table({"x": [1, None], "text": ["x" * 5000] * 2}))
+        found = run.json("inspect", f"{shm_name}/a/b")
+        assert (found["kind"], found["rows"], found["columns"][0]["nulls"]) == ("file", 2, 1)
+        stored = found["stored"]
+        info = store.info("a/b")
+        assert (stored["store"], stored["name"], stored["kind"], stored["pins"]) == (shm_name, "a/b", "table", 0)
+        assert (stored["owner"], stored["generation"], stored["path"]) == (os.getpid(), info.generation, info.path)
+        held = store.get("a/b")
+        assert run.json("inspect", f"{shm_name}/a/b")["stored"]["pins"] == 1
+        assert "1 (processes that have it attached)" in run("inspect", f"{shm_name}/a/b")
+        assert run.json("validate", f"{shm_name}/a/b", "--full")["valid"]
+        del held
+        store.destroy()
+
+
+def test_on_a_terminal(tmp_path: Path) -> None:
+    path = write(TABLE, tmp_path / "x", codec="lz4")
+    shown = on_a_terminal("inspect", path)
+    assert "column" in shown
+    assert "1000 in 4 batches" in shown
+    assert "no findings" in on_a_terminal("validate", path)
+
+
+# --- validate -------------------------------------------------------------------------------------------------------
+
+
+def test_golden_files_are_valid(arrow_testing: Path, run: Run) -> None:
+    """All of them: streams and files, both byte orders, all versions."""
+    paths = sorted([*arrow_testing.rglob("*.arrow_file"), *arrow_testing.rglob("*.stream")])
+    assert len(paths) > 100
+    for path in paths:
+        found = run.json("validate", path)
+        assert (found["valid"], found["errors"]) == (True, 0), path
+        kind = "stream" if path.suffix == ".stream" else "file"
+        assert (found["kind"], run.json("inspect", path)["kind"]) == (kind, kind)
+
+
+def test_hostile_files_end_in_findings_or_errors(arrow_testing: Path, run: Run, capsys: Any) -> None:
+    for path in sorted(arrow_testing.glob("fuzz/*/*")):
+        for words in (["inspect"], ["validate", "--full"], ["head"]):
+            status = main([words[0], str(path), *words[1:], "--json"])
+            out, err = capsys.readouterr()
+            assert status == 0 or (status == 1 and (out or json.loads(err)["status"] == 1))
+
+
+def test_mutated_files_end_in_findings_or_errors(tmp_path: Path, run: Run, capsys: Any) -> None:
+    numbers = random.Random(14)
+    originals = [
+        Path(write(TABLE.slice(0, 20), tmp_path / "x", form, codec, 10)).read_bytes() for form, codec in FORMS[::2]
+    ]
+    for turn in range(30):
+        data = bytearray(originals[turn % len(originals)])
+        for _ in range(1 + turn % 3):
+            at = numbers.randrange(len(data))
+            data[at] = numbers.choice((0, 1, 0x7F, 0x80, 0xFF, data[at] ^ (1 << numbers.randrange(8))))
+        if turn % 10 == 9:
+            del data[numbers.randrange(len(data)) :]
+        (tmp_path / "x").write_bytes(data)
+        for command in ("inspect", "validate"):
+            assert main([command, str(tmp_path / "x"), "--json"]) in (0, 1)
+            out, err = capsys.readouterr()
+            assert out or json.loads(err)["status"] == 1
+
+
+def test_all_broken_columns_are_found_with_their_offsets(tmp_path: Path, run: Run) -> None:
+    """Invalid UTF-8 in two batches and an index outside its dictionary in a third: each is found, where it is."""
+    table = pa.table({"s": ["abc", "def"] * 30, "n": range(60), "d": pa.array(["x", "y"] * 30).dictionary_encode()})
+    for form in ("file", "stream"):
+        path = tmp_path / form
+        data = bytearray(Path(write(table, path, form, rows=20)).read_bytes())
+        places = [data.index(b"abcdefabc")]
+        places.append(data.index(b"abcdefabc", places[0] + 100))
+        for at in places:
+            data[at + 1] = 0xFF
+        leaves = overview(bytes(data)).buffer_roles
+        last = overview(bytes(data)).buffers(2, 3)[0, [leaf.buffer for leaf in leaves].index("indices")].tolist()
+        data[last[0]] = 99
+        path.write_bytes(data)
+        assert run.json("validate", path)["valid"]
+        found = run.json("validate", path, "--full", status=1)
+        assert (found["errors"], found["complete"], found["full"]) == (3, True, True)
+        for each, at in zip(found["findings"], [*places, last[0]], strict=True):
+            assert each["start"] <= at < each["end"]
+            assert each["remedy"]
+        lines = run("validate", path, "--full", status=1).splitlines()
+        assert [line.split("\t")[0] for line in lines] == ["error"] * 3 + [lines[-1]]
+        assert lines[-1].endswith("3 errors (structure and values)")
+        assert "stopped after 1 findings" in run("validate", path, "--full", "--limit", "1", status=1)
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_a_broken_dictionary_is_one_finding(form: str, tmp_path: Path, run: Run) -> None:
+    """Its message is named, and not the batches that use it; other columns are checked all the same."""
+    table = pa.table({"n": ["abc", "def"] * 30, "d": pa.array(["xyz", "uvw"] * 30).dictionary_encode()})
+    data = bytearray(Path(write(table, tmp_path / "x", form, rows=20)).read_bytes())
+    at, other = data.index(b"xyzuvw"), data.index(b"abcdef")
+    data[at] = data[other] = 0xFF
+    (tmp_path / "x").write_bytes(data)
+    found = run.json("validate", tmp_path / "x", "--full", status=1)["findings"]
+    assert [each["message"].split(": ")[:2] for each in found] == [
+        ["dictionary 0", "row 0"],
+        ["batch 0", "column 0 'n'"],
+    ]
+    assert [each["start"] <= place < each["end"] for each, place in zip(found, (at, other), strict=True)] == [True] * 2
+
+
+def test_nulls_in_a_field_that_is_not_nullable(tmp_path: Path, run: Run) -> None:
+    table = pa.table({"a": [1, None], "b": [1, 2]})
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64(), nullable=False)])
+    path = write(table.cast(pa.schema([("a", pa.int64()), ("b", pa.int64())])), tmp_path / "x")
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.record_batch([each.combine_chunks() for each in table.columns], schema=schema))
+    found = run.json("validate", path, "--full", status=1)
+    assert [each["message"] for each in found["findings"]] == [
+        "batch 0: column 0 'a': the field is not nullable but has 1 null"
+    ]
+
+
+def test_a_file_that_was_cut(tmp_path: Path, run: Run) -> None:
+    """The footer is missing; the messages before the cut are checked as those of a stream."""
+    data = bytearray(Path(write(TABLE, tmp_path / "x")).read_bytes())
+    blocks = overview(bytes(data)).blocks
+    (tmp_path / "x").write_bytes(data[: blocks[2, 0] + 100])
+    found = run.json("validate", tmp_path / "x", status=1)
+    assert found["findings"][0]["end"] == blocks[2, 0] + 100
+    assert "truncated" in found["findings"][0]["message"]
+    facts = run.json("inspect", tmp_path / "x")
+    assert (facts["batches"], facts["rows"]) == (2, 600)
+    assert facts["findings"]["error"] >= 1
+
+
+def test_a_truncated_message_is_one_finding(tmp_path: Path, run: Run) -> None:
+    """Of three batches of 800,000 bytes each, the third one is cut at its half."""
+    table = pa.table({"x": np.zeros(300_000), "y": np.zeros(300_000)})
+    path = write(table, tmp_path / "x", "stream", None, 100_000)
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(data[:-900_000])
+    found = run.json("validate", path, "--full", status=1)
+    assert [each["severity"] for each in found["findings"]] == ["error"]
+    assert found["findings"][0]["message"].startswith("truncated message: its body needs 1600000 bytes, only 7")
+    opened = found["findings"][0]["remedy"].partition("`for batch in ")[2].partition("`")[0]
+    rows: list[int] = []
+    with pytest.raises(sa.InvalidData):
+        rows.extend(batch.num_rows for batch in eval(opened, {"shmarrow": sa, "PATH": path}))
+    assert rows == [100_000] * 2
+    assert run.json("inspect", path)["truncated"]
+    assert "200000 in 2 batches before the end, which is missing" in run("inspect", path)
+    Path(path).write_bytes(data[:1000])
+    assert "unknown: the end is missing" in run("inspect", path)
+    Path(path).write_bytes(data)
+    assert not run.json("inspect", path)["truncated"]
+
+
+def test_long_metadata_are_cut_in_text(tmp_path: Path, run: Run) -> None:
+    long = {"k": "v" * 100_000}
+    path = write(pa.table({"x": [1]}).replace_schema_metadata(long), tmp_path / "x")
+    for words in (("inspect", path), ("schema", path, "--metadata")):
+        said = run(*words)
+        assert f"{'v' * 200}… (100000 characters)" in said
+        assert "v" * 201 not in said
+        assert run.json(*words)["metadata"] == long

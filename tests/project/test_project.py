@@ -1,0 +1,80 @@
+"""The files of the project agree: extras, dependency groups, the lock file, CI, and the files of a release."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from environment import ROOT
+
+import shmarrow
+from shmarrow import optional
+
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
+GROUPS: dict[str, list[Any]] = PYPROJECT["dependency-groups"]
+RELEASED = ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md")
+
+
+def group(name: str) -> Iterator[str]:
+    """The requirements of a dependency group, with those that it includes."""
+    for entry in GROUPS[name]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            yield from group(entry["include-group"])
+
+
+def package(requirement: str) -> str:
+    return re.split(r"[\[=<>;]", requirement)[0].lower().replace("_", "-")
+
+
+def test_every_extra_that_a_text_names_exists() -> None:
+    files = [*(ROOT / "shmarrow").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    named = {name for names in re.findall(r"shmarrow\[([a-z,]+)\]", text) for name in names.split(",")}
+    assert {"arrow", "torch"} <= named
+    assert sorted(named - EXTRAS.keys()) == []
+
+
+def test_what_is_optional_is_in_the_extra_that_the_error_names() -> None:
+    for name, extra in optional.EXTRAS.items():
+        assert name.replace("_", "-") in map(package, EXTRAS[extra])
+
+
+def test_the_lock_has_what_the_environment_needs() -> None:
+    lines = (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split(" ")[0].split("==") for line in lines if line and line[0] != "#")
+    script = (ROOT / "tools" / "venv.sh").read_text(encoding="utf-8")
+    (installed,) = re.findall(r"extras=(arrow,cli\S+)", script)
+    wanted = [*PYPROJECT["project"]["dependencies"], *group("dev")]
+    wanted += [requirement for extra in installed.split(",") for requirement in EXTRAS[extra]]
+    missing = {package(requirement) for requirement in wanted} - pins.keys() - {"shmarrow", "torch"}
+    assert sorted(missing) == [], "run `make lock`"
+    assert all(re.search(r" --hash=sha256:[0-9a-f]{64}$", line) for line in lines if line and line[0] != "#")
+
+
+def test_ci_runs_the_pythons_of_the_classifiers() -> None:
+    yaml = pytest.importorskip("yaml", reason="the package pyyaml is not installed")
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+    prefix = "Programming Language :: Python :: 3."
+    pythons = [each.removeprefix(prefix) for each in PYPROJECT["project"]["classifiers"] if each.startswith(prefix)]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == [f"3.{minor}" for minor in pythons]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    targets = {word for run in runs if run.startswith("make ") for word in run.split()[1:] if "=" not in word}
+    assert targets >= {"lint", "test", "test-lowest", "newcomer", "docs"}
+    assert sorted(target for target in targets if f"\n{target}: " not in makefile) == []
+
+
+def test_a_release_has_its_files_and_one_version() -> None:
+    included = PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    for name in RELEASED:
+        assert (ROOT / name).is_file()
+    assert set(RELEASED) - {"LICENSE", "README.md"} <= set(included)  # these two always are
+    assert sorted(name for name in included if not (ROOT / name).exists()) == []
+    assert f"\nversion: {shmarrow.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert shmarrow.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

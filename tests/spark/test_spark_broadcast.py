@@ -1,0 +1,627 @@
+"""Host broadcasts and once per host, on one host: in every kind of function, of every kind of value, and their end.
+
+Workers say what they found; that it is the memory of the store is what the kernel says of their mappings. The other
+hosts are in ``test_spark_cluster.py`` and ``test_spark_connect.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from environment import ROOT
+from spark_maps import file_of
+
+import shmarrow as sa
+from shmarrow import spark as sas
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Cannot infer the eval type:UserWarning"),
+]
+
+ROWS = 10_000
+
+
+@pytest.fixture
+def store(shm_name: str) -> Iterator[sa.Store]:
+    with sa.Store(shm_name) as made:
+        yield made
+        assert made.names() == []
+        made.destroy()
+
+
+# --- every kind of function -------------------------------------------------------------------------------------
+
+
+def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) -> None:
+    from pyspark.sql import functions as f
+    from pyspark.sql.datasource import DataSource, DataSourceReader
+
+    made = sas.broadcast(spark, np.arange(float(ROWS)), store)
+    path = store.info(made.name).path
+
+    def check(kind: str) -> str:
+        found = made.value
+        right = len(found) == ROWS and found[-1] == ROWS - 1 and found is made.value
+        return f"{kind} {right and file_of(found) == path}"
+
+    def in_rdd(row: Any) -> str:
+        return check("rdd")
+
+    @f.udf("string")
+    def in_udf(i: Any) -> str:
+        return check("udf")
+
+    @f.pandas_udf("string")
+    def in_pandas_udf(i: pd.Series) -> pd.Series:
+        return pd.Series([check("pandas_udf")] * len(i))
+
+    @f.arrow_udf("string")
+    def in_arrow_udf(i: pa.Array) -> pa.Array:
+        return pa.array([check("arrow_udf")] * len(i))
+
+    def in_map(batches: Any) -> Any:
+        for batch in batches:
+            yield batch.append_column("m", pa.array([check("mapInArrow")] * batch.num_rows))
+
+    def in_pandas_groups(group: pd.DataFrame) -> pd.DataFrame:
+        return group.assign(p=check("applyInPandas"))
+
+    def in_arrow_groups(group: pa.Table) -> pa.Table:
+        return group.append_column("r", pa.array([check("applyInArrow")] * group.num_rows))
+
+    @f.udtf(returnType="t string")
+    class InTable:
+        def eval(self, i: int) -> Any:
+            yield (check("udtf"),)
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "broadcast_source"
+
+        def schema(self) -> str:
+            return "d string"
+
+        def reader(self, schema: Any) -> Any:
+            return Reader()
+
+    class Reader(DataSourceReader):
+        def __init__(self) -> None:
+            self.planned = check("planned")  # in the process that plans
+
+        def read(self, partition: Any) -> Iterator[tuple[str]]:
+            yield (self.planned,)
+            yield (check("source"),)
+
+    found = set(spark.sparkContext.parallelize([0]).map(in_rdd).collect())
+    spark.dataSource.register(Source)
+    found |= {row["d"] for row in spark.read.format("broadcast_source").load().collect()}
+    spark.udtf.register("in_table", InTable)
+    df = spark.range(0, 2, 1, 1).select("id", in_udf("id").alias("u")).withColumn("v", in_pandas_udf("id"))
+    df = df.withColumn("w", in_arrow_udf("id")).mapInArrow(in_map, "id long, u string, v string, w string, m string")
+    df = df.groupBy("id").applyInPandas(in_pandas_groups, "id long, u string, v string, w string, m string, p string")
+    schema = "id long, u string, v string, w string, m string, p string, r string"
+    df.groupBy("id").applyInArrow(in_arrow_groups, schema).createOrReplaceTempView("all_kinds")
+    for row in spark.sql("SELECT * FROM all_kinds, LATERAL in_table(id)").collect():
+        found |= set(row.asDict().values()) - {0, 1}
+
+    def in_batch(df: Any, number: int) -> None:
+        found.add(check("foreachBatch"))
+
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = (
+        rate.writeStream.foreachBatch(in_batch).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    )
+    query.start().awaitTermination(60)
+    kinds = [
+        "rdd",
+        "udf",
+        "pandas_udf",
+        "arrow_udf",
+        "mapInArrow",
+        "applyInPandas",
+        "applyInArrow",
+        "udtf",
+        "planned",
+        "source",
+        "foreachBatch",
+    ]
+    assert found == {f"{kind} True" for kind in kinds}
+    made.destroy()
+
+
+# --- every kind of value ----------------------------------------------------------------------------------------
+
+
+def values() -> dict[str, Any]:
+    """Small values of all kinds; those in which there is an array of float64 lie in the store."""
+    numbers = np.arange(5.0)
+    batch = pa.record_batch({"x": numbers, "s": ["a", None, "ä", "", "x"]})
+    return {
+        "ndarray": numbers,
+        "column major": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "no dimensions": np.array(2.5),
+        "empty": np.empty((0, 3)),
+        "array": pa.array([1, None, 3]),
+        "chunks": pa.chunked_array([[1.0], [2.0, 3.0]]),
+        "dictionary": pa.array(["a", "b", "a"]).dictionary_encode(),
+        "batch": batch,
+        "table": pa.Table.from_batches([batch, batch]),
+        "no columns": pa.table({}),
+        "pandas": pd.DataFrame({"x": numbers}, index=pd.Index(list("abcde"), name="key")),
+        "tensors": {"w": np.eye(2), "b": np.zeros(2)},
+        "bytes": b"\0\1",
+        "bytearray": bytearray(b"ab"),
+        "text": "ænd",
+        "int": 1 << 63,
+        "float": -0.5,
+        "bool": True,
+    }
+
+
+def as_expected(value: Any) -> Any:
+    """A value as plain Python, with its type; those of Arrow's have one form, whose library they are of."""
+    if isinstance(value, pd.DataFrame):
+        value = pa.Table.from_pandas(value)
+    if isinstance(value, np.ndarray):
+        return "ndarray", value.dtype.str, value.shape, value.tolist(), value.flags.f_contiguous
+    if isinstance(value, (pa.Array, pa.ChunkedArray, sa.Array, sa.ChunkedArray)):
+        return "column", str(value.type).replace("double", "float64"), value.to_pylist()
+    if hasattr(value, "num_columns"):
+        return type(value).__name__, value.num_rows, value.to_pydict()
+    if hasattr(value, "items"):
+        return {name: np.asarray(each).tolist() for name, each in value.items()}
+    return type(value).__name__, value
+
+
+def look(made: Any, _: Any) -> list[Any]:
+    return [(name, as_expected(each.value), each.value is each.value) for name, each in made.items()]
+
+
+def test_every_kind_of_value(spark: Any, store: sa.Store) -> None:
+    given = values()
+    made = {name: sas.broadcast(spark, value, store) for name, value in given.items()}
+    assert max(len(pickle.dumps(each)) for each in made.values()) < 1024
+    found = spark.sparkContext.parallelize([0, 1], 2).map(partial(look, made)).collect()
+    expected = [(name, as_expected(value), True) for name, value in given.items()]
+    for each in (*found, look(made, 0)):
+        for one, other in zip(each, expected, strict=True):
+            assert one == other, one[0]
+    assert made["pandas"].value.to_pandas().equals(given["pandas"])
+    for each in made.values():
+        each.destroy()
+
+
+class Odd(OrderedDict[str, Any]):
+    _metadata: Any = None
+
+
+def model() -> Any:
+    """A model of several types, with a weight that two of its layers have, and a buffer of bools."""
+    import torch
+
+    torch.manual_seed(0)
+    nn = torch.nn
+    made = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(3, 4, dtype=torch.bfloat16))
+    made.add_module("tied", nn.Linear(3, 4))
+    made.tied.weight = made[0].weight
+    made.register_buffer("mask", torch.tensor([True, False]))
+    return made
+
+
+def tensors() -> dict[str, Any]:
+    import torch
+
+    shared = torch.arange(12.0)
+    return {
+        "transposed": torch.arange(6.0).reshape(2, 3).T,
+        "steps": torch.arange(10)[::3],
+        "part": shared[4:],
+        "whole": shared,
+        "whole again": shared.view(12),
+        "complex": torch.tensor([1 + 2j, 3]),
+        "conjugate": torch.tensor([1 + 2j, 3]).conj(),
+        "no dimensions": torch.tensor(7, dtype=torch.int16),
+        "empty": torch.empty(0, 2),
+        "half": torch.ones(3, dtype=torch.half),
+        "eighth": torch.ones(3).to(torch.float8_e4m3fn),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+    }
+
+
+def versions(state: Any) -> list[Any]:
+    """What torch notes of modules; it adds more to it when it loads a state dict."""
+    return [(name, said.get("version")) for name, said in state._metadata.items()]
+
+
+def check_states(first: Any, second: Any, _: Any) -> dict[str, bool]:
+    """What is right of two state dicts, in a worker or the driver."""
+    import torch
+
+    def same(given: Any, found: Any) -> bool:
+        if given.dtype != found.dtype or given.shape != found.shape:
+            return False
+        return (
+            torch.equal(found, given.resolve_conj())
+            if given.is_complex()
+            else torch.equal(found.double(), given.double())
+        )
+
+    whole, fresh, got, others = model(), model(), first.value, second.value
+    expected = whole.state_dict()
+    torch.nn.init.zeros_(fresh[0].weight)
+    fresh.load_state_dict(got, assign=True)
+    x = torch.ones(2, 3)
+    return {
+        **{name: same(given, got[name]) for name, given in expected.items()},
+        **{name: same(given, others[name]) for name, given in tensors().items()},
+        "names": list(got) == list(expected) and list(others) == list(tensors()),
+        "loaded": torch.equal(fresh[0](x), whole[0](x)),
+        "tied": got["0.weight"] is got["tied.weight"],
+        "tied where they were": others["whole"] is others["whole again"],
+        "versions": versions(got) == versions(expected) and type(got) is OrderedDict,
+        "plain": type(others) is dict,
+        "mapped": file_of(got["0.weight"].numpy()).startswith("/dev/shm/"),
+        "kept": first.value is got,
+    }
+
+
+def test_state_dicts(spark: Any, store: sa.Store) -> None:
+    torch = pytest.importorskip("torch")
+    first, second = sas.broadcast(spark, model().state_dict(), store), sas.broadcast(spark, tensors(), store)
+    check = partial(check_states, first, second)
+    for found in (check(0), spark.sparkContext.parallelize([0], 1).map(check).collect()[0]):
+        assert {name for name, right in found.items() if not right} == set()
+        assert set(found) > {"0.weight", "mask", *tensors()}
+    first.destroy()
+    second.destroy()
+    with pytest.raises(sa.InvalidType, match="'meta', without elements"):
+        sas.broadcast(spark, {"x": torch.ones(2, device="meta")}, store)
+    odd = Odd(x=torch.ones(1))
+    odd._metadata = {1: 2}
+    with pytest.raises(sa.InvalidType, match="no form in JSON"):
+        sas.broadcast(spark, odd, store)
+
+
+class Model:
+    """A model with large and small arrays, and with what no store keeps."""
+
+    def __init__(self) -> None:
+        self.weights = np.arange(50_000.0).reshape(500, 100)
+        self.bias = np.arange(3)
+        self.name = "model"
+        self.function = lambda x: x + 1
+
+
+def use_model(made: Any, _: Any) -> tuple[Any, ...]:
+    model = made.value
+    again = pickle.loads(pickle.dumps(made)).value
+    where = file_of(model.weights), file_of(model.bias)
+    return where, model.weights.flags.writeable, float(model.weights.sum()), model.function(1), again is model
+
+
+def test_models_are_pickled_with_their_arrays_in_shared_memory(spark: Any, store: sa.Store) -> None:
+    for value in (None, [1, 2], {"a": 1}, {1: (2, 3)}, 1j, 1 << 70, {"x": [np.arange(3)]}):
+        with sas.broadcast(spark, value, store) as made:
+            assert repr(made.value) == repr(value)
+    with sas.broadcast(spark, Model(), store) as made:
+        path = store.info(made.name).path
+        for found in spark.sparkContext.parallelize(range(2), 2).map(partial(use_model, made)).collect():
+            assert found == ((path, ""), False, float(sum(range(50_000))), 2, True)
+        sklearn_like = [made.value.weights, {"deep": made.value}]
+        with sas.broadcast(spark, sklearn_like, store) as again:
+            assert again.value[1]["deep"].weights.tolist() == made.value.weights.tolist()
+    once = sas.once("model", Model, store)
+    assert once.value.weights.shape == (500, 100)
+    assert file_of(once.value.weights).startswith(store.path)
+    once.destroy()
+
+
+def test_what_is_refused(spark: Any, store: sa.Store, tmp_path: Path) -> None:
+    for value in (threading.Lock(), {"a": threading.Lock()}):
+        with pytest.raises(sa.InvalidType, match=r"cannot share .*, and it cannot be pickled \(TypeError"):
+            sas.broadcast(spark, value, store)
+    for session in (None, 1, spark.sparkContext, type(spark)):
+        with pytest.raises(sa.InvalidType, match="expected a SparkSession, found"):
+            sas.broadcast(session, 1.0, store)
+    with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
+        sas.broadcast(spark, spark.range(1), store)
+    with pytest.raises(sa.InvalidType, match="takes no session"):
+        sas.once(spark, "x", lambda: 1)  # type: ignore[arg-type]
+    small = sa.Store(tmp_path / "small", capacity=100_000)
+    with pytest.raises(sa.StoreFull, match=r"no room for 16\d{4} bytes .*100,?000"):
+        sas.broadcast(spark, np.zeros(20_000), small)
+    assert store.names() == small.names() == []
+    small.destroy()
+
+
+# --- its life ---------------------------------------------------------------------------------------------------
+
+
+def see(made: Any, _: Any) -> Any:
+    """What a worker has kept, before and after it asks for a broadcast."""
+    from shmarrow.spark import held
+
+    before = sorted(held._VALUES)
+    try:
+        return os.getpid(), before, float(made.value.sum()), sorted(held._VALUES)
+    except sa.ObjectNotFound as error:
+        return os.getpid(), before, str(error), sorted(held._VALUES)
+
+
+def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store: sa.Store) -> None:
+    def run(made: Any) -> Any:
+        return spark.sparkContext.parallelize([0], 1).map(partial(see, made)).collect()[0]
+
+    one, other, last = (sas.broadcast(spark, np.full(ROWS, float(i)), store) for i in (1, 2, 3))
+    travelled = pickle.loads(pickle.dumps(one))
+    rows = {}
+    for _ in range(20):  # of two workers each may take a job
+        pid, *said = run(one)
+        rows.setdefault(pid, []).append(said)
+        if len(rows[pid]) == 2:
+            break
+    assert [said[1] for said in rows[pid]] == [ROWS, ROWS]
+    assert one.name not in rows[pid][0][0]
+    assert one.name in rows[pid][1][0]
+    one.unpersist()
+    assert run(one)[2] == ROWS
+    one.destroy()
+    one.destroy()
+    assert repr(one).endswith("destroyed>")
+    for made in (one, travelled):
+        assert "was destroyed" in run(made)[2]
+        with pytest.raises(sa.ObjectNotFound, match="was destroyed"):
+            made.value  # noqa: B018
+    for made, call in ((one, "unpersist"), (travelled, "unpersist"), (travelled, "destroy")):
+        with pytest.raises((sa.ObjectNotFound, sa.InvalidArgument), match=made.name):
+            getattr(made, call)()
+    with pytest.raises(sa.ObjectNotFound, match="was destroyed"), one:
+        pass
+    # What was destroyed is forgotten as soon as another one comes.
+    for made in (other, last):
+        assert one.name not in run(made)[3]
+    assert other.value is pickle.loads(pickle.dumps(other)).value
+    with other, last:
+        pass
+
+
+def test_other_processes_and_forks(spark: Any, store: sa.Store) -> None:
+    code = """
+import pickle, sys
+made = pickle.loads(sys.stdin.buffer.read())
+print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "pyarrow" in sys.modules)
+"""
+    with sas.broadcast(spark, np.arange(float(ROWS)), store) as made:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        said = subprocess.run(
+            [sys.executable, "-c", code], input=pickle.dumps(made), capture_output=True, env=environment, timeout=60
+        )
+        assert said.stdout.decode().split() == [str(np.arange(float(ROWS)).sum()), "False", "False", "False"], (
+            said.stderr
+        )
+        found = made.value
+        assert made._driver is not None
+        with made._driver.cargo._lock:  # as of a thread that the child does not have
+            pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                with pytest.raises(SystemExit), made:  # as if it were forked in the block
+                    sys.exit(1)
+                assert made.value is found
+                assert made.value[-1] == ROWS - 1
+                assert pickle.loads(pickle.dumps(made)).value is found
+                with pytest.raises(sa.InvalidArgument, match=r"call destroy\(\) on the driver, on the object"):
+                    made.destroy()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert store.names() == [made.name]
+        kept: list[Any] = []
+        fresh = pickle.loads(pickle.dumps(made))
+        threads = [threading.Thread(target=lambda: kept.append(fresh.value)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [each is found for each in kept] == [True] * 8
+
+
+def open_all(ways: Any, _: Any) -> list[Any]:
+    """The sums of what carriers lead to, or why they lead nowhere."""
+    from shmarrow.objects import decode
+    from shmarrow.spark.carriers import NotHere
+
+    found: list[Any] = []
+    for way in (pickle.loads(each) if isinstance(each, bytes) else each for each in ways):
+        try:
+            found.append(float(np.asarray(decode(way.open().segment)).sum()))
+        except NotHere as reason:
+            found.append(str(reason))
+    return found
+
+
+def test_a_number_of_another_session(spark: Any, store: sa.Store) -> None:
+    """Spark's numbers begin again with each session, so an old pickle has that of another broadcast."""
+    from shmarrow.spark.cargo import carry
+    from shmarrow.spark.carriers import InBroadcast
+    from shmarrow.spark.host_broadcast import HostBroadcast
+
+    for name, value in {"a": 1.0, "b": 2.0, "c": 3.0}.items():
+        store.put(name, np.full(ROWS, value))
+    store.put("d", np.arange(3.0))
+    first, second, third, small = (
+        *carry(spark, store, ["a", "b"]),
+        *carry(spark, store, ["c"]),
+        *carry(spark, store, ["d"]),
+    )
+    old = [InBroadcast(now.broadcast, each.token, 0, 1) for now in (third, small) for each in (first, second)]
+    ways = [first, second, third, small, *old]
+    *right, one, two, three, four = spark.sparkContext.parallelize([0], 1).map(partial(open_all, ways)).collect()[0]
+    assert right == [ROWS, 2 * ROWS, 3 * ROWS, 3]
+    for said in (one, two, three, four):
+        assert said.endswith("is a different broadcast: the session that carried it was stopped")
+    with pytest.raises(sa.StorageError, match="nothing carries it here"):
+        HostBroadcast("x", 1, ()).value  # noqa: B018
+    assert "Spark did not send it to this process" in open_all([InBroadcast(None, b"t" * 16, 64, 64)], 0)[0]
+    files = [Path(each.broadcast._path) for each in (first, third, small)]
+    assert [path.exists() for path in files] == [True] * 3
+    assert all(
+        int(path.read_bytes().find(each.token) + 16) % 64 == 0
+        for path, each in zip(files, (first, third, small), strict=True)
+    )
+    for each in (first, second, third, small):
+        each.destroy(True)
+    assert [path.exists() for path in files] == [False] * 3
+    store.clear()
+
+
+# --- where objects live -----------------------------------------------------------------------------------------
+
+
+def test_homes_let_go_and_collect(shm_name: str) -> None:
+    from shmarrow.spark.home import Home, home
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    lies = home(shm_name)
+    store = lies.visible_store()
+    assert store is not None
+    code = "import sys, numpy, shmarrow as sa; sa.Store(sys.argv[1], owned=True).put('left', numpy.zeros(9))"
+    for _ in range(2):  # the second time it is open here already
+        subprocess.run([sys.executable, "-c", code, shm_name], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+        assert store.names() == ["left"]
+        assert home(shm_name) == lies
+        assert store.names() == []
+    before = descriptors()
+    for i in range(10):
+        other = home(f"{shm_name}-{i}").visible_store()
+        assert other is not None
+        other.put("x", np.arange(9.0))
+        other.destroy()
+        del other
+        assert Home(lies.where, lies.id, 1000 + i, lies.user).visible_store() is not None
+    assert descriptors() <= before + 5  # the last one goes when another one comes
+    store.destroy()
+
+
+def test_outside_of_workers() -> None:
+    from shmarrow.spark.home import Home
+    from shmarrow.spark.host_once import Once
+
+    made = Once("v", lambda: 1, None)  # as once() gives it in a worker
+    with pytest.raises(sa.StorageError, match=r"once\('v'\) was made in a Spark worker.*call once\(\) on the driver"):
+        made.value  # noqa: B018
+    far = Home("shm:of-another-host", "0" * 32, 1, os.geteuid())
+    with pytest.raises(sa.StorageError, match=r"'shm:of-another-host' of the driver is not visible in this process"):
+        far.store()
+
+
+def limited(made: Any, _: Any) -> str:
+    """What a worker says whose addresses do not suffice, as with ``spark.executor.pyspark.memory``."""
+    import resource
+
+    made.value[:1]  # everything is imported
+    other = pickle.loads(pickle.dumps(made))
+    from shmarrow.spark import held
+
+    held.drop(made.name)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (now + (16 << 20), before[1]))
+    try:
+        return str(other.value.shape)
+    except sa.StorageError as error:
+        return str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_too_few_addresses(spark: Any, store: sa.Store) -> None:
+    with sas.broadcast(spark, np.zeros(4 << 20), store) as made:
+        said = spark.sparkContext.parallelize([0], 1).map(partial(limited, made)).collect()[0]
+    assert "spark.executor.pyspark.memory" in said
+    assert f"{made.size:,} bytes" in said
+
+
+# --- once per host ----------------------------------------------------------------------------------------------
+
+
+def test_once(spark: Any, store: sa.Store, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    calls = tmp_path / "calls"
+
+    def compute() -> Any:
+        with calls.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(0.3)
+        return np.arange(float(ROWS))
+
+    inner = f"{store.name}-inner"  # what its keeper owns, this process cannot collect
+
+    def use(_: Any) -> Any:
+        found = made.value
+        inside = sas.once("inside", lambda: compute() + 1, inner)
+        return (
+            float(found.sum()),
+            file_of(found),
+            made.value is found,
+            float(inside.value.sum()),
+            inside.value is inside.value,
+        )
+
+    def fail() -> Any:
+        raise KeyError(f"no luck in {os.getpid()}")
+
+    def failed(_: Any) -> str:
+        try:
+            return str(wrong.value)
+        except Exception as error:
+            return f"{type(error).__name__} {error}"
+
+    made, wrong = sas.once("numbers", compute, store), sas.once("wrong", fail, store)
+    rows = spark.sparkContext.parallelize(range(4), 4).map(use).collect()
+    (name,) = store.names()
+    total = float(np.arange(float(ROWS)).sum())
+    assert rows == [(total, store.info(name).path, True, total + ROWS, True)] * 4
+    assert len(calls.read_text().split()) == 2
+    assert made.value.sum() == total
+    assert len(calls.read_text().split()) == 2
+    assert sas.once("numbers", fail, store).value is made.value  # the name is what counts
+    errors = spark.sparkContext.parallelize(range(2), 2).map(failed).collect()
+    assert all(error.startswith("KeyError 'no luck in") for error in errors)
+    with pytest.raises(KeyError, match=f"no luck in {os.getpid()}"):
+        wrong.value  # noqa: B018
+    state = sas.once("state", lambda: {"w": torch.ones(2)}, store)
+    assert type(state.value["w"]) is torch.Tensor
+    made.destroy()
+    made.destroy()
+    assert made.value.sum() == total
+    assert len(calls.read_text().split()) == 3
+    with pytest.raises(sa.InvalidType, match=r"cannot share _thread\.lock.* it cannot be pickled"):
+        sas.once("refused", threading.Lock, store).value  # noqa: B018
+    for arguments in ((1, compute), ("", compute), ("x" * 201, compute), ("x", 1)):
+        with pytest.raises((sa.InvalidType, sa.InvalidArgument), match=r"name of a value|needs a function"):
+            sas.once(*arguments)  # type: ignore[arg-type]
+    made.destroy()
+    state.destroy()
+    assert [name.partition("/")[0] for name in sa.Store(inner).names()] == ["keeper", "once"]
+    sa.Store(inner).destroy()

@@ -1,0 +1,99 @@
+"""The daemon that workers are forked from: what it imports."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from environment import ROOT
+from spark_lab import driver
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+USED = ("numpy", "pandas", "pyarrow.compute", "shmarrow.spark.sharing", "shmarrow.store.publish", "pyspark.worker")
+
+
+# --- in a driver and its workers --------------------------------------------------------------------------------
+
+
+def _look(hb: Any, _: int) -> dict[str, Any]:
+    """What a task finds, in the first use of all this in its worker."""
+    loaded = [name for name in USED if name in sys.modules]
+    before = set(sys.modules)
+    total = int(hb.value.sum())
+    return {
+        "daemon": os.getppid(),
+        "loaded": loaded,
+        "late": sorted(name for name in set(sys.modules) - before if name.startswith("shmarrow.")),
+        "frozen": gc.get_freeze_count() > 0,
+        "total": total,
+        "handlers": [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)] == [signal.SIG_DFL] * 2,
+    }
+
+
+def _work(spark: Any, store: str) -> list[dict[str, Any]]:
+    from shmarrow import spark as sas
+
+    with sas.broadcast(spark, np.arange(1_000), store) as hb:
+        return spark.sparkContext.parallelize(range(2), 2).map(partial(_look, hb)).collect()  # type: ignore[no-any-return]
+
+
+def test_workers_of_the_daemon(java: None, by_value: None, home: str, tmp_path: Path) -> None:
+    settings = {"spark__python__daemon__module": "shmarrow.spark.daemon"}
+    variables = {"SHMARROW_SPARK_IMPORTS": "pyarrow.compute, pandas,no_such_module"}
+    with driver(tmp_path / "d", environment=variables, **settings) as d:
+        found = d.run(_work, home)
+        daemon = found[0]["daemon"]
+        expected = {"daemon": daemon, "loaded": list(USED), "late": [], "total": 499_500}
+        expected |= {"frozen": True, "handlers": True}
+        assert found == [expected, expected]
+        command = Path(f"/proc/{daemon}/cmdline").read_text().split("\0")
+        assert command[1:4] == ["-m", "shmarrow.spark.daemon", "pyspark.worker"]
+    said = "".join(path.read_text() for path in (tmp_path / "d").glob("*.err"))
+    assert "cannot import 'no_such_module', which SHMARROW_SPARK_IMPORTS names" in said
+
+
+# --- the daemon by itself ---------------------------------------------------------------------------------------
+
+
+def test_only_the_port_is_written_to_stdout(tmp_path: Path) -> None:
+    """Its input ends at once; then it ends with 1, as pyspark's own does."""
+    (tmp_path / "talkative.py").write_text("print('hello'); raise ValueError('not here')")
+    variables = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "SHMARROW_SPARK_IMPORTS": "talkative"}
+    process = subprocess.run(
+        [sys.executable, "-m", "shmarrow.spark.daemon", "pyspark.worker"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, **variables},
+        check=False,
+    )
+    assert (process.returncode, len(process.stdout)) == (1, 4)
+    assert 1 <= int.from_bytes(process.stdout, "big") < 1 << 16
+    said = process.stderr.decode()
+    assert said == "hello\nshmarrow.spark.daemon: importing 'talkative' failed: ValueError: not here\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("sys.modules['pyspark'] = None", "pip install 'shmarrow[spark]'"),
+        ("sys.stdin.isatty = lambda: True", "set spark.python.daemon.module to shmarrow.spark.daemon"),
+    ],
+)
+def test_who_cannot_start_it(code: str, message: str) -> None:
+    class_ = "import io, sys\nclass In(io.StringIO): pass\nsys.stdin = In()\n"
+    script = f"{class_}{code}\nfrom shmarrow.spark.daemon import main\nmain()"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert process.stdout == ""
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr

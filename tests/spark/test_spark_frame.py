@@ -1,0 +1,288 @@
+"""Shared frames: what handles reach, in other jobs, in other processes, and after they are destroyed."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from environment import SHM
+from store_check import ended, forked
+
+import shmarrow as sa
+from shmarrow import spark as sas
+from shmarrow.cli.reader import mapped_ranges
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+from pyspark.ml.linalg import Vectors, VectorUDT  # noqa: E402
+from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),  # of the newest pandas
+]
+
+PARTITIONS = 4
+
+
+def count_and_place(table: sa.Table) -> sa.RecordBatch:
+    """What a worker sees of its partition, and the file that the kernel says its array lies in."""
+    values = table["value"].chunk(0).to_numpy()
+    (name,) = [
+        name
+        for name, (start, end) in mapped_ranges(f"shm:{path.relative_to(SHM)}" for path in SHM.glob("*/*")).items()
+        if start <= values.ctypes.data and values.ctypes.data + values.nbytes <= end
+    ]
+    return sa.record_batch({"rows": [len(values)], "sum": [int(values.sum())], "name": [name]})
+
+
+def test_handles_travel_to_another_job(spark: Any, home: str) -> None:
+    df = spark.range(0, 20_000, 1, PARTITIONS).selectExpr("id * id AS value")
+    (expected,) = df.selectExpr("count(*)", "sum(value)").collect()
+    with sas.share(df, home) as frame:
+        again = pickle.loads(pickle.dumps(frame))
+        found = again.map(spark, count_and_place, "rows int, sum long, name string")
+        files = {str(Path(sa.Store(home).info(handle.name).path).relative_to(SHM)) for handle in frame.handles}
+        assert {row["name"].removeprefix("shm:") for row in found.collect()} == files
+        assert found.selectExpr("sum(rows)", "sum(sum)").collect() == [expected]
+
+
+def all_kinds(table: sa.Table) -> Any:
+    """The rows of a partition as each of several libraries has them."""
+    import polars as pl
+
+    first = table["id"][0]
+    if first == 0:
+        return None
+    yield {"kind": ["dict"], "id": [first], "x": [None]}
+    yield table.slice(0, 1).append_column("kind", ["ours"]).append_column("x", [0.5])
+    words = pa.array(["pyarrow"]).dictionary_encode()
+    yield pa.table({"x": pa.array([1], pa.uint8()), "id": [first], "kind": words})
+    yield [pl.DataFrame({"id": [first], "x": [2.5], "kind": ["polars"]})]
+    frame = table.to_pandas()
+    yield frame[frame["id"] == first + 1].assign(x=np.float32(3.5), kind="pandas")
+
+
+def test_functions_over_tables_and_batches(spark: Any, home: str) -> None:
+    with sas.share(spark.range(0, 30, 1, 3), home) as frame:
+        found = frame.map(spark, all_kinds, "id long, kind string, x double")
+        assert [tuple(row) for row in found.collect()] == [
+            row
+            for first in (10, 20)
+            for row in [
+                (first, "dict", None),
+                (first, "ours", 0.5),
+                (first, "pyarrow", 1.0),
+                (first, "polars", 2.5),
+                (first + 1, "pandas", 3.5),
+            ]
+        ]
+
+        def halves(batches: Iterator[sa.RecordBatch]) -> Iterator[Any]:
+            assert iter(batches) is batches
+            for batch in batches:
+                yield batch.slice(0, 5)
+                yield pa.record_batch(batch.slice(5))
+
+        schema = StructType([StructField("id", LongType(), False)])
+        both = frame.map_batches(spark, halves, schema)
+        assert both.schema == schema
+        assert [row.id for row in both.collect()] == list(range(30))
+
+
+def test_mistakes_of_functions_fail_the_job(spark: Any, home: str) -> None:
+    with sas.share(spark.range(3), home) as frame:
+        with pytest.raises(
+            Exception, match=r"InvalidType: the function returned .*: it lacks 'n'; does not expect 'id'"
+        ):
+            frame.map(spark, lambda table: table, "n long").collect()
+        with pytest.raises(Exception, match=r"InvalidType: expected from the function: .*; found int"):
+            frame.map_batches(spark, lambda batches: len(list(batches)), "n long").collect()
+
+
+def test_mistakes_that_need_no_job(spark: Any, home: str) -> None:
+    with sas.share(spark.range(3).where("id > 5"), home) as frame:
+        for function, schema, error, message in [
+            (len, "n lon", sa.InvalidArgument, "schema 'n lon': Spark cannot parse it: .*LON"),
+            (len, "long", sa.InvalidType, "schema: expected names and types.*found 'long', which is the type bigint"),
+            (len, 5, sa.InvalidType, "schema: expected .* or a StructType, found int"),
+            (len, "a int, a long", sa.InvalidType, "schema: 2 columns are named 'a'"),
+            (len, "a int, b interval month", sa.InvalidType, "column 'b': .* no type for interval month"),
+            (3, "a int", sa.InvalidType, "expected a function, found int"),
+        ]:
+            with pytest.raises(error, match=message):
+                frame.map(spark, function, schema)  # type: ignore[arg-type]
+        with pytest.raises(sa.InvalidType, match="expected a SparkSession, found NoneType"):
+            frame.map(None, len, "a int")  # type: ignore[arg-type]
+
+
+def test_spark_connect(connect: Any, home: str) -> None:
+    with sas.share(connect.range(0, 6, 1, 2), home) as frame:
+        found = frame.map(connect, lambda table: {"n": [table["id"].to_numpy().sum()]}, "n long")
+        assert [row.n for row in found.collect()] == [3, 12]
+        assert [row.id for row in frame.to_df(connect).collect()] == list(range(6))
+        with pytest.raises(sa.InvalidArgument, match=r"schema 'n lon': Spark cannot parse it"):
+            frame.map(connect, len, "n lon")
+        with pytest.raises(Exception, match=r"InvalidType: the function returned the columns 'id'; the schema has 'n'"):
+            frame.map(connect, lambda table: table, "n long").collect()
+
+
+# --- back to Spark ----------------------------------------------------------------------------------------------
+
+RARE = (
+    "IF(id % 2 = 0, NULL, make_ym_interval(0, CAST(id - 5 AS int))) AS months",
+    "CAST(make_ym_interval(CAST(id AS int), 0) AS INTERVAL YEAR) AS years",
+    "make_dt_interval(0, 0, 0, id) AS days",
+    "parse_json(concat('{\"a\":', id, '}')) AS variant",
+    "IF(id % 2 = 0, NULL, ST_GeomFromWKB(X'0101000000000000000000F03F0000000000000040')) AS geometry",
+    "NULL AS void",
+    "collate(CAST(id AS string), 'UNICODE_CI') AS collated",
+    "map(id, map('a', array(id, NULL))) AS maps",
+    "named_struct('x.y', id, '', 2) AS odd",
+    "array(timestamp'1800-01-01 00:00:00.000001', timestamp_micros(id), timestamp'9999-12-30') AS times",
+    "CAST(timestamp_micros(id) AS timestamp_ntz) AS local",
+    "array(date'0001-01-01', NULL, date'9999-12-31') AS dates",
+    "CAST(id AS decimal(38,18)) AS decimal",
+    "CAST('ab' AS varchar(5)) AS varchar",
+    "id AS `a.b`",
+    "id + 1 AS `a.b`",
+)
+
+
+def test_to_df_is_what_was_shared(spark: Any, home: str) -> None:
+    vectors = spark.createDataFrame(
+        [(3, Vectors.dense([1.0, 2.0])), (4, None), (5, Vectors.sparse(3, [1], [2.0]))],
+        StructType([StructField("id", LongType()), StructField("vector", VectorUDT())]),
+    )
+    df = spark.range(0, 6, 1, 2).join(vectors, "id", "left").selectExpr("vector", *RARE)
+    with sas.share(df, home) as frame:
+        again = frame.to_df(spark)
+        assert again.schema == df.schema
+        columns = [f"c{i}" for i in range(len(df.columns))]
+
+        def rows(each: Any) -> list[Any]:
+            # Spark has no values of Python for intervals of months, and compares no variants and geometries.
+            months = [f"CAST({name} AS string) AS {name}" if name in ("c1", "c2") else name for name in columns]
+            found = each.toDF(*columns).selectExpr(*months).collect()
+            return [repr(row) for row in sorted(found, key=lambda row: row["c15"])]
+
+        assert rows(again) == rows(df)
+
+
+def test_to_df_of_what_spark_has_not_seen(spark: Any, home: str) -> None:
+    def made(partition: int) -> Any:
+        words = pa.array(["a", "b", "a"]).dictionary_encode()
+        return pa.table(
+            {"word": words, "n": pa.array([1, partition, 3], pa.uint16()), "x": pa.array([None] * 3, pa.float16())}
+        )
+
+    with sas.share(spark, home, function=made, partitions=2) as frame:
+        df = frame.to_df(spark)
+        assert df.dtypes == [("word", "string"), ("n", "int"), ("x", "float")]
+        assert [tuple(row) for row in df.collect()] == [
+            (word, n, None) for partition in (0, 1) for word, n in zip("aba", (1, partition, 3), strict=True)
+        ]
+    with sas.share(spark.range(0, 5, 1, 2).select(), home) as frame:
+        assert (frame.to_df(spark).columns, frame.to_df(spark).count()) == ([], 5)
+    intervals = spark.sql("SELECT make_interval(1, 2) AS `i.j` WHERE false")
+    with (
+        sas.share(intervals, home) as frame,
+        pytest.raises(sa.InvalidType, match=r"column 'i\.j': Spark's Arrow code has no type for interval"),
+    ):
+        frame.to_df(spark)
+
+
+# --- to torch ---------------------------------------------------------------------------------------------------
+
+
+def test_ranks_and_lost_partitions(spark: Any, home: str) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    from shmarrow.torch import BatchDataset, collate
+
+    df = spark.range(0, 10, 1, 3).selectExpr("id", "id / 2 AS half", "concat('w', id) AS word")
+    with sas.share(df, home) as frame:
+        whole = frame.to_torch(columns=["id", "half"])
+        assert whole[:]["id"].tolist() == list(range(10))
+        assert set(whole[0]) == {"id", "half"}
+        parts = [BatchDataset(frame, rank=rank, world_size=4) for rank in range(4)]
+        assert [part[:]["id"].tolist() for part in parts] == [[0, 1, 2], [2, 3, 4], [5, 6, 7], [7, 8, 9]]
+        loader = DataLoader(frame.to_torch(rank=1, world_size=2), batch_size=2, num_workers=2, collate_fn=collate)
+        assert torch.cat([batch["id"] for batch in loader]).tolist() == [5, 6, 7, 8, 9]
+        assert frame.read_rows(2, 7)["word"].to_pylist() == ["w2", "w3", "w4", "w5", "w6"]
+        for start, stop in [(-1, 2), (3, 2), (0, 11)]:
+            with pytest.raises(sa.IndexOutOfRange, match="the frame has 10"):
+                frame.read_rows(start, stop)
+        # Rows 0 to 3 stay.
+        store = sa.Store(home)
+        for handle in frame.handles[1:]:
+            store.delete(handle.name)
+        assert frame.to_torch(rank=0, world_size=4)[:]["id"].tolist() == [0, 1, 2]
+        with pytest.raises(sa.ObjectNotFound, match=r"partition 1, .*destroyed"):
+            frame.to_torch(rank=1, world_size=4)
+        with pytest.raises(sa.ObjectNotFound, match=r"2 of 3 partitions cannot .* numbers 1 .*, 2 .*destroyed"):
+            frame.to_torch()
+        far = [replace(frame.handles[0], store_id="0" * 32), *frame.handles[1:]]
+        with pytest.raises(sa.StorageError, match=r"3 of 3 partitions .* not visible in this process") as caught:
+            sas.SharedFrame(frame.home, frame.name, frame.schema, far).read_all()
+        assert caught.value.errno == errno.EREMOTE
+
+
+# --- other processes --------------------------------------------------------------------------------------------
+
+
+def test_a_plain_process_attaches_when_spark_is_done(spark: Any, home: str, tmp_path: Path) -> None:
+    with sas.share(spark.range(0, 1_000, 1, 2), home) as frame:
+        path = tmp_path / "handles"
+        path.write_bytes(pickle.dumps(frame.handles))
+        code = (
+            "import pickle, sys; handles = pickle.load(open(sys.argv[1], 'rb'));"
+            "print([int(handle.attach()['id'].to_numpy().sum()) for handle in handles],"
+            "      'pyspark' in sys.modules, 'pyarrow' in sys.modules)"
+        )
+        said = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True).stdout
+    assert said == f"[{sum(range(500))}, {sum(range(500, 1_000))}] False False\n"
+
+
+def test_memory_outlives_its_names(spark: Any, home: str) -> None:
+    frame = sas.share(spark.range(100), home)
+    table = frame.read_all()
+    store = sa.Store(home)
+    others = ["frame", f"{frame.name}0", f"{frame.name}0/00000-0", "other"]
+    for name in others:
+        store.put(name, b"")
+    with frame:  # a child that leaves the block removes nothing
+        ended(forked(lambda: frame.__exit__(None, None, None)))
+        assert len(frame.read_all()) == 100
+    frame.destroy()
+    assert store.names() == others
+    for index in (2, -3):
+        with pytest.raises(sa.IndexOutOfRange, match=f"partition {index} is out of range: the frame has 2"):
+            frame.attach(index)
+    with pytest.raises(sa.InvalidType):
+        frame.attach("a")  # type: ignore[arg-type]
+    for wrong in ["", "other", f"{frame.name}0", frame.name[:-1]]:
+        with pytest.raises(sa.InvalidArgument, match="16 hexadecimal digits, found"):
+            sas.SharedFrame(frame.home, wrong, frame.schema, [])
+    store.clear()
+    assert sum(table["id"].to_pylist()) == sum(range(100))
+    with pytest.raises(sa.ObjectNotFound, match=f"partition 0, .*destroyed.*process {frame.handles[0].pid} on host"):
+        frame.attach(0)
+
+
+def test_another_host_is_told(spark: Any, home: str) -> None:
+    with sas.share(spark.range(10), home) as frame:
+        far = replace(frame.handles[0], store_id="0" * 32, host="far")
+        with pytest.raises(
+            sa.StorageError, match=r"its store .* on host 'far' is not visible in this process"
+        ) as caught:
+            far.attach()
+        assert caught.value.errno == errno.EREMOTE

@@ -1,0 +1,60 @@
+"""Files that are elsewhere: they can be read and can seek, but not be mapped."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+
+class Remote(io.RawIOBase):
+    """A file object that is read by ranges, and counts the reads."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file, self.count = io.BytesIO(data), 0
+        self.seek, self.tell = self._file.seek, self._file.tell  # type: ignore[method-assign]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.count += 1
+        return self._file.readinto(buffer)
+
+
+class Counted(io.RawIOBase):
+    """A seekable file object over bytes that notes which of them are read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.reads: list[tuple[int, int]] = []
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.at = offset + (0, self.at, len(self.data))[whence]
+        return self.at
+
+    def tell(self) -> int:
+        return self.at
+
+    def readinto(self, room: Any) -> int:
+        part = self.data[self.at : self.at + len(room)]
+        room[: len(part)] = part
+        self.reads.append((self.at, self.at + len(part)))
+        self.at += len(part)
+        return len(part)
+
+    @property
+    def total(self) -> int:
+        return sum([stop - start for start, stop in self.reads])
+
+    def touched(self, start: int, stop: int) -> bool:
+        return any(first < stop and start < last for first, last in self.reads)

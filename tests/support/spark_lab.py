@@ -1,0 +1,526 @@
+"""A laboratory of real Spark: sessions, drivers and clusters that end when their block does, and leave nothing.
+
+* :func:`local_spark`: the classic session of a process of tests, which is a server of Spark Connect as well, for
+  :func:`connect_client`: each Java process takes seconds and hundreds of megabytes, so all tests share this one;
+* :class:`Driver`: a process with a session of its own, which runs functions of tests, and can be killed;
+* :func:`cluster`: a master and two workers that are two hosts for all that matters here: the second one has its own
+  addresses, its own ``/dev/shm`` and its own ``/tmp``.
+
+Everything listens on the loopback interface only. Processes are found, and ended, by a variable of their environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from environment import PREFIX, ROOT
+
+BATCH_ROWS = 1_000
+"""Rows of the batches that Spark gives to functions."""
+
+SECONDS = 100.0
+"""How long an answer of a driver may take, unless a call says otherwise."""
+
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""For short runs: no optimizing compiler, and no verification of Spark's own classes."""
+
+SETTINGS = {
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.driver.memory": "768m",
+    "spark.log.level": "OFF",
+    "spark.python.daemon.module": "spark_workers",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+    "spark.sql.session.timeZone": "Europe/Oslo",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+SERVER = {
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.grpc.binding.port": "0",
+    "spark.sql.artifact.isolation.enabled": "true",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+}
+"""What makes a classic session serve Spark Connect too; the last two are what a server by itself has."""
+
+_MARK = "SHMARROW_SPARK_LAB"
+_numbers = itertools.count()
+
+
+class Failed(AssertionError):
+    """A function in a driver raised an exception, whose traceback this shows, or the driver ended."""
+
+
+@contextmanager
+def functions_by_value(module: ModuleType) -> Iterator[None]:
+    """Functions and classes of a test module travel to workers as they are, as workers cannot import it."""
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+# --- the session of this process --------------------------------------------------------------------------------
+
+
+@contextmanager
+def local_spark(folder: Path) -> Iterator[Any]:
+    """A classic session with two tasks at a time, each of which may fail once; ``folder`` has its files."""
+    from shmarrow.spark import local_session
+
+    server = SERVER if _connect_lacks() is None else {}
+    with pytest.MonkeyPatch.context() as patch:  # what the Java process inherits
+        for name, value in _environment(folder).items():
+            patch.setenv(name, value)
+        session = local_session(2, {**SETTINGS, **server, "spark.master": "local[2,2]"})
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def reconnect(spark: Any) -> None:
+    """Let this thread's next call to Java open a connection."""
+    client = spark.sparkContext._gateway._gateway_client
+    connection = client.get_thread_connection()
+    if connection is not None:
+        connection.close()
+
+
+def activate(spark: Any) -> None:
+    """Make a session the active one of the Java thread that serves this thread: it finds data sources of Python."""
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def close_connections(spark: Any) -> None:
+    """Let Java close the connections of all threads, with the command that py4j sends it after an interrupt."""
+    client = spark.sparkContext._gateway._gateway_client
+    connection = client._create_new_connection()
+    connection.shutdown_socket(0, connection.socket.getpeername()[1])
+
+
+@contextmanager
+def settings(spark: Any, values: Mapping[str, str]) -> Iterator[None]:
+    """Other settings of a session, while the block runs."""
+    before = {name: spark.conf.get(name) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For a job of many columns and few rows: Java would take seconds to compile its code."""
+
+
+def connect_url(spark: Any) -> str:
+    """Where the Java process of :func:`local_spark` serves Spark Connect, or a skipped test."""
+    lacks = _connect_lacks()
+    if lacks is not None:
+        pytest.skip(f"Spark Connect needs what the extra 'connect' installs ({lacks})")
+    service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    return f"sc://127.0.0.1:{getattr(service, 'MODULE$').localPort()}"
+
+
+@contextmanager
+def connect_client(url: str) -> Iterator[Any]:
+    """A session of Spark Connect in this process, beside the classic one."""
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CONNECT, "1")  # the builder leaves it set
+        session = SparkSession.builder.remote(url).create()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+CONNECT = "SPARK_CONNECT_MODE_ENABLED"
+"""With this in the environment ``pyspark.sql.functions`` are those of Spark Connect, else those of classic sessions."""
+
+
+@cache
+def _connect_lacks() -> str | None:
+    try:
+        import google.rpc.error_details_pb2  # noqa: F401
+        import grpc_status  # noqa: F401
+    except ImportError as error:
+        return str(error)
+    return None
+
+
+def python_path() -> str:
+    """With this, workers import this project, and what tests import."""
+    path = [str(ROOT), str(ROOT / "tests" / "support"), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(filter(None, path))
+
+
+def variables() -> dict[str, str]:
+    """Variables that make the sessions of other programs short runs, too."""
+    made = {name: SETTINGS[name] for name in ("spark.driver.extraJavaOptions", "spark.python.daemon.module")}
+    arguments = [f"--conf '{name}={value}'" for name, value in made.items()]
+    return {"PYTHONPATH": python_path(), "PYSPARK_SUBMIT_ARGS": " ".join([*arguments, "pyspark-shell"])}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What every Java process of the laboratory inherits."""
+    return {
+        "PYTHONPATH": python_path(),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+# --- processes --------------------------------------------------------------------------------------------------
+
+
+def _marked(mark: str) -> list[int]:
+    """The processes with a mark in their environment."""
+    wanted, found = f"{_MARK}={mark}".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if wanted in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def _end(mark: str) -> None:
+    """Kill what is left of the processes with a mark, and wait until they are gone."""
+    deadline = time.monotonic() + 20
+    while pids := _marked(mark):
+        assert time.monotonic() < deadline, f"processes {pids} do not end"
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _command_line(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def wait_until(true: Callable[[], Any], what: str, seconds: float = SECONDS) -> Any:
+    """What a function returns, as soon as it is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain: {what}"
+        time.sleep(0.02)
+    return found
+
+
+@cache
+def _unshare() -> list[str] | str:
+    """The command that starts a process with mounts of its own, or why there is none."""
+    said = ""
+    for command in (["unshare", "-m"], ["unshare", "-Urm"]):
+        try:
+            ran = subprocess.run(
+                [*command, "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], capture_output=True, text=True
+            )
+        except OSError as error:
+            return str(error)
+        if ran.returncode == 0:
+            return command
+        said = ran.stderr.strip()
+    return said
+
+
+def another_host(shm: int = 64 << 20, shared: Sequence[Path] = ()) -> list[str]:
+    """The beginning of a command that runs as if on another host, or a skipped test.
+
+    It has a ``/dev/shm`` of so many bytes and a ``/tmp`` of its own, both empty; only the folders in ``shared`` are
+    those of this host, and this project and its Python, which may lie under ``/tmp``, too.
+    """
+    command = _unshare()
+    if isinstance(command, str):
+        pytest.skip(f"cannot give a process mounts of its own here: {command}")
+    # What is hidden with /tmp is reached through the descriptors that the shell has opened before.
+    programs = [path for path in map(Path, (ROOT, sys.prefix, sys.base_prefix)) if path.is_relative_to("/tmp")]
+    numbered = [(number, shlex.quote(str(path))) for number, path in enumerate([*shared, *programs], 3)]
+    keep = [f"exec {number}<{path}" for number, path in numbered]
+    bind = [f"mkdir -p {path}\nmount -c --bind /proc/self/fd/{number} {path}" for number, path in numbered]
+    mounts = [
+        f"mount -t tmpfs -o size={shm},mode=1777 tmpfs /dev/shm",
+        "mount -t tmpfs -o size=512m,mode=1777 tmpfs /tmp",
+    ]
+    return [*command, "sh", "-ec", "\n".join([*keep, *mounts, *bind, 'exec "$@"']), "sh"]
+
+
+class Driver:
+    """A process with a session of its own, which runs functions; made by :func:`driver`.
+
+    Functions have the session as their first argument. They, and what they use of their module, are pickled by value,
+    which the fixtures ``spark``, ``connect`` and ``cluster`` see to. They may import ``say`` and ``hear`` of
+    ``spark_driver``.
+
+    Attributes
+    ----------
+    pid : int
+        Its number.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], talk: Connection, mark: str, errors: Path) -> None:
+        self._process, self._talk, self._mark, self._errors = process, talk, mark, errors
+        self.pid: int = self.hear()
+
+    def run(self, function: Callable[..., Any], *arguments: Any, timeout: float = SECONDS) -> Any:
+        """What a function returns."""
+        self.begin(function, *arguments)
+        return self.result(timeout)
+
+    def begin(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Let it run a function; :meth:`result` waits for its end."""
+        self.say((function, arguments))
+
+    def result(self, timeout: float = SECONDS) -> Any:
+        """What the function returned."""
+        return self._answer("result", timeout)
+
+    def say(self, value: Any) -> None:
+        """Give the function a value, which its ``hear()`` waits for."""
+        from pyspark import cloudpickle
+
+        self._talk.send_bytes(cloudpickle.dumps(value))
+
+    def hear(self, timeout: float = SECONDS) -> Any:
+        """The next value that the function gives to ``say``."""
+        return self._answer("said", timeout)
+
+    def _answer(self, expected: str, timeout: float) -> Any:
+        from pyspark import cloudpickle
+
+        if not self._talk.poll(timeout):
+            raise Failed(f"no answer within {timeout:g} s; {self._wrote()}")
+        try:
+            kind, value = cloudpickle.loads(self._talk.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            raise Failed(f"the driver ended with {self._process.wait(10)}; {self._wrote()}") from None
+        if kind == "error":
+            raise Failed(f"in the driver:\n{value}")
+        if kind != expected:
+            raise Failed(f"expected what it {expected}, found {kind}: {value!r}")
+        return value
+
+    def _wrote(self) -> str:
+        return f"it wrote:\n{self._errors.read_text()[-4000:]}"
+
+    def java(self) -> int:
+        """The number of its Java process."""
+        (pid,) = [pid for pid in _marked(self._mark) if "org.apache.spark.deploy.SparkSubmit" in _command_line(pid)]
+        return pid
+
+    def leave(self, timeout: float = SECONDS) -> int:
+        """Let it end by itself; its exit status. What it started may still be ending."""
+        self._talk.close()
+        return self._process.wait(timeout)
+
+    def kill(self) -> None:
+        """Kill it, and wait until its Java process and its workers on this host are gone too."""
+        self._process.kill()
+        self._process.wait()
+        wait_until(lambda: not _marked(self._mark), "the processes of a driver that was killed end")
+
+    def close(self) -> None:
+        """End it and all that it started."""
+        self._talk.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        finally:
+            _end(self._mark)
+
+
+@contextmanager
+def driver(
+    folder: Path,
+    url: str = "local[2,2]",
+    *,
+    stop: bool = True,
+    host: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+    **settings: str,
+) -> Iterator[Driver]:
+    """A driver, and its end with all that it started.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it has its files.
+    url : str
+        The master of a classic session, which is made in a Java process of its own, or a server of Spark Connect.
+    stop : bool
+        Whether it stops the session when the block ends, or leaves that to Python's exit.
+    host : sequence of str
+        The beginning of its command, such as :func:`another_host`.
+    environment : dict of str to str, optional
+        Further variables.
+    **settings : str
+        Further settings of a classic session; two underscores stand for each dot.
+    """
+    folder.mkdir(exist_ok=True)
+    mark, errors = f"{PREFIX}driver-{next(_numbers)}", folder / f"driver-{next(_numbers)}.err"
+    variables = {**os.environ, **_environment(folder), _MARK: mark, **(environment or {})}
+    variables.pop(CONNECT, None)
+    given = {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
+    ours, theirs = socket.socketpair()
+    talk = Connection(ours.detach())
+    try:
+        number = fcntl.fcntl(theirs, fcntl.F_DUPFD, 10)  # the shell of another host uses those up to 9
+        theirs.close()
+        with open(number, "rb"), open(errors, "wb") as stream:
+            process = subprocess.Popen(
+                [*host, sys.executable, str(ROOT / "tests" / "support" / "spark_driver.py"), str(number)],
+                pass_fds=[number], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=variables,
+            )  # fmt: skip
+        from pyspark import cloudpickle
+
+        talk.send_bytes(cloudpickle.dumps((url, given, stop)))
+        made = Driver(process, talk, mark, errors)
+    except BaseException:
+        talk.close()
+        _end(mark)
+        raise
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+# --- a cluster --------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """A master and two workers; made by :func:`cluster`.
+
+    Attributes
+    ----------
+    url : str
+        Of its master.
+    shared : Path
+        A folder that is the same on both hosts; the rest of ``/tmp`` is not, and ``/dev/shm`` neither.
+    """
+
+    hosts = ("127.0.0.1", "127.0.0.2")
+    """The names of its hosts. The first is this one, where drivers are too."""
+
+    def __init__(self, folder: Path, mark: str) -> None:
+        self._folder, self._mark, self._workers = folder, mark, dict[str, int]()
+        self.shared = folder / "shared"
+        self.url = ""
+
+    def _start(self) -> None:
+        self.shared.mkdir()
+        hosts = zip(self.hosts, ([], another_host(shared=[self.shared])), strict=True)
+        self._daemon(self.hosts[0], [], "master.Master")
+        self.url = self._logged("master.Master", r"Starting Spark master at (spark://\S+)")
+        for host, command in hosts:
+            work = ["-d", str(self._folder / f"{host}-work"), "-c", "4", "-m", "4g", self.url]
+            self._workers[host] = self._daemon(host, command, "worker.Worker", *work)
+        for host in self.hosts:
+            self._logged(f"{host}-worker.Worker", "Successfully registered with master (.*)")
+
+    def _daemon(self, host: str, command: Sequence[str], name: str, *arguments: str) -> int:
+        import pyspark
+
+        home = os.path.dirname(pyspark.__file__)
+        start = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", host, "--port", "0"]
+        own = {
+            "SPARK_HOME": home,
+            "SPARK_SCALA_VERSION": "2.13",
+            "SPARK_LOCAL_IP": host,
+            "SPARK_LOCAL_DIRS": str(self._folder / f"{host}-local"),
+            "SPARK_DAEMON_JAVA_OPTS": f"{JAVA} -Dspark.worker.timeout=600",  # a slow host does not lose its worker
+            "SPARK_DAEMON_MEMORY": "192m",
+            _MARK: self._mark,
+        }
+        with open(self._folder / f"{host}-{name}", "wb") as stream:
+            return subprocess.Popen(
+                [*command, *start, "--webui-port", "0", *arguments],
+                stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+                env={**os.environ, **_environment(self._folder), **own},
+            ).pid  # fmt: skip
+
+    def _logged(self, name: str, pattern: str) -> str:
+        (path,) = self._folder.glob(f"*{name}")
+        return wait_until(lambda: re.search(pattern, path.read_text()), f"{pattern!r} in {path}")[1]
+
+    def driver(self, folder: Path, **options: Any) -> Any:
+        """A :func:`driver` of an application with one executor of one core on each host."""
+        settings = {
+            "spark__cores__max": "2",
+            "spark__executor__cores": "1",
+            "spark__executor__memory": "512m",
+            "spark__executor__extraJavaOptions": JAVA,
+            "spark__locality__wait": "1s",
+            "spark__scheduler__minRegisteredResourcesRatio": "1.0",
+            "spark__scheduler__maxRegisteredResourcesWaitingTime": "60s",
+        }
+        return driver(folder, self.url, **{**settings, **options})
+
+    def shm(self, host: str) -> Path:
+        """The ``/dev/shm`` of a host, as a folder of this one."""
+        return self.root(host) / "dev" / "shm"
+
+    def root(self, host: str) -> Path:
+        """The files of a host, as a folder of this one."""
+        return Path(f"/proc/{self._workers[host]}/root")
+
+    def executors(self, host: str) -> list[int]:
+        """The numbers of the executors of a host, which are Java processes."""
+        return [pid for pid in _marked(self._mark) if {"--hostname", host} <= set(_command_line(pid))]
+
+    @contextmanager
+    def shm_of(self, host: str, nbytes: int) -> Iterator[None]:
+        """Let the ``/dev/shm`` of the second host have another size."""
+        assert host == self.hosts[1], "that of the first host is in use by others"
+
+        def resize(number: int) -> None:
+            command = ["nsenter", "-t", str(self._workers[host]), "-m", "mount", "-o", f"remount,size={number}"]
+            subprocess.run([*command, "/dev/shm"], check=True)
+
+        before = os.statvfs(self.shm(host))
+        resize(nbytes)
+        try:
+            yield
+        finally:
+            resize(before.f_frsize * before.f_blocks)
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """A master and two workers, and their end."""
+    made = Cluster(folder, f"{PREFIX}cluster-{next(_numbers)}")
+    try:
+        made._start()
+        yield made
+    finally:
+        _end(made._mark)

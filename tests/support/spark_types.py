@@ -1,0 +1,160 @@
+"""The page ``docs/spark-types.md``: Arrow's types in Spark, and Spark's in Arrow.
+
+``python tests/support/spark_types.py`` writes it. Invariants: what Arrow's types become is asked of the data source,
+what Spark's become of Spark itself; the tests of the source send the same types through Spark.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import shmarrow as sa
+from shmarrow.interchange.consumers import RULES, kind_of
+from shmarrow.interchange.for_consumer import casting_for
+from shmarrow.interchange.pyarrow import schema_from_pyarrow
+from shmarrow.spark.types import shown_type, spark_type, unwrapped
+from shmarrow.testing.table import CASES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-types.md"
+
+TEXT = """\
+# Types: Arrow and Spark
+
+<!-- Made by tests/support/spark_types.py from what the source and Spark say. `make docs` brings it up to date. -->
+
+## Arrow's types in Spark
+
+How `spark.read.format("shmarrow")` maps each type. Values are never changed: one that does not fit is an error that
+names the column and the value. A type with no Spark counterpart raises an error at planning time;
+`.option("columns", ...)` chooses other columns.
+
+{to_spark}
+
+Also:
+
+- Extension types are read as their storage, `arrow.bool8` as `boolean`. `variant`, `geometry` and `geography` come from
+  structs that Spark has written, which it marks in the metadata of their fields.
+- Columns are `NOT NULL` where the file's schema says so. Fields of a struct that may be null are nullable: where the
+  struct is null, they hold nulls, which pyarrow refuses otherwise.
+- Time zones of timestamps are dropped; the moments stay. Spark shows them in the zone of its session.
+- The metadata that Spark keeps for a column are restored.
+- Two columns of one name, or two fields of one struct, are refused, as Spark cannot read them from a Python data
+  source. Names that differ in case only are read.
+
+## Spark's types in Arrow
+
+What Spark sends to Python and expects from it, as `to_arrow_schema(schema, timezone="UTC")` says, and what such a
+column is when it is read back.
+
+{to_arrow}
+
+`share` gets the same types, but timestamps in the time zone of the session, and `large_string` and `large_binary` where
+`spark.sql.execution.arrow.useLargeVarTypes` is set.
+
+## Exceptions
+
+- **Year-month intervals**: Spark's Python side has no Arrow type for them. A file's column of such intervals is read as
+  `int`, the number of months; `make_ym_interval(0, months)` makes intervals of it again.
+- **Calendar intervals** cannot be sent to Python at all. Arrow's month-day-nano intervals are unsupported for the same
+  reason.
+- **User-defined types** come back as what they are made of. A null vector of `pyspark.ml`, whose type has fields that
+  are not nullable, fails in Spark's own `toArrow` and on the way back from Python.
+- **Collations** are lost on the way to Arrow; `.schema(df.schema)` restores them, and user-defined types.
+"""
+
+
+def _leaves(type: Any) -> Iterator[Any]:
+    """The types of which values a type is made."""
+    type = unwrapped(type)
+    if not type.fields:
+        yield type
+    for field in type.fields:
+        yield from _leaves(field.type)
+
+
+def _loss(type: Any) -> str:
+    """What values Spark's type does not hold, for a type without others in it."""
+    rules = [rule for rule in RULES["spark"].get(kind_of(type), ()) if rule.when(type)]
+    if not rules or not rules[0].loses or (getattr(type, "unit", "ns") in ("s", "ms") and kind_of(type) != "date64"):
+        return ""
+    return f"{next((rule.loses for rule in rules if rule.loses and not rule.lossy), rules[0].loses)}: refused"
+
+
+def to_spark() -> Iterator[tuple[str, list[str]]]:
+    """Arrow's types, what they are in Spark, and what may be lost."""
+    casting = casting_for("spark", ())
+    seen = set()
+    for case in CASES:
+        name = str(case.type)
+        if name in seen or re.match("spec-|odd-|struct-duplicate|dictionary-u?int(16|32|64)", case.name):
+            continue
+        seen.add(name)
+        try:
+            shown = f"`{shown_type(spark_type(case.type, casting, ''))}`"
+            losses = "; ".join(dict.fromkeys(filter(None, map(_loss, _leaves(case.type)))))
+        except sa.Unsupported:
+            shown, losses = "unsupported", ""
+        yield f"`{name}`", [shown, losses]
+
+
+def spark_types() -> list[tuple[str, Any]]:
+    """Types of Spark's, with what they are called."""
+    from pyspark.ml.linalg import VectorUDT
+    from pyspark.sql import types as t
+
+    plain = [
+        t.NullType(), t.BooleanType(), t.ByteType(), t.ShortType(), t.IntegerType(), t.LongType(), t.FloatType(),
+        t.DoubleType(), t.DecimalType(10, 2), t.StringType(), t.StringType("UNICODE_CI"),
+        t.BinaryType(), t.DateType(), t.TimestampType(), t.TimestampNTZType(), t.TimeType(0), t.TimeType(6),
+        t.DayTimeIntervalType(), t.YearMonthIntervalType(), t.CalendarIntervalType(), t.ArrayType(t.LongType()),
+        t.ArrayType(t.LongType(), False), t.MapType(t.StringType(), t.LongType()),
+        t.StructType([t.StructField("x", t.LongType()), t.StructField("y", t.StringType(), False)]),
+        t.VariantType(), t.GeometryType(4326), t.GeographyType(4326),
+    ]  # fmt: skip
+    named = [(each.simpleString(), each) for each in plain]
+    return [*named, ("vector of pyspark.ml", VectorUDT())]
+
+
+def to_arrow() -> Iterator[tuple[str, list[str]]]:
+    """Spark's types, what they are in Arrow, and what they are when they are read back."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    casting = casting_for("spark", ())
+    for name, kind in spark_types():
+        try:
+            made = schema_from_pyarrow(to_arrow_schema(StructType().add("c", kind), timezone="UTC"))
+        except PySparkException:
+            yield f"`{name}`", ["none", ""]
+            continue
+        back = shown_type(spark_type(made.field(0).type, casting, ""))
+        yield f"`{name}`", [f"`{made.field(0).type}`", f"`{_as_sql(back)}`"]
+
+
+def _as_sql(name: str) -> str:
+    """Names of Spark's JSON form that its SQL writes otherwise."""
+    return re.sub(r"\((OGC:CRS84)(, SPHERICAL)?\)", "(4326)", name)
+
+
+def table(rows: Iterator[tuple[str, list[str]]], *heads: str) -> str:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+    return "\n".join([*lines, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows)])
+
+
+def page() -> str:
+    """The text of the page."""
+    return TEXT.format(
+        to_spark=table(to_spark(), "Arrow", "Spark", "what may not fit"),
+        to_arrow=table(to_arrow(), "Spark", "Arrow", "read back as"),
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"wrote {PAGE}\n")

@@ -1,0 +1,162 @@
+"""What tests of the store share: values that show whether they are whole, what is left of a store, processes.
+
+``check`` looks at every invariant of a store, with the program of ``protocol/store.c``, wherever there is a C compiler.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import functools
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from soak_work import LINE, batch, number_of
+
+import shmarrow as sa
+from shmarrow.store.protocol import COMMIT, CONTROL, PINS
+
+__all__ = [
+    "Report", "batch", "check", "checker", "cleaned", "complain", "emptied", "ended", "forked", "intact",
+    "killed_at_end", "leftovers", "place",
+]  # fmt: skip
+HERE = Path(__file__).parent
+
+
+def intact(got: sa.RecordBatch) -> bool:
+    """Whether a batch is one that was put, from its first value to its last."""
+    return number_of(got) is not None
+
+
+def place(where: str) -> str:
+    """The directory of a store."""
+    return f"/dev/shm/{where.removeprefix('shm:')}" if where.startswith("shm:") else where
+
+
+def leftovers(where: str) -> list[str]:
+    """All files of a store but those that every store has."""
+    with suppress(FileNotFoundError):
+        return sorted(set(os.listdir(place(where))) - {CONTROL, PINS, COMMIT})
+    return []
+
+
+def cleaned(where: str) -> int:
+    """Remove everything as a user does, the store last; how many files are there still."""
+    gc.collect()
+    with suppress(sa.ObjectNotFound), sa.Store(where, create=False, trust=True) as store:
+        left = emptied(store)
+        if not left:
+            store.destroy()
+        return left + os.path.exists(place(where))
+    return os.path.exists(place(where))
+
+
+def emptied(store: sa.Store) -> int:
+    """Remove all objects; how many files of objects are there still, and how many counts are not 0."""
+    store.clear()
+    store.collect()
+    stats = store.stats()
+    found = leftovers(store.path)
+    counted = [stats.objects, stats.nbytes, stats.removed, stats.drafts]
+    if found or any(counted):
+        complain("left over:", store.path, found[:5], stats)
+    return len(found) + sum(map(bool, counted))
+
+
+def forked(work: Callable[[], Any]) -> int:
+    """Run ``work`` in a forked child; its pid."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            complain(f"child {os.getpid()}: {type(error).__name__}: {error}")
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended(child: int) -> int:
+    """Wait for a child; its exit status, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def complain(*words: object) -> None:
+    print(*words, file=sys.stderr, flush=True)
+
+
+class Report:
+    """A file of lines that processes append to, each line whole, and that outlives all of them.
+
+    All lines have one size, so that none crosses a page: between two pages the kernel looks for a SIGKILL, and leaves
+    what it has written so far, to which the next line of another process is glued, and both are misread.
+    """
+
+    def __init__(self) -> None:
+        self.fd, self.path = tempfile.mkstemp(prefix="shmarrow-soak-")
+        os.chmod(self.path, 0o666)
+        os.set_inheritable(self.fd, True)
+
+    def say(self, *words: object) -> None:
+        line = (" ".join(map(str, words)).ljust(LINE - 1) + "\n").encode()
+        assert os.write(self.fd, line) == len(line) == LINE, line
+
+    def lines(self, start: int = 0) -> list[list[str]]:
+        """The words of each line, from line ``start`` on."""
+        start *= LINE
+        lines = os.pread(self.fd, os.fstat(self.fd).st_size - start, start).decode().splitlines()
+        assert all(len(line) == LINE - 1 for line in lines), "a line of the report is torn"
+        return [line.split() for line in lines]
+
+    def __enter__(self) -> Report:
+        fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_APPEND)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+        os.unlink(self.path)
+
+
+@contextmanager
+def killed_at_end(children: list[int]) -> Iterator[None]:
+    """See to it that no child outlives the block."""
+    try:
+        yield
+    finally:
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for child in children:
+            with suppress(ChildProcessError):
+                os.waitpid(child, 0)
+
+
+@functools.cache
+def checker() -> str | None:
+    """The program that checks stores; None where there is no compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        return None
+    folder = tempfile.mkdtemp(prefix="shmarrow-soak-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.chmod(folder, 0o755)
+    words = [compiler, "-std=gnu11", "-O1", str(HERE / "store.c"), "-o", f"{folder}/store"]
+    subprocess.run(words, check=True, timeout=60)
+    return f"{folder}/store"
+
+
+def check(where: str) -> None:
+    """Every invariant of a store that nobody changes."""
+    if program := checker():
+        ran = subprocess.run([program, "check", place(where)], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, f"the store {where} is inconsistent:\n{ran.stdout}{ran.stderr}"

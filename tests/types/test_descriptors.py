@@ -1,0 +1,256 @@
+"""One descriptor for each type: complete, held to Schema.fbs, and the same type in every form that a type has."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import string
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from environment import ROOT
+
+import shmarrow as sa
+from shmarrow.buffer import as_bytes
+from shmarrow.errors import DEFAULT_LIMITS
+from shmarrow.integration.json_schema import read_field, write_field
+from shmarrow.ipc.batch.encode import dictionaries_of
+from shmarrow.ipc.flatbuffers.builder import encode
+from shmarrow.ipc.flatbuffers.reader import Reader
+from shmarrow.ipc.schema.encode import DictionaryIds
+from shmarrow.ipc.schema.types import read_type, type_values
+from shmarrow.layout import LISTING
+from shmarrow.layout.listing import walk
+from shmarrow.types import DataType, descriptors
+from shmarrow.types.descriptors import CLASSES, TYPES, parse_format
+
+CHILD = sa.field("c", sa.int8(), nullable=False)
+FIELDS = [sa.field("a", sa.int8()), sa.field("b", sa.string(), nullable=False)]
+ENDS = sa.field("run_ends", sa.int16(), nullable=False)
+
+# A type; the slots of its table, numbers of enumerations as in Schema.fbs; the other members of its JSON object; its
+# format string, from "Data type description -- format strings" of the C data interface.
+SAMPLES: list[tuple[DataType, dict[str, Any], dict[str, Any], str]] = [
+    (sa.null(), {}, {}, "n"),
+    (sa.int8(), {"bitWidth": 8, "is_signed": True}, {"bitWidth": 8, "isSigned": True}, "c"),
+    (sa.uint64(), {"bitWidth": 64, "is_signed": False}, {"bitWidth": 64, "isSigned": False}, "L"),
+    (sa.float16(), {"precision": 0}, {"precision": "HALF"}, "e"),
+    (sa.float64(), {"precision": 2}, {"precision": "DOUBLE"}, "g"),
+    (sa.binary(), {}, {}, "z"),
+    (sa.string(), {}, {}, "u"),
+    (sa.bool_(), {}, {}, "b"),
+    (
+        sa.decimal128(7, -3), {"precision": 7, "scale": -3, "bitWidth": 128},
+        {"precision": 7, "scale": -3, "bitWidth": 128}, "d:7,-3",
+    ),
+    (
+        sa.decimal32(7, 2), {"precision": 7, "scale": 2, "bitWidth": 32},
+        {"precision": 7, "scale": 2, "bitWidth": 32}, "d:7,2,32",
+    ),
+    (sa.date32(), {"unit": 0}, {"unit": "DAY"}, "tdD"),
+    (sa.date64(), {"unit": 1}, {"unit": "MILLISECOND"}, "tdm"),
+    (sa.time32("ms"), {"unit": 1, "bitWidth": 32}, {"unit": "MILLISECOND", "bitWidth": 32}, "ttm"),
+    (sa.time64("ns"), {"unit": 3, "bitWidth": 64}, {"unit": "NANOSECOND", "bitWidth": 64}, "ttn"),
+    (sa.timestamp("s"), {"unit": 0, "timezone": None}, {"unit": "SECOND"}, "tss:"),
+    (
+        sa.timestamp("us", "Asia/Tokyo"), {"unit": 2, "timezone": "Asia/Tokyo"},
+        {"unit": "MICROSECOND", "timezone": "Asia/Tokyo"}, "tsu:Asia/Tokyo",
+    ),
+    (sa.month_interval(), {"unit": 0}, {"unit": "YEAR_MONTH"}, "tiM"),
+    (sa.month_day_nano_interval(), {"unit": 2}, {"unit": "MONTH_DAY_NANO"}, "tin"),
+    (sa.list_(CHILD), {}, {}, "+l"),
+    (sa.struct(FIELDS), {}, {}, "+s"),
+    (
+        sa.dense_union(FIELDS, [5, 9]), {"mode": 1, "typeIds": [5, 9]},
+        {"mode": "DENSE", "typeIds": [5, 9]}, "+ud:5,9",
+    ),
+    (sa.sparse_union([]), {"mode": 0, "typeIds": []}, {"mode": "SPARSE", "typeIds": []}, "+us:"),
+    (sa.binary(12), {"byteWidth": 12}, {"byteWidth": 12}, "w:12"),
+    (sa.list_(CHILD, 3), {"listSize": 3}, {"listSize": 3}, "+w:3"),
+    (sa.map_("string", "int8", True), {"keysSorted": True}, {"keysSorted": True}, "+m"),
+    (sa.duration("ms"), {"unit": 1}, {"unit": "MILLISECOND"}, "tDm"),
+    (sa.large_binary(), {}, {}, "Z"),
+    (sa.large_string(), {}, {}, "U"),
+    (sa.large_list(CHILD), {}, {}, "+L"),
+    (sa.run_end_encoded(ENDS, "string"), {}, {}, "+r"),
+    (sa.binary_view(), {}, {}, "vz"),
+    (sa.string_view(), {}, {}, "vu"),
+    (sa.list_view(CHILD), {}, {}, "+vl"),
+    (sa.large_list_view(CHILD), {}, {}, "+vL"),
+]  # fmt: skip
+each_sample = pytest.mark.parametrize(
+    ("type", "slots", "json", "format"), SAMPLES, ids=[str(row[0]) for row in SAMPLES]
+)
+each_descriptor = pytest.mark.parametrize("descriptor", TYPES, ids=[each.member for each in TYPES])
+
+
+def declared() -> list[str]:
+    """The members of the Type union in the text of Schema.fbs."""
+    text = re.sub(r"//.*", "", (ROOT / "format" / "Schema.fbs").read_text(encoding="utf-8"))
+    found = re.search(r"union Type\s*\{([^}]*)\}", text)
+    assert found is not None
+    return [member.strip() for member in found[1].split(",") if member.strip()]
+
+
+def test_the_union_of_schema_fbs_has_a_descriptor_each() -> None:
+    assert [each.member for each in TYPES] == declared()
+    assert {type.descriptor.member for type, *_ in SAMPLES} == set(declared())
+
+
+@each_descriptor
+def test_descriptors_are_complete(descriptor: Any) -> None:
+    made = CLASSES[descriptor.member]
+    assert descriptor in made._descriptors
+    assert set() < set(descriptor.layouts) <= set(LISTING)
+    assert descriptor.format
+    values = [spec for layout in descriptor.layouts for spec in LISTING[layout].buffers if spec.role == "values"]
+    assert bool(descriptor.values) is bool(values)
+    for type in [type for type, *_ in SAMPLES if type.descriptor is descriptor]:
+        assert type.layout in descriptor.layouts
+        name, arguments = descriptor.call(type)
+        assert getattr(sa, name)(*arguments) == type
+        for _, attribute, *_ in string.Formatter().parse(descriptor.format.partition("|")[0]):
+            if attribute and not attribute.startswith("t."):
+                assert hasattr(type, attribute)
+        if type.layout == "primitive":
+            dtype = np.dtype(descriptor.storage(type))
+            assert type.storage == dtype
+            assert type.byte_width == dtype.itemsize > 0
+
+
+@each_sample
+def test_flatbuffers(type: Any, slots: dict[str, Any], json: dict[str, Any], format: str) -> None:
+    member, values = type_values(type)
+    assert {slot: value.tolist() if slot == "typeIds" else value for slot, value in values.items()} == slots
+    table = Reader(as_bytes(encode(member, values)), "a table").root(member)
+    assert read_type(member, table, type.fields) == type
+
+
+@each_sample
+def test_json(type: Any, slots: dict[str, Any], json: dict[str, Any], format: str) -> None:
+    written = write_field(sa.field("f", type), DictionaryIds())
+    assert written["type"] == {"name": type_values(type)[0].lower().rstrip("_"), **json}
+    assert read_field(written, DEFAULT_LIMITS).field == sa.field("f", type)
+
+
+@each_sample
+def test_format_strings(type: Any, slots: dict[str, Any], json: dict[str, Any], format: str) -> None:
+    assert type.format == format
+    assert parse_format(format, type.fields, keys_sorted=True) == type
+
+
+@each_sample
+def test_pyarrow(type: Any, slots: dict[str, Any], json: dict[str, Any], format: str) -> None:
+    pytest.importorskip("pyarrow")
+    assert DataType.from_pyarrow(type.to_pyarrow()) == type
+
+
+@each_sample
+def test_types_are_immutable(type: Any, slots: dict[str, Any], json: dict[str, Any], format: str) -> None:
+    """Types are shared by all that a process reads, so nobody can change one."""
+    names = ["layout", "storage", "fields", "descriptor", *[each.name for each in type.descriptor.parameters]]
+    before = (hash(type), str(type), [getattr(type, name) for name in names])
+    for name in names:
+        with pytest.raises(AttributeError):
+            setattr(type, name, None)
+        with pytest.raises(AttributeError):
+            delattr(type, name)
+    assert (hash(type), str(type), [getattr(type, name) for name in names]) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("", []), ("x", []), ("i ", []), ("tsu", []), ("tsx:UTC", []), ("td", []), ("tdX", []), ("ttmm", []),
+        ("d:5", []), ("d:5,", []), ("d:5,2,96", []), ("d:0,0", []), ("d:5,99999999999", []), ("w:", []), ("w:-1", []),
+        ("w:2147483648", []), ("+w:x", [CHILD]), ("+ud:0,,1", FIELDS), ("+us:0,0", FIELDS), ("+us:0", FIELDS),
+        ("+us:128", [CHILD]), ("+l", []), ("+l", FIELDS), ("+m", [CHILD]), ("+r", [CHILD]), ("i", [CHILD]),
+        ("{t}", []), ("+ud:" + "9" * 5000, [CHILD]),
+    ],
+)  # fmt: skip
+def test_bad_format_strings(text: str, fields: list[sa.Field]) -> None:
+    with pytest.raises(sa.InvalidArgument):
+        parse_format(text, fields)
+
+
+def test_format_string_of_a_time_zone_is_taken_as_it_is() -> None:
+    assert parse_format("tsn:a:b\n|{x}") == sa.timestamp("ns", "a:b\n|{x}")
+
+
+# --- what is missing fails at import
+
+
+def test_a_class_without_a_descriptor_is_refused() -> None:
+    for members in [(), ("Struct_",), ("Nothing",)]:
+        with pytest.raises(TypeError, match=r"^Stray needs descriptors of its own in TYPES"):
+            type("Stray", (DataType,), {}, members=members)  # type: ignore[call-overload]
+    assert CLASSES["Struct_"] is sa.struct([]).__class__
+    assert "Nothing" not in CLASSES
+
+
+def test_a_descriptor_without_a_class_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptors.check_complete()
+    monkeypatch.setitem(descriptors.BY_MEMBER, "Vector", TYPES[0]._replace(member="Vector"))
+    with pytest.raises(TypeError, match=r"no class has the descriptors .*Vector"):
+        descriptors.check_complete()
+    with pytest.raises(TypeError, match=r"no class has the descriptors \['Vector'\]"):
+        TYPES[0]._replace(member="Vector").make({})
+
+
+def test_extension_types_have_the_descriptor_of_their_storage() -> None:
+    class Celsius(sa.ExtensionType):
+        extension_name = "test.celsius"
+
+    assert Celsius("float32").descriptor is sa.float32().descriptor
+
+
+@functools.cache
+def code_of(path: Path) -> str:
+    """The code of a file, without comments and docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            kept = [part for part in body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
+            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize(("pattern", "most"), [("run_?end_?encod", 11), ("duration", 9)])
+def test_a_type_is_named_in_few_files(pattern: str, most: int) -> None:
+    """Except in rules about what other libraries accept, and in cases for tests, which name types."""
+    rules = {"interchange", "spark", "testing"}
+    paths = [path for path in (ROOT / "shmarrow").rglob("*.py") if not rules.intersection(path.parts)]
+    texts = {path: code_of(path) for path in paths}
+    found = [path.name for path, text in texts.items() if re.search(pattern, text, re.IGNORECASE)]
+    assert 0 < len(found) <= most, found
+
+
+# --- one walk
+
+
+def test_walks_go_depth_first() -> None:
+    tree = {"a": ["b", "e"], "b": ["c", "d"], "f": ["g"]}
+    assert list(walk(["a", "f"], lambda node: tree.get(node, []))) == list("abcdefg")
+    nested = sa.struct({"x": sa.list_(sa.int8()), "y": sa.string()})
+    types = walk([nested], lambda type: [field.type for field in type.fields])
+    assert [str(type.layout) for type in types] == ["struct", "list", "primitive", "binary"]
+
+
+def test_dictionary_ids_are_in_the_order_of_the_walk_everywhere() -> None:
+    """JSON and batches number dictionaries alike: a field's own, then those within its values."""
+    inner = sa.dictionary("int8", "string")
+    outer = sa.dictionary("int16", sa.struct({"k": inner}))
+    schema = sa.schema({"a": sa.list_(inner), "b": outer, "c": inner})
+    ids = DictionaryIds()
+    written = [write_field(field, ids) for field in schema]
+    assert written[0]["children"][0]["dictionary"]["id"] == 0
+    assert written[1]["dictionary"]["id"] == 1
+    assert written[1]["children"][0]["dictionary"]["id"] == 2
+    assert written[2]["dictionary"]["id"] == 3
+    columns = [sa.array([["x"]], schema.field(0).type), sa.array([{"k": "y"}], outer), sa.array(["z"], inner)]
+    batch = sa.record_batch(columns, schema=schema)
+    assert [values.to_pylist() for values in dictionaries_of(batch.columns)] == [["x"], [{"k": "y"}], ["y"], ["z"]]
