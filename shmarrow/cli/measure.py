@@ -10,7 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shmarrow.xray import Overview
+    from shmarrow.xray.messages import Batch
 
     Numbers = npt.NDArray[np.int64]
 
@@ -32,8 +33,6 @@ _BATCHES = 20_000
 """Batches whose columns are read without asking for ``--exact``."""
 _COUNTED = 100_000
 """Batches whose rows are counted without asking for it."""
-_LISTED = 1 << 12
-"""Batches that are read one by one, where their numbers of buffers differ."""
 _PREFIXES = 1 << 11
 """Compressed buffers whose size is looked up, in objects larger than :data:`_SMALL`."""
 _SMALL = 1 << 26
@@ -86,56 +85,36 @@ def measure(found: Overview, exact: bool = False) -> Measured:
     exact : bool
         Read all, whatever it takes.
     """
-    count = len(found.blocks)
-    chosen = _chosen(found, exact)
-    roles, nodes = len(found.buffer_roles), len(found.nodes)
+    count, roles = len(found.blocks), len(found.buffer_roles)
     sums = np.zeros((3, roles), object)  # Python ints: hostile lengths add up to more than 64 bits
-    totals = np.zeros((2, nodes), object)
+    totals = np.zeros((len(found.nodes), 2), object)
     offsets = np.zeros(roles, np.int64)
     read = broken = 0
-    for node_rows, buffers, owners in _read(found, chosen):
-        if node_rows is None:
+    for number in _chosen(found, exact):
+        batch = _batch(found, number)
+        if batch is None:
             broken += 1
             continue
-        read += len(node_rows)
-        totals += (
-            node_rows.clip(0, None).sum(axis=0, dtype=float).T.astype(object)
-            if _wild(node_rows)
-            else node_rows.sum(axis=0).T
-        )
-        starts, lengths = buffers[..., 0], buffers[..., 1].clip(0, found.size)
+        read += 1
+        totals += batch.nodes.clip(0, None).astype(object)
+        owners = _owners(found, batch)
+        starts, lengths = batch.buffers[:, 0] + batch.body, batch.buffers[:, 1].clip(0, found.size)
         used = lengths > 0
-        each = (lengths, _decompressed(found, starts, lengths, used), used)
-        for row, values in enumerate(each):
-            sums[row] += _by_role(values, owners, roles)
-        bits = np.where(used, starts, 0)
-        np.bitwise_or.at(offsets, owners, np.bitwise_or.reduce(bits, axis=0))
+        for row, values in enumerate((lengths, _decompressed(found, starts, lengths, used), used)):
+            made = np.zeros(roles, np.int64)
+            np.add.at(made, owners, values)
+            sums[row] += made.astype(object)
+        np.bitwise_or.at(offsets, owners, np.where(used, starts, 0))
     low = (offsets | ALIGNED) & -(offsets | ALIGNED)
-    return Measured(
-        count, read, broken, _ints(totals[0]), _ints(totals[1]), _ints(sums[0]), _ints(sums[1]), _ints(sums[2]),
-        low.tolist(),
-    )  # fmt: skip
-
-
-def _ints(row: Any) -> list[int]:
-    return [int(each) for each in row]
-
-
-def _wild(nodes: Numbers) -> bool:
-    return bool(len(nodes)) and bool(nodes.size) and int(np.abs(nodes).max()) > 1 << 40
-
-
-def _by_role(values: Any, owners: Numbers, roles: int) -> Any:
-    """Sums of shape (roles,) of values of shape (batches, buffers)."""
-    made = np.zeros(roles, np.int64)
-    np.add.at(made, owners, values.sum(axis=0, dtype=np.int64))
-    return made.astype(object)
+    rows, nulls = totals.T.tolist()
+    stored, plain, filled = sums.tolist()
+    return Measured(count, read, broken, rows, nulls, stored, plain, filled, low.tolist())
 
 
 def _chosen(found: Overview, exact: bool) -> Sequence[int]:
     """The batches to read."""
     count, roles = len(found.blocks), max(len(found.buffer_roles), 1)
-    most = min(_PAIRS // (roles + len(found.nodes)), _BATCHES) if found.regular else _LISTED
+    most = min(_PAIRS // (roles + len(found.nodes)), _BATCHES)
     if found.compression and found.size > _SMALL:
         most = min(most, _PREFIXES // roles)
     if exact or count <= max(most, 1):
@@ -143,38 +122,21 @@ def _chosen(found: Overview, exact: bool) -> Sequence[int]:
     return np.unique(np.linspace(0, count - 1, max(1, min(most, _SAMPLE))).astype(int)).tolist()  # type: ignore[no-any-return]
 
 
-def _read(found: Overview, chosen: Sequence[int]) -> Iterator[tuple[Any, Any, Any]]:
-    """Nodes, buffers and their roles of some batches at a time; None for a batch that cannot be read."""
-    roles = len(found.buffer_roles)
-    if found.regular:
-        owners = np.arange(roles)
-        step = max(1, (1 << 18) // max(roles, 1)) if isinstance(chosen, range) else 1
-        for first in range(0, len(chosen), step):
-            start = chosen[first]
-            stop = chosen[min(first + step, len(chosen)) - 1] + 1
-            try:
-                yield found.field_nodes(start, stop), found.buffers(start, stop), owners
-            except ShmarrowError:
-                yield from (one for number in range(start, stop) for one in _one(found, number))
-        return
-    for number in chosen:
-        yield from _one(found, number)
-
-
-def _one(found: Overview, number: int) -> Iterator[tuple[Any, Any, Any]]:
-    try:
+def _batch(found: Overview, number: int) -> Batch | None:
+    """The metadata of a batch; None if it cannot be read, or does not fit the schema."""
+    with suppress(ShmarrowError):
         batch = found.batch(number)
-        counts = iter(batch.variadic)
-        repeats = [next(counts, 0) if role.variadic else 1 for role in found.buffer_roles]
-        owners = np.repeat(np.arange(len(repeats)), np.array(repeats, np.int64).clip(0, len(batch.buffers)))
-        if len(owners) != len(batch.buffers) or len(batch.nodes) != len(found.nodes):
-            yield None, None, None
-            return
-        buffers = np.array(batch.buffers, np.int64).reshape(1, -1, 2)
-        buffers[..., 0] += batch.body
-        yield np.array(batch.nodes, np.int64).reshape(1, -1, 2), buffers, owners
-    except ShmarrowError:
-        yield None, None, None
+        if len(found.roles_of(batch)) == len(batch.buffers) and len(batch.nodes) == len(found.nodes):
+            return batch
+    return None
+
+
+def _owners(found: Overview, batch: Batch) -> Numbers:
+    """The number of the role of each buffer."""
+    counts = iter(batch.variadic)
+    return np.repeat(
+        np.arange(len(found.buffer_roles)), [next(counts, 0) if role.variadic else 1 for role in found.buffer_roles]
+    )
 
 
 def _decompressed(found: Overview, starts: Numbers, lengths: Numbers, used: Any) -> Numbers:

@@ -202,11 +202,8 @@ def _sums(found: Overview) -> tuple[int, list[tuple[str, dict[str, int]]]]:
     names = found.schema.names
     made: list[tuple[str, dict[str, int]]] = [(name, {}) for name in names]
     try:
-        if found.regular:
-            pairs = [(found.buffer_roles, found.buffers(0, count)[:, :, 1].sum(axis=0).tolist())] if count else []
-        else:
-            batches = [found.batch(i) for i in range(count)]
-            pairs = [(found.roles_of(batch), batch.buffers[:, 1].tolist()) for batch in batches]
+        batches = [found.batch(i) for i in range(count)]
+        pairs = [(found.roles_of(batch), batch.buffers[:, 1].tolist()) for batch in batches]
     except ShmarrowError:
         return 0, []  # the walk says which batch cannot be read, and why
     for roles, sizes in pairs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, Unsupported, as_limits
+from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, decode_row_counts, read_footer
 from shmarrow.ipc.flatbuffers.reader import Reader
@@ -236,11 +236,6 @@ class Overview:
         """The field nodes of a batch, in order."""
         return tuple(nodes_of(self.wires))
 
-    @property
-    def regular(self) -> bool:
-        """Whether all batches have the same number of buffers, because no column is a view."""
-        return not any(role.variadic for role in self.buffer_roles)
-
     # --- batches ---
 
     def _range(self, first: int, last: int | None) -> tuple[int, int]:
@@ -265,53 +260,6 @@ class Overview:
     def roles_of(self, batch: Batch) -> tuple[BufferRole, ...]:
         """Return the buffers of one batch, with one role for each data buffer of a view."""
         return tuple(expanded(self.buffer_roles, batch.variadic))
-
-    def buffers(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
-        """Return offset and length of each buffer of batches [first, last), as one array.
-
-        Returns
-        -------
-        int64 ndarray of shape (last - first, number of buffers, 2)
-            The absolute offset and the length of each buffer, in the order of :attr:`buffer_roles`.
-
-        Raises
-        ------
-        InvalidData
-            If a message is malformed, or its number of buffers does not match the schema.
-        Unsupported
-            If a column is a view, so that the number of buffers varies between batches; use :meth:`batch`.
-        """
-        if not self.regular:
-            raise Unsupported(f"{self.name}: batches with views have lists of buffers of their own; use batch(index)")
-        first, last = self._range(first, last)
-        made = np.empty((last - first, len(self.buffer_roles), 2), np.int64)
-        for number in range(first, last):
-            batch = self.batch(number)
-            self._check_count(number, "buffers", len(batch.buffers), made.shape[1])
-            made[number - first] = batch.buffers
-            made[number - first, :, 0] += batch.body
-        return made
-
-    def field_nodes(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
-        """Return length and null count of each field node of batches [first, last).
-
-        Returns
-        -------
-        int64 ndarray of shape (last - first, number of nodes, 2)
-        """
-        first, last = self._range(first, last)
-        made = np.empty((last - first, len(self.nodes), 2), np.int64)
-        for number in range(first, last):
-            nodes = self.batch(number).nodes
-            self._check_count(number, "nodes", len(nodes), made.shape[1])
-            made[number - first] = nodes
-        return made
-
-    def _check_count(self, number: int, what: str, found: int, expected: int) -> None:
-        if found != expected:
-            raise InvalidData(
-                f"{self.name}: record batch {number} has {found} {what}; the schema needs {expected} for its columns"
-            )
 
     def rows(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.int64]:
         """Return the number of rows of batches [first, last), from the footer (if by shmarrow) or the messages.

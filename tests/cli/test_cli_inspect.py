@@ -302,14 +302,15 @@ def test_all_broken_columns_are_found_with_their_offsets(tmp_path: Path, run: Ru
         places.append(data.index(b"abcdefabc", places[0] + 100))
         for at in places:
             data[at + 1] = 0xFF
-        leaves = overview(bytes(data)).buffer_roles
-        last = overview(bytes(data)).buffers(2, 3)[0, [leaf.buffer for leaf in leaves].index("indices")].tolist()
-        data[last[0]] = 99
+        seen = overview(bytes(data))
+        batch = seen.batch(2)
+        last = batch.body + int(batch.buffers[[role.buffer for role in seen.buffer_roles].index("indices"), 0])
+        data[last] = 99
         path.write_bytes(data)
         assert run.json("validate", path)["valid"]
         found = run.json("validate", path, "--full", status=1)
         assert (found["errors"], found["complete"], found["full"]) == (3, True, True)
-        for each, at in zip(found["findings"], [*places, last[0]], strict=True):
+        for each, at in zip(found["findings"], [*places, last], strict=True):
             assert each["start"] <= at < each["end"]
             assert each["remedy"]
         lines = run("validate", path, "--full", status=1).splitlines()

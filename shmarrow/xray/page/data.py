@@ -38,8 +38,6 @@ _BUFFERS = 2_500_000
 """Maximum buffers of a page."""
 _BATCHES = 20_000
 """Maximum batches with buffers in a page."""
-_ODD_BATCHES = 400
-"""Maximum batches read one by one (those with views)."""
 _REGIONS, _REGIONS_OF_PART = 16_000, 5_000
 """Maximum regions of a page, and of one message."""
 _MOST_METADATA = 1 << 19
@@ -229,21 +227,13 @@ class _Page:
         if found.schema is None or not count:
             return []
         chosen = range(count) if self._asked is None else self._asked
-        wide = max(len(found.buffer_roles), 1)
-        if found.regular:
-            last = min(chosen.stop, chosen.start + max(1, min(_BATCHES, _BUFFERS // wide)))
-            self._reached = chosen.start, last
-            try:
-                return self._fitting([_Span(chosen.start, found.buffer_roles, found.buffers(chosen.start, last))])
-            except ShmarrowError:
-                pass  # a batch cannot be read: read them one by one
-        many = max(1, min(_ODD_BATCHES, _BUFFERS // wide))
+        many = max(1, min(_BATCHES, _BUFFERS // max(len(found.buffer_roles), 1)))
         tried = range(chosen.start, min(chosen.stop, chosen.start + many))
         self._reached = tried.start, tried.stop
-        return self._fitting(list(self._one_by_one(tried)))
+        return self._fitting(list(self._read(tried)))
 
-    def _one_by_one(self, chosen: range) -> Iterator[_Span]:
-        """Yield spans of batches that are read one by one, because of views or unreadable messages."""
+    def _read(self, chosen: range) -> Iterator[_Span]:
+        """Yield spans of batches with the same list of buffers; a batch that cannot be read ends a span."""
         found = self._found
         first, roles, rows = 0, (), []  # type: tuple[int, tuple[BufferRole, ...], list[Any]]
         for number in chosen:
