@@ -16,7 +16,7 @@ import errno
 import os
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -39,17 +39,18 @@ from shmarrow.store.settings import (
     pack_header,
     this_boot,
 )
-from shmarrow.store.slots import SETTINGS, read_slot, replay, word_of
+from shmarrow.store.slots import CHANGING, SETTINGS, Entry, replay, unapplied, word_of
 from shmarrow.store.transaction import Transaction
 
-_SLOTS, _BUCKETS, _EVENTS = word_of("slots"), word_of("buckets"), word_of("events")
+_BUCKETS, _EVENTS, _FILE = word_of("buckets"), word_of("events"), word_of("file")
 _HITS, _MISSES = word_of("hits"), word_of("misses")
-_ADDING, _ADDING_SLOT, _REMOVING = word_of("adding"), word_of("adding_slot"), word_of("removing")
+_REMOVING = word_of("removing")
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 """Exceptions that invalid numbers in the catalog can cause under the lock."""
 _MOST_NEW_SLOTS = 8192
 _OWNERS_TRIED = 100
 _LARGEST = (1 << 64) - 1
+_LARGEST_FILE = 1 << 62
 
 
 class Catalog(Mapped):
@@ -199,57 +200,100 @@ class Catalog(Mapped):
 
                 rebuild(self)
             self.of_this_boot = True
+        if unapplied(self.memory):
+            self.memory = self._map()
         memory = self._whole()
         words = memory.words
         if replay(memory):  # its writer was killed before it woke the waiting processes
             self.wake(words[_EVENTS])
+            memory = self._whole()
         if settings_in(memory.bytes) != self._settings_read:
             self._read_settings()
-        if adding := words[_ADDING]:
-            slot = words[_ADDING_SLOT] - 1
-            found = read_slot(memory.bytes, slot) if 0 <= slot < memory.slots else None
-            if found is None or found.file != adding:
-                self._unlink_stray(adding)
-            words[_ADDING] = 0
-        if removing := words[_REMOVING]:
-            self._unlink_stray(removing)
-            words[_REMOVING] = 0
+        if words[CHANGING]:
+            self._unlink_stray(words[_FILE] + 1)
+            self._unlink_stray(words[_REMOVING])
+            words[CHANGING] = 0
 
     def wake(self, events: int) -> None:
         """Wake the processes that wait for events; ``events`` is the number of the last event."""
         os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
 
-    def begin_adding(self, slot: int, file: int) -> None:
-        """Record a file that is about to be linked, so that it is removed unless this process commits it."""
-        words = self.memory.words
-        words[_ADDING_SLOT] = slot + 1
-        words[_ADDING] = file
+    # Files. One that is added has the number after the last one given, or that of its draft: only the commit makes it
+    # an object. The word `changing` tells the next holder of the lock to look for what a killed one left; nothing else
+    # depends on it.
 
-    def end_adding(self) -> None:
-        """Clear the record: the file is committed or removed."""
-        self.memory.words[_ADDING] = 0
+    def link(self, fd: int, file: int, parts: Sequence[str] = ()) -> int:
+        """Give an unnamed file, and its parts, the names of an object; return its number.
 
-    def end_removing(self) -> None:
-        """Unlink the file that the last commit removed."""
-        words = self.memory.words
-        if removing := words[_REMOVING]:
-            self._unlink(removing)
-            words[_REMOVING] = 0
+        Parts are files of other objects, given by their names. What a killed writer left under the number ``file`` is
+        removed; where that is impossible, the next number is used.
+        """
+        names = self.directory.fd
+        self.memory.words[CHANGING] = 1
+        while file < _LARGEST_FILE:
+            for again in (True, False):
+                try:
+                    for part, source in enumerate(parts, 1):
+                        os.link(source, file_name(file, part), src_dir_fd=names, dst_dir_fd=names)
+                    os.link(f"/proc/self/fd/{fd}", file_name(file), src_dir_fd=fd, dst_dir_fd=names)
+                    return file
+                except FileExistsError:
+                    if again:
+                        self._unlink_stray(file)
+            file = max(file, self.memory.words[_FILE]) + 1
+        raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: file number {file} is too large")
+
+    def begin_changing(self) -> None:
+        """Announce that files are about to be removed."""
+        self.memory.words[CHANGING] = 1
+
+    def end_changing(self, removed: int, parts: int) -> None:
+        """Unlink the files that the last commit removed."""
+        if removed:
+            self._unlink(removed, parts)
+        self.memory.words[CHANGING] = 0
 
     def _unlink_stray(self, file: int) -> None:
-        """Remove a file that a killed process was adding or removing, unless a damaged header names one in use."""
-        slots = np.frombuffer(self.memory.bytes, p.SLOT_DTYPE, self.memory.slots, p.SLOTS)
-        if not ((slots["file"] == file) & (slots["state"] == p.LIVE)).any():
-            self._unlink(file)
+        """Remove files that a killed process was adding or removing, unless a damaged header names some in use."""
+        parts = self.parts_linked(file)
+        if parts or self.directory.has(file_name(file)):
+            slots = np.frombuffer(self.memory.bytes, p.SLOT_DTYPE, self.memory.slots, p.SLOTS)
+            if not ((slots["file"] == file) & (slots["state"] == p.LIVE)).any():
+                self._unlink(file, parts)
 
-    def _unlink(self, file: int) -> None:
-        """Remove an object's file; errors are ignored."""
-        with suppress(OSError):
-            self.directory.unlink(file_name(file))
+    def parts_linked(self, file: int) -> int:
+        """Return the number of parts of an object; they are linked in order, and unlinked in reverse."""
+        part = 0
+        while self.directory.has(file_name(file, part + 1)):
+            part += 1
+        return part
+
+    def _unlink(self, file: int, parts: int) -> None:
+        """Remove the names of an object's files; errors are ignored."""
+        for part in range(parts, -1, -1):
+            with suppress(OSError):
+                self.directory.unlink(file_name(file, part))
+
+    def freed_by(self, entry: Entry) -> int:
+        """Return the bytes that removing an object frees: those of its files that no other object has."""
+        freed = 0
+        for part in range(entry.parts + 1) if entry.file else ():
+            try:
+                status = os.stat(file_name(entry.file, part), dir_fd=self.directory.fd, follow_symlinks=False)
+            except OSError:
+                status = None
+            if not part and (status is None or status.st_nlink == 1):
+                freed += entry.allocated
+            elif status is not None and status.st_nlink == 1:
+                freed += status.st_blocks * 512
+        return freed if entry.file else entry.allocated
 
     def grow(self) -> None:
         """Add slots to the file; called under the lock when all are in use."""
         count = self.memory.slots
+        self.memory = self._map()
+        if self.memory.slots > count:  # somebody who extended it did not commit
+            return
         more = min(count, _MOST_NEW_SLOTS)
         end = p.SLOTS + count * p.SLOT_SIZE
         try:
@@ -262,7 +306,6 @@ class Catalog(Mapped):
                     f"{more * p.SLOT_SIZE} bytes are needed, {self.directory.free()} are free",
                 ) from None
             raise storage_error(error, "extend the control file of", self.directory.name) from None
-        self.memory.words[_SLOTS] = count + more
         self.memory = self._map()
 
     def count(self, hit: bool) -> None:

@@ -9,16 +9,13 @@ Invariants:
 from __future__ import annotations
 
 import _thread
-import mmap
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from shmarrow.segment.record_locks import try_lock
 from shmarrow.store import protocol as p
-from shmarrow.store.protocol import file_name
+from shmarrow.store.protocol import is_object
 from shmarrow.store.settings import destroyed
 
 if TYPE_CHECKING:
@@ -41,13 +38,11 @@ def lock_removal(control_fd: int, name: str) -> None:
 
 def remove_files(directory: Directory, control_fd: int) -> None:
     """Remove all files of a store whose control file has the magic of a destroyed one, and is locked."""
-    data = memoryview(mmap.mmap(control_fd, 0, prot=mmap.PROT_READ))
-    slots = np.frombuffer(data, p.SLOT_DTYPE, max(len(data) - p.SLOTS, 0) // p.SLOT_SIZE, p.SLOTS)
-    files = slots["file"][(slots["state"] != p.UNUSED) & (slots["file"] != 0)].tolist()
-    state = p.STATE_STRUCT.unpack_from(data, p.STATE_OFFSET)
-    for file in (*files, state[p.ADDING], state[p.REMOVING]):
-        with suppress(OSError):
-            directory.unlink(file_name(file))
+    last = int.from_bytes(os.pread(control_fd, 8, p.HEADER["file"][0]), "little") + 1
+    for file in filter(is_object, os.listdir(directory.fd)):
+        if int(file[:16], 16) <= last:
+            with suppress(OSError):
+                directory.unlink(file)
     for name in (p.PINS, p.COMMIT, p.CONTROL):
         directory.unlink(name)
 

@@ -38,7 +38,7 @@ from shmarrow.store.slots import (
     word_of,
 )
 
-_SLOTS, _BUCKETS = word_of("slots"), word_of("buckets")
+_BUCKETS = word_of("buckets")
 BOOT = p.HEADER["boot_id"][0]
 _USED = p.USED >> 3
 _CHECKED = p.CRC_OFFSET + 4
@@ -126,17 +126,18 @@ class Mapped:
         self._settings_read = settings_in(header)
 
     def _map(self) -> Memory:
-        """Map the number of slots in the header; after a reboot, all slots that fit the file."""
+        """Map the whole file."""
         where = self.directory.name
+        used = int.from_bytes(os.pread(self.control_fd, 8, _BUCKETS << 3), "little") if self.of_this_boot else 0
         status = os.fstat(self.control_fd)
         have, found = status.st_blocks * 512, status.st_size
         count = (found - p.SLOTS) // p.SLOT_SIZE
-        if self.of_this_boot:
-            count = int.from_bytes(os.pread(self.control_fd, 8, _SLOTS << 3), "little")
         size = p.SLOTS + count * p.SLOT_SIZE
-        if not 1 <= count < 1 << 31 or found < size:
+        if not max(used, 1) <= count < 1 << 31:
+            used = max(used, 1)
             raise InvalidData(
-                f"the control file of {where!r} is damaged: {count} slots need {size} bytes, found {found}"
+                f"the control file of {where!r} is damaged: {used} slots need {p.SLOTS + used * p.SLOT_SIZE} bytes, "
+                f"found {found}"
             )
         if have < size:  # a sparse copy; touching a hole on a full file system raises SIGBUS
             if size > have * _SPARSE + _SPARSE_FREE or (self.volatile and not self.writable):
@@ -203,7 +204,7 @@ class Mapped:
         while True:
             words = memory.words
             before = words[SEQUENCE]
-            if words[_SLOTS] > memory.slots:
+            if words[_BUCKETS] > memory.slots:
                 memory = self._whole()
             found = self._walk(memory, name)
             if found is not None:
@@ -246,7 +247,7 @@ class Mapped:
     def _whole(self) -> Memory:
         """Return the memory, mapped again if another process has extended the file."""
         memory = self.memory
-        if memory.words[_SLOTS] > memory.slots:
+        if memory.words[_BUCKETS] > memory.slots:
             memory = self.memory = self._map()
         return memory
 

@@ -36,38 +36,34 @@ HEADER = {
     "configured": (84, "I"),
     "sequence": (128, "Q"),
     "journal": (136, "Q"),
-    "slots": (144, "Q"),
-    "buckets": (152, "Q"),
-    "free": (160, "Q"),
-    "removed": (168, "Q"),
-    "generation": (176, "Q"),
-    "file": (184, "Q"),
-    "owner": (192, "Q"),
-    "objects": (200, "Q"),
-    "bytes": (208, "Q"),
-    "removed_bytes": (216, "Q"),
-    "draft_bytes": (224, "Q"),
-    "events": (232, "Q"),
-    "adding": (240, "Q"),
-    "adding_slot": (248, "Q"),
-    "removing": (256, "Q"),
-    "puts": (264, "Q"),
-    "evictions": (272, "Q"),
-    "expired": (280, "Q"),
+    "buckets": (144, "Q"),
+    "free": (152, "Q"),
+    "removed": (160, "Q"),
+    "generation": (168, "Q"),
+    "file": (176, "Q"),
+    "owner": (184, "Q"),
+    "objects": (192, "Q"),
+    "bytes": (200, "Q"),
+    "removed_bytes": (208, "Q"),
+    "draft_bytes": (216, "Q"),
+    "events": (224, "Q"),
+    "removing": (232, "Q"),
+    "puts": (240, "Q"),
+    "evictions": (248, "Q"),
+    "expired": (256, "Q"),
     "hits": (320, "Q"),
     "misses": (328, "Q"),
+    "changing": (336, "Q"),
 }
 FIXED = struct.Struct("<8sIIQ16s16sQQIIII")
 """The header up to ``configured``."""
 
-STATE = list(HEADER)[list(HEADER).index("journal") : list(HEADER).index("expired") + 1]
-"""The fields that a commit changes; one piece of every journal contains them."""
-STATE_OFFSET = HEADER["journal"][0]
+STATE = list(HEADER)[list(HEADER).index("buckets") : list(HEADER).index("expired") + 1]
+"""The fields that a commit changes; the last piece of every journal contains them."""
+STATE_OFFSET = HEADER["buckets"][0]
 STATE_STRUCT = struct.Struct(f"<{len(STATE)}Q")
 # Indices of these fields in the state.
 (
-    JOURNAL,
-    SLOT_COUNT,
     BUCKETS,
     FREE,
     REMOVED,
@@ -79,8 +75,6 @@ STATE_STRUCT = struct.Struct(f"<{len(STATE)}Q")
     REMOVED_BYTES,
     DRAFT_BYTES,
     EVENTS,
-    ADDING,
-    ADDING_SLOT,
     REMOVING,
     PUTS,
     EVICTIONS,
@@ -171,10 +165,10 @@ NAME_LOCKS = 1 << 62
 
 
 def is_object(file: str) -> bool:
-    """Whether a file name is that of an object."""
-    return re.fullmatch("[0-9a-f]{16}", file) is not None
+    """Whether a file name is one of an object."""
+    return re.fullmatch("[0-9a-f]{16}(-[1-9][0-9]*)?", file) is not None
 
 
-def file_name(number: int) -> str:
-    """Return the name of an object's file."""
-    return f"{number:016x}"
+def file_name(number: int, part: int = 0) -> str:
+    """Return the name of an object's file, or of its link of a number to a file of another object."""
+    return f"{number:016x}-{part}" if part else f"{number:016x}"

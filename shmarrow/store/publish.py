@@ -245,7 +245,8 @@ class Publication(SegmentWriter):
             slot = transaction.take_slot()
         else:
             transaction.publish_draft(self._draft_bytes)
-        file = _link(fd, catalog, transaction, slot, file)
+        file = catalog.link(fd, file or transaction.state[p.FILE] + 1)
+        transaction.state[p.FILE] = max(file, transaction.state[p.FILE])
         if catalog.settings.durable:
             catalog.directory.sync()
         place = slot, transaction.new_generation(), catalog.hash(self._coded), file, status.st_size
@@ -253,7 +254,6 @@ class Publication(SegmentWriter):
         numbers = status.st_blocks * 512, now, options.expires, owner, p.LIVE, flags, 0, 0
         transaction.insert(Entry(*place, *numbers, self._coded), replaced, now)
         transaction.commit()
-        catalog.end_adding()
         if self._draft >= 0:
             catalog.exclusive.release(p.DRAFT_LOCKS + slot)
             self._draft = -1
@@ -266,23 +266,3 @@ class Publication(SegmentWriter):
         if self._shares:
             self._shares = False
             self._catalog.release()
-
-
-def _link(fd: int, catalog: Catalog, transaction: Transaction, slot: int, file: int) -> int:
-    """Link a file under its number, or a new one, and return it; the next lock holder removes it if uncommitted."""
-    while True:
-        if not file:
-            transaction.state[p.FILE] += 1
-            file = transaction.state[p.FILE]
-        catalog.begin_adding(slot, file)
-        try:
-            os.link(
-                f"/proc/self/fd/{fd}",
-                file_name(file),
-                src_dir_fd=fd,
-                dst_dir_fd=catalog.directory.fd,
-                follow_symlinks=True,
-            )
-            return file
-        except FileExistsError:  # a leftover file; no object of the store has this number
-            file = 0

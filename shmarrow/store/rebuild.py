@@ -18,7 +18,17 @@ from shmarrow.store import protocol as p
 from shmarrow.store.directory import Directory
 from shmarrow.store.protocol import file_name, is_object
 from shmarrow.store.settings import this_boot
-from shmarrow.store.slots import SEQUENCE, Entry, Memory, apply_journal, parts_of, read_inline, read_slot
+from shmarrow.store.slots import (
+    CHANGING,
+    JOURNAL,
+    SEQUENCE,
+    Entry,
+    Memory,
+    apply_journal,
+    parts_of,
+    read_inline,
+    read_slot,
+)
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
 _SKIPPED = 1 << 24
 """Number of generations to skip, as lost objects may have used them."""
 _LARGEST = 1 << 62
-_Files = dict[int, tuple[int, int]]
+_Files = dict[str, os.stat_result]
 
 
 def rebuild(catalog: Catalog) -> None:
@@ -35,36 +45,42 @@ def rebuild(catalog: Catalog) -> None:
     data, words = memory.bytes, memory.words
     journals = sorted((p.JOURNAL_HEAD.unpack_from(data, area)[0], area) for area in p.JOURNALS)
     for number, area in journals:
-        if words[p.STATE_OFFSET >> 3] <= number < _LARGEST:  # an older one would undo later commits
+        if words[JOURNAL] <= number < _LARGEST:  # an older one would undo later commits
             apply_journal(memory, area)
-    words[SEQUENCE] = words[SEQUENCE] % _LARGEST | 1
+    words[SEQUENCE], words[JOURNAL] = words[SEQUENCE] % _LARGEST | 1, words[JOURNAL] % _LARGEST
     catalog.reload()
     files = _files(catalog.directory)
     state = [number if number < _LARGEST else 0 for number in catalog.state()]
-    state[p.FILE] = max([state[p.FILE], *files])
+    state[p.FILE] = max([state[p.FILE], *(number for file in files if (number := int(file[:16], 16)) < _LARGEST)])
     kept = _kept(catalog, state, files)
+    named = {name for entry in kept if entry.file for name in _names(entry)}
+    allocated = {files[name].st_ino: files[name].st_blocks * 512 for name in named}
+    state[p.BYTES] = sum(allocated.values()) + sum([entry.allocated for entry in kept if not entry.file])
     _write(memory, state, kept)
     os.fdatasync(catalog.control_fd)
-    for number in set(files).difference(entry.file for entry in kept):
+    for name in files.keys() - named:
         with suppress(OSError):
-            catalog.directory.unlink(file_name(number))
+            catalog.directory.unlink(name)
     for area in p.JOURNALS:
         data[area : area + p.JOURNAL_HEAD.size] = bytes(p.JOURNAL_HEAD.size)
     boot = p.HEADER["boot_id"][0]
     data[boot : boot + 16] = this_boot()
+    words[CHANGING] = 0
     words[SEQUENCE] += 1
     os.fdatasync(catalog.control_fd)
     catalog.wake(0)
 
 
 def _files(directory: Directory) -> _Files:
-    """Return the size and allocated bytes of the object files in a directory, by number."""
-    found = {}
+    """Return the status of the objects' files in a directory, by name."""
     with os.scandir(directory.fd) as listing:
-        for each in listing:
-            if is_object(each.name) and stat.S_ISREG((status := each.stat(follow_symlinks=False)).st_mode):
-                found[int(each.name, 16)] = status.st_size, status.st_blocks * 512
-    return {number: file for number, file in found.items() if 0 < number < _LARGEST}
+        found = {each.name: each.stat(follow_symlinks=False) for each in listing if is_object(each.name)}
+    return {name: status for name, status in found.items() if stat.S_ISREG(status.st_mode)}
+
+
+def _names(entry: Entry) -> list[str]:
+    """Return the names of an object's files."""
+    return [file_name(entry.file, part) for part in range(entry.parts + 1)]
 
 
 def _kept(catalog: Catalog, state: list[int], files: _Files) -> list[Entry]:
@@ -82,13 +98,19 @@ def _kept(catalog: Catalog, state: list[int], files: _Files) -> list[Entry]:
             continue
         for field, number in ((p.GENERATION, entry.generation), (p.FILE, entry.file), (p.OWNER, entry.owner)):
             state[field] = max(state[field], number)
-        size, allocated = files.get(entry.file, (-1, 0))
         if not entry.file:
             parts = parts_of(catalog.memory, entry)
             if parts is None or read_inline(catalog.memory, entry) is None:
                 continue
-            size, allocated = entry.size, (len(parts) + 1) * p.SLOT_SIZE
-        if size != entry.size or not catalog.settings.durable:
+            allocated = (len(parts) + 1) * p.SLOT_SIZE
+        elif entry.parts < len(files) and all(name in files for name in _names(entry)):
+            status = files[file_name(entry.file)]
+            if status.st_size != entry.size:
+                continue
+            allocated = status.st_blocks * 512
+        else:
+            continue
+        if not catalog.settings.durable:
             continue
         entry = entry._replace(allocated=allocated, hash=catalog.hash(entry.name))
         key = entry.file or -entry.slot - 1
@@ -132,9 +154,8 @@ def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
     free = np.flatnonzero(unused[:count])
     following[free[:-1]] = free[1:] + 1
     slots["head"], slots["next"], slots["used"] = heads, following, 0
-    for field in (p.ADDING, p.ADDING_SLOT, p.REMOVING, p.REMOVED, p.REMOVED_BYTES, p.DRAFT_BYTES, p.EVENTS):
+    for field in (p.REMOVING, p.REMOVED, p.REMOVED_BYTES, p.DRAFT_BYTES, p.EVENTS):
         state[field] = 0
-    state[p.SLOT_COUNT], state[p.BUCKETS], state[p.OBJECTS] = memory.slots, count, len(kept)
+    state[p.BUCKETS], state[p.OBJECTS] = count, len(kept)
     state[p.FREE] = int(free[0]) + 1 if len(free) else 0
-    state[p.BYTES] = sum(entry.allocated for entry in kept)
     p.STATE_STRUCT.pack_into(memory.bytes, p.STATE_OFFSET, *state)

@@ -13,7 +13,6 @@ from shmarrow.store import protocol as p
 
 EVICTIONS = ("none", "lru")
 FIRST_SLOTS = 32
-_SLOT_COUNT = p.HEADER["slots"][0]
 
 
 class Settings(NamedTuple):
@@ -130,7 +129,6 @@ def pack_header(
         modulus or _prime(), settings.capacity or 0, EVICTIONS.index(settings.eviction), settings.mode,
         settings.durable, configured,
     )  # fmt: skip
-    header[_SLOT_COUNT : _SLOT_COUNT + 8] = FIRST_SLOTS.to_bytes(8, "little")
     return bytes(header)
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple, Self
 
 from shmarrow.store import protocol as p
 
-_JOURNAL = p.STATE_OFFSET >> 3
-SEQUENCE = p.HEADER["sequence"][0] >> 3
+JOURNAL = p.HEADER["journal"][0] >> 3
+SEQUENCE, CHANGING = p.HEADER["sequence"][0] >> 3, p.HEADER["changing"][0] >> 3
 FIRST_SLOT = p.SLOTS >> 3
 SLOT_WORDS = p.SLOT_SIZE >> 3
 SETTINGS = p.HEADER["capacity"][0]
@@ -152,16 +152,24 @@ def parts_of(memory: Memory, entry: Entry) -> list[int] | None:
     return found
 
 
+def unapplied(memory: Memory) -> bool:
+    """Whether a journal has the number of the next commit, whose writer was killed."""
+    number = memory.words[JOURNAL] + 1
+    return bool(memory.words[p.JOURNALS[number & 1] >> 3] == number)
+
+
 def replay(memory: Memory) -> bool:
-    """Apply the journaled but unapplied commit, if any; return whether there was one; called under the lock."""
+    """Apply the journaled but unapplied commit, if any; return whether there was one; called under the lock.
+
+    The whole file must be mapped: the commit may be the first one after it was extended.
+    """
     words = memory.words
-    number = words[_JOURNAL] + 1
-    area = p.JOURNALS[number & 1]
-    if words[area >> 3] == number:
-        apply_journal(memory, area)
+    before = words[JOURNAL]
+    if unapplied(memory):
+        apply_journal(memory, p.JOURNALS[before + 1 & 1])
     if words[SEQUENCE] & 1:
         words[SEQUENCE] = words[SEQUENCE] + 1 & _LARGEST
-    return bool(words[_JOURNAL] == number)
+    return bool(words[JOURNAL] != before)
 
 
 def apply_journal(memory: Memory, area: int) -> None:
@@ -183,3 +191,4 @@ def apply_journal(memory: Memory, area: int) -> None:
         if offset >= SETTINGS and offset + size <= len(data) and at + size <= length:
             data[offset : offset + size] = payload[at : at + size]
         at += size + -size % 8
+    words[JOURNAL] = written

@@ -92,26 +92,30 @@ class Space:
             return True
         if not self._catalog.evicts:
             return False
-        for entry in self._choose(self._catalog.victims, self._short(nbytes), name):
+        for entry in self._choose(self._catalog.victims, self._short(nbytes), name)[0]:
             self._remove(entry)
         return self.has_room(nbytes)
 
     def freed_with(self, entry: Entry) -> int:
         """Return the bytes that removing an object now would free: 0 if it is attached."""
         catalog = self._catalog
-        return entry.allocated if catalog.pins.exclude(entry.slot) else 0
+        return catalog.freed_by(entry) if catalog.pins.exclude(entry.slot) else 0
 
-    def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> list[Entry]:
-        """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes in all; none if there are too few."""
+    def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> tuple[list[Entry], int]:
+        """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes in all; none if there are too few.
+
+        Also returns how many bytes that frees.
+        """
         chosen: list[Entry] = []
-        while short > 0 and len(chosen) < BATCH:
+        freed = 0
+        while freed < short and len(chosen) < BATCH:
             if not victims:
-                return []
+                return [], 0
             entry = self._still(victims.popleft())
             if entry is not None and entry.name != name and self._catalog.pins.exclude(entry.slot):
                 chosen.append(entry)
-                short -= entry.allocated
-        return chosen
+                freed += self._catalog.freed_by(entry)
+        return chosen, freed
 
     def _still(self, candidate: Candidate) -> Entry | None:
         """Return the entry of a candidate if it was neither used nor replaced since the snapshot."""
@@ -193,11 +197,11 @@ class Space:
                 victims.clear()
                 victims.extend(candidates)
             with catalog.mutex, catalog.locked():
-                chosen = self._choose(victims, short, coded)
+                chosen, freed = self._choose(victims, short, coded)
                 for entry in chosen:
                     self._remove(entry)
             gone += [entry.name.decode() for entry in chosen]
-            short -= sum([entry.allocated for entry in chosen])
+            short -= freed
             rounds = 0 if chosen else rounds + 1
             if rounds > _ROUNDS:  # damaged slots look evictable, but never are
                 if gone:

@@ -21,6 +21,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.protocol import file_name
 from shmarrow.store.slots import (
     FIRST_SLOT,
+    JOURNAL,
     SEQUENCE,
     SLOT_WORDS,
     Entry,
@@ -52,7 +53,9 @@ class Transaction:
         self.catalog = catalog
         self.memory = catalog.memory
         self.state = catalog.state()
+        self.state[p.REMOVING] = 0
         self.owner = 0
+        self._parts = 0
         self._links: dict[int, int] = {}
         self._freed: set[int] = set()
         self._swept = False
@@ -112,7 +115,6 @@ class Transaction:
         if slot == self.memory.slots:
             self.catalog.grow()
             self.memory = self.catalog.memory
-            state[p.SLOT_COUNT] = self.memory.slots
         self._unused(slot)
         state[p.BUCKETS] = slot + 1
         if slot:
@@ -201,7 +203,7 @@ class Transaction:
 
     def drop_draft(self, slot: int, file: int, nbytes: int) -> None:
         """Free the slot of a draft, and remove its file, if any."""
-        self.state[p.REMOVING] = file
+        self.state[p.REMOVING], self._parts = file, self.catalog.parts_linked(file)
         self._less(p.DRAFT_BYTES, nbytes)
         self._free(slot)
 
@@ -226,10 +228,11 @@ class Transaction:
         """Remove an object, at most one per transaction; :meth:`commit` unlinks its file."""
         state = self.state
         self._unchain(entry.slot, entry.hash)
+        freed = self.catalog.freed_by(entry)
         state[p.OBJECTS] -= 1
-        self._less(p.BYTES, entry.allocated)
+        self._less(p.BYTES, freed)
         if entry.file:
-            state[p.REMOVING] = entry.file
+            state[p.REMOVING], self._parts = entry.file, entry.parts
         if entry.expired:
             state[p.EXPIRED] += 1
         elif evicted:
@@ -241,7 +244,7 @@ class Transaction:
                 self.catalog.closing.append(self.catalog.directory.open(file_name(entry.file), os.O_RDONLY))
         # Excluded until the commit is done, as a reader that pins the slot now would pin the next object there.
         if not self.catalog.pins.exclude(entry.slot):
-            held = entry.allocated if entry.file else p.SLOT_SIZE
+            held = freed if entry.file else p.SLOT_SIZE
             gone = Entry(entry.slot, 0, 0, entry.file, entry.size, held, 0, 0, 0, p.GONE, 0, 0, 0, b"")
             self._pieces.append((p.SLOTS + entry.slot * p.SLOT_SIZE, gone.pack()))
             self._links[next_of(entry.slot)] = state[p.REMOVED]
@@ -325,7 +328,7 @@ class Transaction:
     def commit(self) -> None:
         """Write the journal, apply the changes, wake waiting processes, and unlink the removed file."""
         catalog, memory, state = self.catalog, self.memory, self.state
-        number = state[p.JOURNAL] = state[p.JOURNAL] + 1
+        number = memory.words[JOURNAL] + 1
         pieces = self._pieces
         for at, link in self._links.items():
             pieces.append((at, _LINK.pack(link)))
@@ -341,6 +344,8 @@ class Transaction:
         if len(payload) > p.JOURNAL_SIZE - p.JOURNAL_HEAD.size:
             raise self._damaged(f"a commit of {len(payload)} bytes exceeds the journal")
         data, words = memory.bytes, memory.words
+        if state[p.REMOVING]:
+            catalog.begin_changing()
         area = p.JOURNALS[number & 1]
         start = area + p.JOURNAL_HEAD.size
         data[start : start + len(payload)] = payload
@@ -356,7 +361,7 @@ class Transaction:
         words[SEQUENCE] += 1
         for offset, piece in pieces:
             data[offset : offset + len(piece)] = piece
+        words[JOURNAL] = number  # one store: a process that is killed before has applied nothing, or its successor has
         words[SEQUENCE] += 1
         catalog.wake(state[p.EVENTS])
-        if state[p.REMOVING]:
-            catalog.end_removing()
+        catalog.end_changing(state[p.REMOVING], self._parts)

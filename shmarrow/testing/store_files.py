@@ -69,14 +69,16 @@ class _Checked:
             found == (b"shmarrow", p.VERSION),
             f"expected the control file of a store, version {p.VERSION}, found {found}",
         )
-        changing = head["sequence"] & 1 or head["adding"] or head["removing"]
+        changing = head["sequence"] & 1 or head["changing"]
         self.expect(not changing, "a change is half applied, or a process is changing the store")
         most = (len(data) - p.SLOTS) // p.SLOT_SIZE
         self.expect(
-            head["buckets"] <= head["slots"] <= most,
-            f"expected buckets <= slots <= {most}, found {head['buckets']} and {head['slots']}",
+            head["buckets"] <= most,
+            f"expected at most {most} buckets, found {head['buckets']}",
         )
         self.slots = [_record(data, p.SLOTS + number * p.SLOT_SIZE, p.SLOT) for number in range(head["buckets"])]
+        self.files: dict[str, tuple[int, int]] = {}
+        """The inode and the allocated bytes of each file of an object."""
         self.states: dict[int, list[int]] = {p.UNUSED: [], p.DRAFT: [], p.LIVE: [], p.GONE: []}
         for number, slot in enumerate(self.slots):
             self.expect(slot["state"] in self.states, f"slot {number} has the unknown state {slot['state']}")
@@ -97,7 +99,7 @@ class _Checked:
         generations = {self.slots[number]["generation"] for number in self.states[p.LIVE]}
         self.expect(len(generations) == len(found), "two objects have the same generation")
         self._counts()
-        self._files(found)
+        self._files()
         return found
 
     def _walk(self, head: int, what: str) -> list[int]:
@@ -150,6 +152,11 @@ class _Checked:
             raise InvalidData(f"{self.name}: the object of slot {number} has no file {path!r}") from None
         expected, found = (slot["size"], slot["allocated"]), (status.st_size, status.st_blocks * 512)
         self.expect(found == expected, f"{path!r} has {found} bytes and allocated bytes, slot {number} says {expected}")
+        for part in range(slot["parts"] + 1):
+            file = p.file_name(slot["file"], part)
+            self.expect(os.path.exists(path := os.path.join(self.path, file)), f"slot {number} has no file {path!r}")
+            status = os.stat(path)
+            self.files[file] = (status.st_ino, status.st_blocks * 512)
         return name.decode(), slot["file"]
 
     def _inline(self, number: int, name_length: int) -> None:
@@ -167,15 +174,17 @@ class _Checked:
     def _counts(self) -> None:
         """Check the totals of the header."""
         used = {"objects": len(self.states[p.LIVE])}
-        for field, state in (("bytes", p.LIVE), ("removed_bytes", p.GONE), ("draft_bytes", p.DRAFT)):
+        inline = [self.slots[number] for number in self.states[p.LIVE] if not self.slots[number]["file"]]
+        used["bytes"] = sum(slot["allocated"] for slot in inline) + sum(dict(self.files.values()).values())
+        for field, state in (("removed_bytes", p.GONE), ("draft_bytes", p.DRAFT)):
             used[field] = sum(self.slots[number]["allocated"] for number in self.states[state])
         found = {field: self.head[field] for field in used}
         self.expect(found == used, f"the header counts {found}, the slots {used}")
 
-    def _files(self, objects: dict[str, int]) -> None:
+    def _files(self) -> None:
         """Check that every file belongs to an object or a draft."""
         drafts = {self.slots[number]["file"] for number in self.states[p.DRAFT]}
-        known = {f"{file:016x}" for file in {*objects.values(), *drafts} - {0}} | {p.CONTROL, p.PINS, p.COMMIT}
+        known = {*self.files, *map(p.file_name, drafts), p.CONTROL, p.PINS, p.COMMIT}
         others = sorted(set(os.listdir(self.path)) - known)
         self.expect(not others, f"no object has the files {others[:20]}")
 

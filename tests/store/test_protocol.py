@@ -84,7 +84,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert offsets == [0, *protocol.JOURNALS, protocol.EVENT_RING, protocol.SLOTS]
     assert [row[1] for row in regions[1:3]] == [str(protocol.JOURNAL_SIZE)] * 2
     assert regions[3][1] == f"{protocol.EVENT_COUNT} × {protocol.EVENT_SIZE}"
-    assert regions[4][1] == f"`slots` × {protocol.SLOT_SIZE}"
+    assert regions[4][1] == f"slots × {protocol.SLOT_SIZE}"
     head, piece = (rows(table) for table in re.findall(r"(?:^\|.*\n)+", section("Journal"), re.MULTILINE))
     for table, code in ((head, protocol.JOURNAL_HEAD), (piece, protocol.PIECE)):
         assert [row[0] for row in table] == ["0", "8", "12"]
@@ -359,7 +359,7 @@ def test_the_peer_is_killed_anywhere(made: Callable[..., tuple[sa.Store, Peer]],
     assert len(os.listdir(peer.folder)) == 4  # one object is inline
 
 
-COMMITTING = ("_commit", "begin_adding", "end_adding", "end_removing", "_unlink", "admit")
+COMMITTING = ("_commit", "link", "begin_changing", "end_changing", "_unlink", "admit")
 """The functions that change what other processes see."""
 
 

@@ -29,6 +29,7 @@ def test_what_is_wrong_with_a_control_file_is_said(tmp_path: Path) -> None:
     where = tmp_path / "store"
     with sa.Store(where) as store:
         store.put("a", values := bytes(5000))
+        store.put_many({f"b{number}": number for number in range(20)})
         path = Path(store.info("a").path or "")
     control = where / "control"
     good = control.read_bytes()
@@ -45,7 +46,7 @@ def test_what_is_wrong_with_a_control_file_is_said(tmp_path: Path) -> None:
     assert "its header is invalid" in said(good[:12] + b"\0\1\0\0" + good[16:])
     assert "has 0 bytes" in said(b"")
     assert "has 4095 bytes" in said(good[:4095])
-    for size in (4096, 86016, 90000, len(good) - 1):
+    for size in (4096, 86016, 90000):
         assert f"bytes, found {size}" in said(good[:size])
     control.write_bytes(good[:144] + (1 << 30).to_bytes(8, "little") + good[152:])
     os.truncate(control, 86016 + (512 << 30))

@@ -149,7 +149,7 @@ def _journal(data: bytearray, chance: random.Random) -> None:
 
 
 def _events(data: bytearray, chance: random.Random) -> None:
-    number = int.from_bytes(data[240:248], "little") + chance.randrange(-3, 300)
+    number = int.from_bytes(data[224:232], "little") + chance.randrange(-3, 300)
     at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
     for offset, code in list(p.EVENT.values())[:4]:
         _put(data, at + offset, code, chance.choice([number, _value(data, chance)]))

@@ -36,9 +36,9 @@ struct slot {
 struct control {
     u8 magic[8]; u32 version, slot_size; u64 slots_at; u8 id[16], boot[16]; u64 modulus, capacity;
     u32 eviction, mode, durable, configured; u8 gap[40];
-    u64 sequence, journal, room, buckets, free, removed, generation, files, owners, objects, bytes, removed_bytes,
-        draft_bytes, events, adding, adding_slot, removing, puts, evictions, expired;
-    u8 gap2[32]; u64 hits, misses; u8 gap3[3760];
+    u64 sequence, journal, buckets, free, removed, generation, files, owners, objects, bytes, removed_bytes,
+        draft_bytes, events, removing, puts, evictions, expired;
+    u8 gap2[56]; u64 hits, misses, changing; u8 gap3[3752];
     struct { u64 number; u32 length, crc; u8 payload[4080]; } journals[2];
     struct event ring[256];
     struct slot slots[];
@@ -95,12 +95,31 @@ static int lock(int fd, int type, u64 byte, int how) {
 
 /* --- files --- */
 
-static char *named(u64 file) { static char text[17]; sprintf(text, "%016llx", file); return text; }
-static int open_object(const struct slot *s) {
-    return openat(dir, named(s->file), O_RDONLY | O_NOFOLLOW);
+static char *part_of(u64 file, u32 part) {
+    static char text[30];
+    return sprintf(text, part ? "%016llx-%u" : "%016llx", file, part), text;
 }
+static int open_object(const struct slot *s) {
+    return openat(dir, part_of(s->file, 0), O_RDONLY | O_NOFOLLOW);
+}
+/* Objects may have further names, FILE-1 and so on, for files of others: made in order, removed in reverse. */
 static void unlink_file(u64 file) {
-    if (file) unlinkat(dir, named(file), 0);
+    u32 part = 0;
+    while (!faccessat(dir, part_of(file, part + 1), F_OK, AT_SYMLINK_NOFOLLOW)) part++;
+    do unlinkat(dir, part_of(file, part), 0); while (part--);
+}
+/* The bytes that are freed if the names of an object go: those of its files that no other object has. */
+static u64 freed_by(const struct slot *s) {
+    struct stat st;
+    u64 bytes = s->file ? 0 : s->allocated;
+    for (u32 part = 0; s->file && part <= s->parts; part++)
+        if (!fstatat(dir, part_of(s->file, part), &st, AT_SYMLINK_NOFOLLOW) && st.st_nlink == 1) bytes += st.st_blocks * 512;
+    return bytes;
+}
+static u64 room(void) {                                /* slots that the file has */
+    struct stat st;
+    if (fstat(control, &st) || st.st_size < 86016) fail(1, "control is cut off");
+    return (st.st_size - 86016) / 512;
 }
 
 static void begin(void);
@@ -132,6 +151,7 @@ static int replay(struct control *view) {
         memcpy((u8 *)view + at, area->payload + i + 16, length);
         i += 16 + (length + 7) / 8 * 8;
     }
+    store(&view->journal, n);
     return 1;
 }
 /* Look a name up without a lock; what is found lies in c. */
@@ -185,7 +205,7 @@ static void check_control(void) {
     struct stat st;
     TRY(fstat(control, &st));
     if (!st.st_nlink || !memcmp(shared->magic, "destroyd", 8)) fail(1, "the store was destroyed");
-    if ((u64)st.st_size < 86016 || (u64)(st.st_size - 86016) / 512 < shared->room) fail(1, "control is cut off");
+    if (room() < shared->buckets) fail(1, "control is cut off");
 }
 /* Take the commit lock, repair what a killed writer left, and prepare changes in private pages. */
 static void begin(void) {
@@ -194,12 +214,9 @@ static void begin(void) {
     check_control();
     if (replay(shared)) TRY(pwrite(pins, &shared->events, 8, 0));
     if (sequence() % 2) store(&shared->sequence, sequence() + 1);
-    u64 i = shared->adding_slot - 1;
-    if (i >= shared->room || c->slots[i].state != LIVE || c->slots[i].file != shared->adding) unlink_file(shared->adding);
-    unlink_file(shared->removing);
-    store(&shared->adding, 0), store(&shared->removing, 0);
+    if (shared->changing) unlink_file(shared->files + 1), unlink_file(shared->removing), store(&shared->changing, 0);
     c = map(MAP_PRIVATE);
-    changes = 0;
+    c->removing = changes = 0;
 }
 static void end(void) {
     munmap(c, SPAN);
@@ -214,7 +231,8 @@ static void set(u32 *link, u32 value) { *link = value, changed(link, 4); }
 static void commit(void) {
     static __typeof__(shared->journals[0]) area;
     u64 n = area.number = ++c->journal, where = offsetof(struct control, journals) + n % 2 * 4096, start = 0;
-    changed(&c->journal, 152);
+    changed(&c->buckets, 120);
+    if (c->removing) store(&shared->changing, 1), point();
     for (int i = 0; i < changes; i++) {
         if (start + 24 + pieces[i].length > 4080) fail(1, "more changes than a journal holds");
         memcpy(area.payload + start, &pieces[i], 16);
@@ -228,12 +246,12 @@ static void commit(void) {
     if (c->durable) TRY(fdatasync(control)), point();
     store(&shared->sequence, sequence() + 1), point();
     for (int i = 0; i < changes; i++) memcpy((u8 *)shared + pieces[i].at, (u8 *)c + pieces[i].at, pieces[i].length), point();
+    store(&shared->journal, n), point();
     store(&shared->sequence, sequence() + 1), point();
     TRY(pwrite(pins, &c->events, 8, 0)), point();
     changes = 0;
     if (shared->removing) unlink_file(shared->removing), point();
-    store(&shared->adding, 0), point();
-    store(&shared->removing, 0), point();
+    store(&shared->changing, 0), point();
 }
 static void fill(struct slot *to, struct slot s) {     /* a slot of state s; the links stay */
     s.head = to->head, s.next = to->next, s.crc = slot_crc(&s);
@@ -244,10 +262,8 @@ static void fill(struct slot *to, struct slot s) {     /* a slot of state s; the
 static struct slot *take_slot(void) {
     u64 n = c->buckets, i = c->free, top = 1;
     if (i) return c->free = c->slots[i - 1].next, &c->slots[i - 1];
-    if (n == c->room) {
-        if ((errno = posix_fallocate(control, 0, 86016 + n * 2 * 512))) fail(5, "no room for control: %s", strerror(errno));
-        c->room = n * 2;
-    }
+    if (n == room() && (errno = posix_fallocate(control, 0, 86016 + n * 2 * 512)))
+        fail(5, "no room for control: %s", strerror(errno));
     c->buckets = n + 1;
     while (top * 2 <= n) top *= 2;
     for (u32 *link = n ? &c->slots[n - top].head : &(u32){0}; (i = *link);) {
@@ -265,7 +281,7 @@ static void tell(int kind, const struct slot *s) {
 }
 /* An object goes, and its slot with it unless the object is attached. The result is a pin byte to unlock after the commit. */
 static int64_t take_out(struct slot *s) {
-    u64 slot = s - c->slots, allocated = s->allocated;
+    u64 slot = s - c->slots, freed = freed_by(s);
     int excluded = !lock(pins, F_WRLCK, slot, F_SETLK);   /* nobody is to attach it in this moment */
     int held = !excluded;
     u32 *link = &c->slots[bucket(s->hash)].head;
@@ -279,10 +295,9 @@ static int64_t take_out(struct slot *s) {
         u32 first = s->parts;
         set(last, c->free), c->free = first;
     }
-    if (held && !s->file) allocated = 512, c->bytes -= s->allocated - 512;
-    c->bytes -= allocated;
-    if (held) c->removed_bytes += allocated;
-    fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .allocated = held ? allocated : 0});
+    c->bytes -= freed;
+    if (held) c->removed_bytes += s->file ? freed : (freed = 512);
+    fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .allocated = held ? freed : 0});
     set(&s->next, held ? c->removed : c->free);
     *(held ? &c->removed : &c->free) = slot + 1;
     return excluded ? (int64_t)slot : -1;
@@ -321,10 +336,10 @@ static void put(const char *name, const char *path, int overwrite) {
     begin(), check_room(name, overwrite, draft ? 0 : st.st_blocks * 512);
     if (draft) to = &c->slots[draft - 1], c->draft_bytes -= s.allocated;
     else to = take_slot(), s.file = ++c->files;
-    store(&shared->adding_slot, c->adding_slot = to - c->slots + 1), point();
-    store(&shared->adding, c->adding = s.file), point();
+    store(&shared->changing, 1), point();
+    unlink_file(s.file);                               /* what a killed writer left there */
     sprintf(self, "/proc/self/fd/%d", file);
-    TRY(linkat(AT_FDCWD, self, dir, named(s.file), AT_SYMLINK_FOLLOW)), point();
+    TRY(linkat(AT_FDCWD, self, dir, part_of(s.file, 0), AT_SYMLINK_FOLLOW)), point();
     if (c->durable) TRY(fsync(dir)), point();
     if ((old = find(name))) excluded = take_out(old);
     s.generation = ++c->generation, s.size = st.st_size, s.allocated = st.st_blocks * 512, s.state = LIVE;
@@ -353,6 +368,8 @@ static void drop(const char *name) {
 
 static int wrong;
 static void expect(int right, const char *what, long long where) { if (!right) wrong = 1, printf("%s: %lld\n", what, where); }
+static struct { u64 inode, bytes; } *files;             /* of live objects, each as often as it has names */
+static int count;
 static int rising(const void *a, const void *b) { return (*(u64 *)a > *(u64 *)b) - (*(u64 *)a < *(u64 *)b); }
 static void follow(u32 i, u8 *seen, u32 state, u64 of) {
     for (; i; i = c->slots[i - 1].next) {
@@ -365,7 +382,7 @@ static void check(void) {
     begin();
     u64 n = c->buckets, objects = 0, bytes[4] = {0}, here = 0, *generations = calloc(n + 1, 8);
     u8 *seen = calloc(n + 1, 1);
-    expect(n <= c->room && sequence() % 2 == 0 && !c->adding && !c->removing, "header", 0);
+    expect(n <= room() && sequence() % 2 == 0 && !c->changing, "header", 0);
     for (u64 b = 0; b < n; b++) follow(c->slots[b].head, seen, LIVE, b);
     follow(c->free, seen, 0, 0), follow(c->removed, seen, GONE, 0);
     for (u64 i = 0; i < n; i++) {
@@ -376,7 +393,7 @@ static void check(void) {
         if (!s->state) continue;
         expect(s->length < 256 && s->crc == slot_crc(s) && s->file <= c->files, "crc or file number", i);
         bytes[s->state] += s->allocated;
-        if (s->state == DRAFT) here += !faccessat(dir, named(s->file), F_OK, 0);
+        if (s->state == DRAFT) here += !faccessat(dir, part_of(s->file, 0), F_OK, 0);
         if (s->state != LIVE) continue;
         generations[objects++] = s->generation;
         memcpy(name, s->payload, s->length);
@@ -390,13 +407,21 @@ static void check(void) {
             continue;
         }
         int file = open_object(s);
-        expect(file >= 0 && !fstat(file, &st) && S_ISREG(st.st_mode) && st.st_nlink == 1 && (u64)st.st_size == s->size
+        expect(file >= 0 && !fstat(file, &st) && S_ISREG(st.st_mode) && (u64)st.st_size == s->size
                && (u64)st.st_blocks * 512 == s->allocated && (st.st_mode & 07777) == (c->mode & 0444), "file", i);
         close(file);
-        here++;
+        for (u32 part = 0; part <= s->parts; part++, here++, count++) {
+            expect(!fstatat(dir, part_of(s->file, part), &st, AT_SYMLINK_NOFOLLOW), "file of another object", i);
+            files = realloc(files, (count + 1) * sizeof *files);
+            files[count].inode = st.st_ino, files[count].bytes = st.st_blocks * 512;
+        }
+        bytes[LIVE] -= s->allocated;
     }
+    qsort(files, count, sizeof *files, rising);
+    for (int i = 0; i < count; i++)                    /* each file counts once */
+        if (!i || files[i].inode != files[i - 1].inode) bytes[LIVE] += files[i].bytes;
     for (u64 i = 0; i < n; i++) expect(seen[i] == (c->slots[i].state != DRAFT), "slot not reached exactly once", i);
-    for (u64 i = n; i < c->room; i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 104), "used, and not counted", i);
+    for (u64 i = n; i < room(); i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 104), "used, and not counted", i);
     expect(objects == c->objects && bytes[LIVE] == c->bytes && bytes[GONE] == c->removed_bytes
            && bytes[DRAFT] == c->draft_bytes, "counters", 0);
     qsort(generations, objects, 8, rising);
@@ -407,7 +432,8 @@ static void check(void) {
                && e->generation <= c->generation, "event", i);
     }
     DIR *entries = fdopendir(dir);
-    for (struct dirent *e; (e = readdir(entries));) here -= strspn(e->d_name, "0123456789abcdef") == 16 && !e->d_name[16];
+    for (struct dirent *e; (e = readdir(entries));)
+        here -= strspn(e->d_name, "0123456789abcdef") == 16 && (!e->d_name[16] || e->d_name[16] == '-');
     expect(here == 0, "more or fewer files than objects", here);
     printf("objects %llu bytes %llu removed %llu drafts %llu events %llu\n", objects, bytes[LIVE], bytes[GONE], bytes[DRAFT],
            c->events);
