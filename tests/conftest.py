@@ -17,6 +17,7 @@ import importlib.util
 import itertools
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,8 @@ def _is_worker(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_before] = shm_entries()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; the tests send it, also to children
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _ONE_SESSION = (

@@ -6,7 +6,7 @@ Invariants:
   so that no command waits for the imports of another;
 * results go to standard output; progress and errors to standard error, with ``--json`` each error as one JSON object;
 * the exit status is the command's own; after one of our errors, which is printed as one line without a traceback, that
-  of :func:`shmarrow.cli.report.exit_status`.
+  of :func:`shmarrow.cli.report.exit_status`; 0 if the reader of a pipe has closed it.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ HABITS = {
     "gc": "`shmarrow collect` deletes what is orphaned or expired",
     "add": "`shmarrow put` adds a file to a store",
     "cp": "`shmarrow put` and `shmarrow get` copy files to and from stores",
+    "store": "each command for stores has a name of its own, such as `shmarrow names` and `shmarrow stats`",
     "version": "`shmarrow --version` prints the version",
     "-V": "`shmarrow --version` prints the version",
     "-v": "`shmarrow --version` prints the version",
@@ -219,12 +220,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE
     try:
         _refuse_unknown(words)
-    except WrongUsage as error:
-        print_error(error, _as_json(words))
-        return USAGE
-    arguments = parser(words).parse_args(words)
-    run: Callable[[argparse.Namespace], int] = arguments.run
-    try:
+        arguments = parser(words).parse_args(words)
+        run: Callable[[argparse.Namespace], int] = arguments.run
         status = run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -236,9 +233,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(Interrupted("interrupted"), _as_json(words))
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has closed the pipe; Python would fail again when it flushes.
+        # The reader of our output, such as `head`, has seen enough; Python would fail again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return 0
     except OSError as error:
         failed = storage_error(error, "write to", "standard output")
         print_error(failed, _as_json(words))

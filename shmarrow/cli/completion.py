@@ -7,13 +7,14 @@ import argparse
 from shmarrow.cli.report import reporting
 from shmarrow.optional import optional
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 _HOW = """\
 to install it:
   bash  mkdir -p ~/.local/share/bash-completion/completions
         shmarrow completion bash > ~/.local/share/bash-completion/completions/shmarrow
   zsh   mkdir -p ~/.zfunc                              (a directory of fpath)
         shmarrow completion zsh > ~/.zfunc/_shmarrow
+  fish  shmarrow completion fish > ~/.config/fish/completions/shmarrow.fish
   tcsh  shmarrow completion tcsh > ~/.shmarrow.csh, and source it in ~/.tcshrc"""
 _PATHS = ("target", "left", "right", "file", "source")
 """Arguments that are completed with the names of files and directories."""

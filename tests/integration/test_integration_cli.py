@@ -120,13 +120,13 @@ def test_streams_and_files_by_name(arrow_testing: Path, tmp_path: Path, ends: li
 
 def test_pipes_and_devices_are_written_into(arrow_testing: Path, tmp_path: Path) -> None:
     arrow = golden.path(arrow_testing, SAMPLE, "arrow_file")
-    before = os.lstat("/dev/stdout")
+    before = os.lstat("/dev/stdout").st_ino, os.readlink("/dev/stdout")
     status, found, error = run_fresh(
         "arrow-to-json", "--arrow", "/dev/stdin", "--json", "/dev/stdout", stdin=Path(arrow).read_bytes()
     )
     assert (status, error) == (0, "")
     assert read_json(found).equals(golden.read(arrow_testing, SAMPLE, "arrow_file"))
-    assert os.lstat("/dev/stdout") == before
+    assert (os.lstat("/dev/stdout").st_ino, os.readlink("/dev/stdout")) == before
     (tmp_path / "target").write_text("old")
     (tmp_path / "link").symlink_to("target")
     assert run_fresh("arrow-to-json", "--arrow", arrow, "--json", tmp_path / "link") == (0, b"", "")

@@ -7,9 +7,11 @@ values, is listed with the reason, and ``test_other_libraries.py`` holds the lis
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import version
@@ -328,6 +330,22 @@ def outcomes() -> dict[tuple[str, str], Outcome]:
     return {(name, case.name): outcome(each, case) for name, each in CONSUMERS.items() for case in cases_for(name)}
 
 
+@contextmanager
+def without_backtraces() -> Iterator[None]:
+    """Discard what native libraries write to standard error: Rust describes each panic there, caught or not."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(outcomes()), encoding="utf-8")
+    with without_backtraces():
+        found = outcomes()
+    PAGE.write_text(page(found), encoding="utf-8")
     sys.stdout.write(f"wrote {PAGE}\n")
