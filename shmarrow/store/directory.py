@@ -199,6 +199,12 @@ def locate(where: Location) -> tuple[str, str]:
     return name, os.path.abspath(os.path.expanduser(name))
 
 
+def is_explicit(where: Location) -> bool:
+    """Whether a location is no mistyped ``shm:NAME``: a path object, or text with a slash, a scheme, "." or "~"."""
+    name = decoded(where)
+    return isinstance(where, os.PathLike) or name.startswith((".", "~")) or "/" in name or ":" in name
+
+
 def retried(open_store: Callable[[], T], create: bool) -> T:
     """Open a store; with ``create``, retry if another process destroys it meanwhile."""
     end = time.monotonic() + _PATIENCE
@@ -323,6 +329,9 @@ def _no_store(name: str, path: str) -> ObjectNotFound:
     return ObjectNotFound(
         errno.ENOENT,
         f"there is no store at {name!r}: expected the directory {path!r} with a control file",
+        hint=None
+        if is_explicit(name)
+        else f"'shm:{name}' is a store in shared memory, './{name}' one in this directory",
     )
 
 

@@ -44,7 +44,7 @@ from shmarrow.store.arguments import (
     as_timeout,
 )
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
-from shmarrow.store.directory import Trust, as_trust, locate
+from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
 from shmarrow.store.registry import open_catalog
 from shmarrow.store.settings import Settings, default_eviction, wanted
 from shmarrow.store.slots import Entry
@@ -111,8 +111,9 @@ class Store:
     trust : bool, int, str, or several of these
         Users, by number or name, whose directories and files are accepted besides your own and root's. True accepts
         any user's, and directories that others may write to.
-    create : bool
-        Create the store if it does not exist.
+    create : bool, optional
+        Create the store if it does not exist. By default, a string without a slash, such as ``"data"``, which may be a
+        mistyped ``"shm:data"``, creates none; all other locations do.
 
     Raises
     ------
@@ -120,7 +121,7 @@ class Store:
         If a given setting differs from the store's. Capacity, mode, eviction and durable are stored when the
         store is created and need not be repeated; :meth:`configure` changes them.
     ObjectNotFound
-        If the store does not exist and ``create`` is False.
+        If the store does not exist and is not to be created.
     StorageError
         If the directory cannot be created or read, is not trusted, or is neither a store nor empty.
 
@@ -155,7 +156,7 @@ class Store:
         durable: bool | None = None,
         owned: bool | int = False,
         trust: Trust = False,
-        create: bool = True,
+        create: bool | None = None,
     ) -> None:
         self._closed = True
         self._running: list[None] = []  # a list counts threads without a lock
@@ -164,7 +165,8 @@ class Store:
         self._trust = as_trust(trust)
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable)
-        self._catalog = open_catalog(where, want, self._trust, as_bool(create, "create", True))
+        creates = is_explicit(where) if create is None else as_bool(create, "create", True)
+        self._catalog = open_catalog(where, want, self._trust, creates)
         self._listeners: list[Listeners] = []  # the first one is used, whichever thread appended it
         self._held.append(None)
         self._closed = False

@@ -45,7 +45,7 @@ def check_store(store: str | os.PathLike[str]) -> dict[str, int]:
     --------
     >>> import shmarrow as sa
     >>> from shmarrow.testing import check_store
-    >>> with sa.Store("example") as store:
+    >>> with sa.Store("./example") as store:
     ...     _ = store.put("answer", 42)
     >>> list(check_store("example"))
     ['answer']

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import stat
 import time
@@ -43,6 +44,21 @@ def test_directories_with_other_files_are_refused(tmp_path: Path, monkeypatch: p
         with pytest.raises(sa.StorageError, match="expected a directory"):
             sa.Store(file)
     assert contents(documents) == before
+
+
+def test_a_mistyped_name_makes_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        sa.ObjectNotFound, match=r"'shm:data' is a store in shared memory, './data' one in this directory"
+    ):
+        sa.Store("data")
+    assert os.listdir(tmp_path) == []
+    for number, where in enumerate((Path("path"), "./dotted", f"{tmp_path}/absolute")):
+        with sa.Store(where) as store:
+            store["number"] = number
+    with sa.Store("asked for", create=True), sa.Store("dotted") as store:
+        assert store["number"] == 1
+    assert sorted(os.listdir(tmp_path)) == ["absolute", "asked for", "dotted", "path"]
 
 
 def test_files_beside_the_store_are_left_alone(tmp_path: Path) -> None:
