@@ -23,19 +23,19 @@ from shmarrow.layout.runs import PIECE, gather_bytes, is_ascii, load, offsets_fr
 from shmarrow.layout.text import are_first, check_utf8, decode, decodes
 from shmarrow.layout.views import (
     HALF,
-    HIGH_BITS,
     INLINE,
+    INLINE_BITS,
     MASK,
     MAX,
-    PADDING,
-    PADDING_2,
     PAIR,
     SIZE,
     WORDS,
     Piece,
+    Quarters,
     Sizes,
     extents,
     groups_of,
+    is_inline_text,
     is_same_memory,
     is_worth,
     write_views,
@@ -78,17 +78,17 @@ class BinaryViewArray(Array):
         words = self._words()
         buffers = self.data_buffers
         room = self._room()
-        for first in range(0, len(sizes), PIECE):
-            part, own = words[first : first + PIECE], sizes[first : first + PIECE]
+        for first, views in self._blocks(sizes=sizes):
+            part, own = words[first : first + PIECE], views[0]
             sources = [part.reshape(-1).view(np.uint8)]
             starts = np.arange(4, 16 * len(part) + 4, 16)
             if int(own.max()) > INLINE:
                 end = 16 * len(part)
-                long, numbers, places = self._places(first, part, own, room)
+                long, numbers, places = self._places(first, views, room)
                 at = np.flatnonzero(long)
                 for number, some in groups_of(numbers[at]):
                     slots = at[some]
-                    at_number, lengths = places[slots], own[slots].astype(np.int64)
+                    at_number, lengths = places[slots].astype(np.int64), own[slots].astype(np.int64)
                     low, high = int(at_number.min()), int((at_number + lengths).max())
                     if high - low <= 2 * int(lengths.sum()):
                         sources.append(buffers[number][low:high])
@@ -99,38 +99,60 @@ class BinaryViewArray(Array):
                     end += len(sources[-1])
             yield Piece(first, part, own, np.concatenate(sources), starts)
 
-    def _room(self) -> Indices:
-        """The sizes of the buffers, followed by -1."""
-        return np.array([*map(len, self.data_buffers), -1], np.int64)
+    def _blocks(self, valid: Mask | None = None, sizes: Sizes | None = None) -> Iterator[tuple[int, Quarters]]:
+        """Copies of some thousands of views each, of shape (4, n), with the first slot of each.
 
-    def _places(
-        self, first: int, words: npt.NDArray[np.uint64], sizes: Sizes, room: Indices
-    ) -> tuple[Mask, Indices, Indices]:
-        """Which of some views are long, their buffer indices and their offsets; 0 for others."""
+        Lengths are 0 where ``valid`` is False; ``sizes`` replace them.
+        """
+        views = self.views.view(np.uint32)
+        for first in range(0, self._length, PIECE):
+            piece = slice(first, first + PIECE)
+            part = views[piece].T.copy()
+            if sizes is not None:
+                part[0] = sizes[piece]
+            elif valid is not None:
+                part[0] *= valid[piece]
+            yield first, part
+
+    def _room(self) -> Indices:
+        """The sizes of the buffers."""
+        return np.array(list(map(len, self.data_buffers)), np.int64)
+
+    def _places(self, first: int, views: Quarters, room: Indices) -> tuple[Mask, Sizes, Sizes]:
+        """Which views of a block are long, their buffer indices and their offsets; 0 for others.
+
+        Lengths and offsets of up to :data:`MAX` add up without overflow.
+        """
+        sizes, _, numbers, starts = views
         long = sizes > INLINE
-        places = words[:, 1] * long
-        starts = (places >> HALF).view(np.int64)
-        ends = starts + sizes
-        if len(room) == 2 and not int(np.bitwise_or.reduce(places)) & MASK and int(ends.max()) <= min(room[0], MAX):
-            return long, np.zeros_like(starts), starts
-        numbers = (places & SIZE).view(np.int64)
-        beyond = len(room) - 1
-        wrong = (ends > room[np.minimum(numbers, beyond)]) | (starts > MAX) | (sizes > MAX)
-        wrong &= long
+        if not long.all():
+            sizes, numbers, starts = sizes * long, numbers * long, starts * long
+        if len(room) and max(int(starts.max()), int(sizes.max())) <= MAX:
+            ends, last = starts + sizes, int(numbers.max())
+            if last < len(room) and (ends <= room[numbers] if last else ends.max() <= room[0]).all():
+                return long, numbers, starts
+        wrong = starts.astype(np.int64) + sizes > np.append(room, -1)[np.minimum(numbers, len(room))]
+        wrong = long & (wrong | (starts > MAX) | (sizes > MAX))
         if wrong.any():
             self._fail(first + int(wrong.argmax()))
         return long, numbers, starts
 
-    def _long(self, sizes: Sizes) -> Iterator[tuple[Indices, Indices, Indices]]:
+    def _long(self, sizes: Sizes) -> Iterator[tuple[Indices, Sizes, Indices]]:
         """The slots of long values, their buffer indices and their offsets, in blocks of some thousands."""
-        words = self._words()
         room = self._room()
-        for first in range(0, len(sizes), PIECE):
-            own = sizes[first : first + PIECE]
-            if int(own.max()) > INLINE:
-                long, numbers, starts = self._places(first, words[first : first + PIECE], own, room)
-                at = np.flatnonzero(long)
-                yield at + first, numbers[at], starts[at]
+        for first, views in self._blocks(sizes=sizes):
+            long, numbers, starts = self._places(first, views, room)
+            at = np.flatnonzero(long)
+            if len(at):
+                yield at + first, numbers[at], starts[at].astype(np.int64)
+
+    def _groups(self, first: int, views: Quarters, room: Indices) -> Iterator[tuple[int, Any, Indices]]:
+        """For each buffer, the positions in a block of the long values in it, as indices or a slice; their offsets."""
+        long, numbers, starts = self._places(first, views, room)
+        at = None if long.all() else np.flatnonzero(long)
+        for number, some in groups_of(numbers if at is None else numbers[at]):
+            slots = some if at is None else at[some]
+            yield number, slots, starts[slots].astype(np.int64)
 
     def _fail(self, slot: int) -> None:
         length, _, index, start = self.views[slot].tolist()
@@ -320,7 +342,8 @@ class BinaryViewArray(Array):
         if len(left) != len(right):
             return False
         pairs = [(one, two) for one, two in zip(left, right, strict=True) if not is_same_memory(one, two)]
-        return (not pairs or is_worth(left, sizes)) and all(same_bytes(one, two) for one, two in pairs)
+        whole = not pairs or is_worth(left, int(sizes.sum(dtype=np.int64)))
+        return whole and all(same_bytes(one, two) for one, two in pairs)
 
     def _same_long(self, other: Any, sizes: Sizes) -> bool:
         return all(
@@ -371,78 +394,87 @@ class BinaryViewArray(Array):
         return self
 
     def _check_all(self, valid: Mask | None) -> None:
-        self._check_places(valid)
-        self._check_text(valid)
+        """Check that views are within their buffers, and strings UTF-8, except where ``valid`` is False."""
+        self._check_text(valid, *self._check_places(valid))
 
-    def _check_text(self, valid: Mask | None) -> None:
-        """Check that strings are UTF-8, except where ``valid`` is False."""
+    def _check_places(self, valid: Mask | None) -> tuple[int, bool]:
+        """Check that views are within their buffers, except where ``valid`` is False.
+
+        Returns
+        -------
+        long : int
+            Total size of the long values.
+        good : bool
+            Whether the inline values of strings are UTF-8.
+        """
+        room, text, total, good = self._room(), self._type.text, 0, True
+        for first, views in self._blocks(valid):
+            inline = views[0]
+            if int(inline.max()) > INLINE:
+                long, _, _ = self._places(first, views, room)
+                sizes = inline if long.all() else inline * long
+                total += int(sizes.sum(dtype=np.int64))
+                inline = inline - sizes
+            if text and good and inline.any():
+                good = is_inline_text(views, inline)
+        return total, good
+
+    def _check_text(self, valid: Mask | None, total: int, good: bool) -> None:
+        """Check that strings are UTF-8 unless ``valid`` is False, given the result of :meth:`_check_places`."""
         if not self._type.text:
             return
-        sizes, words = self._sizes(valid), self._words()
-        whole = self._is_long_text(sizes)
-        for first in range(0, len(sizes), PIECE):
-            part, own = words[first : first + PIECE], sizes[first : first + PIECE]
-            inline = ((part[:, 0] >> HALF) | part[:, 1]) & HIGH_BITS
-            own *= np.where(own > INLINE, not whole, inline != 0)
-        if not sizes.any():
+        whole = not total or self._is_long_text(valid, total)
+        if whole and good:
             return
+        sizes = self._sizes(valid)
+        sizes *= np.where(sizes > INLINE, not whole, not good)
         if self._is_repeated(sizes):
-            self._distinct(sizes > 0)[0]._check_text(None)
+            distinct = self._distinct(sizes > 0)[0]
+            distinct._check_text(None, *distinct._check_places(None))
             return
         for first, offsets, data in self._joined(sizes):
             check_utf8(self._type, data, offsets, first)
 
-    def _is_long_text(self, sizes: Sizes) -> bool:
+    def _is_long_text(self, valid: Mask | None, total: int) -> bool:
         """Whether long values are UTF-8, as whole buffers are, and they start and end at character boundaries."""
-        buffers = self.data_buffers
-        if not is_worth(buffers, sizes):
+        buffers, room = self.data_buffers, self._room()
+        if not is_worth(buffers, total):
             return False
         if all(map(is_ascii, buffers)):
             return True
-        return all(map(decodes, buffers)) and all(
-            bool(are_first(buffers[number], starts[at]).all())
-            and bool(are_first(buffers[number], starts[at] + sizes[slots[at]]).all())
-            for slots, numbers, starts in self._long(sizes)
-            for number, at in groups_of(numbers)
+        if not all(map(decodes, buffers)):
+            return False
+        return all(
+            bool(are_first(buffers[number], places).all())
+            for first, views in self._blocks(valid)
+            for number, slots, starts in self._groups(first, views, room)
+            for places in (starts, starts + views[0][slots])
         )
-
-    def _check_places(self, valid: Mask | None) -> None:
-        """Check that views are within their buffers, except where ``valid`` is False."""
-        words, room = self._words(), self._room()
-        for first in range(0, self._length, PIECE):
-            part = words[first : first + PIECE]
-            sizes = (part[:, 0] & SIZE).astype(np.uint32)
-            if valid is not None:
-                sizes *= valid[first : first + PIECE]
-            if int(sizes.max()) > INLINE:
-                self._places(first, part, sizes, room)
 
     def _check_slots(self) -> None:
         self._check_values()  # checks the ranges of the views first
 
     def _check_values(self) -> None:
-        valid = self._mask()
-        sizes = self._sizes(valid)
-        words, buffers = self._words(), self.data_buffers
-        for slots, numbers, starts in self._long(sizes):
-            for number, at in groups_of(numbers):
-                unequal = load(buffers[number], starts[at], "<u4") != words.view("<u4")[slots[at], 1]
+        valid, room, buffers = self._mask(), self._room(), self.data_buffers
+        total, good = self._check_places(valid)
+        for first, views in self._blocks(valid):
+            for number, slots, starts in self._groups(first, views, room):
+                unequal = load(buffers[number], starts, "<u4") != views[1][slots]
                 if unequal.any():
                     text = f"{self._type}: the view has a prefix other than its value's first 4 bytes"
-                    raise InvalidData(text, where=[("row", int(slots[at][unequal.argmax()]))])
-        for first in range(0, self._length, PIECE):
-            part, own = words[first : first + PIECE], sizes[first : first + PIECE]
-            if int(own.min()) > INLINE:
+                    slot = int(np.arange(len(views[0]))[slots][unequal.argmax()])
+                    raise InvalidData(text, where=[("row", first + slot)])
+            if int(views[0].min()) > INLINE:
                 continue
-            bad = ((part[:, 0] & PADDING.take(own, mode="clip")) | (part[:, 1] & PADDING_2.take(own, mode="clip"))) != 0
-            bad &= own <= INLINE
+            padding = views[1:] & ~INLINE_BITS.take(views[0], axis=1, mode="clip")
+            bad = ((padding[0] | padding[1] | padding[2]) != 0) & (views[0] <= INLINE)
             if valid is not None:
                 bad &= valid[first : first + PIECE]
             if bad.any():
                 raise InvalidData(
                     f"{self._type}: the view has non-zero padding", where=[("row", first + int(bad.argmax()))]
                 )
-        self._check_text(valid)
+        self._check_text(valid, total, good)
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:

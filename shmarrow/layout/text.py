@@ -20,6 +20,9 @@ from shmarrow.layout.runs import CHUNK, is_ascii
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+_DECODED = 1 << 15
+"""Bytes decoded at once: their text stays in the CPU cache."""
+
 
 def decode(type: Any, value: bytes, index: int) -> str:
     """Decode the bytes of one slot."""
@@ -73,7 +76,7 @@ def decodes(data: Bytes) -> bool:
     """Whether the bytes are UTF-8."""
     start, end = 0, len(data)
     while start < end:
-        stop = min(start + CHUNK, end)
+        stop = min(start + _DECODED, end)
         try:
             start += codecs.utf_8_decode(data[start:stop].data, "strict", stop == end)[1]
         except UnicodeDecodeError:

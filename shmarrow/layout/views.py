@@ -13,7 +13,8 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.layout.memory import Indices
-from shmarrow.layout.runs import LOW_BYTES, load_words
+from shmarrow.layout.runs import LOW_BYTES, is_ascii, load_words
+from shmarrow.layout.text import decodes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -28,13 +29,15 @@ MASK = 0xFFFFFFFF
 SIZE = np.uint64(MASK)
 """The low half of a word: the length, or the buffer index."""
 HALF = np.uint64(32)
-HIGH_BITS = np.uint64(0x8080808080808080)
-PADDING = ~np.array([int(LOW_BYTES[min(size + 4, 8)]) for size in range(INLINE + 1)], np.uint64)
-PADDING_2 = ~np.array([int(LOW_BYTES[max(size - 4, 0)]) for size in range(INLINE + 1)], np.uint64)
-"""The padding bits of both words, by length of an inline value."""
+INLINE_BITS = np.array(
+    [[int(LOW_BYTES[min(max(size - place, 0), 4)]) for size in range(INLINE + 1)] for place in (0, 4, 8)], np.uint32
+)
+"""The bits of the last three quarters of a view that belong to an inline value of each length."""
 
 
 Sizes: TypeAlias = "npt.NDArray[np.uint32]"
+Quarters: TypeAlias = "npt.NDArray[np.uint32]"
+"""Views by quarter, of shape (4, n): lengths, prefixes, buffer indices, offsets; or lengths, and inline values."""
 
 
 class Piece(NamedTuple):
@@ -51,26 +54,35 @@ class Piece(NamedTuple):
     """The offset of each value in them."""
 
 
-def groups_of(numbers: Indices) -> Iterator[tuple[int, Any]]:
+def groups_of(numbers: Indices | Sizes) -> Iterator[tuple[int, Any]]:
     """Iterate over the distinct numbers, ascending, with their positions as indices or a slice."""
     if not len(numbers):
         return
-    steps = np.diff(numbers)
     order: Indices | None = None
-    if (steps < 0).any():
+    last = np.flatnonzero(numbers[1:] != numbers[:-1])
+    if (numbers[last + 1] < numbers[last]).any():
         order = np.argsort(numbers, kind="stable")
         numbers = numbers[order]
-        steps = np.diff(numbers)
-    ends = np.append(np.flatnonzero(steps) + 1, len(numbers))
+        last = np.flatnonzero(numbers[1:] != numbers[:-1])
+    ends = np.append(last + 1, len(numbers))
     start = 0
     for number, end in zip(numbers[ends - 1].tolist(), ends.tolist(), strict=True):
         yield number, slice(start, end) if order is None else order[start:end]
         start = end
 
 
-def is_worth(buffers: Sequence[Bytes], sizes: Sizes) -> bool:
-    """Return whether the values make up enough of the buffers to read those as a whole."""
-    return sum(map(len, buffers)) <= 4 * int(sizes.sum(dtype=np.int64)) + (1 << 16)
+def is_inline_text(views: Quarters, sizes: Sizes) -> bool:
+    """Return whether inline values are UTF-8; ``sizes`` are their lengths, 0 for other views."""
+    if is_ascii((views[1:] * (sizes > 0)).reshape(-1).view(np.uint8)):
+        return True
+    rows = np.zeros((len(sizes), 4), np.uint32)  # the zeros keep values apart
+    rows.T[1:] = views[1:] & INLINE_BITS.take(sizes, axis=1)
+    return decodes(rows.reshape(-1).view(np.uint8))
+
+
+def is_worth(buffers: Sequence[Bytes], total: int) -> bool:
+    """Return whether values of ``total`` bytes make up enough of the buffers to read those as a whole."""
+    return sum(map(len, buffers)) <= 4 * total + (1 << 16)
 
 
 def is_same_memory(left: Bytes, right: Bytes) -> bool:
@@ -79,7 +91,7 @@ def is_same_memory(left: Bytes, right: Bytes) -> bool:
 
 
 def extents(
-    long: Iterator[tuple[Indices, Indices, Indices]], sizes: Sizes, count: int
+    long: Iterator[tuple[Indices, Sizes, Indices]], sizes: Sizes, count: int
 ) -> tuple[Indices, Indices, Indices]:
     """Return for each buffer the bytes of long values in it, and their first and last offset; 0 and 0 if none."""
     needed, low, high = np.zeros(count, np.int64), np.full(count, MAX), np.zeros(count, np.int64)
