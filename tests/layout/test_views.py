@@ -202,3 +202,64 @@ def test_words_are_written_in_the_order_of_their_positions() -> None:
         for i, word in zip(to.tolist(), words.tolist(), strict=True):
             raw[i : i + 8] = word.to_bytes(8, "little")
         assert target.tobytes() == bytes(raw)
+
+
+class TestDamagedText:
+    """Views at random places of text in several languages, some of them damaged."""
+
+    BUFFERS = ("plain ASCII text " * 8, "Größe, naïve, Ωμέγα " * 8, "数据 😀 交换 " * 8)
+    INLINE = (b"", b"ascii", b"twelve bytes", "größer".encode(), "数据交换".encode(), "😀".encode())
+
+    def views(self, seed: int) -> tuple[list[bytes], bytes, list[bytes | None], list[bool]]:
+        """The buffers, the views, their values (None if out of range), and which of them are valid."""
+        random = np.random.default_rng(seed)
+        damage = random.choice([0.0, 0.02])
+        buffers = [text.encode() for text in self.BUFFERS[: random.integers(1, 4)]]
+        count = int(random.integers(1, 40))
+        words, values = [], []
+        for _ in range(count):
+            broken = bool(random.random() < damage)
+            if random.random() < 0.4:
+                value = self.INLINE[random.integers(len(self.INLINE))]
+                size = len(value) - (broken and value[-1:] > b"\x7f")  # the rest of the last character is padding
+                words.append(size.to_bytes(4, "little") + value.ljust(12, b"\0"))
+                values.append(value[:size])
+                continue
+            number = int(random.integers(len(buffers)))
+            text = buffers[number].decode()
+            start = int(random.integers(len(text) - 20))
+            stop = start + int(random.integers(15, 20))
+            low, high = len(text[:start].encode()), len(text[:stop].encode())
+            if broken:
+                low, high = low + int(random.integers(2)), high + int(random.choice([-1, 0, 1 << 12, 1 << 31]))
+                number += int(random.integers(4) == 3) << int(random.integers(32))
+            numbers = np.array([high - low, 0, number, low], np.uint32)
+            inside = number < len(buffers) and high <= len(buffers[number])
+            if inside:
+                numbers[1:2].view("S4")[0] = buffers[number][low : low + 4]
+            words.append(numbers.tobytes())
+            values.append(buffers[number][low:high] if inside else None)
+        return buffers, b"".join(words), values, (random.random(count) < 0.7).tolist()
+
+    @pytest.mark.parametrize("type", [sa.string_view(), sa.binary_view()], ids=str)
+    @pytest.mark.parametrize("with_nulls", [False, True])
+    def test_only_damaged_values_are_errors(self, type: sa.DataType, with_nulls: bool) -> None:
+        for seed in range(300):
+            buffers, views, values, valid = self.views(seed)
+            bits = np.packbits(valid, bitorder="little").tobytes() if with_nulls else None
+            array = sa.Array.from_buffers(type, len(values), [bits, views, *buffers])
+            wanted: list[Any] = [v if ok or not with_nulls else b"" for v, ok in zip(values, valid, strict=True)]
+            try:
+                good = None not in wanted and all(type == sa.binary_view() or v.decode() or True for v in wanted)
+            except UnicodeDecodeError:
+                good = False
+            if not good:
+                with pytest.raises(sa.InvalidData):
+                    array.to_pyarrow()
+                with pytest.raises(sa.InvalidData):
+                    array.validate(full=True)
+                continue
+            found = array.to_pyarrow()
+            nulls = [with_nulls and not ok for ok in valid]
+            text = [v.decode() if type == sa.string_view() else v for v in wanted]
+            assert found.to_pylist() == [None if null else v for v, null in zip(text, nulls, strict=True)]
