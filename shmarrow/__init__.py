@@ -30,6 +30,7 @@ from shmarrow.errors import (
     ShmarrowError,
     StorageError,
     StoreFull,
+    TimedOut,
     Unsupported,
 )
 from shmarrow.extension import (
@@ -131,6 +132,7 @@ if TYPE_CHECKING:
         StructArray,
         UnionArray,
     )
+    from shmarrow.ring import Ring
     from shmarrow.store import Store
     from shmarrow.tables import RecordBatchReader, Table, concat_batches, concat_tables, table
     from shmarrow.tensor import (
@@ -185,6 +187,7 @@ __all__ = [
     "PrimitiveArray",
     "RecordBatch",
     "RecordBatchReader",
+    "Ring",
     "RunEndEncodedArray",
     "Schema",
     "ShmarrowError",
@@ -199,6 +202,7 @@ __all__ = [
     "StructArray",
     "Table",
     "Tensor",
+    "TimedOut",
     "UnionArray",
     "Unsupported",
     "array",
@@ -295,6 +299,7 @@ if not TYPE_CHECKING:
             ".layout": "BinaryArray BinaryViewArray BooleanArray DayTime DictionaryArray FixedSizeListArray "
             "LargeListArray LargeListViewArray ListArray ListViewArray MapArray MonthDayNano NullArray PrimitiveArray "
             "RunEndEncodedArray StructArray UnionArray",
+            ".ring": "Ring",
             ".store": "Store",
             ".tables": "RecordBatchReader Table concat_batches concat_tables table",
             ".tensor": "SparseCOOTensor SparseCSCMatrix SparseCSFTensor SparseCSRMatrix SparseTensor Tensor",

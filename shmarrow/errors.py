@@ -144,6 +144,10 @@ class StoreFull(StorageError):
     """There is not enough space for an object."""
 
 
+class TimedOut(StorageError, TimeoutError):
+    """What was waited for did not happen in time."""
+
+
 class at:
     """Context manager that adds a part to the location of errors that leave the block.
 

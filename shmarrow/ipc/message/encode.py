@@ -53,16 +53,17 @@ def encode_message(
 
 # --- record batches and dictionaries ----------------------------------------------------------------------------
 
-_MOST_ROWS = 1024
+MOST_ROWS = 1024
+"""Maximum nodes and buffers of a message that is made from a template."""
 _VECTORS = {"nodes": STRUCTS["FieldNode"], "buffers": STRUCTS["Buffer"], "variadicBufferCounts": SCALARS["i8"]}
 
 
 @lru_cache(128)
-def _template(kind: str, sizes: tuple[int, ...], codec: int | None, version: str) -> Template:
+def batch_template(kind: str, sizes: tuple[int, ...], codec: int | None, version: str) -> Template:
     """A template for batches or dictionaries of one shape.
 
     Its holes are the body's length, the id of a dictionary and whether it is a delta, the number of rows, and the
-    vectors that there are.
+    vectors that there are: ``sizes`` of nodes, buffers and variadic counts, -1 for none.
     """
     rows = zip(_VECTORS.items(), sizes, strict=True)
     vectors = {name: np.zeros(size, dtype) for (name, dtype), size in rows if size >= 0}
@@ -110,10 +111,10 @@ def batch_message(
     kind = "RecordBatch" if dictionary is None else "DictionaryBatch"
     vectors = [values.get(name) for name in _VECTORS]
     sizes = tuple([-1 if vector is None else len(vector) for vector in vectors])
-    if metadata or max(sizes) > _MOST_ROWS:
+    if metadata or max(sizes) > MOST_ROWS:
         header = values if dictionary is None else {"id": dictionary[0], "data": values, "isDelta": dictionary[1]}
         return encode_message(kind, header, body_length, metadata, options, start)
     codec = values.get("compression")
-    template = _template(kind, sizes, codec and codec["codec"], options.metadata_version)
+    template = batch_template(kind, sizes, codec and codec["codec"], options.metadata_version)
     rows = [vector.tobytes() for vector in vectors if vector is not None]
     return frame(template.filled([body_length, *(dictionary or ()), values["length"], *rows]), options, start)

@@ -54,6 +54,18 @@ class Template:
         parts[1::2] = [values[i] for i in self.order]
         return self.layout.pack(*parts)
 
+    def values(self, data: bytes) -> list[Any] | None:
+        """The values in the holes of a FlatBuffer, which padding may follow; None if it is another one."""
+        if len(data) < self.layout.size:
+            return None
+        parts = self.layout.unpack_from(data)
+        if parts[::2] != self.constants:
+            return None
+        values: list[Any] = [None] * len(self.order)
+        for i, value in zip(self.order, parts[1::2], strict=True):
+            values[i] = value
+        return values
+
 
 class Known:
     """What is known of small FlatBuffers by their constant bytes; bounded, and cleared when full.
