@@ -7,7 +7,7 @@ BIN := .venv/bin
 # compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-lowest lint format fuzz properties soak bench bench-quick docs wheel newcomer lock clean
+.PHONY: help demo test test-fast test-lowest lint format fuzz properties soak bench bench-quick docs wheel newcomer lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -27,6 +27,9 @@ tests/support/peers/node_modules: tests/support/peers/package.json
 test: .venv/installed tests/support/peers/node_modules ## all tests, on all processors
 	@tools/programs.sh java flatc chromium || true
 	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+
+test-fast: .venv/installed ## the tests that start no process, more than half of all, in a minute
+	@$(BIN)/pytest -m unit -n auto --dist loadfile --no-loadscope-reorder
 
 .venv-lowest/installed: pyproject.toml tools/venv.sh tools/lowest.py
 	@tools/venv.sh lowest

@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 from environment import IN_CI, PREFIX, ROOT, RUN, SHM, remove_shm, shm_entries
 from hypothesis import settings
+from tiers import MARKERS, Guard, tier_of
 
 # Without torch, shmarrow.torch cannot be imported.
 collect_ignore = [] if importlib.util.find_spec("torch") else ["interchange/test_batch_dataset.py"]
@@ -45,7 +46,12 @@ def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+_guard = Guard()
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
     config.stash[_before] = shm_entries()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; the tests send it, also to children
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,7 +72,17 @@ _SLOWEST = (
 """Files that run first, so that no process is left alone with them at the end; each of the others is run whole, too."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import what has no unit tests for a run of unit tests only."""
+    other = config.option.markexpr == "unit" and tier_of(collection_path) != "unit"
+    return True if other else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in MARKERS):
+            item.add_marker(tier_of(item.path))
     order = {name: number for number, name in enumerate(_SLOWEST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
@@ -90,6 +106,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "Spark" if os.path.basename(file) in _ONE_SESSION else file
 
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Hold unit tests to their tier."""
+    _guard.test = item.nodeid if item.get_closest_marker("unit") else None
+    try:
+        return (yield)
+    finally:
+        _guard.test = None
 
 
 _current: list[Path] = []

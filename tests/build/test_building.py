@@ -380,6 +380,7 @@ def test_polars() -> None:
     assert sa.array(pl.Series(["a", "b", "a"], dtype=pl.Categorical)).type.layout == "dictionary"
 
 
+@pytest.mark.processes
 def test_without_nanoarrow_its_extra_is_named() -> None:
     pytest.importorskip("polars")
     code = (

@@ -186,6 +186,7 @@ def test_other_types_masks_and_sizes() -> None:
         sa.array(pd.Series([1, 300]), "int8")
 
 
+@pytest.mark.processes
 def test_without_pyarrow() -> None:
     """Only what is pyarrow's in memory needs it."""
     code = (

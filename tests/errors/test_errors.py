@@ -59,6 +59,7 @@ def _fails(where: str) -> None:
         raise sa.StoreFull(errno.ENOSPC, "no space", hint="remove something")
 
 
+@pytest.mark.processes
 def test_an_error_of_another_process_is_complete() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(sa.StoreFull) as found:
         pool.apply(_fails, ("there",))

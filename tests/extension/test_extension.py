@@ -199,6 +199,7 @@ def test_one_of_many_threads_registers() -> None:
     assert sorted(outcomes) == [False] * 7 + [True]
 
 
+@pytest.mark.processes
 def test_import_brings_neither_uuid_nor_json() -> None:
     code = (
         "import sys, numpy; had = set(sys.modules); import shmarrow; print({'uuid', 'json'} & (set(sys.modules) - had))"
@@ -840,6 +841,7 @@ def test_types_of_users_are_immutable_once_they_are_made() -> None:
             setattr(made, name, "x")
 
 
+@pytest.mark.processes
 def test_a_type_brings_its_own_file_only() -> None:
     code = """if True:
         import io, sys
@@ -863,6 +865,7 @@ def test_a_type_brings_its_own_file_only() -> None:
     ]
 
 
+@pytest.mark.processes
 def test_threads_that_meet_lazy_parts_have_them_whole() -> None:
     """Threads ask for a class that another one is importing, in a fresh process."""
     code = """if True:

@@ -309,6 +309,7 @@ def test_sources_and_sinks_that_are_none(source: Any) -> None:
             sa.ipc.new_file(sink, BATCH.schema)
 
 
+@pytest.mark.processes
 def test_a_directory_without_permission(tmp_path: Path) -> None:
     """As somebody who is not root, whom permissions do not hold."""
     closed = tmp_path / "closed"
@@ -366,6 +367,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("make", [sa.ipc.new_file, sa.ipc.new_stream])
 def test_no_space_left(make: Any, full_disk: Path) -> None:
     batch = sa.record_batch({"i": np.arange(1 << 16)})

@@ -114,6 +114,7 @@ def test_what_changes_nothing_is_mapped_still(tmp_path: Path) -> None:
             assert open_source(file).mapped
 
 
+@pytest.mark.processes
 def test_a_file_that_shrinks_while_it_is_mapped(tmp_path: Path) -> None:
     """Between the look at its size and the mapping, somebody cuts it."""
     (tmp_path / "a").write_bytes(FILE)

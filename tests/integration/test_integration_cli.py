@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import golden
 import pyarrow as pa
 import pytest
-import test_golden as golden
 from commands import forked_command
 
 import shmarrow as sa

@@ -18,10 +18,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import golden
 import numpy as np
 import pyarrow as pa
 import pytest
-import test_golden as golden
 from every import every
 
 import shmarrow as sa

@@ -9,6 +9,7 @@ import ctypes
 import io
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -381,6 +382,7 @@ def test_a_service_that_tries_again_can_be_stopped(consume: Any) -> None:
         for _ in range(2000):
             with suppress(Exception):
                 consume(sa.RecordBatchReader.from_batches(numbers(0).schema, batches(number)))
+            time.sleep(0.005)  # as a service does between its attempts
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

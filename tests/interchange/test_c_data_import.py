@@ -370,6 +370,7 @@ def test_one_thread_gets_the_structure_of_a_capsule() -> None:
         assert found[0].to_pylist() == list(range(100))
 
 
+@pytest.mark.processes
 def test_a_forked_child_can_read_arrays_but_not_the_stream() -> None:
     reader = sa.RecordBatchReader.from_stream(counting([], 5))
     batch = next(reader)
@@ -419,6 +420,7 @@ def test_memory_is_released_once_with_the_last_view() -> None:
     assert pa.total_allocated_bytes() == before
 
 
+@pytest.mark.processes
 def test_without_pyarrow() -> None:
     """Objects of polars, duckdb, nanoarrow and arro3 need no pyarrow, and arrays of them no nanoarrow."""
     code = """

@@ -439,6 +439,7 @@ def test_sparse_tensors_stay_read_only(protocol: int, place: Path) -> None:
 # --- between processes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_pools(method: str, place: Path) -> None:
     """Arguments and results of a pool, of queues and of processes are handles; what is not in a file is copied."""
@@ -472,6 +473,7 @@ def test_pools(method: str, place: Path) -> None:
         assert (received.to_pylist(), mapped(received)) == (["word 1", "word 2"], {path})
 
 
+@pytest.mark.processes
 def test_executors_and_pipes(place: Path) -> None:
     path, table = str(place / "file"), file(place)
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
@@ -487,6 +489,7 @@ def test_executors_and_pipes(place: Path) -> None:
     queue.join_thread()
 
 
+@pytest.mark.processes
 def test_pools_outlive_objects_that_are_gone(shm_name: str) -> None:
     """An object that is removed in transit is an error of its own task or result; pool and executor go on."""
     store = sa.Store(shm_name)
@@ -564,6 +567,7 @@ def test_what_is_gone_refuses_every_use(tmp_path: Path) -> None:
                 use(gone)
 
 
+@pytest.mark.processes
 def test_a_worker_that_is_killed_leaves_nothing(shm_name: str) -> None:
     """A worker that has an object mapped and dies gives it free, and its sender goes on."""
     batch = written(shm_name)
@@ -610,6 +614,7 @@ def test_joblib_and_distributed(place: Path) -> None:
     assert deserialize(header, frames).equals(BATCH)
 
 
+@pytest.mark.processes
 def test_reducers_meet_modules_that_are_imported_later(place: Path) -> None:
     """Neither ``import shmarrow`` nor a handle imports multiprocessing; its pickler knows of handles all the same."""
     code = f"""

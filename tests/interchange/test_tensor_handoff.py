@@ -413,6 +413,7 @@ def test_no_unchecked_index_leaves(form: str, package: str) -> None:
         getattr(WRONG[form], method)()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("package", ["torch", "scipy", "sparse", "jax"])
 def test_without_the_package(package: str) -> None:
     method = {"torch": "to_torch", "scipy": "to_scipy", "sparse": "to_pydata_sparse", "jax": "to_jax"}[package]

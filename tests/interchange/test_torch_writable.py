@@ -380,6 +380,7 @@ print("done")
 """
 
 
+@pytest.mark.processes
 def test_nothing_that_is_done_in_place_does_harm(tmp_path: Path, shm_name: str) -> None:
     pytest.importorskip("torch", reason="the extra `torch` is not installed")
     done = subprocess.run(
@@ -392,6 +393,7 @@ def test_nothing_that_is_done_in_place_does_harm(tmp_path: Path, shm_name: str) 
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr[-2000:]
 
 
+@pytest.mark.processes
 def test_a_child_without_descriptors_gets_a_copy(tmp_path: Path) -> None:
     tensor = written(str(tmp_path / "x"), np.arange(N))
     os.remove(tmp_path / "x")

@@ -222,6 +222,7 @@ def work(opened=sa.ipc.open_stream(large)):
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 @pytest.mark.parametrize("what", WORK)
 def test_there_is_no_memory(what: str, codec: str) -> None:

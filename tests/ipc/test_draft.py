@@ -258,6 +258,7 @@ def test_what_cannot_be_filled(where: str) -> None:
                 draft.valid(name)
 
 
+@pytest.mark.processes
 def test_a_full_file_system(tmp_path: Path) -> None:
     """The space of columns, truth values and footer is taken first, that of a validity when it is asked for."""
     schema = sa.schema([("x", sa.int64()), ("f", sa.bool_())])
@@ -291,6 +292,7 @@ def test_a_full_file_system(tmp_path: Path) -> None:
         del theirs, file
 
 
+@pytest.mark.processes
 def test_a_forked_child_fills_and_does_not_publish(where: str) -> None:
     with new_draft(where, ONE, 2) as draft:
         column = draft["x"]

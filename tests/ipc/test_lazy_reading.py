@@ -506,6 +506,7 @@ def test_threads_agree_on_schemas_and_on_bytes() -> None:
     assert own.held <= 400_000
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_of_a_busy_process_goes_on_with_the_cache() -> None:
     """The lock is free in each child, though threads hold it most of the time."""

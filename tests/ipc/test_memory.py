@@ -88,6 +88,7 @@ for size in (64 << 20, 600 << 20):
 """
 
 
+@pytest.mark.processes
 def test_unused_memory_is_bounded_and_used_again() -> None:
     """Pieces serve what is at least two thirds of their size; together they are at most 512 MiB."""
     subprocess.run([sys.executable, "-c", UNUSED], check=True, timeout=60)
@@ -124,6 +125,7 @@ def test_threads_that_take_and_give_back() -> None:
     assert wrong == []
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_forks_while_threads_decompress() -> None:
@@ -155,6 +157,7 @@ def test_forks_while_threads_decompress() -> None:
             thread.join()
 
 
+@pytest.mark.processes
 def test_columns_are_read_when_no_thread_can_be_had() -> None:
     """While the interpreter shuts down, on the thread that asks."""
     code = """

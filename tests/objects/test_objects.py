@@ -416,6 +416,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.processes
 def test_what_is_remembered_changes_nothing(save: Save, tmp_path: Path) -> None:
     """Bytes of an object are changed: the outcome is that of a process that has read nothing before."""
     (tmp_path / "any").touch(0o600)

@@ -90,6 +90,7 @@ def test_the_page_says_what_was_found() -> None:
     assert text == page(FOUND), "make docs brings docs/consumers.md up to date"
 
 
+@pytest.mark.processes
 def test_what_ends_the_process_does_so_without_us() -> None:
     """polars takes short decimals of pyarrow through the same interface, and does not survive giving them back."""
     pytest.importorskip("polars")

@@ -547,6 +547,7 @@ def test_null_keys_never_reach_pyarrow() -> None:
     assert maps.trim().to_pyarrow().to_pylist() == [[(1, 1)]]
 
 
+@pytest.mark.processes
 def test_without_pyarrow() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"

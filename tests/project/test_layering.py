@@ -396,6 +396,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
+@pytest.mark.processes
 def test_import_is_light() -> None:
     added = loaded_by("import shmarrow") - loaded_by("import numpy")
     assert "shmarrow" in added
@@ -432,6 +433,7 @@ LATE = {
 }
 
 
+@pytest.mark.processes
 def test_what_is_rare_is_imported_late() -> None:
     assert loaded_by("import shmarrow") & LATE == set()
 
@@ -439,6 +441,7 @@ def test_what_is_rare_is_imported_late() -> None:
 LAZY = [name for name, path in MODULES if lazy_names(ast.parse(path.read_text(encoding="utf-8")))]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", LAZY, ids=lambda name: name or "shmarrow")
 def test_every_name_is_there_when_it_is_asked_for(name: str) -> None:
     module = f"shmarrow.{name}".rstrip(".")

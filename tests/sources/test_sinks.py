@@ -328,6 +328,7 @@ def test_what_cannot_be_added_to(tmp_path: Path, shm_name: str) -> None:
     assert sa.ipc.open_file(tmp_path / "a").read_all().to_pydict() == ROWS
 
 
+@pytest.mark.processes
 def test_neither_replacing_nor_appending_lists_the_directory(tmp_path: Path) -> None:
     _file(tmp_path / "a")
     code = (

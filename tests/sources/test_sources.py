@@ -75,6 +75,7 @@ def mappings(code: str, *arguments: str) -> int:
     return int(found.stdout)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("opened", "mapped"),
     [
@@ -95,6 +96,7 @@ def test_what_is_mapped(opened: str, mapped: int, tmp_path: Path) -> None:
     assert mappings(code, str(path)) == mapped
 
 
+@pytest.mark.processes
 def test_shared_memory_is_read_on_request(shm_name: str) -> None:
     with sa.segment.create(shm_name, mode=0o600) as writer:
         writer.write([FILE])
@@ -102,6 +104,7 @@ def test_shared_memory_is_read_on_request(shm_name: str) -> None:
     assert mappings(code, shm_name) == 0
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["path", "file object", "shm"])
 def test_what_was_read_survives_truncation(kind: str, tmp_path: Path, shm_name: str) -> None:
     """A mapping would end the process with SIGBUS."""
@@ -396,6 +399,7 @@ def test_threads_read_their_ranges() -> None:
     assert wrong == []
 
 
+@pytest.mark.processes
 def test_a_forked_child_opens_its_own() -> None:
     """Parent and child share the position of a file: each would read where the other one is."""
     reading, go_on = threading.Event(), threading.Event()

@@ -311,6 +311,7 @@ def cli(*arguments: Any) -> tuple[int, str, str]:
     return ran.returncode, ran.stdout.decode(), ran.stderr.decode()
 
 
+@pytest.mark.processes
 def test_convert_there_and_back(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
     arrays = {name: array for name, array in weights().items() if not any(kind in name for kind in FLOATS.values())}
@@ -419,6 +420,7 @@ def embedding(weights: dict[str, Any], tokens: Any) -> Any:
     return torch.nn.functional.normalize(states.mean(dim=0), dim=0)
 
 
+@pytest.mark.processes
 def test_a_real_model_gives_the_same_embedding(tmp_path: Path, shm_name: str) -> None:
     torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
     safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")

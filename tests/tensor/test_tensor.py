@@ -261,6 +261,7 @@ def _child_sums(name: str, queue: Any) -> None:
     queue.put(float(sa.ipc.read_tensor(name).to_numpy().sum()))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_another_process_reads_it(shm_name: str, method: str) -> None:
     array = np.arange(1000.0)

@@ -285,6 +285,7 @@ def test_strategies(table: sa.Table, array: sa.Array) -> None:
 # --- without the extra ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_without_the_extra() -> None:
     code = """
 import sys

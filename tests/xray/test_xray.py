@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import forms
+import golden
 import numpy as np
 import pyarrow as pa
 import pytest
-import test_golden
 import wire
 from covering import covered, find, kinds, said
 
@@ -27,12 +27,12 @@ from shmarrow.ipc.flatbuffers import builder
 # --- golden files -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", test_golden.CONTENTS)
+@pytest.mark.parametrize("release", golden.CONTENTS)
 def test_every_byte_of_every_golden_file(arrow_testing: Path, release: str) -> None:
-    names = [name for name in test_golden.NAMES if name.startswith(f"{release}/")]
+    names = [name for name in golden.NAMES if name.startswith(f"{release}/")]
     for name in names:
         for form in ("arrow_file", "stream"):
-            path = test_golden.path(arrow_testing, name, form)
+            path = golden.path(arrow_testing, name, form)
             regions, findings = covered(path, elements=form == "stream")
             assert findings == [], path
             assert not set(kinds(regions)) & {"gap", "unknown", "overlap"}, path
@@ -41,9 +41,7 @@ def test_every_byte_of_every_golden_file(arrow_testing: Path, release: str) -> N
 def test_all_golden_files_are_looked_at(arrow_testing: Path) -> None:
     folder = arrow_testing / "integration"
     found = {path for form in ("arrow_file", "stream") for path in folder.glob(f"*/*.{form}")}
-    known = [
-        test_golden.path(arrow_testing, name, form) for name in test_golden.NAMES for form in ("arrow_file", "stream")
-    ]
+    known = [golden.path(arrow_testing, name, form) for name in golden.NAMES for form in ("arrow_file", "stream")]
     assert found == set(map(Path, known))
 
 
@@ -57,7 +55,7 @@ PLACED = [
 
 @pytest.mark.parametrize("name", PLACED)
 def test_buffers_are_where_pyarrow_finds_them(arrow_testing: Path, name: str) -> None:
-    data = Path(test_golden.path(arrow_testing, name, "stream")).read_bytes()
+    data = Path(golden.path(arrow_testing, name, "stream")).read_bytes()
     memory = pa.py_buffer(data)
     theirs = set()
     rows = []
@@ -87,8 +85,8 @@ def test_buffers_are_where_pyarrow_finds_them(arrow_testing: Path, name: str) ->
 
 
 def test_overview_agrees_with_pyarrow(arrow_testing: Path) -> None:
-    for name in test_golden.NAMES:
-        path = test_golden.path(arrow_testing, name, "arrow_file")
+    for name in golden.NAMES:
+        path = golden.path(arrow_testing, name, "arrow_file")
         with pa.OSFile(path) as file:
             reader = pa.ipc.open_file(file)
             rows = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import forms
+import golden
 import numpy as np
 import pytest
-import test_golden
 import wire
 from covering import covered, find, kinds
 
@@ -52,9 +52,7 @@ def test_fuzz_inputs_of_arrow(arrow_testing: Path) -> None:
 def test_mutations(arrow_testing: Path) -> None:
     names = ("cpp-21.0.0/union", "cpp-21.0.0/nested_dictionary", "0.14.1/nested", "2.0.0-compression/zstd")
     data = [
-        Path(test_golden.path(arrow_testing, name, form)).read_bytes()
-        for name in names
-        for form in ("arrow_file", "stream")
+        Path(golden.path(arrow_testing, name, form)).read_bytes() for name in names for form in ("arrow_file", "stream")
     ]
     tried = random.Random(14)
     for number in range(120):
@@ -237,6 +235,7 @@ def sparse_file(path: Path, count: int = 100_000) -> None:
         file.write(footer + struct.pack("<i6s", len(footer), b"ARROW1"))
 
 
+@pytest.mark.processes
 def test_a_terabyte(tmp_path: Path) -> None:
     path = tmp_path / "sparse.arrow"
     sparse_file(path)

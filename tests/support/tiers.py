@@ -1,0 +1,55 @@
+"""The tiers of tests: *unit* starts no process, *processes* does, *spark* needs Java.
+
+A test belongs to the tier of its file or folder in :data:`TIERS`, unless it has a marker itself; all others are unit
+tests. A unit test that starts a process fails.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+MARKERS = {
+    "unit": "starts no process; make test-fast runs these",
+    "processes": "starts processes, mounts file systems or changes users",
+    "spark": "runs Spark, which needs Java",
+}
+TIERS = {
+    "spark": ("spark", "examples/test_demo.py", "examples/test_docs.py", "examples/test_examples.py"),
+    "processes": (
+        "cli", "examples", "faults", "reuse", "ring", "segment", "store", "hostile/test_fuzz.py",
+        "hostile/test_hostile.py", "hostile/test_other_libraries_hostile.py", "integration/test_integration_cli.py",
+        "interchange/test_batch_dataset.py", "interchange/test_c_data_hazards.py", "parity/test_peers.py",
+        "parity/test_sparse_cpp.py", "project/test_benchmarks.py", "project/test_conftest.py",
+        "project/test_first_access.py", "project/test_lab.py", "project/test_static_types.py", "xray/test_xray_page.py",
+    ),
+}  # fmt: skip
+"""Files and folders of each tier, the first that matches counts."""
+
+_ROOT = Path(__file__).resolve().parents[1]
+_STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"})
+
+
+def tier_of(path: Path) -> str:
+    """The tier of the tests in a file."""
+    places = {place.relative_to(_ROOT).as_posix() for place in (path, *path.parents) if _ROOT in place.parents}
+    return next((tier for tier, members in TIERS.items() if not places.isdisjoint(members)), "unit")
+
+
+class Guard:
+    """Refuses to start processes while a unit test runs.
+
+    Attributes
+    ----------
+    test : str or None
+        The unit test that runs.
+    """
+
+    def __init__(self) -> None:
+        self.test: str | None = None
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, _: Any) -> None:
+        if self.test is not None and event in _STARTS:
+            raise AssertionError(f"{self.test} is a unit test and starts a process: mark it with pytest.mark.processes")
