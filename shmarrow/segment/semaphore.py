@@ -104,7 +104,7 @@ def create_semaphore(number: int, mode: int = 0o600, owner: int = -1, group: int
                 os.fchmod(fd, mode)
             finally:
                 os.close(fd)
-    except (OSError, posix_ipc.Error):
+    except (OSError, MemoryError, posix_ipc.Error):
         remove_semaphore(number)
         return None
     return made
@@ -129,7 +129,7 @@ def open_semaphore(number: int, users: Collection[int] | None, group: int = -1) 
         opened = Semaphore(posix_ipc.Semaphore(f"/{_PREFIX}{number:016x}"))
         # Checked after it was opened. Nobody else can replace the file of a trusted user there, so it is this one.
         status = os.lstat(_path(number))
-    except (OSError, posix_ipc.Error):
+    except (OSError, MemoryError, posix_ipc.Error):
         return None
     trusted = users is None or status.st_uid in users or status.st_gid == group
     # One with another name could be any file of that user, linked there.

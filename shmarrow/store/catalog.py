@@ -41,8 +41,9 @@ from shmarrow.store.settings import (
 )
 from shmarrow.store.slots import CHANGING, SETTINGS, Entry, replay, unapplied, word_of
 from shmarrow.store.transaction import Transaction
+from shmarrow.store.waiters import Waiters
 
-_BUCKETS, _EVENTS, _FILE = word_of("buckets"), word_of("events"), word_of("file")
+_BUCKETS, _FILE = word_of("buckets"), word_of("file")
 _HITS, _MISSES = word_of("hits"), word_of("misses")
 _REMOVING = word_of("removing")
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
@@ -66,7 +67,9 @@ class Catalog(Mapped):
     lock : CommitLock
         Acquired through :meth:`locked`.
     exclusive : Exclusive
-        Locks on names that this process computes and drafts that it writes.
+        Locks on names that this process computes, drafts that it writes, and records of waiters.
+    waiters : Waiters
+        Those who wait for changes, here and elsewhere.
     closed : bool
         Whether it has been closed, after its last use.
     owner : int
@@ -86,6 +89,7 @@ class Catalog(Mapped):
         self.pins = Pins(self.pins_fd, directory.name)
         self.lock = CommitLock(self.commit_fd, directory.name)
         self.exclusive = Exclusive(self.commit_fd)
+        self.waiters = Waiters(self, self.exclusive)
         self.owner = self.swept = 0
         self.victims: deque[Any] = deque()
         self.closing: list[int] = []
@@ -144,6 +148,7 @@ class Catalog(Mapped):
         self.owner = 0
         self.forked = True
         self.exclusive.after_fork()
+        self.waiters.after_fork()
         self.closing.clear()
         self.lock.after_fork()
         self.pins.after_fork()
@@ -205,7 +210,7 @@ class Catalog(Mapped):
         memory = self._whole()
         words = memory.words
         if replay(memory):  # its writer was killed before it woke the waiting processes
-            self.wake(words[_EVENTS])
+            self.waiters.wake(None)
             memory = self._whole()
         if settings_in(memory.bytes) != self._settings_read:
             self._read_settings()
@@ -213,10 +218,6 @@ class Catalog(Mapped):
             self._unlink_stray(words[_FILE] + 1)
             self._unlink_stray(words[_REMOVING])
             words[CHANGING] = 0
-
-    def wake(self, events: int) -> None:
-        """Wake the processes that wait for events; ``events`` is the number of the last event."""
-        os.pwrite(self.pins_fd, events.to_bytes(8, "little"), 0)
 
     # Files. One that is added has the number after the last one given, or that of its draft: only the commit makes it
     # an object. The word `changing` tells the next holder of the lock to look for what a killed one left; nothing else
@@ -328,7 +329,7 @@ class Catalog(Mapped):
             words = self.memory.words
             words[0] = p.DESTROYED  # from here on, no process finds or changes anything
             words[_BUCKETS] = 0
-            self.wake(words[_EVENTS])
+            self.waiters.wake(None)
             remove_files(directory, self.control_fd)
         try:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):

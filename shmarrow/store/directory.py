@@ -142,10 +142,14 @@ class Directory:
             )
         return fd
 
+    @property
+    def given(self) -> tuple[int, int]:
+        """User and group that new files are given to: the owner's, if root creates them; otherwise -1 for no change."""
+        return self.owner if self.owner[0] and not os.geteuid() else (-1, -1)
+
     def give(self, fd: int) -> None:
         """Change the owner of a new file to that of the directory, if root creates it in another user's store."""
-        if self.owner[0] and not os.geteuid():
-            os.fchown(fd, *self.owner)
+        os.fchown(fd, *self.given)
 
     def unlink(self, file: str) -> None:
         """Remove a file; a missing file is not an error."""
@@ -382,7 +386,7 @@ def _writers_only(mode: int) -> int:
 def _new_locks(directory: Directory, mode: int) -> None:
     """Create the lock files that are missing."""
     with (
-        _new_file(directory, mode, bytes(8), 8) as pins,
+        _new_file(directory, mode, b"", 0) as pins,
         _new_file(directory, _writers_only(mode), b"", 0) as commit,
     ):
         pins(PINS)

@@ -95,7 +95,13 @@ EVENT = {"number": (0, "Q"), "generation": (8, "Q"), "kind": (16, "I"), "name_le
 EVENT_STRUCT = struct.Struct("<QQII")
 PUBLISHED, DELETED = 1, 2
 
-SLOTS = 86016
+WAITERS = 86016
+WAITER_COUNT = 128
+WAITER_SIZE = 32
+WAITER = {"semaphore": (0, "Q"), "hash": (8, "Q"), "length": (16, "I"), "waiting": (20, "I")}
+WAITER_STRUCT = struct.Struct("<QQII8x")
+
+SLOTS = 90112
 SLOT_SIZE = 512
 SLOT = {
     "generation": (0, "Q"),
@@ -160,6 +166,8 @@ OWNER_LOCKS = 1 << 40
 """Plus the owner number, in ``commit``: locked by the owner of objects while it lives."""
 DRAFT_LOCKS = 1 << 41
 """Plus the slot, in ``commit``: locked by the writer of a draft."""
+WAITER_LOCKS = 1 << 42
+"""Plus the number of a waiter's record, in ``commit``: locked by the waiter."""
 NAME_LOCKS = 1 << 62
 """Plus the hash of a name, in ``commit``: locked by the process that computes its object."""
 
@@ -172,3 +180,9 @@ def is_object(file: str) -> bool:
 def file_name(number: int, part: int = 0) -> str:
     """Return the name of an object's file, or of its link of a number to a file of another object."""
     return f"{number:016x}-{part}" if part else f"{number:016x}"
+
+
+def semaphores_in(waiters: bytes) -> list[int]:
+    """Return the numbers of the semaphores in the table of waiters, which may be cut off."""
+    whole = len(waiters) // WAITER_SIZE * WAITER_SIZE
+    return [number for number, *_ in WAITER_STRUCT.iter_unpack(waiters[:whole]) if number]

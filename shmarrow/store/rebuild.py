@@ -68,7 +68,6 @@ def rebuild(catalog: Catalog) -> None:
     words[CHANGING] = 0
     words[SEQUENCE] += 1
     os.fdatasync(catalog.control_fd)
-    catalog.wake(0)
 
 
 def _files(directory: Directory) -> _Files:

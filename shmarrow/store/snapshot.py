@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.store import protocol as p
+from shmarrow.store.events import events_since, last_event
 from shmarrow.store.slots import SLOT_WORDS, Entry, Memory, word_of
 
 if TYPE_CHECKING:
     from shmarrow.store.mapped import Mapped
 
-_EVENTS, _GENERATION, _BUCKETS = word_of("events"), word_of("generation"), word_of("buckets")
+_GENERATION, _BUCKETS = word_of("generation"), word_of("buckets")
 _TRIES = 5
 _ROWS, _AT_ONCE = 1 << 16, 1 << 12
 Piece = dict[str, Any]
@@ -40,7 +41,7 @@ def snapshot(mapped: Mapped, fields: tuple[str, ...], expired: bool) -> Iterator
             memory = mapped.settled()
             latest = touched.look(memory)
             found = [entry for entry in map(mapped.find, map(str.encode, touched.names)) if entry is not None]
-            if memory.words[_EVENTS] == latest:
+            if last_event(memory) == latest:
                 break
         if not touched.lost:
             break
@@ -57,16 +58,16 @@ def stream(mapped: Mapped) -> Iterator[str]:
     """Iterate over names without listing them first; what was replaced meanwhile is found in another pass."""
     mapped.check_exists()
     seen: list[Any] = [np.empty(0, np.uint64)]
-    first = mapped.settled().words[_EVENTS]
+    first = last_event(mapped.settled())
     for _ in range(_TRIES):
         memory = mapped.settled()
-        before = memory.words[_EVENTS]
+        before = last_event(memory)
         for piece in _pieces(memory, ("name", "hash"), False, _Touched(memory)):
-            if memory.words[_EVENTS] != first:
+            if last_event(memory) != first:
                 piece = _kept(piece, ~np.isin(piece["hash"], np.concatenate(seen)))
             seen.append(piece["hash"])
             yield from piece["name"]
-        if memory.words[_EVENTS] == before:
+        if last_event(memory) == before:
             return
 
 
@@ -76,20 +77,14 @@ class _Touched:
     def __init__(self, memory: Memory) -> None:
         self.names: set[str] = set()
         self.lost = False
-        self._last = memory.words[_EVENTS]
+        self._last = last_event(memory)
 
     def look(self, memory: Memory) -> int:
         """Add the names of events since the last call; return the number of the last event."""
-        latest = int(memory.words[_EVENTS])
-        for number in range(max(self._last, latest - p.EVENT_COUNT) + 1, latest + 1):
-            at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
-            found, _, _, length = p.EVENT_STRUCT.unpack_from(memory.bytes, at)
-            at += p.EVENT_STRUCT.size
-            self.names.add(bytes(memory.bytes[at : at + min(length, p.NAME_MAX)]).decode(errors="ignore"))
-            self.lost |= found != number
-        self.lost |= latest - self._last > p.EVENT_COUNT
-        self._last = latest
-        return latest
+        self._last, found = events_since(memory, self._last)
+        self.names |= {each.name.decode(errors="ignore") for each in found or ()}
+        self.lost |= found is None
+        return self._last
 
 
 def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _Touched | None) -> Iterator[Piece]:

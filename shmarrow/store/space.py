@@ -359,6 +359,7 @@ class Space:
         self._catalog.check_writable()
         with self._catalog.mutex, self._catalog.locked():
             pass  # acquiring the lock completes the change of a killed process
+        self._catalog.waiters.collect()
         drafts = self._reclaim()
         gone: list[str] = []
         for part in self._catalog.snapshot("expires", "owner"):

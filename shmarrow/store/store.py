@@ -45,10 +45,12 @@ from shmarrow.store.arguments import (
 )
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
 from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
+from shmarrow.store.events import events_since, last_event
 from shmarrow.store.registry import open_catalog
 from shmarrow.store.settings import Settings, default_eviction, wanted
 from shmarrow.store.slots import Entry
 from shmarrow.store.transaction import Transaction
+from shmarrow.store.waiters import CHECK, Waiting, common_prefix, whole
 from shmarrow.types.base import as_bool
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from shmarrow.store.info import Found, ObjectInfo, Stats
     from shmarrow.store.publish import Publication
     from shmarrow.store.space import Collected, Space
-    from shmarrow.store.watch import Listeners, Waiting, Watch
+    from shmarrow.store.watch import Watch
     from shmarrow.types import Schema
 
 P = ParamSpec("P")
@@ -167,7 +169,6 @@ class Store:
         want = wanted(capacity, mode, eviction, durable)
         creates = is_explicit(where) if create is None else as_bool(create, "create", True)
         self._catalog = open_catalog(where, want, self._trust, creates)
-        self._listeners: list[Listeners] = []  # the first one is used, whichever thread appended it
         self._held.append(None)
         self._closed = False
 
@@ -178,11 +179,7 @@ class Store:
         return Space(self._catalog)
 
     def _waiting(self, timeout: float | None) -> Waiting:
-        from shmarrow.store.watch import Listeners, Waiting
-
-        if not self._listeners:
-            self._listeners.append(Listeners(self._catalog))
-        return Waiting(self._listeners[0], timeout)
+        return Waiting(self._catalog.waiters, timeout)
 
     @property
     def name(self) -> str:
@@ -513,7 +510,8 @@ class Store:
         InvalidArgument
             If ``function`` calls this method with the same name, which would deadlock.
         """
-        timeout, lock = as_timeout(timeout), p.NAME_LOCKS + self._catalog.hash(as_name(name))
+        timeout, coded, waiters = as_timeout(timeout), as_name(name), self._catalog.waiters
+        lock = p.NAME_LOCKS + self._catalog.hash(coded)
         if not callable(function):
             raise InvalidType(f"get_or_put needs a function that returns the object, found {shown(function)}")
         self._options(False, expire_after, protect, None)
@@ -538,9 +536,11 @@ class Store:
                 finally:
                     if computing.mine(lock):
                         computing.release(lock)
+                        waiters.wake([coded])  # the next one computes it, if this one has failed
                 with suppress(ObjectNotFound):
                     return self.get(name)
-                if not waiting.wait(0.02):
+                # A computing process that is killed wakes nobody.
+                if not waiting.wait(whole(coded), min(max(waiting.waited / 10, 0.02), CHECK)):
                     raise self._missing([name], timeout)
 
     # --- getting ---
@@ -608,8 +608,9 @@ class Store:
         found = attach_entry(catalog, encoded)
         if found is None and timeout != 0:
             with self._waiting(timeout) as waiting:
-                while (found := attach_entry(catalog, encoded)) is None and waiting.wait():
+                while (found := attach_entry(catalog, encoded)) is None and waiting.wait(whole(encoded)):
                     self._check_open()
+                    catalog.check_exists()
         if found is None:
             catalog.count(hit=False)
             raise self._missing([name], timeout)
@@ -625,9 +626,12 @@ class Store:
         ObjectNotFound
             If any are missing when the timeout expires; names them all.
         """
-        checked = as_names(names)
-        self.wait(checked, timeout=timeout)
-        return {name: self.get(name) for name in checked}
+        checked, seconds = as_names(names), as_timeout(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
+        try:
+            return {name: self.get(name, timeout=None if end is None else _left(end)) for name in checked}
+        except ObjectNotFound:
+            raise self._missing([name for name in checked if name not in self] or checked, seconds) from None
 
     @_operation
     def take(self, name: str, *, timeout: float | None = 0) -> Stored:
@@ -635,7 +639,7 @@ class Store:
         seconds = as_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         while True:
-            found = self._attach(name, None if end is None else max(end - time.monotonic(), 0))
+            found = self._attach(name, None if end is None else _left(end))
             try:
                 value = decode(found)
                 with suppress(ObjectNotFound):
@@ -646,7 +650,7 @@ class Store:
 
     @_operation
     def wait(self, names: str | Iterable[str], *, timeout: float | None = None, any: bool = False) -> list[str]:
-        """Wait until objects are published.
+        """Wait until objects are published, also if they are deleted again at once.
 
         Parameters
         ----------
@@ -655,12 +659,12 @@ class Store:
         timeout : float, optional
             Seconds to wait; None waits forever.
         any : bool
-            Return as soon as one of them exists.
+            Return as soon as one of them has been published.
 
         Returns
         -------
         list of str
-            The names that exist, in the order given.
+            The names of objects that existed when the wait began or were published since, in the order given.
 
         Raises
         ------
@@ -668,19 +672,28 @@ class Store:
             If the timeout expires; names the missing objects.
         StorageError, Closed
             As for :meth:`get`.
+
+        Notes
+        -----
+        An object that exists for a moment only is missed if more than 256 changes of the store follow before this
+        process looks.
         """
         seconds, any = as_timeout(timeout), as_bool(any, "any", False)
-        checked = as_names(names)
-        coded = list(map(str.encode, checked))
+        checked, catalog = as_names(names), self._catalog
+        missing = dict.fromkeys(map(str.encode, checked))
+        count, last = len(missing), last_event(catalog.memory)
         with self._waiting(seconds) as waiting:
             while True:
-                there = [live(self._catalog, each) is not None for each in coded]
-                if all(there) or (any and True in there):
-                    return [name for name, is_there in zip(checked, there, strict=True) if is_there]
-                if not waiting.wait():
-                    missing = [name for name, is_there in zip(checked, there, strict=True) if not is_there]
-                    raise self._missing(missing, seconds)
+                last, events = events_since(catalog.memory, last)
+                published = {name for kind, name, _ in events or () if kind == p.PUBLISHED}
+                missing = dict.fromkeys([name for name in missing if name not in published and not live(catalog, name)])
+                if not missing or (any and len(missing) < count):
+                    return [name for name in checked if name.encode() not in missing]
+                wanted = common_prefix(map(whole, missing)) if any else whole(next(iter(missing)))
+                if not waiting.wait(wanted):
+                    raise self._missing([name for name in checked if name.encode() in missing], seconds)
                 self._check_open()
+                catalog.check_exists()
 
     @_operation
     def pin(self, name: str) -> Pin:
@@ -953,15 +966,15 @@ class Store:
         watches keep working. A thread waiting for an object gets :class:`Closed`.
         """
         self._closed = True
-        if not self._running:
+        if self._running:
+            self._catalog.waiters.wake_own()
+        else:
             self._let_go()
 
     def _let_go(self) -> None:
         """Release the catalog, once, after the last running call has returned."""
         with suppress(IndexError):
             self._held.pop()
-            for listeners in self._listeners:
-                listeners.close()
             self._catalog.release()
 
     @_operation
@@ -1030,6 +1043,11 @@ class Store:
             errno.ENOENT,
             f"no {which}{waited} in the store {self.name!r}: never published, or removed, evicted or expired",
         )
+
+
+def _left(end: float) -> float:
+    """Return the seconds until ``end``, a time of the monotonic clock; 0 if it has passed."""
+    return max(end - time.monotonic(), 0)
 
 
 def _reopen(where: str, owned: bool | int, trust: Trust) -> Store:

@@ -60,6 +60,7 @@ class Transaction:
         self._freed: set[int] = set()
         self._swept = False
         self._pieces: list[tuple[int, bytes]] = []
+        self._told: list[bytes] = []
 
     def put(self, offset: int, data: bytes) -> None:
         """Write bytes at an offset of the header."""
@@ -322,6 +323,7 @@ class Transaction:
     def _tell(self, kind: int, entry: Entry) -> None:
         self.state[p.EVENTS] += 1
         number = self.state[p.EVENTS]
+        self._told.append(entry.name)
         record = p.EVENT_STRUCT.pack(number, entry.generation, kind, len(entry.name)) + entry.name.ljust(264, b"\0")
         self._pieces.append((p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE, record))
 
@@ -363,5 +365,6 @@ class Transaction:
             data[offset : offset + len(piece)] = piece
         words[JOURNAL] = number  # one store: a process that is killed before has applied nothing, or its successor has
         words[SEQUENCE] += 1
-        catalog.wake(state[p.EVENTS])
+        if self._told:
+            catalog.waiters.wake(self._told)
         catalog.end_changing(state[p.REMOVING], self._parts)

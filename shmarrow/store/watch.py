@@ -1,99 +1,27 @@
-"""Change notification: a ring of events in the catalog, and inotify to wait for the next one.
+"""Watching a store: the events since the last look, or the differences if that was too long ago.
 
-After each commit the writer writes to the file ``pins``, which wakes all listeners. Invariants:
+Invariants:
 
-* the ring contains the last 256 events in order, so a listener that wakes late misses none; one that is further behind
+* the catalog has the last 256 events in order, so a watch that looks late misses none; one that is further behind
   compares the existing objects with those it has reported;
-* a waiting thread starts to listen before its first check and checks again periodically, so no event is lost;
-* closing an inotify descriptor takes milliseconds, so listeners are reused; none is closed while a thread waits on it.
-  A forked child has its own.
+* a watch has no state in the store but while it waits.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, Self
 
 from shmarrow.errors import Closed
-from shmarrow.segment.inotify import Listener, listen
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.catalog import Catalog
-
-RECHECK = 0.1
-"""Seconds after which a listener checks without having been woken."""
-POLL = 0.005
-"""Seconds between two checks if inotify is not available."""
-_EVENTS = p.HEADER["events"][0] >> 3
-
-
-class Listeners:
-    """A pool of idle listeners of a store."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self._closed = False
-        self._idle: list[Listener] = []
-
-    def take(self) -> Listener | None:
-        """Return a listener; None if the system has no inotify instance left."""
-        with suppress(IndexError):
-            while True:
-                found = self._idle.pop()
-                if found.pid == os.getpid():
-                    found.drain()
-                    return found
-                found.close()
-        return listen(self.catalog.pins_fd)
-
-    def give_back(self, listener: Listener | None) -> None:
-        """Return a listener to the pool."""
-        if listener is not None:
-            self._idle.append(listener)
-        if self._closed:
-            self.close()
-
-    def close(self) -> None:
-        """Close the idle listeners now, and the others when they are given back."""
-        self._closed = True
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().close()
-
-
-class Waiting:
-    """A context manager that waits for commits; listens from the start of the ``with`` block."""
-
-    def __init__(self, listeners: Listeners, timeout: float | None) -> None:
-        self._listeners = listeners
-        self._end = None if timeout is None else time.monotonic() + timeout
-        self._listener: Listener | None = None
-
-    def __enter__(self) -> Self:
-        self._listener = self._listeners.take()
-        return self
-
-    def wait(self, longest: float = RECHECK) -> bool:
-        """Wait for a commit, at most ``longest`` seconds; False if the timeout has expired."""
-        self._listeners.catalog.check_exists()
-        return _wait(self._listener, self._end, longest)
-
-    def __exit__(self, *_: object) -> None:
-        self._listeners.give_back(self._listener)
-
-
-def _wait(listener: Listener | None, end: float | None, longest: float = RECHECK) -> bool:
-    """Wait for a commit, at most ``longest`` seconds; False if ``end`` has passed."""
-    left = longest if end is None else min(longest, end - time.monotonic())
-    if left <= 0:
-        return False
-    time.sleep(min(left, POLL)) if listener is None else listener.wait(left)
-    return True
+from shmarrow.store.events import events_since, last_event
+from shmarrow.store.waiters import CHECK, Waiting
 
 
 class Event(NamedTuple):
@@ -121,8 +49,9 @@ _KINDS = {p.PUBLISHED: "published", p.DELETED: "deleted"}
 class Watch:
     """A blocking iterator over the changes to a store; returned by :meth:`Store.watch`.
 
-    ``async for`` works, too. It keeps working when the Store is closed. Thread safety: threads may share it; each event
-    is delivered to one of them. A forked child continues independently from the position of its parent.
+    ``async for`` works, too: it waits in a thread of the event loop's default executor. A watch keeps working when the
+    Store is closed. Thread safety: threads may share it; each event is delivered to one of them. A forked child
+    continues independently from the position of its parent.
 
     Attributes
     ----------
@@ -136,41 +65,35 @@ class Watch:
     def __init__(self, catalog: Catalog, prefix: str) -> None:
         self._catalog = catalog
         self._prefix = prefix
+        self._coded = prefix.encode()
         self._pending: deque[Event] = deque()
         self._begin()
-        self._last = catalog.memory.words[_EVENTS]
+        self._last = last_event(catalog.memory)
         self._known = self._now()
         self.names = sorted(self._known)
         catalog.share()
         self._closed = False
 
     def _begin(self) -> None:
-        """Start to listen in this process."""
+        """Set what belongs to this process; the parent of a forked child may have held its mutex."""
         self._pid = os.getpid()
         self._mutex = threading.Lock()
-        self._using = 0
-        self._listener = listen(self._catalog.pins_fd)
 
-    @contextmanager
-    def _used(self) -> Iterator[Listener | None]:
-        """Return the listener, and keep it open during the block."""
+    def _lock(self) -> threading.Lock:
         if self._pid != os.getpid():
             self._begin()
-        with self._mutex:
-            self._check_open()
-            self._using += 1
-        try:
-            yield self._listener
-        finally:
-            with self._mutex:
-                self._using -= 1
-                self._end()
+        return self._mutex
 
-    def _end(self) -> None:
-        """Release everything when it is closed and the last thread has left."""
-        if self._closed and not self._using:
-            if self._listener is not None:
-                self._listener.close()
+    @contextmanager
+    def _waiting(self, seconds: float | None) -> Iterator[Waiting]:
+        """Keep the catalog while a thread waits, even if another one closes the watch."""
+        with self._lock():
+            self._check_open()
+            self._catalog.share()
+        try:
+            with Waiting(self._catalog.waiters, seconds) as waiting:
+                yield waiting
+        finally:
             self._catalog.release()
 
     def _check_open(self) -> None:
@@ -186,19 +109,6 @@ class Watch:
             found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}
         return found
 
-    def fileno(self) -> int:
-        """Return a file descriptor for select and event loops; when it is readable, call ``get(0)``.
-
-        Raises
-        ------
-        Closed
-            After :meth:`close`, or if the system has no inotify instance left.
-        """
-        with self._used() as listener:
-            if listener is None:
-                raise Closed("this watch has no descriptor to wait for: the system has no inotify left")
-            return listener.fd
-
     def get(self, timeout: float | None = None) -> Event | None:
         """Return the next event, or None after ``timeout`` seconds; None waits forever.
 
@@ -211,43 +121,31 @@ class Watch:
         InvalidArgument
             If the timeout is not a valid number of seconds.
         """
-        seconds = as_timeout(timeout)
-        end = None if seconds is None else time.monotonic() + seconds
-        with self._used() as listener:
-            while True:
-                found = self._next(listener)
-                if found is not None or not _wait(listener, end):
-                    return found
+        with self._waiting(as_timeout(timeout)) as waiting:
+            while (found := self._next()) is None and waiting.wait(self._coded):
+                pass
+            return found
 
-    def _next(self, listener: Listener | None) -> Event | None:
+    def _next(self) -> Event | None:
         """Return the next event, if any."""
-        with self._mutex:
-            self._check_open()
-            if not self._pending:
-                if listener is not None:
-                    listener.drain()
-                self._look()
-            return self._pending.popleft() if self._pending else None
+        with self._lock():
+            return self._pending.popleft() if self._look() else None
 
-    def _look(self) -> None:
-        """Append the events since the last call."""
-        memory = self._catalog.memory
-        latest = memory.words[_EVENTS]
-        if self._last == latest:
+    def _look(self) -> bool:
+        """Whether there are events, perhaps new ones; called with the mutex."""
+        self._check_open()
+        if self._pending:
+            return True
+        before = self._last
+        self._last, found = events_since(self._catalog.memory, before)
+        if self._last == before:
             self._catalog.check_exists()
-        while self._last < latest:
-            number = self._last + 1
-            at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
-            raw = bytes(memory.bytes[at : at + p.EVENT_SIZE])
-            found, generation, kind, length = p.EVENT_STRUCT.unpack_from(raw)
-            if found != number or memory.words[at >> 3] != number:  # overwritten: this watch is too far behind
-                self._last = memory.words[_EVENTS]
-                self._compare()
-                return
-            self._last = number
-            name = raw[24 : 24 + min(length, p.NAME_MAX)].decode(errors="replace")
-            if kind in _KINDS and name.startswith(self._prefix):
-                self._tell(kind, name, generation)
+        if found is None:
+            self._compare()
+        for kind, name, generation in found or ():
+            if kind in _KINDS and name.startswith(self._coded):
+                self._tell(kind, name.decode(errors="replace"), generation)
+        return bool(self._pending)
 
     def _tell(self, kind: int, name: str, generation: int) -> None:
         known = self._known.get(name, 0)
@@ -270,13 +168,13 @@ class Watch:
         self._known = now
 
     def close(self) -> None:
-        """Stop listening; threads waiting for an event get :class:`Closed`."""
-        if self._pid != os.getpid():
-            self._begin()
-        with self._mutex:
-            if not self._closed:
-                self._closed = True
-                self._end()
+        """Stop watching; threads waiting for an event get :class:`Closed`."""
+        with self._lock():
+            if self._closed:
+                return
+            self._closed = True
+        self._catalog.waiters.wake_own()
+        self._catalog.release()
 
     def __del__(self) -> None:
         with suppress(Exception):  # modules may be gone at the end of the interpreter
@@ -297,18 +195,19 @@ class Watch:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        with self._used() as listener:
-            while (found := self._next(listener)) is None:
-                woken = asyncio.Event()
-                if listener is not None:
-                    loop.add_reader(listener.fd, woken.set)
-                try:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(woken.wait(), POLL if listener is None else RECHECK)
-                finally:
-                    if listener is not None:
-                        loop.remove_reader(listener.fd)
+        while (found := self._next()) is None:
+            await loop.run_in_executor(None, self._pause)
         return found
+
+    def _pause(self) -> None:
+        """Wait until there are events, for a while only: this goes on in its thread if the iteration is cancelled."""
+        with self._waiting(CHECK) as waiting:
+            while not self._ready() and waiting.wait(self._coded):
+                pass
+
+    def _ready(self) -> bool:
+        with self._lock():
+            return self._look()
 
     def __enter__(self) -> Self:
         return self

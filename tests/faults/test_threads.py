@@ -21,7 +21,6 @@ import pytest
 import shmarrow as sa
 from shmarrow import segment
 from shmarrow.ipc import IpcWriteOptions
-from shmarrow.store import watch
 
 THREADS = 8
 SECONDS = float(os.environ.get("SHMARROW_THREADS_SECONDS", "0.3"))
@@ -346,7 +345,6 @@ def test_one_store(where: str) -> None:
 
 def test_waiting_for_one_store(where: str) -> None:
     """Threads that wait for objects have them from threads that put them."""
-    assert watch
     store = sa.Store(where)
 
     def put(number: int) -> None:

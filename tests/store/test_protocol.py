@@ -65,7 +65,8 @@ def number(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("title", "table", "size"), [("Header", "HEADER", 4096), ("Slot", "SLOT", 512), ("Event", "EVENT", 288)]
+    ("title", "table", "size"),
+    [("Header", "HEADER", 4096), ("Slot", "SLOT", 512), ("Event", "EVENT", 288), ("Waiter", "WAITER", 32)],
 )
 def test_the_tables_of_the_page_are_those_of_the_code(title: str, table: str, size: int) -> None:
     found = fields(title)
@@ -81,10 +82,11 @@ def test_the_tables_of_the_page_are_those_of_the_code(title: str, table: str, si
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     regions = rows(section("The control file"))
     offsets = [int(row[0]) for row in regions]
-    assert offsets == [0, *protocol.JOURNALS, protocol.EVENT_RING, protocol.SLOTS]
+    assert offsets == [0, *protocol.JOURNALS, protocol.EVENT_RING, protocol.WAITERS, protocol.SLOTS]
     assert [row[1] for row in regions[1:3]] == [str(protocol.JOURNAL_SIZE)] * 2
     assert regions[3][1] == f"{protocol.EVENT_COUNT} × {protocol.EVENT_SIZE}"
-    assert regions[4][1] == f"slots × {protocol.SLOT_SIZE}"
+    assert regions[4][1] == f"{protocol.WAITER_COUNT} × {protocol.WAITER_SIZE}"
+    assert regions[5][1] == f"slots × {protocol.SLOT_SIZE}"
     head, piece = (rows(table) for table in re.findall(r"(?:^\|.*\n)+", section("Journal"), re.MULTILINE))
     for table, code in ((head, protocol.JOURNAL_HEAD), (piece, protocol.PIECE)):
         assert [row[0] for row in table] == ["0", "8", "12"]
@@ -104,12 +106,13 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     bytes_locked = {(file, number(byte.split(" ")[0])) for file, byte in locks}
     assert bytes_locked == {
         ("commit", protocol.COMMIT_LOCK), ("commit", protocol.OWNER_LOCKS), ("commit", protocol.DRAFT_LOCKS),
-        ("commit", protocol.NAME_LOCKS),
+        ("commit", protocol.WAITER_LOCKS), ("commit", protocol.NAME_LOCKS),
     }  # fmt: skip
     assert f"`0x{protocol.HASH_FACTOR:X}`" in section("Names")
     limits = {row[0]: re.match(r"[\d^]+", row[1])[0] for row in rows(section("Limits"))}  # type: ignore[index]
     assert int(limits["a name"]) == protocol.NAME_MAX
     assert int(limits["events that a watcher may be behind"]) == protocol.EVENT_COUNT
+    assert int(limits["waiters that can be woken at once"]) == protocol.WAITER_COUNT
     assert int(limits["a commit"]) == protocol.JOURNAL_SIZE - protocol.JOURNAL_HEAD.size
 
 

@@ -405,15 +405,6 @@ def test_many_wait_and_all_have_it(store: sa.Store) -> None:
     assert [each.to_pydict() for each in got] == [BATCH] * 8
 
 
-def test_waiting_without_inotify(store: sa.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmarrow.store.watch.Listener.__init__", lambda *_: (_ for _ in ()).throw(OSError(24, "no")))
-    threading.Timer(0.1, lambda: store.put("x", batch())).start()
-    assert store.get("x", timeout=30).to_pydict() == BATCH
-    with store.watch() as watch:
-        store.delete("x")
-        assert watch.get(10)[:2] == ("deleted", "x")
-
-
 def test_a_rename_wakes_who_waits(store: sa.Store) -> None:
     store.put("a", batch())
     threading.Timer(0.1, lambda: store.rename("a", "b")).start()

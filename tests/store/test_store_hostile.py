@@ -11,6 +11,7 @@ import lab
 import pytest
 
 import shmarrow as sa
+from shmarrow.store import protocol as p
 
 
 def test_changed_control_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,10 +47,10 @@ def test_what_is_wrong_with_a_control_file_is_said(tmp_path: Path) -> None:
     assert "its header is invalid" in said(good[:12] + b"\0\1\0\0" + good[16:])
     assert "has 0 bytes" in said(b"")
     assert "has 4095 bytes" in said(good[:4095])
-    for size in (4096, 86016, 90000):
+    for size in (4096, 86016, p.SLOTS, p.SLOTS + 500):
         assert f"bytes, found {size}" in said(good[:size])
     control.write_bytes(good[:144] + (1 << 30).to_bytes(8, "little") + good[152:])
-    os.truncate(control, 86016 + (512 << 30))
+    os.truncate(control, p.SLOTS + (512 << 30))
     with pytest.raises(sa.InvalidData, match=r"has holes: \d+ of 549755899904 bytes are allocated"):
         sa.Store(where)
     control.write_bytes(good)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import select
 import shutil
 import threading
 import time
@@ -14,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from store_check import Report, ended, forked, killed_at_end
+from store_check import ended, forked, killed_at_end
 
 import shmarrow as sa
 from shmarrow.store import Event, Watch
-from shmarrow.store import watch as watching
 
 ONE = np.ones(1)
 
@@ -103,10 +100,7 @@ def test_other_stores_are_not_told(shm_name: str) -> None:
         other.destroy()
 
 
-@pytest.mark.parametrize("inotify", [True, False])
-def test_nothing_is_lost_between_the_names_and_the_events(
-    where: str, inotify: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_lost_between_the_names_and_the_events(where: str) -> None:
     """Watches begin at any moment while others publish and delete: names and events together are what is there."""
 
     def work(seed: int) -> None:
@@ -120,8 +114,6 @@ def test_nothing_is_lost_between_the_names_and_the_events(
                     store.put(name, ONE, overwrite=True)
 
     children = [forked(lambda: work(seed)) for seed in range(3)]  # noqa: B023
-    if not inotify:
-        monkeypatch.setattr(watching.Listener, "__init__", lambda *_: (_ for _ in ()).throw(OSError(24, "no")))
     with killed_at_end(children), sa.Store(where) as store:
         watches = []
         for _ in range(20):
@@ -151,30 +143,6 @@ def test_who_is_far_behind_compares(where: str) -> None:
         assert told(watch) == [("published", "c")]
 
 
-def test_a_put_that_is_deleted_at_once_wakes_who_waits(where: str) -> None:
-    """Finding it is not promised then; hearing of it is, and being there for the next one."""
-
-    def wait(report: Report) -> None:
-        with sa.Store(where) as store, store.watch() as watch:
-            report.say("ready")
-            report.say(*watch.get(20)[:2])  # type: ignore[index]
-            report.say(*watch.get(20)[:2])  # type: ignore[index]
-            store.get("next", timeout=20)
-            report.say("had")
-
-    with sa.Store(where) as store, Report() as report:
-        children = [forked(lambda: wait(report)) for _ in range(8)]
-        with killed_at_end(children):
-            while len(report.lines()) < 8:
-                time.sleep(0.002)
-            store.put("a", ONE)
-            store.delete("a")
-            store.put("next", ONE)
-            assert [ended(child) for child in children] == [0] * 8
-        lines = [tuple(line) for line in report.lines()]
-    assert [lines.count(line) for line in (("published", "a"), ("deleted", "a"), ("had",))] == [8] * 3
-
-
 def test_a_forked_child_takes_nothing_from_its_parent(where: str) -> None:
     with sa.Store(where) as store, store.watch() as watch:
         store.put("first", ONE)
@@ -191,15 +159,8 @@ def test_a_forked_child_takes_nothing_from_its_parent(where: str) -> None:
         assert told(watch) == [("published", "first"), *[("published", f"a{i}") for i in range(200)]]
 
 
-def test_event_loops_wait_for_the_descriptor(where: str) -> None:
+def test_async_for(where: str) -> None:
     with sa.Store(where) as store, store.watch("x/") as watch:
-        ready = select.poll()
-        ready.register(watch.fileno(), select.POLLIN)
-        assert ready.poll(0) == []
-        child = forked(lambda: sa.Store(where).put("x/1", ONE))
-        assert ready.poll(20_000) == [(watch.fileno(), select.POLLIN)]
-        assert watch.get(20)[:2] == ("published", "x/1")  # type: ignore[index]
-        assert ended(child) == 0
 
         async def collect() -> list[str]:
             found = []
@@ -217,7 +178,41 @@ def test_event_loops_wait_for_the_descriptor(where: str) -> None:
         child = forked(put)
         assert asyncio.run(asyncio.wait_for(collect(), 20)) == ["x/2", "x/4", "x/5"]
         assert ended(child) == 0
-        assert (watch.names, store.watch("x/").names) == ([], ["x/1", "x/2", "x/4", "x/5"])
+        assert (watch.names, store.watch("x/").names) == ([], ["x/2", "x/4", "x/5"])
+
+
+def test_a_cancelled_iteration_takes_no_event(where: str) -> None:
+    """Its thread ends soon, and what is published meanwhile goes to the next one."""
+    with sa.Store(where) as store, store.watch() as watch:
+
+        async def cancel() -> str:
+            for number in range(5):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(watch), 0.01)
+                store.put(f"{number}", ONE)
+                assert (await asyncio.wait_for(anext(watch), 20)).name == f"{number}"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(watch), 0.01)
+            store.put("last", ONE)
+            return "done"
+
+        assert asyncio.run(cancel()) == "done"  # it waits for the threads
+        assert watch.get(20)[:2] == ("published", "last")  # type: ignore[index]
+        assert [thread for thread in threading.enumerate() if thread is not threading.main_thread()] == []
+
+
+def test_an_iteration_ends_when_the_watch_does(where: str) -> None:
+    with sa.Store(where) as store:
+        watch = store.watch()
+
+        async def close() -> None:
+            waiting = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0.05)
+            watch.close()
+            with pytest.raises(sa.Closed, match="make a new one"):
+                await asyncio.wait_for(waiting, 20)
+
+        asyncio.run(close())
 
 
 def test_a_store_that_goes_and_comes(tmp_path: Path) -> None:
@@ -265,12 +260,10 @@ def test_who_waits_is_told_that_the_store_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_watch_goes_on_when_the_store_is_closed(where: str) -> None:
-    """Its descriptors are not those of a file that is opened later."""
     store = sa.Store(where)
     watch = store.watch()
     store.close()
-    with open(os.devnull) as other, sa.Store(where) as again:
-        assert watch.fileno() != other.fileno()
+    with sa.Store(where) as again:
         again.put("a", ONE)
         assert told(watch) == [("published", "a")]
         again.delete("a")
@@ -279,7 +272,7 @@ def test_a_watch_goes_on_when_the_store_is_closed(where: str) -> None:
     watch.close()
     watch.close()
     assert repr(watch).endswith(", closed>")
-    for use in (watch.get, watch.fileno, lambda: next(watch)):
+    for use in (watch.get, lambda: next(watch)):
         with pytest.raises(sa.Closed, match="make a new one"):
             use()
 
@@ -313,26 +306,8 @@ def test_threads_share_a_watch(where: str) -> None:
         until = time.monotonic() + 10
         while len(found) < 200 and time.monotonic() < until:
             time.sleep(0.01)
-        descriptors = set(os.listdir("/proc/self/fd"))
         watch.close()
         for thread in threads:
             thread.join(10)
         assert errors == ["Closed"] * 5
         assert sorted(event.name for event in found if event is not None) == [f"{number:03}" for number in range(200)]
-        assert set(os.listdir("/proc/self/fd")) < descriptors
-
-
-def test_descriptors_are_used_again(where: str) -> None:
-    def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    with sa.Store(where) as store:
-        for _ in range(3):
-            with pytest.raises(sa.ObjectNotFound):
-                store.get("x", timeout=0.01)
-        before = descriptors()
-        for _ in range(5):
-            with pytest.raises(sa.ObjectNotFound):
-                store.get("x", timeout=0.01)
-        assert descriptors() == before
-    assert descriptors() < before

@@ -165,7 +165,7 @@ def _extend(data: bytearray, chance: random.Random) -> None:
 
 
 def _noise(data: bytearray, chance: random.Random) -> None:
-    start, end = chance.choice([(0, 1024), (4096, 86016), (86016, len(data))])
+    start, end = chance.choice([(0, 1024), (4096, p.SLOTS), (p.SLOTS, len(data))])
     for _ in range(chance.choice((1, 4, 40))):
         if start < end <= len(data):
             data[chance.randrange(start, end)] = chance.randrange(256)

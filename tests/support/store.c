@@ -41,10 +41,11 @@ struct control {
     u8 gap2[56]; u64 hits, misses, changing; u8 gap3[3752];
     struct { u64 number; u32 length, crc; u8 payload[4080]; } journals[2];
     struct event ring[256];
+    struct { u64 semaphore, hash; u32 length, waiting; u8 zeros[8]; } waiters[128];
     struct slot slots[];
 };
 _Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, hits) == 320, "header");
-_Static_assert(offsetof(struct control, ring) == 12288 && offsetof(struct control, slots) == 86016, "control");
+_Static_assert(offsetof(struct control, ring) == 12288 && offsetof(struct control, slots) == 90112, "control");
 _Static_assert(sizeof(struct slot) == 512 && offsetof(struct slot, payload) == 104, "slot");
 enum { DRAFT = 1, LIVE = 2, GONE = 3 };
 #define WRITER(slot) ((1ull << 41) + (slot))
@@ -118,8 +119,8 @@ static u64 freed_by(const struct slot *s) {
 }
 static u64 room(void) {                                /* slots that the file has */
     struct stat st;
-    if (fstat(control, &st) || st.st_size < 86016) fail(1, "control is cut off");
-    return (st.st_size - 86016) / 512;
+    if (fstat(control, &st) || st.st_size < 90112) fail(1, "control is cut off");
+    return (st.st_size - 90112) / 512;
 }
 
 static void begin(void);
@@ -212,7 +213,7 @@ static void begin(void) {
     TRY(lock(commits, F_WRLCK, 0, F_SETLKW));
     c = shared;
     check_control();
-    if (replay(shared)) TRY(pwrite(pins, &shared->events, 8, 0));
+    replay(shared);
     if (sequence() % 2) store(&shared->sequence, sequence() + 1);
     if (shared->changing) unlink_file(shared->files + 1), unlink_file(shared->removing), store(&shared->changing, 0);
     c = map(MAP_PRIVATE);
@@ -248,7 +249,6 @@ static void commit(void) {
     for (int i = 0; i < changes; i++) memcpy((u8 *)shared + pieces[i].at, (u8 *)c + pieces[i].at, pieces[i].length), point();
     store(&shared->journal, n), point();
     store(&shared->sequence, sequence() + 1), point();
-    TRY(pwrite(pins, &c->events, 8, 0)), point();
     changes = 0;
     if (shared->removing) unlink_file(shared->removing), point();
     store(&shared->changing, 0), point();
@@ -262,7 +262,7 @@ static void fill(struct slot *to, struct slot s) {     /* a slot of state s; the
 static struct slot *take_slot(void) {
     u64 n = c->buckets, i = c->free, top = 1;
     if (i) return c->free = c->slots[i - 1].next, &c->slots[i - 1];
-    if (n == room() && (errno = posix_fallocate(control, 0, 86016 + n * 2 * 512)))
+    if (n == room() && (errno = posix_fallocate(control, 0, 90112 + n * 2 * 512)))
         fail(5, "no room for control: %s", strerror(errno));
     c->buckets = n + 1;
     while (top * 2 <= n) top *= 2;
@@ -454,7 +454,7 @@ static void open_store(const char *path) {
     control = open_file("control"), pins = open_file("pins"), commits = open_file("commit");
     c = shared = map(MAP_SHARED);
     check_control();
-    if (memcmp(c->magic, "shmarrow", 8) || c->version != 2 || c->slot_size != 512 || c->slots_at != 86016)
+    if (memcmp(c->magic, "shmarrow", 8) || c->version != 2 || c->slot_size != 512 || c->slots_at != 90112)
         fail(1, "no store of version 2");
     TRY(read(TRY(open("/proc/sys/kernel/random/boot_id", O_RDONLY)), boot, 36));
     for (int i = 0; i < 16; i++) sprintf(id + strlen(id), "-%02x" + (i != 4 && i != 6 && i != 8 && i != 10), c->boot[i]);

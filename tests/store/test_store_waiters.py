@@ -1,0 +1,431 @@
+"""Waiting: who is woken by what, what is told of objects that are gone at once, and what killed waiters leave."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from interrupts import interrupted, killed
+from store_check import ended, forked, killed_at_end, place
+
+import shmarrow as sa
+from shmarrow.store import protocol as p
+
+posix_ipc = pytest.importorskip("posix_ipc")
+ONE = np.ones(1)
+FILES = ("/store/waiters.py", "/segment/semaphore.py")
+
+
+def records(where: str) -> list[tuple[int, int, int, int]]:
+    """The records of waiters that are in use: semaphore, hash, length, waiting."""
+    table = Path(place(where), "control").read_bytes()[p.WAITERS : p.SLOTS]
+    return [found for found in p.WAITER_STRUCT.iter_unpack(table) if found[0]]
+
+
+def semaphores(where: str) -> list[Path]:
+    """The files of the semaphores in these records."""
+    files = [Path(f"/dev/shm/sem.shmarrow-{number:016x}") for number, *_ in records(where)]
+    return [file for file in files if file.exists()]
+
+
+def until_waiting(where: str, count: int) -> None:
+    """Return when so many wait."""
+    while sum(waiting for *_, waiting in records(where)) < count:
+        pass
+
+
+def waits(where: str, *names: str, get: bool = False) -> int:
+    """A child that waits for names, one after the other."""
+
+    def wait() -> None:
+        with sa.Store(where) as store:
+            for name in names:
+                store.get(name, timeout=60) if get else store.wait(name, timeout=60)
+
+    return forked(wait)
+
+
+# --- published and deleted --------------------------------------------------------------------------------------
+
+
+def test_an_object_that_is_deleted_at_once_was_published(where: str) -> None:
+    """All who wait for it are told; nobody gets it; those who want it go on waiting for the next one."""
+    with sa.Store(where) as store:
+        told, both = [waits(where, "a") for _ in range(4)], waits(where, "a", "b")
+        gets = [waits(where, "a", get=True) for _ in range(4)]
+        with killed_at_end([*told, both, *gets]):
+            until_waiting(where, 9)
+            for each in (signal.SIGSTOP, signal.SIGCONT):
+                for child in (*told, both, *gets):
+                    os.kill(child, each)
+                if each == signal.SIGSTOP:
+                    store.put("a", ONE)
+                    store.delete("a")
+            assert [ended(child) for child in told] == [0] * 4
+            assert [os.waitpid(child, os.WNOHANG) for child in (both, *gets)] == [(0, 0)] * 5
+            store.put("b", ONE)
+            assert ended(both) == 0
+            store.put("a", ONE)
+            assert [ended(child) for child in gets] == [0] * 4
+        assert records(where) == []
+
+
+def test_wait_for_several(where: str) -> None:
+    """Each counts once it was published, whatever is there at the end."""
+    with sa.Store(where) as store:
+        found: list[list[str]] = []
+        wait = threading.Thread(target=lambda: found.append(store.wait(["x1", "x2", "there", "x1"], timeout=60)))
+        first = threading.Thread(target=lambda: found.append(store.wait(["x1", "x2"], any=True, timeout=60)))
+        store.put("there", ONE)
+        wait.start()
+        until_waiting(where, 1)
+        store.put("x2", ONE)
+        store.delete("x2")
+        store.delete("there")
+        assert wait.is_alive()
+        first.start()
+        until_waiting(where, 2)
+        store.put("y", ONE)
+        assert first.is_alive()
+        store.put("x1", ONE)
+        wait.join(60)
+        first.join(60)
+        assert sorted(found) == [["x1"], ["x1", "x2", "there", "x1"]]
+
+
+def test_what_is_missed_is_what_is_more_than_256_events_ago(where: str) -> None:
+    with sa.Store(where) as store:
+        child = waits(where, "a", "b")
+        with killed_at_end([child]):
+            until_waiting(where, 1)
+            os.kill(child, signal.SIGSTOP)
+            store.put("a", ONE)
+            for number in range(300):
+                store.put("other", number, overwrite=True)
+            store.put("b", ONE)
+            store.delete("b")
+            store.put("b", ONE)
+            os.kill(child, signal.SIGCONT)
+            assert ended(child) == 0
+
+
+def test_several_objects_are_had_although_one_comes_and_goes(where: str) -> None:
+    with sa.Store(where) as store:
+        found: list[dict[str, Any]] = []
+        thread = threading.Thread(target=lambda: found.append(store.get_many(["a", "b"], timeout=60)))
+        thread.start()
+        until_waiting(where, 1)
+        store.put("b", 1)
+        store.delete("b")
+        store.put("a", 2)
+        store.put("b", 3)
+        thread.join(60)
+        assert found == [{"a": 2, "b": 3}]
+
+
+# --- who is woken -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def waiter(where: str, prefix: bytes) -> Iterator[Any]:
+    """A waiter by hand, as ``docs/protocol.md`` has it, in the last record; its semaphore."""
+    at, number = p.SLOTS - p.WAITER_SIZE, int.from_bytes(os.urandom(8), "little")
+    store = place(where)
+    with open(f"{store}/control", "r+b") as control:
+        mapped = mmap.mmap(control.fileno(), 0)
+    modulus = struct.unpack_from("<Q", mapped, p.HEADER["modulus"][0])[0]
+    hashed = int.from_bytes(prefix, "big") * p.HASH_FACTOR % modulus
+
+    def hold(ready: int) -> None:
+        with open(f"{store}/commit", "r+b") as commit:
+            fcntl.lockf(commit, fcntl.LOCK_EX, 1, p.WAITER_LOCKS + p.WAITER_COUNT - 1)
+            os.write(ready, b".")
+            signal.pause()
+
+    read, write = os.pipe()
+    holder = forked(lambda: hold(write))
+    with killed_at_end([holder]):
+        assert os.read(read, 1) == b"."
+        os.close(read), os.close(write)
+        made = posix_ipc.Semaphore(f"/shmarrow-{number:016x}", posix_ipc.O_CREX)
+        try:
+            p.WAITER_STRUCT.pack_into(mapped, at, number, hashed, len(prefix), 1)
+            yield made
+        finally:
+            p.WAITER_STRUCT.pack_into(mapped, at, 0, 0, 0, 0)
+            with suppress(posix_ipc.ExistentialError):
+                made.unlink()
+            made.close()
+
+
+CHANGES: dict[str, Callable[[sa.Store], object]] = {
+    "put": lambda store: store.put("name", ONE),
+    "large": lambda store: store.put("name", bytes(10_000)),
+    "replace": lambda store: store.put("old", ONE, overwrite=True),
+    "delete": lambda store: store.delete("old"),
+    "to": lambda store: store.rename("old", "name"),
+    "evict": lambda store: store.evict(1),
+    "destroy": lambda store: store.destroy(),
+}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "by"),
+    [
+        (b"name\0", {"put", "large", "to", "destroy"}),
+        (b"old\0", {"replace", "delete", "to", "evict", "destroy"}),
+        (b"na", {"put", "large", "to", "destroy"}),
+        (b"name", {"put", "large", "to", "destroy"}),
+        (b"", set(CHANGES)),
+        (b"nam\0", {"destroy"}),
+        (b"names\0", {"destroy"}),
+        (b"names", {"destroy"}),
+    ],
+)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_wakes_those_concerned(where: str, change: str, prefix: bytes, by: set[str]) -> None:
+    with sa.Store(where) as store:
+        store.put("old", ONE)
+        with waiter(where, prefix) as semaphore:
+            store.info("old")
+            store.configure(capacity=1 << 20)
+            store.owner()
+            assert semaphore.value == 0
+            CHANGES[change](store)
+            assert semaphore.value == (change in by)
+            if change != "destroy":
+                store.put("name", ONE, overwrite=True)
+                store.put("name", ONE, overwrite=True)
+                assert semaphore.value <= 1
+
+
+def test_a_computation_that_fails_wakes_the_next_one(where: str) -> None:
+    with sa.Store(where) as store, waiter(where, b"name\0") as semaphore:
+        with pytest.raises(ZeroDivisionError):
+            store.get_or_put("name", lambda: 1 / 0)
+        assert semaphore.value == 1
+
+
+def test_more_waiters_than_records(where: str) -> None:
+    """Those without one look at intervals."""
+    names = [f"{number}" for number in range(p.WAITER_COUNT + 20)]
+    with sa.Store(where) as store:
+        threads = [threading.Thread(target=store.get, args=(name,), kwargs={"timeout": 60}) for name in names]
+        for thread in threads:
+            thread.start()
+        until_waiting(where, p.WAITER_COUNT)
+        store.put_many(dict.fromkeys(names, ONE))
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+        assert records(where) == []
+
+
+WITHOUT = """
+import shmarrow as sa, sys
+with sa.Store(sys.argv[1]) as store:
+    store.put("to", 1)
+    assert store.get("back", timeout=60) == 2
+    with store.watch() as watch:
+        store.put("watched", 3)
+        assert watch.get(60).name == "watched"
+"""
+
+
+def test_waiting_without_posix_ipc(where: str, tmp_path: Path) -> None:
+    (tmp_path / "posix_ipc.py").write_text("raise ImportError('no wheel')")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    with sa.Store(where) as store:
+        other = subprocess.Popen([sys.executable, "-c", WITHOUT, where], env=environment)
+        with killed_at_end([other.pid]):
+            assert store.get("to", timeout=60) == 1
+            store.put("back", 2)
+            assert other.wait(60) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to have another /dev/shm")
+def test_another_shared_memory(tmp_path: Path) -> None:
+    """A waiter in a container of its own cannot be woken, and looks."""
+    where = str(tmp_path / "store")
+
+    def elsewhere() -> None:
+        command = 'mount -t tmpfs none /dev/shm && exec "$@"'
+        source = f"import shmarrow as sa; sa.Store({where!r}).get('a', timeout=60)"
+        os.execvp("unshare", ["unshare", "-m", "sh", "-c", command, "sh", sys.executable, "-c", source])
+
+    tried = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/dev/shm"]
+    if subprocess.run(tried, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    with sa.Store(where) as store:
+        child = forked(elsewhere)
+        with killed_at_end([child]):
+            until_waiting(where, 1)
+            assert semaphores(where) == []
+            store.put("a", ONE)
+            assert ended(child) == 0
+
+
+# --- what killed waiters leave ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [sa.Store.collect, sa.Store.destroy])
+def test_nothing_is_left_of_killed_waiters(where: str, end: Callable[[sa.Store], object]) -> None:
+    with sa.Store(where) as store:
+        children = [waits(where, f"{number}") for number in range(5)]
+        alive = waits(where, "alive")
+        with killed_at_end([alive]):
+            with killed_at_end(children):
+                until_waiting(where, 6)
+            left = semaphores(where)
+            assert len(left) == 6
+            end(store)
+            if end is sa.Store.collect:
+                assert len(semaphores(where)) == len(records(where)) == 1
+                store.put("alive", ONE)
+                assert ended(alive) == 0
+            else:
+                assert ended(alive) == 1  # it is told that the store is gone
+            assert [file for file in left if file.exists()] == []
+
+
+def test_records_of_killed_waiters_are_used_again(where: str) -> None:
+    def many() -> None:
+        store = sa.Store(where)
+        for number in range(p.WAITER_COUNT):
+            threading.Thread(target=store.get, args=(f"{number}",), kwargs={"timeout": 60}).start()
+        signal.pause()
+
+    with sa.Store(where) as store:
+        child = forked(many)
+        with killed_at_end([child]):
+            until_waiting(where, p.WAITER_COUNT)
+        left = semaphores(where)
+        assert len(left) == p.WAITER_COUNT
+        child = waits(where, "a")
+        with killed_at_end([child]):
+            while left[0].exists():
+                pass
+            store.put("a", ONE)
+            assert ended(child) == 0
+        store.collect()
+        assert [file for file in left if file.exists()] == []
+        assert records(where) == []
+
+
+def test_killed_anywhere(where: str) -> None:
+    """Whatever a waiter was doing, nothing is left of it."""
+
+    def wait() -> None:
+        with sa.Store(where) as store:
+            with pytest.raises(sa.ObjectNotFound):
+                store.get("a", timeout=0.001)
+            with pytest.raises(sa.ObjectNotFound):
+                store.wait(["a", "b"], timeout=0.001)
+
+    number, left = 1, []
+    with sa.Store(where) as store:
+        while killed(wait, number, FILES):
+            left += semaphores(where)
+            store.collect()
+            assert records(where) == []
+            number += 1
+    assert left
+    assert [file for file in left if file.exists()] == []
+    assert number > 50
+
+
+class Stop(Exception):
+    """What the handler raises."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of an interrupt in a finalizer
+def test_interrupted_anywhere(where: str) -> None:
+    """A signal handler that raises ends the wait; the thread goes on, and leaves nothing."""
+
+    def handler() -> None:
+        raise Stop
+
+    number, left = 1, 0
+    with sa.Store(where) as store:
+
+        def wait() -> None:
+            with pytest.raises(sa.ObjectNotFound):
+                store.get("a", timeout=0.001)
+
+        more = True
+        while more:
+            try:
+                more = interrupted(wait, handler, number, FILES)
+            except Stop:
+                more = True
+            left += len(records(where))
+            number += 1
+            store.put("b", ONE, overwrite=True)
+        assert left == 0
+    assert number > 50
+
+
+def test_a_handler_may_use_the_store_while_it_waits(where: str) -> None:
+    with sa.Store(where) as store:
+        found: list[Any] = []
+
+        def handle(*_: object) -> None:
+            store.put("inner", ONE)
+            found.append(store.get("inner", timeout=60))
+            with pytest.raises(sa.ObjectNotFound):
+                store.get("never", timeout=0.01)
+            store.put("a", ONE)
+
+        before = signal.signal(signal.SIGALRM, handle)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            assert store.get("a", timeout=60).tolist() == [1]
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert len(found) == 1
+        assert records(where) == []
+
+
+def test_a_forked_child_waits_by_itself(where: str) -> None:
+    """A process that forks while it waits, in a signal handler; both go on waiting, and both are woken."""
+    with sa.Store(where) as store:
+
+        def wait() -> None:
+            children = []
+            signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            store.get("a", timeout=60)
+            assert all(ended(child) == 0 for child in children if child)
+
+        child = forked(wait)
+        with killed_at_end([child]):
+            until_waiting(where, 2)
+            store.put("a", ONE)
+            assert ended(child) == 0
+        assert records(where) == []
+
+
+def test_threads_wait_in_a_forked_child(where: str) -> None:
+    with sa.Store(where) as store:
+        thread = threading.Thread(target=store.get, args=("a",), kwargs={"timeout": 60})
+        thread.start()
+        until_waiting(where, 1)
+        child = forked(lambda: store.get("a", timeout=60))
+        with killed_at_end([child]):
+            until_waiting(where, 2)
+            store.put("a", ONE)
+            assert ended(child) == 0
+        thread.join(60)
+        assert records(where) == []
