@@ -36,7 +36,7 @@ from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory
 from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
-from shmarrow.layout.validation import has_required
+from shmarrow.layout.validation import has_required, safe_slice
 from shmarrow.pickling import packed, travels, unpacked
 from shmarrow.segment.mappings import own
 from shmarrow.types import DataType, as_type
@@ -217,8 +217,7 @@ class Array(LayoutHooks):
         offset, length = slice_bounds(offset, length, self._length)
         count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
         made = self._with(offset=self._offset + offset, length=length, null_count=count)
-        if self._safe is not None:
-            made._safe = True if self._safe is True else self._safe.slice(offset, length)
+        made._safe = safe_slice(self, offset, length)
         return made
 
     def to_pylist(self) -> list[Any]:

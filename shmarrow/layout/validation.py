@@ -6,7 +6,7 @@ The checks specific to a layout are hooks of its class: ``_check_structure``, ``
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,12 +34,46 @@ def check(array: Any, full: bool) -> None:
         array._check_slots()
 
 
+class Origin(NamedTuple):
+    """A column of a file that only this user or root may write: the key under which it is known to be safe.
+
+    Attributes
+    ----------
+    version : shmarrow.segment.mappings.Version
+        The version of the file.
+    batch : int
+        Number of the batch.
+    column : int
+        Position of the column.
+    """
+
+    version: Any
+    batch: int
+    column: int
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether an array of this origin was found to be safe in this process, and the file has not changed since."""
+        return self in _safe_origins and self.version.is_current
+
+    def remember(self) -> None:
+        """Record that the array is safe as it is, without a copy."""
+        if len(_safe_origins) >= _MOST_ORIGINS:
+            _safe_origins.clear()
+        _safe_origins[self] = None
+
+
+_safe_origins: dict[Origin, None] = {}
+_MOST_ORIGINS = 1 << 16
+
+
 def make_safe(array: Any) -> Any:
     """Return an array that is safe to pass to code that does not check its buffers: usually the array itself.
 
     Checks buffer sizes, offsets, views, list views, type ids and offsets of unions, run ends, dictionary indices,
     lengths of children, UTF-8, and nulls in map keys. The result is cached on the array, and inherited by slices
-    created later.
+    created later. That a column of a file is safe is also remembered for its :class:`Origin`, so that later readers
+    of the same version do not check it again.
 
     Null slots may have any content, but foreign code may read them. If it would be unsafe, the result is a copy with
     null slots cleared. A slice of structs, fixed-size lists or a sparse union shares whole children, which foreign code
@@ -62,10 +96,10 @@ def make_safe(array: Any) -> Any:
         memory over a few bytes.
     """
     known = array._safe
-    if known is not None and known is not True:
-        return known
     if _known_safe(array):
         return array
+    if known is not None and known.__class__ is not Origin:
+        return known
     check_buffers(array)
     array._check_structure()
     if array._length > EXPORTED_SLOTS and is_sparse(array):
@@ -84,14 +118,29 @@ def make_safe(array: Any) -> Any:
     made._safe = True
     if made is not array:
         array._safe = made
+    elif known is not None:
+        known.remember()
     return made
 
 
 def _known_safe(array: Any) -> bool:
     """Whether the array is known to be safe, or can be seen to be in constant time."""
-    if array._safe is None and array._null_count == 0 and array._dictionary is None and _fits(array):
+    known = array._safe
+    if known is None:
+        known = array._null_count == 0 and array._dictionary is None and _fits(array)
+    elif known.__class__ is Origin:
+        known = known.is_safe
+    if known is True:
         array._safe = True
-    return array._safe is True
+    return known is True
+
+
+def safe_slice(array: Any, offset: int, length: int) -> Any:
+    """Return what is known of a slice of an array, for its ``_safe``."""
+    known = array._safe
+    if known.__class__ is Origin:
+        return known.is_safe or None
+    return known if known is None or known is True else known.slice(offset, length)
 
 
 def _fits(array: Any) -> bool:

@@ -27,6 +27,7 @@ from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
 from shmarrow.objects.kinds import BYTES, KIND, SCALARS, Stored
 from shmarrow.segment import Segment
+from shmarrow.segment.mappings import version_of
 from shmarrow.sources import open_source
 from shmarrow.types import DateType, Metadata, Schema
 from shmarrow.types.extension import generation
@@ -95,7 +96,8 @@ def _known_file(data: Bytes, name: str, limits: Limits) -> tuple[RecordBatch, Me
     where = f"{name}: batch 0"
     located = message_at(data[:end], offset, where, limits, block=(head, body))
     assert located is not None
-    return open_batch(located.message, data[located.body : located.end], schema, {}, where, limits), metadata
+    body, origin = data[located.body : located.end], (version_of(data), 0)
+    return open_batch(located.message, body, schema, {}, where, limits, origin), metadata
 
 
 def _remember(reader: RecordBatchFileReader, limits: Limits) -> None:

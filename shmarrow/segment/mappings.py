@@ -20,16 +20,17 @@ import fcntl
 import mmap
 import os
 import sys
+import time
 import weakref
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow.buffer import EMPTY, U1, Bytes
 from shmarrow.errors import LimitExceeded, StorageError
-from shmarrow.segment.location import became_smaller, refused
+from shmarrow.segment.location import became_smaller, is_shm, refused, resolve
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -221,6 +222,56 @@ def mapping_of(memory: Any) -> Mapping | None:
     return None if owner is None or owner.status is None else owner
 
 
+class Version(NamedTuple):
+    """The contents of a mapped file, as far as its status tells.
+
+    Attributes
+    ----------
+    path : str
+        Its path.
+    identity : tuple of int
+        Device, inode, size, mtime and ctime.
+    kind : str
+        How the file is read, as the same bytes may mean something else to another reader.
+    """
+
+    path: str
+    identity: tuple[int, ...]
+    kind: str = "file"
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file is still at its path and unchanged."""
+        with suppress(OSError):
+            return _identity(os.stat(self.path)) == self.identity
+        return False
+
+
+def version_of(data: Bytes | None) -> Version | None:
+    """Return the version of a file that is mapped as a whole.
+
+    Returns
+    -------
+    Version or None
+        None for other memory; if other users than this one and root may write to the file; and if it was changed so
+        recently that another change might not change its times.
+    """
+    mapping = mapping_of(data)
+    if mapping is None or data is None or len(data) != len(mapping) or mapping.location is None:
+        return None
+    found = mapping.status
+    assert found is not None
+    if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()) or found.st_uid == _NOBODY:
+        return None
+    settled = max(found.st_mtime_ns, found.st_ctime_ns) + _SETTLED < time.time_ns()
+    path = resolve(mapping.location)[1] if is_shm(mapping.location) else mapping.location
+    return Version(path, _identity(found)) if settled else None
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def _owner(memory: Any) -> Mapping | None:
     """Return the mapping at the end of a chain of bases, or None."""
     while not isinstance(memory, Mapping):
@@ -321,6 +372,12 @@ def _bytes_at(array: NDArray, low: int, high: int) -> Bytes:
 def _is_readable(fd: int) -> bool:
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     return not flags & _O_PATH and flags & os.O_ACCMODE != os.O_WRONLY
+
+
+_NOBODY = 65534
+"""The id of all users that a user namespace does not know."""
+_SETTLED = 100_000_000
+"""Age in nanoseconds of a change after which the next one gets other times; file systems count in ticks."""
 
 
 class _Private(mmap.mmap):

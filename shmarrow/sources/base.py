@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, InvalidData, InvalidType
+from shmarrow.segment.mappings import Version, version_of
 
 
 class Source:
@@ -52,6 +53,11 @@ class Source:
     def mode(self) -> int | None:
         """Permission bits of the mapped file; None if not mapped."""
         return None
+
+    @property
+    def version(self) -> Version | None:
+        """The version of the mapped file; None if not mapped, or if it may change unnoticed."""
+        return version_of(self.data) if self.mapped else None
 
     def read(self, start: int, stop: int) -> Bytes:
         """Return the bytes from ``start`` to ``stop``: a view if in memory, else read.

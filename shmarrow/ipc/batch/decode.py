@@ -32,12 +32,14 @@ from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.layout.listing import LISTING, BufferSpec, swapped, swapped_views, walk
 from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.parts import Node, Parts, assemble
+from shmarrow.layout.validation import Origin
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shmarrow.ipc.batch.codecs import Decompressor
+    from shmarrow.segment.mappings import Version
 
 _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
@@ -112,7 +114,13 @@ _NO_PAIRS = np.empty((0, 2), np.int64)
 
 
 def open_batch(
-    message: Message, body: Any, schema: Schema, dictionaries: Dictionaries, where: str, limits: Limits
+    message: Message,
+    body: Any,
+    schema: Schema,
+    dictionaries: Dictionaries,
+    where: str,
+    limits: Limits,
+    origin: tuple[Version | None, int] = (None, 0),
 ) -> RecordBatch:
     """Open a record batch over the body of its message; columns are built on access.
 
@@ -122,13 +130,15 @@ def open_batch(
         The metadata.
     body : uint8 ndarray or RangeBody
         The body, in memory or read by ranges.
+    origin : tuple
+        Version of the file, or None, and number of the batch; see :class:`~shmarrow.layout.validation.Origin`.
     """
     if message.kind != "RecordBatch":
         raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
     header = header_of(message.header, message.version, where)
     source = schema._source
     assert isinstance(source, LazySchema)
-    loader = ArrayLoader(header, body, source, dictionaries, where, limits)
+    loader = ArrayLoader(header, body, source, dictionaries, where, limits, origin)
     return RecordBatch(schema, header.length, source=loader, metadata=message.custom_metadata)
 
 
@@ -164,6 +174,8 @@ class ArrayLoader:
         Describes the batch in error messages.
     limits : Limits
         Bounds on what is accepted.
+    origin : tuple
+        As for :func:`open_batch`.
 
     Notes
     -----
@@ -172,7 +184,7 @@ class ArrayLoader:
 
     __slots__ = (
         "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat", "_nodes",
-        "_schema", "_size", "_table", "_trust", "_v4", "_variadic", "length", "where",
+        "_origin", "_schema", "_size", "_table", "_trust", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -183,8 +195,10 @@ class ArrayLoader:
         dictionaries: Dictionaries,
         where: str,
         limits: Limits = DEFAULT_LIMITS,
+        origin: tuple[Version | None, int] = (None, 0),
     ) -> None:
         self.where = where
+        self._origin = origin
         self._table, version, self.length, self._nodes, self._buffers = header
         if len(self._buffers) > limits.buffers:
             raise LimitExceeded(f"{where}: {len(self._buffers)} buffers, more than Limits.buffers = {limits.buffers}")
@@ -290,6 +304,9 @@ class ArrayLoader:
             column = assemble(ColumnParts(BufferCursor(self, self._start(index), ready), wire))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a batch of {self.length} rows")
+        version, number = self._origin
+        if version is not None and column._safe is None:
+            column._safe = Origin(version, number, index)
         return column
 
     # --- all columns of numbers at once ---

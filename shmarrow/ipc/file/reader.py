@@ -65,14 +65,17 @@ class _File:
         The blocks of the record batches.
     schema : Schema
         The schema in the footer.
+    version : Version or None
+        As :attr:`~shmarrow.sources.Source.version`.
     """
 
-    __slots__ = ("batches", "data", "footer", "limits", "name", "ranged", "schema")
+    __slots__ = ("batches", "data", "footer", "limits", "name", "ranged", "schema", "version")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.name = source.name
         self.limits = limits
         self.ranged = source.data is None
+        self.version = source.version
         end, data = read_footer(source, limits)
         self.footer = Reader(data, f"{source.name}: footer", limits).root("Footer")
         version = self.footer["version"]
@@ -287,7 +290,8 @@ class RecordBatchFileReader:
         """Read a batch with all columns."""
         where = f"{file.name}: batch {number}"
         message, body = file.message(file.batches[number], where)
-        return open_batch(message, body, self._full_schema, dictionaries, where, self._limits)
+        origin = file.version, number
+        return open_batch(message, body, self._full_schema, dictionaries, where, self._limits, origin)
 
     def _read(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
         """Read a batch with the included columns."""

@@ -158,12 +158,14 @@ class _Index:
         The next batch of the iteration.
     """
 
-    __slots__ = ("_locks", "_source", "data", "places", "position", "state")
+    __slots__ = ("_locks", "_source", "_version", "data", "places", "position", "state")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         assert source.data is not None
         self._source = source
         self._locks: dict[int, _thread.RLock] = {}
+        version = source.version
+        self._version = None if version is None else version._replace(kind="stream")
         self.data: Bytes = source.data
         self.state = StreamState(source.name, limits, DictionaryBudget(limits))
         self.places: list[_Place] = []
@@ -191,7 +193,7 @@ class _Index:
             return None
         message, end, body = found.message, found.end, self.data[found.body : found.end]
         after = state.after(message, body, end)
-        batch = state.batch(message, body) if build and after.batches > state.batches else None
+        batch = state.batch(message, body, self._version) if build and after.batches > state.batches else None
         self._source.advance(end)
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
@@ -214,7 +216,7 @@ class _Index:
         found = self.message_after(before)
         if found is None or found.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
-        return before.batch(found.message, self.data[found.body : end])
+        return before.batch(found.message, self.data[found.body : end], self._version)
 
     def next_batch(self) -> RecordBatch | None:
         """Read the next batch of the iteration; None at the end. An exception leaves the position unchanged."""

@@ -17,6 +17,7 @@ from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries
+from shmarrow.segment.mappings import Version
 from shmarrow.types import Schema
 
 
@@ -125,10 +126,11 @@ class StreamState(NamedTuple):
             replaced=self.replaced + (known is not None and not delta),
         )
 
-    def batch(self, message: Message, body: Bytes) -> RecordBatch:
+    def batch(self, message: Message, body: Bytes, version: Version | None = None) -> RecordBatch:
         """The record batch of the next message, with the dictionaries as they are now; columns are built on access."""
         where = f"{self.where}: batch {self.batches}"
-        return open_batch(message, body, self._begun("RecordBatch"), self.dictionaries, where, self.limits)
+        schema, origin = self._begun("RecordBatch"), (version, self.batches)
+        return open_batch(message, body, schema, self.dictionaries, where, self.limits, origin)
 
     def _begun(self, kind: str) -> Schema:
         if self.schema is None:
