@@ -14,12 +14,10 @@ from shmarrow.buffer import U1
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.mappings import map_file
-from shmarrow.store.catalog import Catalog
+from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.locks import PATIENCE
-from shmarrow.store.protocol import file_name
-from shmarrow.store.registry import open_catalog
+from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.settings import Wanted, destroyed
-from shmarrow.store.slots import Entry
 
 _TRIES, _PAUSE = 100, 0.001
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -1,12 +1,13 @@
-"""The catalog of a store's objects, and its changes under the commit lock.
+"""The catalog of a store's objects in a process: lookup without a lock, and changes under the commit lock.
 
 Invariants:
 
-* changes are made under the commit lock, and journaled before they are applied: if the holder is killed, the next one
-  replays the journal, so changes are atomic;
-* the holder of the lock records the number of a file before linking or unlinking it, so that no file leaks;
+* lookup takes no lock: a slot that is found is verified by its checksum, and a name counts as missing only if there was
+  no commit meanwhile;
+* changes are made under the commit lock, and committed through the journal, so they are atomic;
 * code that runs in the middle of a change of its own thread, such as a signal handler or a finalizer, cannot change
-  the catalog.
+  the catalog;
+* nothing is used after it was closed: descriptors become -1, and access to the memory raises `Closed`.
 """
 
 from __future__ import annotations
@@ -15,57 +16,74 @@ import _thread
 import errno
 import os
 import struct
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, StorageError, StoreFull, storage_error
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError, StorageError, storage_error
+from shmarrow.segment import Location
+from shmarrow.segment.host import in_memory
 from shmarrow.segment.record_locks import holder, try_lock
+from shmarrow.store import index
 from shmarrow.store import protocol as p
+from shmarrow.store.control import BUCKETS, SEQUENCE, ControlFile, Memory
 from shmarrow.store.destroy import lock_removal, removal, remove_files
-from shmarrow.store.directory import Directory
+from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
+from shmarrow.store.files import Files
+from shmarrow.store.journal import Journal
 from shmarrow.store.locks import CommitLock, Exclusive, Pins
-from shmarrow.store.mapped import BOOT, Mapped, settings_in
-from shmarrow.store.protocol import file_name
+from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import (
-    Settings,
+    SETTINGS,
     Wanted,
     check_settings,
     destroyed,
     merged,
     pack_header,
+    read_settings,
     this_boot,
 )
-from shmarrow.store.slots import CHANGING, SETTINGS, Entry, replay, unapplied, word_of
 from shmarrow.store.transaction import Transaction
 from shmarrow.store.waiters import Waiters
 
-_BUCKETS, _FILE = word_of("buckets"), word_of("file")
-_HITS, _MISSES = word_of("hits"), word_of("misses")
-_REMOVING = word_of("removing")
+_HITS, _MISSES = p.word("hits"), p.word("misses")
+_BOOT = slice(p.HEADER["boot_id"][0], p.HEADER["boot_id"][0] + 16)
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 """Exceptions that invalid numbers in the catalog can cause under the lock."""
-_MOST_NEW_SLOTS = 8192
+_STUCK_SECONDS = 0.5
+"""Seconds that a reader waits for a commit that its writer does not finish."""
+_SPINS, _PAUSE = 100, 0.001
+_TRIES = 5
 _OWNERS_TRIED = 100
 _LARGEST = (1 << 64) - 1
-_LARGEST_FILE = 1 << 62
 
 
-class Catalog(Mapped):
-    """The open control file of one store in this process, shared by all Store objects of its directory.
+class Catalog:
+    """The open files of one store in this process, shared by all Store objects of its directory.
 
-    A change is made in ``with catalog.mutex, catalog.locked():``. The mutex is of its own, as an interrupt between two
-    steps of :meth:`locked` must not keep the other threads from changing the store.
+    A change is made in ``with catalog.mutex, catalog.locked:``. The mutex is of its own, as an interrupt between two
+    steps of ``locked`` must not keep the other threads from changing the store.
 
     Attributes
     ----------
+    directory : Directory
+        The directory of the store; its descriptor is closed with the catalog, or if the files cannot be opened.
+    settings : Settings
+        Settings of the store.
+    writable : bool
+        Whether this process may change the store.
+    volatile : bool
+        Whether the store is in memory.
+    forked : bool
+        Whether it was opened by a parent of this process.
+    control, journal, files : ControlFile, Journal, Files
+        The control file, its journals, and the files of objects.
     pins : Pins
         The slots that this process has attached.
     lock : CommitLock
-        Acquired through :meth:`locked`.
+        Acquired through ``locked``.
     exclusive : Exclusive
         Locks on names that this process computes, drafts that it writes, and records of waiters.
     waiters : Waiters
@@ -74,31 +92,62 @@ class Catalog(Mapped):
         Whether it has been closed, after its last use.
     owner : int
         Owner number of this process; 0 if it owns nothing.
-    closing : list of int
-        Descriptors of large removed files: closing the last one frees the memory, which is slow and is done after the
-        lock is released.
-    swept : int
-        One more than the removed slot that was examined last; 0 for none.
+    victims : deque
+        Candidates for eviction, the least recently used first; used under the mutex.
     """
 
     def __init__(self, directory: Directory) -> None:
-        self.closed = False
+        self.directory = directory
+        self.closed = self.forked = False
+        self.owner = 0
+        self.victims: deque[Any] = deque()
         self._users = 1
         self._gate = _thread.RLock()
-        super().__init__(directory)
-        self.pins = Pins(self.pins_fd, directory.name)
-        self.lock = CommitLock(self.commit_fd, directory.name)
-        self.exclusive = Exclusive(self.commit_fd)
-        self.waiters = Waiters(self, self.exclusive)
-        self.owner = self.swept = 0
-        self.victims: deque[Any] = deque()
-        self.closing: list[int] = []
-        if not self.of_this_boot:
-            try:
+        self._stuck = -1
+        self._known: index.Known = {}
+        self._fds = {directory.fd: directory.key}
+        try:
+            self.volatile = in_memory(directory.fd)
+            self.control_fd, self.writable = self._open(p.CONTROL, None)
+            self._read_settings()
+            self.pins_fd, _ = self._open(p.PINS, self.writable)
+            self.commit_fd = self._open(p.COMMIT, True)[0] if self.writable else -1
+            self.of_this_boot = os.pread(self.control_fd, 16, _BOOT.start) == this_boot()
+            self.control = ControlFile(self.control_fd, directory.name, self.writable, self.volatile, self.of_this_boot)
+            self.journal = Journal(self.control)
+            self.files = Files(directory, self.control)
+            self.pins = Pins(self.pins_fd, directory.name)
+            self.lock = CommitLock(self.commit_fd, directory.name)
+            self.locked = _Locked(self)
+            self.exclusive = Exclusive(self.commit_fd)
+            self.waiters = Waiters(self, self.exclusive)
+            if not self.of_this_boot:
                 self._begin_boot()
-            except BaseException:
-                self.close()
-                raise
+        except BaseException:
+            self._close()
+            raise
+
+    def _open(self, file: str, writable: bool | None) -> tuple[int, bool]:
+        """Open a file of the store, and return whether it is writable; None falls back to read-only access."""
+        try:
+            try:
+                fd = self.directory.open(file, os.O_RDONLY if writable is False else os.O_RDWR)
+            except OSError as error:
+                if writable is not None or error.errno not in (errno.EACCES, errno.EROFS):
+                    raise
+                fd, writable = self.directory.open(file, os.O_RDONLY), False
+        except OSError as error:
+            raise storage_error(error, f"open the {file} file of", self.directory.name) from None
+        self._fds[fd] = _identity(fd)
+        return fd, writable is not False
+
+    def _read_settings(self) -> None:
+        where = self.directory.name
+        header = os.pread(self.control_fd, p.JOURNALS[0], 0)
+        if len(header) < p.JOURNALS[0]:
+            raise InvalidData(f"the control file of {where!r} has {len(header)} bytes, expected at least {p.SLOTS}")
+        self.settings, self.configured, self.store_id, self.modulus = read_settings(header, where)
+        self._settings_read = header[SETTINGS]
 
     def _begin_boot(self) -> None:
         """Rebuild the catalog on first use after a reboot."""
@@ -108,7 +157,7 @@ class Catalog(Mapped):
                 f"cannot open the store {self.directory.name!r}: it has not been opened since the machine was started, "
                 "and this process may only read it; open it once in a process with write permission",
             )
-        with self.mutex, self.locked():
+        with self.mutex, self.locked:
             pass
 
     # --- references -----------------------------------------------------------------------------------------------
@@ -139,8 +188,17 @@ class Catalog(Mapped):
                 self.closed = self.pins.end()
                 if self.closed:
                     self.exclusive.fd = self.lock.fd = -1
-                    self.close()
+                    self._close()
             return self.closed
+
+    def _close(self) -> None:
+        """Close all descriptors, which releases all locks of this process on the store, and drop the mapping."""
+        if hasattr(self, "control"):
+            self.control.close()
+        self.control_fd = self.pins_fd = self.commit_fd = self.directory.fd = -1
+        while self._fds:
+            with suppress(OSError):
+                os.close(self._fds.popitem()[0])
 
     def after_fork(self) -> None:
         """Reset the state of this process; called in a forked child."""
@@ -149,38 +207,162 @@ class Catalog(Mapped):
         self.forked = True
         self.exclusive.after_fork()
         self.waiters.after_fork()
-        self.closing.clear()
+        self.files.closing.clear()
         self.lock.after_fork()
         self.pins.after_fork()
 
-    # --- the commit lock ------------------------------------------------------------------------------------------
+    @property
+    def inherited(self) -> bool:
+        """Whether the descriptors still refer to the store's files: a forked child may have closed or reused them."""
+        try:
+            return not self.forked or all(_identity(fd) == identity for fd, identity in self._fds.items())
+        except OSError:
+            return False
+
+    def check_inherited(self) -> None:
+        """Raise Closed in a forked child that closed its descriptors."""
+        if not self.inherited:
+            raise Closed(
+                f"the store {self.directory.name!r} was open when process {os.getpid()} was forked, and closed "
+                "its descriptors then; open it again"
+            )
+
+    @property
+    def exists(self) -> bool:
+        """Whether the store still exists, that is, was not destroyed."""
+        return bool(self.memory.words[0] != p.DESTROYED and os.fstat(self.control_fd).st_nlink)
+
+    def check_exists(self) -> None:
+        """Raise StorageError if the store was destroyed."""
+        if not self.exists:
+            raise destroyed(self.directory.name)
+
+    # --- lookup ---------------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Memory:
+        """The mapped control file."""
+        return self.control.memory
+
+    def hash(self, name: bytes) -> int:
+        """Return the hash of a name."""
+        return int.from_bytes(name, "big") * p.HASH_FACTOR % self.modulus
+
+    def find(self, name: bytes) -> Entry | None:
+        """Return the entry of a name, even if expired; None if missing. Takes no lock.
+
+        Raises
+        ------
+        StorageError
+            If it is missing because the store was destroyed.
+        """
+        memory, name_hash = self.control.memory, int.from_bytes(name, "big") * p.HASH_FACTOR % self.modulus
+        while True:
+            words = memory.words
+            before = words[SEQUENCE]
+            if words[BUCKETS] > memory.slots:
+                memory = self.control.whole()
+            found = index.find(memory, name, name_hash, self._known)
+            if found is not None:
+                return found
+            if before & 1:
+                memory = self.settled()
+            elif memory.words[SEQUENCE] == before:
+                if words[0] == p.DESTROYED:
+                    raise destroyed(self.directory.name)
+                return None
+
+    def settled(self) -> Memory:
+        """Return the memory once no commit is in progress; the commit of a killed writer is completed.
+
+        Raises
+        ------
+        StorageError
+            If the writer of a commit is stopped, or was killed and this process may only read the store.
+        """
+        tries, since, odd = 0, 0.0, -1
+        while True:
+            memory = self.control.whole()
+            if not (sequence := memory.words[SEQUENCE]) & 1:
+                return memory
+            tries += 1
+            if tries > _SPINS:
+                now = time.monotonic()
+                if sequence != odd:
+                    since, odd = now, sequence
+                elif not self._mended() and (now - since > _STUCK_SECONDS or sequence == self._stuck):
+                    self._stuck = sequence  # the next one does not wait again
+                    raise StorageError(
+                        errno.EBUSY,
+                        f"cannot read the store {self.directory.name!r}: a process was stopped or killed in the middle "
+                        "of a change; continue it, or change the store in a process with write permission",
+                    )
+            time.sleep(0 if tries < _SPINS else _PAUSE)
+
+    def _mended(self) -> bool:
+        """Finish the commit of a killed writer; False if another process holds the lock, perhaps suspended."""
+        if not self.writable or not self.lock.free():
+            return False
+        with self.mutex, self.locked:
+            return True
+
+    def inline(self, entry: Entry) -> bytes | None:
+        """Copy the bytes of an inline object; None if it was removed meanwhile. Takes no lock.
+
+        The copy is right if its checksum is, whatever was written meanwhile; the generation tells why it is not.
+        """
+        for _ in range(_TRIES):
+            found = index.read_inline(self.control.whole(), entry)
+            if found is not None or not self.alive(entry):
+                return found
+        raise InvalidData(
+            f"{entry.name.decode()!r} in the store {self.directory.name!r} is damaged: its checksum is wrong; delete it"
+        )
+
+    def alive(self, entry: Entry) -> bool:
+        """Whether the slot still contains that object, or will after the commit in progress."""
+        words = self.memory.words
+        if words[index.FIRST_SLOT + entry.slot * index.SLOT_WORDS] == entry.generation:
+            return True
+        return bool(words[SEQUENCE] & 1) and self.find(entry.name) == entry
+
+    def mark_used(self, entry: Entry) -> None:
+        """Set the time of last use to now, which determines the order of eviction."""
+        if self.writable:
+            self.memory.words[index.used_at(entry.slot)] = time.time_ns()
+
+    def used(self, slot: int) -> int:
+        """Return the time of last use, in nanoseconds since 1970."""
+        return int(self.memory.words[index.used_at(slot)])
+
+    def count(self, hit: bool) -> None:
+        """Count a read that did or did not find its object; without a lock, so two at once may count as one."""
+        if self.writable:
+            words, field = self.memory.words, _HITS if hit else _MISSES
+            words[field] = words[field] + 1 & _LARGEST
+
+    @property
+    def evicts(self) -> bool:
+        """Whether objects are evicted, so that the order of use matters."""
+        return self.settings.eviction == "lru"
+
+    def state(self) -> p.State:
+        """Return the current state of the header; StorageError if the store was destroyed."""
+        memory = self.control.whole()
+        if memory.words[0] == p.DESTROYED:
+            raise destroyed(self.directory.name)
+        return memory.state()
+
+    def entry(self, slot: int) -> Entry | None:
+        """Return the entry of a slot; None if it contains no live object."""
+        return index.read_slot(self.memory, slot) if slot < self.memory.slots else None
+
+    # --- changes --------------------------------------------------------------------------------------------------
 
     @property
     def mutex(self) -> _thread.LockType:
-        """The mutex among threads, which :meth:`locked` requires; StorageError if this thread is changing the store."""
+        """The mutex among threads, which ``locked`` requires; StorageError if this thread is changing the store."""
         return self.lock.mutex
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the commit lock during the block; first repair what a killed process left."""
-        self.check_writable()
-        lock, change = self.lock, self.lock.begin()
-        try:
-            lock.acquire()
-            self._repair()
-            yield
-        except _NONSENSE as error:
-            if isinstance(error, ShmarrowError):
-                raise
-            raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: {error}") from error
-        finally:
-            if lock.change is change:  # if an interrupt kept this from running, the next change has taken over
-                try:
-                    self.pins.admit()
-                finally:
-                    lock.end()
-                while self.closing:
-                    os.close(self.closing.pop())
 
     def check_writable(self) -> None:
         """Raise StorageError if this process has read-only access."""
@@ -189,131 +371,38 @@ class Catalog(Mapped):
                 errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
             )
 
-    def mended(self) -> bool:
-        """Finish the commit of a killed writer; False if another process holds the lock, perhaps suspended."""
-        if not self.writable or not self.lock.free():
-            return False
-        with self.mutex, self.locked():
-            return True
-
-    def _repair(self) -> None:
-        if self.memory.words[0] == p.DESTROYED:
+    def repair(self) -> None:
+        """Repair what a killed process left; called under the lock, before every change."""
+        memory = self.control.memory
+        if memory.words[0] == p.DESTROYED:
             raise destroyed(self.directory.name)
         if not self.of_this_boot:
-            if bytes(self.memory.bytes[BOOT : BOOT + 16]) != this_boot():
+            if bytes(memory.bytes[_BOOT]) != this_boot():
                 from shmarrow.store.rebuild import rebuild
 
                 rebuild(self)
             self.of_this_boot = True
-        if unapplied(self.memory):
-            self.memory = self._map()
-        memory = self._whole()
-        words = memory.words
-        if replay(memory):  # its writer was killed before it woke the waiting processes
+        if self.journal.replay():  # its writer was killed before it woke the waiting processes
             self.waiters.wake(None)
-            memory = self._whole()
-        if settings_in(memory.bytes) != self._settings_read:
+        memory = self.control.whole()
+        if memory.bytes[SETTINGS] != self._settings_read:
             self._read_settings()
-        if words[CHANGING]:
-            self._unlink_stray(words[_FILE] + 1)
-            self._unlink_stray(words[_REMOVING])
-            words[CHANGING] = 0
+        self.files.repair()
 
-    # Files. One that is added has the number after the last one given, or that of its draft: only the commit makes it
-    # an object. The word `changing` tells the next holder of the lock to look for what a killed one left; nothing else
-    # depends on it.
+    def transaction(self) -> Transaction:
+        """Begin a change; called under the lock."""
+        return Transaction(self.control, self.files, self.pins, self.settings.durable, self.directory.name)
 
-    def link(self, fd: int, file: int, parts: Sequence[str] = ()) -> int:
-        """Give an unnamed file, and its parts, the names of an object; return its number.
-
-        Parts are files of other objects, given by their names. What a killed writer left under the number ``file`` is
-        removed; where that is impossible, the next number is used.
-        """
-        names = self.directory.fd
-        self.memory.words[CHANGING] = 1
-        while file < _LARGEST_FILE:
-            for again in (True, False):
-                try:
-                    for part, source in enumerate(parts, 1):
-                        os.link(source, file_name(file, part), src_dir_fd=names, dst_dir_fd=names)
-                    os.link(f"/proc/self/fd/{fd}", file_name(file), src_dir_fd=fd, dst_dir_fd=names)
-                    return file
-                except FileExistsError:
-                    if again:
-                        self._unlink_stray(file)
-            file = max(file, self.memory.words[_FILE]) + 1
-        raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: file number {file} is too large")
-
-    def begin_changing(self) -> None:
-        """Announce that files are about to be removed."""
-        self.memory.words[CHANGING] = 1
-
-    def end_changing(self, removed: int, parts: int) -> None:
-        """Unlink the files that the last commit removed."""
+    def commit(self, transaction: Transaction) -> None:
+        """Make a change, wake waiting processes, and unlink the files of what was removed."""
+        removed = transaction.state["removing"]
         if removed:
-            self._unlink(removed, parts)
-        self.memory.words[CHANGING] = 0
-
-    def _unlink_stray(self, file: int) -> None:
-        """Remove files that a killed process was adding or removing, unless a damaged header names some in use."""
-        parts = self.parts_linked(file)
-        if parts or self.directory.has(file_name(file)):
-            slots = np.frombuffer(self.memory.bytes, p.SLOT_DTYPE, self.memory.slots, p.SLOTS)
-            if not ((slots["file"] == file) & (slots["state"] == p.LIVE)).any():
-                self._unlink(file, parts)
-
-    def parts_linked(self, file: int) -> int:
-        """Return the number of parts of an object; they are linked in order, and unlinked in reverse."""
-        part = 0
-        while self.directory.has(file_name(file, part + 1)):
-            part += 1
-        return part
-
-    def _unlink(self, file: int, parts: int) -> None:
-        """Remove the names of an object's files; errors are ignored."""
-        for part in range(parts, -1, -1):
-            with suppress(OSError):
-                self.directory.unlink(file_name(file, part))
-
-    def freed_by(self, entry: Entry) -> int:
-        """Return the bytes that removing an object frees: those of its files that no other object has."""
-        freed = 0
-        for part in range(entry.parts + 1) if entry.file else ():
-            try:
-                status = os.stat(file_name(entry.file, part), dir_fd=self.directory.fd, follow_symlinks=False)
-            except OSError:
-                status = None
-            if not part and (status is None or status.st_nlink == 1):
-                freed += entry.allocated
-            elif status is not None and status.st_nlink == 1:
-                freed += status.st_blocks * 512
-        return freed if entry.file else entry.allocated
-
-    def grow(self) -> None:
-        """Add slots to the file; called under the lock when all are in use."""
-        count = self.memory.slots
-        self.memory = self._map()
-        if self.memory.slots > count:  # somebody who extended it did not commit
-            return
-        more = min(count, _MOST_NEW_SLOTS)
-        end = p.SLOTS + count * p.SLOT_SIZE
-        try:
-            os.posix_fallocate(self.control_fd, end, more * p.SLOT_SIZE)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreFull(
-                    error.errno,
-                    f"no room for the catalog of {self.directory.name!r} to grow beyond {count} objects: "
-                    f"{more * p.SLOT_SIZE} bytes are needed, {self.directory.free()} are free",
-                ) from None
-            raise storage_error(error, "extend the control file of", self.directory.name) from None
-        self.memory = self._map()
-
-    def count(self, hit: bool) -> None:
-        """Count a read that did or did not find its object; without a lock, so two at once may count as one."""
-        if self.writable:
-            words, field = self.memory.words, _HITS if hit else _MISSES
-            words[field] = words[field] + 1 & _LARGEST
+            self.files.begin_removing()
+        self.journal.commit(transaction.pieces(), self.settings.durable)
+        self.owner = self.owner or transaction.owner
+        if transaction.told:
+            self.waiters.wake(transaction.told)
+        self.files.end(removed, transaction.parts)
 
     def destroy(self) -> None:
         """Remove all files of the store, and its directory.
@@ -324,11 +413,11 @@ class Catalog(Mapped):
             If the directory contains other files; the store is removed, the directory remains.
         """
         directory = self.directory
-        with removal(), self.mutex, self.locked():
+        with removal(), self.mutex, self.locked:
             lock_removal(self.control_fd, directory.name)
             words = self.memory.words
             words[0] = p.DESTROYED  # from here on, no process finds or changes anything
-            words[_BUCKETS] = 0
+            words[BUCKETS] = 0
             self.waiters.wake(None)
             remove_files(directory, self.control_fd)
         try:
@@ -347,13 +436,15 @@ class Catalog(Mapped):
                 f"because it contains other files, such as {others[0]!r}",
             ) from None
 
+    # --- owners ---------------------------------------------------------------------------------------------------
+
     def own_number(self, transaction: Transaction) -> int:
         """Return the owner number of this process, constant until it ends; a new one counts once this is committed."""
         if self.owner or transaction.owner:
             return self.owner or transaction.owner
         for _ in range(_OWNERS_TRIED):
-            transaction.state[p.OWNER] += 1
-            number = transaction.state[p.OWNER]
+            transaction.state["owner"] += 1
+            number = transaction.state["owner"]
             # A process whose commit failed still locks the number it tried.
             if try_lock(self.commit_fd, p.OWNER_LOCKS + number, True):
                 transaction.owner = number
@@ -369,6 +460,8 @@ class Catalog(Mapped):
         found = holder(self.commit_fd, p.OWNER_LOCKS + number)
         return None if found is None else found[0]
 
+    # --- settings -------------------------------------------------------------------------------------------------
+
     def reload(self, want: Any = None) -> None:
         """Read the settings again, and check the settings ``want`` of a caller against them."""
         self._read_settings()
@@ -383,17 +476,104 @@ class Catalog(Mapped):
         """Give the settings of a caller to an empty store that nobody has configured; False if it is none."""
         if self.configured or not self.writable or want.mode not in (None, self.settings.mode):
             return False
-        with self.mutex, self.locked():
+        with self.mutex, self.locked:
             self._read_settings()
-            if self.configured or self.state()[p.GENERATION]:
+            if self.configured or self.state().generation:
                 return False
             self.configure(merged(self.settings, want))
         return True
 
-    def configure(self, settings: Settings) -> None:
+    def configure(self, settings: Any) -> None:
         """Write new settings; called under the lock."""
         header = pack_header(settings, True, self.store_id, self.modulus)
-        transaction = Transaction(self)
-        transaction.put(SETTINGS, header[SETTINGS : p.FIXED.size])
-        transaction.commit()
+        transaction = self.transaction()
+        transaction.put(SETTINGS.start, header[SETTINGS])
+        self.commit(transaction)
         self._read_settings()
+
+
+class _Locked:
+    """Holds the commit lock of a catalog during a ``with`` block; at first, what a killed process left is repaired."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def __enter__(self) -> None:
+        catalog = self._catalog
+        catalog.check_writable()
+        catalog.lock.begin()
+        try:
+            catalog.lock.acquire()
+            catalog.repair()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        catalog = self._catalog
+        try:
+            catalog.pins.admit()
+        finally:
+            catalog.lock.end()
+            catalog.files.close_kept()
+        if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
+            raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: {error}") from error
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+# --- the open catalogs of this process ----------------------------------------------------------------------------
+
+_open: list[Catalog] = []
+"""One of each store, since closing a second one would release the locks of the first."""
+_mutex = _thread.RLock()
+
+
+def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+    """Open the catalog of a store, or share the open one; release it with :meth:`Catalog.release`."""
+    return retried(lambda: _open_catalog(where, want, trust, create), create)
+
+
+def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+    with _mutex:
+        _open[:] = [catalog for catalog in _open if not catalog.retire()]
+        directory = open_directory(where, want, trust, create)
+        try:
+            catalog = _shared(directory)
+            try:
+                catalog.reload(want)
+                check_trust(directory, catalog.settings.mode, catalog.control_fd)
+            except BaseException:
+                catalog.release()
+                raise
+        finally:
+            if all(catalog.directory is not directory for catalog in _open) and directory.fd >= 0:
+                os.close(directory.fd)
+        return catalog
+
+
+def _shared(directory: Directory) -> Catalog:
+    for catalog in _open:
+        if catalog.directory.key == directory.key and catalog.share():
+            if catalog.inherited and catalog.exists:
+                return catalog
+            catalog.release()
+    catalog = Catalog(directory)
+    _open.append(catalog)
+    return catalog
+
+
+def _after_fork() -> None:
+    global _mutex
+    _mutex = _thread.RLock()
+    for catalog in _open:
+        catalog.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

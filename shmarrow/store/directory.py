@@ -40,7 +40,6 @@ from shmarrow.store import protocol as p
 from shmarrow.store.destroy import finish_destroying
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
-from shmarrow.store.slots import JOURNAL
 
 Trust: TypeAlias = bool | int | str | Iterable[int | str]
 """Users, by number or name, whose directories and files are accepted; True accepts any user's."""
@@ -407,7 +406,7 @@ def _check_complete(directory: Directory) -> None:
     if header[:8] == p.DESTROYED.to_bytes(8, "little"):
         raise destroyed(directory.name)
     # Before the first commit they can be recreated.
-    if header[:8] != MAGIC or any(header[JOURNAL << 3 : (JOURNAL << 3) + 8]):
+    if header[:8] != MAGIC or any(header[p.HEADER["journal"][0] :][:8]):
         raise InvalidData(f"the store {directory.name!r} is damaged: its file {missing[0]} is missing")
     _new_locks(directory, mode)
 

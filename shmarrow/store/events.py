@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from shmarrow.store import protocol as p
-from shmarrow.store.slots import Memory, word_of
-
-_EVENTS = word_of("events")
+from shmarrow.store.control import EVENTS, Memory
 
 
 class Told(NamedTuple):
@@ -20,7 +18,7 @@ class Told(NamedTuple):
 
 def last_event(memory: Memory) -> int:
     """Return the number of the last event."""
-    return int(memory.words[_EVENTS])
+    return int(memory.words[EVENTS])
 
 
 def events_since(memory: Memory, last: int) -> tuple[int, list[Told] | None]:

@@ -12,8 +12,8 @@ from shmarrow.objects.describe import Description
 from shmarrow.segment.record_locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry, word_of
+from shmarrow.store.protocol import Entry, file_name
+from shmarrow.store.snapshot import snapshot
 from shmarrow.store.space import Space
 from shmarrow.types import Schema
 
@@ -173,7 +173,7 @@ def found_objects(catalog: Catalog, prefix: str) -> Iterator[Found]:
     """Iterate over the objects whose names start with a prefix."""
     fields = ("size", "allocated", "published", "flags", "used")
     pins = _pin_counts(catalog)
-    for part in catalog.snapshot("name", *fields, expired=False):
+    for part in snapshot(catalog, "name", *fields, expired=False):
         now = time.time_ns()
         columns = [part["name"], *(part[field].tolist() for field in ("slot", "generation", *fields))]
         for name, slot, generation, size, allocated, published, flags, used in zip(*columns, strict=True):
@@ -208,18 +208,6 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
     )
 
 
-_STATE = {
-    "objects": p.OBJECTS,
-    "nbytes": p.BYTES,
-    "removed": p.REMOVED_BYTES,
-    "drafts": p.DRAFT_BYTES,
-    "puts": p.PUTS,
-    "evictions": p.EVICTIONS,
-    "expired": p.EXPIRED,
-}
-"""Indices in the state of the catalog."""
-
-
 def statistics(catalog: Catalog, space: Space) -> Stats:
     """Return usage and free space without pinning, locking or scanning objects."""
     state = catalog.state()
@@ -228,8 +216,15 @@ def statistics(catalog: Catalog, space: Space) -> Stats:
     for process, _, length in _pins(catalog):
         pins[process] += length
     return Stats(
-        **{name: state[place] for name, place in _STATE.items()},
-        **{name: catalog.memory.words[word_of(name)] for name in ("hits", "misses")},
+        objects=state.objects,
+        nbytes=state.bytes,
+        removed=state.removed_bytes,
+        drafts=state.draft_bytes,
+        puts=state.puts,
+        hits=catalog.memory.words[p.word("hits")],
+        misses=catalog.memory.words[p.word("misses")],
+        evictions=state.evictions,
+        expired=state.expired,
         pinned=space.pinned_bytes(),
         pins=dict(pins),
         capacity=catalog.settings.capacity,

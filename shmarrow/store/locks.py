@@ -44,7 +44,6 @@ class CommitLock:
         """Forget the parent's locks, and its mutex, which another thread may have held; called in a forked child."""
         self._mutex = _thread.allocate_lock()
         self._thread = 0
-        self.change: object = None
 
     @property
     def mine(self) -> bool:
@@ -62,15 +61,13 @@ class CommitLock:
             )
         return self._mutex
 
-    def begin(self) -> object:
-        """Begin a change of this thread, which holds ``mutex``; return what ``change`` is until another one begins."""
-        self.change = object()
+    def begin(self) -> None:
+        """Begin a change of this thread, which holds ``mutex``."""
         self._thread = _thread.get_ident()
-        return self.change
 
     def end(self) -> None:
         """Release the record lock, and end the change."""
-        self.change, self._thread = None, 0
+        self._thread = 0
         if self.fd >= 0:
             unlock(self.fd, COMMIT_LOCK)
 
@@ -149,11 +146,18 @@ class Exclusive:
 
 
 class Pins:
-    """The pins of this process in a store, by slot."""
+    """The pins of this process in a store, by slot.
+
+    Attributes
+    ----------
+    swept : int
+        One more than the removed slot that was last examined for pins; 0 for none.
+    """
 
     def __init__(self, fd: int, where: str) -> None:
         self._fd = fd
         self._where = where
+        self.swept = 0
         self.after_fork()
 
     def after_fork(self) -> None:

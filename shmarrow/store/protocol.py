@@ -1,4 +1,4 @@
-"""Constants of the store's format: the layout of the control file, and the byte ranges of locks.
+"""The store's format: the records of the control file, each declared once, and the byte ranges of locks.
 
 ``docs/protocol.md`` specifies the format in full; a test keeps the two in agreement. All integers are little-endian and
 unsigned. Offsets are in bytes; those in a slot are relative to its start.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 import struct
+import time
+import zlib
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
 
@@ -19,139 +22,214 @@ DESTROYED = int.from_bytes(b"destroyd", "little")
 """Replaces the magic, the first word of the control file, when the store is destroyed."""
 VERSION = 2
 
-# --- the control file -------------------------------------------------------------------------------------------
+# --- records ----------------------------------------------------------------------------------------------------
 
-HEADER = {
-    "magic": (0, "8s"),
-    "version": (8, "I"),
-    "slot_size": (12, "I"),
-    "slots_offset": (16, "Q"),
-    "store_id": (24, "16s"),
-    "boot_id": (40, "16s"),
-    "modulus": (56, "Q"),
-    "capacity": (64, "Q"),
-    "eviction": (72, "I"),
-    "mode": (76, "I"),
-    "durable": (80, "I"),
-    "configured": (84, "I"),
-    "sequence": (128, "Q"),
-    "journal": (136, "Q"),
-    "buckets": (144, "Q"),
-    "free": (152, "Q"),
-    "removed": (160, "Q"),
-    "generation": (168, "Q"),
-    "file": (176, "Q"),
-    "owner": (184, "Q"),
-    "objects": (192, "Q"),
-    "bytes": (200, "Q"),
-    "removed_bytes": (208, "Q"),
-    "draft_bytes": (216, "Q"),
-    "events": (224, "Q"),
-    "removing": (232, "Q"),
-    "puts": (240, "Q"),
-    "evictions": (248, "Q"),
-    "expired": (256, "Q"),
-    "hits": (320, "Q"),
-    "misses": (328, "Q"),
-    "changing": (336, "Q"),
-}
-FIXED = struct.Struct("<8sIIQ16s16sQQIIII")
-"""The header up to ``configured``."""
+U32: TypeAlias = Annotated[int, "I"]
+U64: TypeAlias = Annotated[int, "Q"]
+Fields: TypeAlias = dict[str, tuple[int, str]]
+"""Offset and code, as in ``struct``, of each field."""
 
-STATE = list(HEADER)[list(HEADER).index("buckets") : list(HEADER).index("expired") + 1]
-"""The fields that a commit changes; the last piece of every journal contains them."""
-STATE_OFFSET = HEADER["buckets"][0]
-STATE_STRUCT = struct.Struct(f"<{len(STATE)}Q")
-# Indices of these fields in the state.
-(
-    BUCKETS,
-    FREE,
-    REMOVED,
-    GENERATION,
-    FILE,
-    OWNER,
-    OBJECTS,
-    BYTES,
-    REMOVED_BYTES,
-    DRAFT_BYTES,
-    EVENTS,
-    REMOVING,
-    PUTS,
-    EVICTIONS,
-    EXPIRED,
-) = range(len(STATE))
+
+class Layout:
+    """Where the annotated fields of a named tuple are: one after the other, from an offset.
+
+    Attributes
+    ----------
+    start, end : int
+        Its first byte, and the one after its last.
+    fields : dict
+        Offset and code of each field.
+    struct : struct.Struct
+        The format of all fields, from ``start`` to ``end``.
+    """
+
+    def __init__(self, record: type, start: int = 0) -> None:
+        self.start = self.end = start
+        self.fields: Fields = {}
+        for name, hint in get_type_hints(record, include_extras=True).items():
+            for code in getattr(hint, "__metadata__", ()):
+                self.fields[name] = self.end, code
+                self.end += struct.calcsize(f"<{code}")
+        self.struct = struct.Struct("<" + "".join([code for _, code in self.fields.values()]))
+
+
+def dtype_of(fields: Fields, size: int) -> np.dtype[Any]:
+    """Return the structured type of records of ``size`` bytes with these fields."""
+    names = [name for name, (offset, _) in fields.items() if offset < size]
+    codes = {"I": "<u4", "Q": "<u8"}
+    return np.dtype(
+        {
+            "names": names,
+            "formats": [codes.get(fields[name][1], f"S{fields[name][1][:-1]}") for name in names],
+            "offsets": [fields[name][0] for name in names],
+            "itemsize": size,
+        }
+    )
+
+
+class Identity(NamedTuple):
+    """The header up to ``configured``: what the store is, and its settings."""
+
+    magic: Annotated[bytes, "8s"]
+    version: U32
+    slot_size: U32
+    slots_offset: U64
+    store_id: Annotated[bytes, "16s"]
+    boot_id: Annotated[bytes, "16s"]
+    modulus: U64
+    capacity: U64
+    eviction: U32
+    mode: U32
+    durable: U32
+    configured: U32
+
+
+class Progress(NamedTuple):
+    """Which commit was applied last, and whether one is being applied."""
+
+    sequence: U64
+    journal: U64
+
+
+class State(NamedTuple):
+    """The state of the catalog: the last piece of every journal, and changed by nothing else."""
+
+    buckets: U64
+    free: U64
+    removed: U64
+    generation: U64
+    file: U64
+    owner: U64
+    objects: U64
+    bytes: U64
+    removed_bytes: U64
+    draft_bytes: U64
+    events: U64
+    removing: U64
+    puts: U64
+    evictions: U64
+    expired: U64
+
+
+class Hints(NamedTuple):
+    """Words that are written without a journal; nothing depends on them."""
+
+    hits: U64
+    misses: U64
+    changing: U64
+
+
+class Entry(NamedTuple):
+    """The contents of a slot; its checksum covers the fields of the format and the name."""
+
+    generation: U64
+    hash: U64
+    file: U64
+    size: U64
+    allocated: U64
+    published: U64
+    expires: U64
+    owner: U64
+    state: U32
+    flags: U32
+    name_length: U32
+    parts: U32
+    data_crc: U32
+    name: bytes = b""
+    slot: int = -1
+
+    @property
+    def expired(self) -> bool:
+        """Whether the object has expired."""
+        return self.expires != 0 and self.expires <= time.time_ns()
+
+    def pack(self) -> bytes:
+        """Return the fields covered by the checksum, followed by it."""
+        fields = ENTRY.struct.pack(*self[:-2])
+        return fields + zlib.crc32(self.name, zlib.crc32(fields)).to_bytes(4, "little")
+
+
+class Rest(NamedTuple):
+    """A slot after what its checksum covers."""
+
+    crc: U32
+    used: U64
+    head: U32
+    next: U32
+    payload: Annotated[bytes, "408s"]
+
+
+class EventRecord(NamedTuple):
+    """An event in the ring."""
+
+    number: U64
+    generation: U64
+    kind: U32
+    name_length: U32
+    name: Annotated[bytes, "256s"]
+
+
+class Waiter(NamedTuple):
+    """A record in the table of waiters."""
+
+    semaphore: U64
+    hash: U64
+    length: U32
+    waiting: U32
+
+
+class JournalHead(NamedTuple):
+    """The head of a journal; its checksum covers the number and the payload."""
+
+    number: U64
+    length: U32
+    crc: U32
+
+
+class Piece(NamedTuple):
+    """The head of a piece of a journal; its bytes follow, padded with zeros to a multiple of 8."""
+
+    at: U64
+    size: U32
+    zero: U32
+
+
+IDENTITY, PROGRESS, STATE, HINTS = Layout(Identity), Layout(Progress, 128), Layout(State, 144), Layout(Hints, 320)
+HEADER = IDENTITY.fields | PROGRESS.fields | STATE.fields | HINTS.fields
+ENTRY = Layout(Entry)
+SLOT = ENTRY.fields | Layout(Rest, ENTRY.end).fields
+EVENT = Layout(EventRecord).fields
+JOURNAL_HEAD, PIECE = Layout(JournalHead).struct, Layout(Piece).struct
 
 JOURNALS = (4096, 8192)
 JOURNAL_SIZE = 4096
-JOURNAL_HEAD = struct.Struct("<QII")
-"""Number of the commit, length of the payload, CRC-32 of number and payload."""
-PIECE = struct.Struct("<QII")
-"""Offset in the control file, length, zero; the bytes follow, padded with zeros to a multiple of 8."""
-
 EVENT_RING = 12288
 EVENT_COUNT = 256
 EVENT_SIZE = 288
-EVENT = {"number": (0, "Q"), "generation": (8, "Q"), "kind": (16, "I"), "name_length": (20, "I"), "name": (24, "256s")}
 EVENT_STRUCT = struct.Struct("<QQII")
+"""An event up to its name."""
 PUBLISHED, DELETED = 1, 2
 
 WAITERS = 86016
 WAITER_COUNT = 128
 WAITER_SIZE = 32
-WAITER = {"semaphore": (0, "Q"), "hash": (8, "Q"), "length": (16, "I"), "waiting": (20, "I")}
-WAITER_STRUCT = struct.Struct("<QQII8x")
+WAITER = Layout(Waiter).fields
+WAITER_STRUCT = struct.Struct(Layout(Waiter).struct.format + "8x")
 
 SLOTS = 90112
 SLOT_SIZE = 512
-SLOT = {
-    "generation": (0, "Q"),
-    "hash": (8, "Q"),
-    "file": (16, "Q"),
-    "size": (24, "Q"),
-    "allocated": (32, "Q"),
-    "published": (40, "Q"),
-    "expires": (48, "Q"),
-    "owner": (56, "Q"),
-    "state": (64, "I"),
-    "flags": (68, "I"),
-    "name_length": (72, "I"),
-    "parts": (76, "I"),
-    "data_crc": (80, "I"),
-    "crc": (84, "I"),
-    "used": (88, "Q"),
-    "head": (96, "I"),
-    "next": (100, "I"),
-    "payload": (104, "408s"),
-}
-SLOT_STRUCT = struct.Struct("<QQQQQQQQIIIII")
-"""A slot up to ``data_crc``; its CRC covers these fields and the name."""
 CRC_OFFSET, USED, HEAD, NEXT, PAYLOAD = (SLOT[field][0] for field in ("crc", "used", "head", "next", "payload"))
 PAYLOAD_SIZE = SLOT_SIZE - PAYLOAD
 """Bytes of a slot for the name of an object, and the bytes of one that is inline."""
+SLOT_WORDS, HEAD_WORDS = SLOT_SIZE // 8, USED // 8 + 1
+SLOT_DTYPE, HEAD_DTYPE = dtype_of(SLOT, SLOT_SIZE), dtype_of(SLOT, HEAD_WORDS * 8)
+"""A slot, and a slot up to ``used``: the part that a snapshot copies."""
 NAME_MAX = 255
 INLINE_MAX = 4096
 """Size of the largest objects that are in the control file instead of a file of their own, in bytes."""
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """Multiplier of a name, read as a big-endian number, before the modulus is taken: the low bits of the hash select the
 bucket, and without it names that end in numbers would share buckets."""
-SLOT_WORDS, HEAD_WORDS = SLOT_SIZE // 8, USED // 8 + 1
-HEAD_DTYPE = np.dtype(
-    {
-        "names": [field for field, (offset, _) in SLOT.items() if offset <= USED],
-        "formats": [{"Q": "<u8", "I": "<u4"}[code] for offset, code in SLOT.values() if offset <= USED],
-        "offsets": [offset for offset, _ in SLOT.values() if offset <= USED],
-        "itemsize": HEAD_WORDS * 8,
-    }
-)
-"""A slot up to ``used``: the part that a snapshot copies."""
-SLOT_DTYPE = np.dtype(
-    {
-        "names": list(SLOT),
-        "formats": [{"Q": "<u8", "I": "<u4", "408s": "S408"}[code] for _, code in SLOT.values()],
-        "offsets": [offset for offset, _ in SLOT.values()],
-        "itemsize": SLOT_SIZE,
-    }
-)
 
 UNUSED, DRAFT, LIVE, GONE = range(4)
 """States of a slot: free, or with more bytes of an inline object; being written; an object; removed and attached."""
@@ -171,6 +249,8 @@ WAITER_LOCKS = 1 << 42
 NAME_LOCKS = 1 << 62
 """Plus the hash of a name, in ``commit``: locked by the process that computes its object."""
 
+# --- files ------------------------------------------------------------------------------------------------------
+
 
 def is_object(file: str) -> bool:
     """Whether a file name is one of an object."""
@@ -180,6 +260,11 @@ def is_object(file: str) -> bool:
 def file_name(number: int, part: int = 0) -> str:
     """Return the name of an object's file, or of its link of a number to a file of another object."""
     return f"{number:016x}-{part}" if part else f"{number:016x}"
+
+
+def word(field: str) -> int:
+    """Return the index of a header field in the 64-bit words of the control file."""
+    return HEADER[field][0] >> 3
 
 
 def semaphores_in(waiters: bytes) -> list[int]:

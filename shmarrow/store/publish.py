@@ -19,8 +19,8 @@ from shmarrow.segment import SegmentWriter
 from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.protocol import file_name
-from shmarrow.store.slots import Entry, slots_for
+from shmarrow.store.index import slots_for
+from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
@@ -84,7 +84,7 @@ def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) 
     space, text = Space(catalog), name.decode()
     needed = slots_for(name, len(data)) * p.SLOT_SIZE
     while True:
-        with catalog.mutex, catalog.locked():
+        with catalog.mutex, catalog.locked:
             catalog.check_exists()  # else a removed control file would take it
             replaced = catalog.find(name)
             check_replaced(catalog, text, replaced, options)
@@ -92,13 +92,13 @@ def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) 
             if replaced is not None and not space.has_room(needed):
                 more -= space.freed_with(replaced)
             if space.evict_here(more, name):
-                transaction = Transaction(catalog)
+                transaction = catalog.transaction()
                 owner = _owner_of(catalog, transaction, text, options)
                 now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
                 generation = transaction.new_generation()
-                fields = generation, catalog.hash(name), 0, 0, 0, now, options.expires, owner, p.LIVE, flags, 0, 0
-                transaction.insert_inline(Entry(-1, *fields, name), data, replaced, now)
-                transaction.commit()
+                fields = generation, catalog.hash(name), 0, 0, 0, now, options.expires, owner, p.LIVE, flags
+                transaction.insert_inline(Entry(*fields, len(name), 0, 0, name), data, replaced, now)
+                catalog.commit(transaction)
                 return
         space.make_room(more, text)
 
@@ -114,8 +114,8 @@ class Publication(SegmentWriter):
         self._space = Space(catalog)
         self._coded = name
         self._options = options
-        self._draft = -1
-        self._draft_bytes = self._number = 0
+        self._draft: Entry | None = None
+        self._draft_bytes = 0
         self._expected = size
         self._shares = False
         text = name.decode()
@@ -182,34 +182,34 @@ class Publication(SegmentWriter):
     @property
     def _counted(self) -> int:
         """The bytes that the catalog reserves for the draft."""
-        return self._draft_bytes if self._draft >= 0 else 0
+        return self._draft.allocated if self._draft is not None else 0
 
     def _make_draft(self, nbytes: int) -> None:
         catalog = self._catalog
         while True:
-            with catalog.mutex, catalog.locked():
+            with catalog.mutex, catalog.locked:
                 if self._space.has_room(nbytes - self._counted):
-                    transaction = Transaction(catalog)
-                    if self._draft < 0:
-                        self._draft = transaction.reserve(self._coded, nbytes)
-                        self._number = transaction.state[p.FILE]
-                        catalog.exclusive.acquire(p.DRAFT_LOCKS + self._draft)
+                    transaction = catalog.transaction()
+                    if self._draft is None:
+                        draft = transaction.reserve(self._coded, nbytes)
+                        catalog.exclusive.acquire(p.DRAFT_LOCKS + draft.slot)
                     else:
-                        transaction.enlarge_draft(self._draft, self._coded, self._number, self._draft_bytes, nbytes)
-                    transaction.commit()
+                        draft = transaction.enlarge(self._draft, nbytes)
+                    self._draft = draft
+                    catalog.commit(transaction)
                     self._draft_bytes = nbytes
                     return
             self._space.make_room(nbytes - self._counted, self.name)
 
     def _drop_draft(self) -> None:
-        catalog, slot = self._catalog, self._draft
-        if slot >= 0:
-            catalog.exclusive.release(p.DRAFT_LOCKS + slot)
+        catalog, draft = self._catalog, self._draft
+        if draft is not None:
+            catalog.exclusive.release(p.DRAFT_LOCKS + draft.slot)
             # A finalizer in the middle of a change leaves the draft; the next process that needs the space frees it.
             if not catalog.lock.mine:
                 with suppress(StorageError):
-                    self._space.drop_dead(slot)
-            self._draft = -1
+                    self._space.drop_dead(draft.slot)
+            self._draft = None
 
     # --- publishing ---
 
@@ -225,7 +225,7 @@ class Publication(SegmentWriter):
             os.fsync(fd)
         needed = allocated = status.st_blocks * 512
         while True:
-            with catalog.mutex, catalog.locked():
+            with catalog.mutex, catalog.locked:
                 replaced = catalog.find(self._coded)
                 self._check(replaced)
                 needed = allocated - self._counted
@@ -238,25 +238,26 @@ class Publication(SegmentWriter):
 
     def _commit(self, fd: int, status: os.stat_result, replaced: Entry | None) -> str:
         catalog, options = self._catalog, self._options
-        transaction = Transaction(catalog)
+        transaction = catalog.transaction()
         owner = _owner_of(catalog, transaction, self.name, options)
-        slot, file = self._draft, self._number
-        if slot < 0:
-            slot = transaction.take_slot()
+        state, draft = transaction.state, self._draft
+        if draft is None:
+            [slot], file = transaction.take(), state["file"] + 1
         else:
-            transaction.publish_draft(self._draft_bytes)
-        file = catalog.link(fd, file or transaction.state[p.FILE] + 1)
-        transaction.state[p.FILE] = max(file, transaction.state[p.FILE])
+            slot, file = draft.slot, draft.file
+            transaction.publish_draft(draft)
+        file = catalog.files.link(fd, file)
+        state["file"] = max(file, state["file"])
         if catalog.settings.durable:
             catalog.directory.sync()
-        place = slot, transaction.new_generation(), catalog.hash(self._coded), file, status.st_size
         now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
-        numbers = status.st_blocks * 512, now, options.expires, owner, p.LIVE, flags, 0, 0
-        transaction.insert(Entry(*place, *numbers, self._coded), replaced, now)
-        transaction.commit()
-        if self._draft >= 0:
+        place = transaction.new_generation(), catalog.hash(self._coded), file, status.st_size, status.st_blocks * 512
+        fields = now, options.expires, owner, p.LIVE, flags, len(self._coded), 0, 0
+        transaction.insert(Entry(*place, *fields, self._coded, slot), replaced, now)
+        catalog.commit(transaction)
+        if draft is not None:
             catalog.exclusive.release(p.DRAFT_LOCKS + slot)
-            self._draft = -1
+            self._draft = None
         return f"{catalog.directory.path}/{file_name(file)}"
 
     def _drop(self) -> None:

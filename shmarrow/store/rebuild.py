@@ -15,20 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shmarrow.store import protocol as p
+from shmarrow.store.control import JOURNAL, SEQUENCE, Memory
 from shmarrow.store.directory import Directory
-from shmarrow.store.protocol import file_name, is_object
+from shmarrow.store.index import parts_of, read_inline, read_slot
+from shmarrow.store.journal import apply
+from shmarrow.store.protocol import Entry, file_name, is_object
 from shmarrow.store.settings import this_boot
-from shmarrow.store.slots import (
-    CHANGING,
-    JOURNAL,
-    SEQUENCE,
-    Entry,
-    Memory,
-    apply_journal,
-    parts_of,
-    read_inline,
-    read_slot,
-)
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
@@ -46,16 +38,16 @@ def rebuild(catalog: Catalog) -> None:
     journals = sorted((p.JOURNAL_HEAD.unpack_from(data, area)[0], area) for area in p.JOURNALS)
     for number, area in journals:
         if words[JOURNAL] <= number < _LARGEST:  # an older one would undo later commits
-            apply_journal(memory, area)
+            apply(memory, area)
     words[SEQUENCE], words[JOURNAL] = words[SEQUENCE] % _LARGEST | 1, words[JOURNAL] % _LARGEST
     catalog.reload()
     files = _files(catalog.directory)
-    state = [number if number < _LARGEST else 0 for number in catalog.state()]
-    state[p.FILE] = max([state[p.FILE], *(number for file in files if (number := int(file[:16], 16)) < _LARGEST)])
+    state = {field: number if number < _LARGEST else 0 for field, number in memory.state()._asdict().items()}
+    state["file"] = max([state["file"], *(number for file in files if (number := int(file[:16], 16)) < _LARGEST)])
     kept = _kept(catalog, state, files)
     named = {name for entry in kept if entry.file for name in _names(entry)}
     allocated = {files[name].st_ino: files[name].st_blocks * 512 for name in named}
-    state[p.BYTES] = sum(allocated.values()) + sum([entry.allocated for entry in kept if not entry.file])
+    state["bytes"] = sum(allocated.values()) + sum([entry.allocated for entry in kept if not entry.file])
     _write(memory, state, kept)
     os.fdatasync(catalog.control_fd)
     for name in files.keys() - named:
@@ -65,7 +57,7 @@ def rebuild(catalog: Catalog) -> None:
         data[area : area + p.JOURNAL_HEAD.size] = bytes(p.JOURNAL_HEAD.size)
     boot = p.HEADER["boot_id"][0]
     data[boot : boot + 16] = this_boot()
-    words[CHANGING] = 0
+    words[p.word("changing")] = 0
     words[SEQUENCE] += 1
     os.fdatasync(catalog.control_fd)
 
@@ -82,24 +74,24 @@ def _names(entry: Entry) -> list[str]:
     return [file_name(entry.file, part) for part in range(entry.parts + 1)]
 
 
-def _kept(catalog: Catalog, state: list[int], files: _Files) -> list[Entry]:
+def _kept(catalog: Catalog, state: dict[str, int], files: _Files) -> list[Entry]:
     """Return the entries to keep in order of slot; raise the last used numbers in ``state`` to theirs.
 
     None in a store that is not durable: a power cut may have left any of its files incomplete.
     """
-    data = catalog.memory.bytes
+    memory = catalog.memory
     names: dict[bytes, Entry] = {}
     numbers: dict[int, Entry] = {}
-    slots = np.frombuffer(data, p.SLOT_DTYPE, catalog.memory.slots, p.SLOTS)
+    slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
     for slot in np.flatnonzero(slots["state"] == p.LIVE).tolist():
-        entry = read_slot(data, slot)
+        entry = read_slot(memory, slot)
         if entry is None or not entry.generation or max(entry.generation, entry.file, entry.owner) >= _LARGEST:
             continue
-        for field, number in ((p.GENERATION, entry.generation), (p.FILE, entry.file), (p.OWNER, entry.owner)):
-            state[field] = max(state[field], number)
+        for field in ("generation", "file", "owner"):
+            state[field] = max(state[field], getattr(entry, field))
         if not entry.file:
-            parts = parts_of(catalog.memory, entry)
-            if parts is None or read_inline(catalog.memory, entry) is None:
+            parts = parts_of(memory, entry)
+            if parts is None or read_inline(memory, entry) is None:
                 continue
             allocated = (len(parts) + 1) * p.SLOT_SIZE
         elif entry.parts < len(files) and all(name in files for name in _names(entry)):
@@ -118,11 +110,11 @@ def _kept(catalog: Catalog, state: list[int], files: _Files) -> list[Entry]:
             for one in others:
                 del names[one.name], numbers[one.file or -one.slot - 1]
             names[entry.name] = numbers[key] = entry
-    state[p.GENERATION] += _SKIPPED
-    return sorted(names.values())
+    state["generation"] += _SKIPPED
+    return sorted(names.values(), key=lambda entry: entry.slot)
 
 
-def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
+def _write(memory: Memory, state: dict[str, int], kept: list[Entry]) -> None:
     """Write the slots of the kept objects, the chains, the list of free slots, and the counts."""
     slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
     raw = np.frombuffer(memory.bytes, "u1", memory.slots * p.SLOT_SIZE, p.SLOTS).reshape(-1, p.SLOT_SIZE)
@@ -153,8 +145,6 @@ def _write(memory: Memory, state: list[int], kept: list[Entry]) -> None:
     free = np.flatnonzero(unused[:count])
     following[free[:-1]] = free[1:] + 1
     slots["head"], slots["next"], slots["used"] = heads, following, 0
-    for field in (p.REMOVING, p.REMOVED, p.REMOVED_BYTES, p.DRAFT_BYTES, p.EVENTS):
-        state[field] = 0
-    state[p.BUCKETS], state[p.OBJECTS] = count, len(kept)
-    state[p.FREE] = int(free[0]) + 1 if len(free) else 0
-    p.STATE_STRUCT.pack_into(memory.bytes, p.STATE_OFFSET, *state)
+    state |= dict.fromkeys(("removing", "removed", "removed_bytes", "draft_bytes", "events"), 0)
+    state |= {"buckets": count, "objects": len(kept), "free": int(free[0]) + 1 if len(free) else 0}
+    p.STATE.struct.pack_into(memory.bytes, p.STATE.start, *state.values())

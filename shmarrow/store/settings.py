@@ -13,6 +13,8 @@ from shmarrow.store import protocol as p
 
 EVICTIONS = ("none", "lru")
 FIRST_SLOTS = 32
+SETTINGS = slice(p.HEADER["capacity"][0], p.IDENTITY.end)
+"""The bytes of the header that contain the settings."""
 
 
 class Settings(NamedTuple):
@@ -124,7 +126,7 @@ def pack_header(
 ) -> bytes:
     """Return the header of a new control file; ``configured``: whether anybody has chosen its settings."""
     header = bytearray(p.JOURNALS[0])
-    p.FIXED.pack_into(
+    p.IDENTITY.struct.pack_into(
         header, 0, p.MAGIC, p.VERSION, p.SLOT_SIZE, p.SLOTS, store_id or os.urandom(16), this_boot(),
         modulus or _prime(), settings.capacity or 0, EVICTIONS.index(settings.eviction), settings.mode,
         settings.durable, configured,
@@ -149,7 +151,7 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bool, bytes, int
         If it is not the header of a store, of another version, or damaged.
     """
     magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, configured = (
-        p.FIXED.unpack_from(header)
+        p.IDENTITY.struct.unpack_from(header)
     )
     if int.from_bytes(magic, "little") == p.DESTROYED:
         raise destroyed(where)

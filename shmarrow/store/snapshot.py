@@ -9,27 +9,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shmarrow.store import protocol as p
+from shmarrow.store.catalog import Catalog
+from shmarrow.store.control import BUCKETS, Memory
 from shmarrow.store.events import events_since, last_event
-from shmarrow.store.slots import SLOT_WORDS, Entry, Memory, word_of
+from shmarrow.store.protocol import SLOT_WORDS, Entry
 
-if TYPE_CHECKING:
-    from shmarrow.store.mapped import Mapped
-
-_GENERATION, _BUCKETS = word_of("generation"), word_of("buckets")
+_GENERATION = p.word("generation")
 _TRIES = 5
 _ROWS, _AT_ONCE = 1 << 16, 1 << 12
 Piece = dict[str, Any]
 
 
-def snapshot(mapped: Mapped, fields: tuple[str, ...], expired: bool) -> Iterator[Piece]:
-    """Implement :meth:`Mapped.snapshot`."""
-    mapped.check_exists()
-    memory = mapped.settled()
+def snapshot(catalog: Catalog, *fields: str, expired: bool = True) -> Iterator[Piece]:
+    """Iterate over the live objects in pieces of up to 65,536: ``slot``, ``generation`` and the given fields.
+
+    Each field is an array, ``name`` a list of str. Takes no lock: objects published or removed meanwhile may or may
+    not be included, but an object replaced or renamed meanwhile is included under exactly one name. Expired objects
+    are included if ``expired``.
+    """
+    catalog.check_exists()
+    memory = catalog.settled()
     if "name" not in fields:
         yield from _pieces(memory, fields, expired, None)
         return
@@ -38,9 +42,9 @@ def snapshot(mapped: Mapped, fields: tuple[str, ...], expired: bool) -> Iterator
         pieces = list(_pieces(memory, fields, expired, touched))
         found: list[Entry] = []
         for _ in range(_TRIES):
-            memory = mapped.settled()
+            memory = catalog.settled()
             latest = touched.look(memory)
-            found = [entry for entry in map(mapped.find, map(str.encode, touched.names)) if entry is not None]
+            found = [entry for entry in map(catalog.find, map(str.encode, touched.names)) if entry is not None]
             if last_event(memory) == latest:
                 break
         if not touched.lost:
@@ -49,18 +53,18 @@ def snapshot(mapped: Mapped, fields: tuple[str, ...], expired: bool) -> Iterator
         yield _kept(piece, [name not in touched.names for name in piece["name"]]) if touched.names else piece
     for entry in found:
         if expired or not entry.expired:
-            values = {**entry._asdict(), "used": mapped.used(entry.slot)}
+            values = {**entry._asdict(), "used": catalog.used(entry.slot)}
             row = {field: np.array([values[field]]) for field in ("slot", "generation", *fields) if field != "name"}
             yield {**row, "name": [entry.name.decode()]}
 
 
-def stream(mapped: Mapped) -> Iterator[str]:
+def stream(catalog: Catalog) -> Iterator[str]:
     """Iterate over names without listing them first; what was replaced meanwhile is found in another pass."""
-    mapped.check_exists()
+    catalog.check_exists()
     seen: list[Any] = [np.empty(0, np.uint64)]
-    first = last_event(mapped.settled())
+    first = last_event(catalog.settled())
     for _ in range(_TRIES):
-        memory = mapped.settled()
+        memory = catalog.settled()
         before = last_event(memory)
         for piece in _pieces(memory, ("name", "hash"), False, _Touched(memory)):
             if last_event(memory) != first:
@@ -89,7 +93,7 @@ class _Touched:
 
 def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _Touched | None) -> Iterator[Piece]:
     last = np.uint64(memory.words[_GENERATION])
-    count = min(memory.words[_BUCKETS], memory.slots)
+    count = min(memory.words[BUCKETS], memory.slots)
     if not count:
         return
     words = np.frombuffer(memory.bytes, "<u8", count * SLOT_WORDS, p.SLOTS).reshape(count, SLOT_WORDS)

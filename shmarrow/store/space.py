@@ -24,8 +24,8 @@ from shmarrow.segment.host import memory_left
 from shmarrow.segment.record_locks import holder, holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.slots import Entry
-from shmarrow.store.transaction import Transaction
+from shmarrow.store.protocol import Entry
+from shmarrow.store.snapshot import snapshot
 
 BATCH = 64
 """Objects removed per hold of the commit lock, at about 30 µs each."""
@@ -34,7 +34,6 @@ _SWEPT = 16
 _WHILE, _PATIENCE = 0.005, 5.0
 _TRIES, _ROUNDS = 20, 50
 _BLOCK = 4096
-_COUNTS = (p.EVENTS, p.BYTES, p.REMOVED_BYTES, p.DRAFT_BYTES)
 
 
 def round_up(nbytes: int) -> int:
@@ -81,8 +80,7 @@ class Space:
         if capacity is None:
             return 0
         state = self._catalog.state()
-        used = state[p.BYTES] + state[p.REMOVED_BYTES] + state[p.DRAFT_BYTES]
-        return used + nbytes - capacity
+        return state.bytes + state.removed_bytes + state.draft_bytes + nbytes - capacity
 
     # --- evicting ---
 
@@ -99,7 +97,7 @@ class Space:
     def freed_with(self, entry: Entry) -> int:
         """Return the bytes that removing an object now would free: 0 if it is attached."""
         catalog = self._catalog
-        return catalog.freed_by(entry) if catalog.pins.exclude(entry.slot) else 0
+        return catalog.files.freed_by(entry) if catalog.pins.exclude(entry.slot) else 0
 
     def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> tuple[list[Entry], int]:
         """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes in all; none if there are too few.
@@ -114,7 +112,7 @@ class Space:
             entry = self._still(victims.popleft())
             if entry is not None and entry.name != name and self._catalog.pins.exclude(entry.slot):
                 chosen.append(entry)
-                freed += self._catalog.freed_by(entry)
+                freed += self._catalog.files.freed_by(entry)
         return chosen, freed
 
     def _still(self, candidate: Candidate) -> Entry | None:
@@ -125,9 +123,9 @@ class Space:
         return found if self._catalog.used(found.slot) == candidate.used or found.expired else None
 
     def _remove(self, entry: Entry, evicted: bool = True) -> None:
-        transaction = Transaction(self._catalog)
+        transaction = self._catalog.transaction()
         transaction.remove(entry, evicted=evicted)
-        transaction.commit()
+        self._catalog.commit(transaction)
 
     def remove_all(self, slots: list[int], generations: list[int], collected: bool = False) -> list[str]:
         """Remove objects, one batch per hold of the lock, and return the names of those that still existed.
@@ -137,7 +135,7 @@ class Space:
         catalog = self._catalog
         gone = []
         for start in range(0, len(slots), BATCH):
-            with catalog.mutex, catalog.locked():
+            with catalog.mutex, catalog.locked:
                 for at in range(start, min(start + BATCH, len(slots))):
                     entry = catalog.entry(slots[at])
                     if entry is None or entry.generation != generations[at]:
@@ -155,13 +153,13 @@ class Space:
         if capacity is not None and nbytes > capacity:
             raise self.full(name, nbytes, "it exceeds the capacity")
         deadline = time.monotonic() + _PATIENCE
-        before: list[int] = []
+        before = None
         while not self.has_room(nbytes):
             self._reclaim()
             try:
                 self.release(self._short(nbytes), name, nbytes)
             except StoreFull:  # changes by other processes may make more evictable in a moment
-                now = [catalog.state()[field] for field in _COUNTS]
+                now = catalog.state()
                 if now == before or time.monotonic() > deadline:
                     raise
                 before = now
@@ -196,7 +194,7 @@ class Space:
                     raise self.full(name, needed or short, reason, anything)
                 victims.clear()
                 victims.extend(candidates)
-            with catalog.mutex, catalog.locked():
+            with catalog.mutex, catalog.locked:
                 chosen, freed = self._choose(victims, short, coded)
                 for entry in chosen:
                     self._remove(entry)
@@ -217,7 +215,7 @@ class Space:
         pinned = self.pinned_slots()
         lru = anything or self._catalog.evicts
         parts = []
-        for part in self._catalog.snapshot("used", "allocated", "expires", "flags", "owner", "file"):
+        for part in snapshot(self._catalog, "used", "allocated", "expires", "flags", "owner", "file"):
             over = self._over(part)
             may = over | (lru & ((part["flags"] & p.PROTECTED) == 0))
             if files:
@@ -307,8 +305,8 @@ class Space:
         return StoreFull(
             errno.ENOSPC,
             f"{what} the store {catalog.directory.name!r}: "
-            f"{reason} ({have}{state[p.BYTES]} bytes of objects, {self.pinned_bytes()} of them attached, "
-            f"{state[p.REMOVED_BYTES]} of removed objects that are still attached, {state[p.DRAFT_BYTES]} of drafts, "
+            f"{reason} ({have}{state.bytes} bytes of objects, {self.pinned_bytes()} of them attached, "
+            f"{state.removed_bytes} of removed objects that are still attached, {state.draft_bytes} of drafts, "
             f"{free} free); delete objects or drop what is attached{advice}",
         )
 
@@ -325,44 +323,44 @@ class Space:
     def _reclaim(self) -> int:
         """Free removed objects that are no longer attached, and drafts of ended writers; return how many drafts."""
         catalog = self._catalog
-        catalog.swept = 0
-        done = not catalog.state()[p.REMOVED]
+        catalog.pins.swept = 0
+        done = not catalog.state().removed
         while not done:
-            with catalog.mutex, catalog.locked():
-                transaction = Transaction(catalog)
+            with catalog.mutex, catalog.locked:
+                transaction = catalog.transaction()
                 before = transaction.state.copy()
                 done = transaction.sweep(_SWEPT)
                 if transaction.state != before:  # a commit wakes waiting processes, so only if anything changed
-                    transaction.commit()
+                    catalog.commit(transaction)
         state, memory = catalog.state(), catalog.memory
-        if not state[p.DRAFT_BYTES]:
+        if not state.draft_bytes:
             return 0
-        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(state[p.BUCKETS], memory.slots), p.SLOTS)
+        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(state.buckets, memory.slots), p.SLOTS)
         return sum(map(self.drop_dead, np.flatnonzero(slots["state"] == p.DRAFT).tolist()))
 
     def drop_dead(self, slot: int) -> bool:
         """Free a draft whose writer has ended."""
         catalog = self._catalog
-        with catalog.mutex, catalog.locked():
+        with catalog.mutex, catalog.locked:
             if (p.DRAFT_LOCKS + slot) in catalog.exclusive or holder(catalog.commit_fd, p.DRAFT_LOCKS + slot):
                 return False
             row = np.frombuffer(catalog.memory.bytes, p.SLOT_DTYPE, 1, p.SLOTS + slot * p.SLOT_SIZE)[0]
             if row["state"] != p.DRAFT:
                 return False
-            transaction = Transaction(catalog)
+            transaction = catalog.transaction()
             transaction.drop_draft(slot, int(row["file"]), int(row["allocated"]))
-            transaction.commit()
+            catalog.commit(transaction)
         return True
 
     def collect(self) -> Collected:
         """Remove expired and orphaned objects, and leftovers of killed processes."""
         self._catalog.check_writable()
-        with self._catalog.mutex, self._catalog.locked():
+        with self._catalog.mutex, self._catalog.locked:
             pass  # acquiring the lock completes the change of a killed process
         self._catalog.waiters.collect()
         drafts = self._reclaim()
         gone: list[str] = []
-        for part in self._catalog.snapshot("expires", "owner"):
+        for part in snapshot(self._catalog, "expires", "owner"):
             over = self._over(part)
             gone += self.remove_all(part["slot"][over].tolist(), part["generation"][over].tolist(), collected=True)
         return Collected(sorted(gone), drafts)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
@@ -44,11 +45,12 @@ from shmarrow.store.arguments import (
     as_timeout,
 )
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
+from shmarrow.store.catalog import open_catalog
 from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
 from shmarrow.store.events import events_since, last_event
-from shmarrow.store.registry import open_catalog
+from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import Settings, default_eviction, wanted
-from shmarrow.store.slots import Entry
+from shmarrow.store.snapshot import snapshot, stream
 from shmarrow.store.transaction import Transaction
 from shmarrow.store.waiters import CHECK, Waiting, common_prefix, whole
 from shmarrow.types.base import as_bool
@@ -229,7 +231,7 @@ class Store:
         given = {"capacity": capacity, "eviction": eviction}
         given = {field: value for field, value in given.items() if value is not _UNCHANGED}
         want = wanted(**given)
-        with catalog.mutex, catalog.locked():
+        with catalog.mutex, catalog.locked:
             catalog.reload()
             old = catalog.settings
             new = old._replace(**{field: getattr(want, field) for field in given})
@@ -321,7 +323,7 @@ class Store:
 
         self._catalog.check_writable()
         coded = as_name(os.urandom(12).hex() if name is None else name)
-        data = b"".join([memoryview(piece).cast("B") for pieces in encoded.pieces() for piece in pieces])
+        data = b"".join(chain.from_iterable(encoded.pieces()))
         put_inline(self._catalog, coded, PutOptions(*options), data)
         return coded.decode()
 
@@ -725,7 +727,7 @@ class Store:
     @_operation
     def _names(self, prefix: str = "") -> Iterator[str]:
         prefix = as_prefix(prefix)
-        for part in self._catalog.snapshot("name", expired=False):
+        for part in snapshot(self._catalog, "name", expired=False):
             names = part["name"]
             yield from [name for name in names if name.startswith(prefix)] if prefix else names
 
@@ -741,15 +743,13 @@ class Store:
 
         A name that is there all the time comes once; one that comes or goes meanwhile comes at most once.
         """
-        from shmarrow.store.snapshot import stream
-
         self._check_open()
         return stream(self._catalog)
 
     @_operation
     def __len__(self) -> int:
-        objects, now = self._catalog.state()[p.OBJECTS], time.time_ns()
-        for part in self._catalog.snapshot("expires"):
+        objects, now = self._catalog.state().objects, time.time_ns()
+        for part in snapshot(self._catalog, "expires"):
             objects -= int(((part["expires"] != 0) & (part["expires"] <= now)).sum())
         return min(max(objects, 0), self._catalog.memory.slots)
 
@@ -830,7 +830,7 @@ class Store:
     @_operation
     def _delete_all(self, prefix: str) -> int:
         deleted = 0
-        for part in self._catalog.snapshot("name"):
+        for part in snapshot(self._catalog, "name"):
             chosen = [row for row, name in enumerate(part["name"]) if name.startswith(prefix)]
             deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
         return deleted
@@ -857,7 +857,7 @@ class Store:
                     f"the name {new_name!r} is taken in the store {self.name!r}",
                     hint="delete that object first, or pass overwrite=True",
                 )
-            transaction.rename(found, new, replaced)
+            transaction.rename(found, new, self._catalog.hash(new), replaced)
 
     @_operation
     def expire_after(self, name: str, seconds: float | None) -> None:
@@ -889,14 +889,14 @@ class Store:
     def _changing(self, name: bytes) -> Iterator[tuple[Entry, Transaction]]:
         """Hold the commit lock during the block, then commit."""
         catalog = self._catalog
-        with catalog.mutex, catalog.locked():
+        with catalog.mutex, catalog.locked:
             catalog.check_exists()
             found = live(catalog, name)
             if found is None:
                 raise self._missing([name.decode()])
-            transaction = Transaction(catalog)
+            transaction = catalog.transaction()
             yield found, transaction
-            transaction.commit()
+            catalog.commit(transaction)
 
     @_operation
     def reserve(self, nbytes: int) -> list[str]:
@@ -950,11 +950,11 @@ class Store:
         """
         catalog = self._catalog
         catalog.check_writable()
-        with catalog.mutex, catalog.locked():
-            transaction = Transaction(catalog)
+        with catalog.mutex, catalog.locked:
+            transaction = catalog.transaction()
             number = catalog.own_number(transaction)
             if not catalog.owner:
-                transaction.commit()
+                catalog.commit(transaction)
             return number
 
     # --- closing ---
@@ -1014,7 +1014,7 @@ class Store:
         try:
             self._check_open()
             self._catalog.check_exists()
-            what = counted(self._catalog.state()[p.OBJECTS], "object")
+            what = counted(self._catalog.state().objects, "object")
         except (ShmarrowError, OSError) as error:
             what = "closed" if isinstance(error, Closed) else "destroyed"
         return f"<Store {self.name!r}, {what}>"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from typing import Self
+from typing import Protocol, Self
 
 from shmarrow.segment.semaphore import (
     Semaphore,
@@ -25,8 +25,10 @@ from shmarrow.segment.semaphore import (
     wait_for_post,
 )
 from shmarrow.store import protocol as p
+from shmarrow.store.control import Memory
+from shmarrow.store.directory import Directory
 from shmarrow.store.locks import Exclusive
-from shmarrow.store.mapped import Mapped
+from shmarrow.store.settings import Settings
 
 CHECK = 1.0
 """Seconds after which a waiter looks again without having been woken."""
@@ -48,10 +50,25 @@ def common_prefix(names: Iterable[bytes]) -> bytes:
     return next((first[:at] for at in range(len(first)) if first[at] != last[at]), first)
 
 
+class Place(Protocol):
+    """What waiters need of a catalog."""
+
+    directory: Directory
+    settings: Settings
+    writable: bool
+
+    @property
+    def memory(self) -> Memory:
+        """The mapped control file."""
+
+    def hash(self, name: bytes) -> int:
+        """Return the hash of a name."""
+
+
 class Waiters:
     """The waiters of a store: those of this process, and those that it wakes."""
 
-    def __init__(self, control: Mapped, exclusive: Exclusive) -> None:
+    def __init__(self, control: Place, exclusive: Exclusive) -> None:
         self._control = control
         self._exclusive = exclusive
         self.after_fork()

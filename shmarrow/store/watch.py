@@ -21,6 +21,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.events import events_since, last_event
+from shmarrow.store.snapshot import snapshot
 from shmarrow.store.waiters import CHECK, Waiting
 
 
@@ -103,7 +104,7 @@ class Watch:
     def _now(self) -> dict[str, int]:
         """Return the generations of all objects by name."""
         found: dict[str, int] = {}
-        for part in self._catalog.snapshot("name", expired=False):
+        for part in snapshot(self._catalog, "name", expired=False):
             found.update(zip(part["name"], part["generation"].tolist(), strict=True))
         if self._prefix:
             found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}

@@ -362,7 +362,7 @@ def test_the_peer_is_killed_anywhere(made: Callable[..., tuple[sa.Store, Peer]],
     assert len(os.listdir(peer.folder)) == 4  # one object is inline
 
 
-COMMITTING = ("_commit", "link", "begin_changing", "end_changing", "_unlink", "admit")
+COMMITTING = ("_commit", "commit", "link", "begin_removing", "end", "_unlink", "admit")
 """The functions that change what other processes see."""
 
 

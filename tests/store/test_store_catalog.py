@@ -168,7 +168,7 @@ def test_reading_beside_a_writer_that_is_stopped_in_a_commit(where: str) -> None
     """It is stopped between two pieces of a commit; what is found is found, and for the rest there is an error."""
     code = """
     import os, signal, sys, shmarrow as sa
-    from shmarrow.store.slots import SEQUENCE
+    from shmarrow.store.control import SEQUENCE
     store = sa.Store(where)
     def line(frame, event, arg):
         if store._catalog.memory.words[SEQUENCE] & 1:
@@ -200,7 +200,7 @@ def test_a_lock_that_an_interrupt_left_is_taken_back(where: str) -> None:
     """An exception as the commit lock is about to be released: by another thread, and by this one."""
 
     def interrupted(frame: Any, event: str, _: Any) -> None:
-        if frame.f_code.co_qualname == "_GeneratorContextManager.__exit__":
+        if frame.f_code.co_qualname == "_Locked.__exit__":
             sys.settrace(None)
             raise KeyboardInterrupt
 

@@ -439,7 +439,7 @@ def test_a_stopped_process_stops_nobody_for_ever(where: str, monkeypatch: pytest
 
     def stop(say: int) -> None:
         catalog = sa.Store(where)._catalog
-        with catalog.mutex, catalog.locked():
+        with catalog.mutex, catalog.locked:
             os.write(say, b"1")
             time.sleep(60)
 

@@ -150,7 +150,7 @@ def test_a_change_within_a_change_is_refused(tmp_path: Path) -> None:
 
         before = signal.signal(signal.SIGUSR1, handle)
         try:
-            with store._catalog.mutex, store._catalog.locked():
+            with store._catalog.mutex, store._catalog.locked:
                 os.kill(os.getpid(), signal.SIGUSR1)
                 time.sleep(0)
         finally:

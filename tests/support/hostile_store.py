@@ -92,7 +92,7 @@ def _header_field(data: bytearray, chance: random.Random) -> None:
 
 
 def _state_field(data: bytearray, chance: random.Random) -> None:
-    at, code = p.HEADER[chance.choice([*p.STATE, "sequence", "capacity", "modulus", "eviction"])]
+    at, code = p.HEADER[chance.choice([*p.STATE.fields, "journal", "sequence", "capacity", "modulus", "eviction"])]
     before = int.from_bytes(data[at : at + struct.calcsize(code)], "little")
     _put(data, at, code, chance.choice([before + 1, before - 1, _value(data, chance)]))
 
