@@ -7,7 +7,7 @@ BIN := .venv/bin
 # compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-lowest lint format fuzz properties soak bench bench-quick docs wheel newcomer lock clean
+.PHONY: help demo test test-fast test-lowest lint format fuzz properties soak cluster bench bench-quick docs wheel newcomer lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -56,6 +56,11 @@ properties: .venv/installed ## property tests, with 3,000 new examples each
 
 soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most
 	@$(BIN)/python tests/support/soak.py
+
+RESTARTS := 5
+cluster: .venv/installed ## Spark on three hosts in namespaces, with faults; a stream is killed RESTARTS=5 times
+	@tools/programs.sh java
+	@$(BIN)/python tests/support/cluster.py --restarts $(RESTARTS)
 
 bench: .venv/installed ## every row beside every installed peer: benchmarks/results.json and report.html; BENCH="--parts store"
 	@$(BIN)/python benchmarks/run.py $(if $(BENCH),$(BENCH),--spark)

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 case ${1:-} in
     lowest)
         folder=.venv-lowest
-        extras=arrow,tensor
+        extras=arrow,connect,pandas,spark,tensor
         group=test
         pythons='python3.11 python3.12 python3'
         ;;

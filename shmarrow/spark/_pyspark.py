@@ -54,19 +54,6 @@ def is_stopped(session: SparkSession) -> bool:
     return getattr(session.sparkContext, "_jsc", session) is None
 
 
-def successor(session: SparkSession) -> SparkSession | None:
-    """Return the session of the same kind that followed a stopped one, if any.
-
-    Without ``SparkContext._active_spark_context``, there is none for classic sessions.
-    """
-    if is_connect(session):
-        return type(session).getActiveSession()
-    from pyspark import SparkContext
-
-    context = getattr(SparkContext, "_active_spark_context", None)
-    return None if context is None else type(session)(context)
-
-
 def parallelism(session: SparkSession) -> int:
     """Return Spark's default parallelism, without running a job; 1 on Connect if its plans do not say it."""
     if not is_connect(session):
@@ -97,12 +84,33 @@ def is_from_java(error: Exception) -> bool:
     return hasattr(error, "java_exception") or hasattr(error, "_origin")
 
 
-def pickled(value: Any, take: Any) -> bytes:
-    """Pickle a value as Spark pickles functions; ``take`` gets its large buffers, which are not copied."""
+def pickled(value: Any, take: Any, reduce: Any) -> bytes:
+    """Pickle a value as Spark pickles functions.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+    take : callable
+        Gets its buffers, as the ``buffer_callback`` of pickle.
+    reduce : callable
+        Reduces an object, as ``__reduce__`` does, or returns NotImplemented.
+    """
+    from io import BytesIO
+
     from pyspark import cloudpickle
 
-    data: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=take)  # type: ignore[no-untyped-call]
-    return data
+    base: Any = cloudpickle.CloudPickler
+
+    class Pickler(base):  # type: ignore[misc]
+        def reducer_override(self, each: Any) -> Any:
+            found = reduce(each)
+            return super().reducer_override(each) if found is NotImplemented else found
+
+    file = BytesIO()
+    pickler: Any = Pickler
+    pickler(file, protocol=5, buffer_callback=take).dump(value)
+    return file.getvalue()
 
 
 def run_daemon() -> None:

@@ -67,10 +67,6 @@ class Carrier(Protocol):
         """Map the object; NotHere if that is not possible in this process."""
         ...
 
-    def unpersist(self, blocking: bool) -> None:
-        """On the driver: remove the executors' copies; they are distributed again when needed."""
-        ...
-
     def destroy(self, blocking: bool) -> None:
         """On the driver: remove everything created for this carrier."""
         ...
@@ -138,9 +134,6 @@ class InStore(NamedTuple):
                 "or the driver that made it has ended. DataFrames are computed when they are asked for: "
                 "collect or write them before that",
             ) from None
-
-    def unpersist(self, blocking: bool) -> None:
-        """Do nothing: the object itself is the only copy."""
 
     def destroy(self, blocking: bool) -> None:
         """Remove the object; processes that have it attached keep it."""
@@ -230,9 +223,6 @@ class InBroadcast:
         segment = _part(path, whole, at + len(self.token) + self.start, self.size, status)
         return Found(segment, partial(_pyspark.is_loaded, broadcast))
 
-    def unpersist(self, blocking: bool) -> None:
-        self.broadcast.unpersist(blocking)
-
     def destroy(self, blocking: bool) -> None:
         """Remove the broadcast, which may contain other objects, too."""
         from shmarrow.spark.jobs import persist
@@ -267,9 +257,6 @@ class InArtifacts(NamedTuple):
         path = SparkFiles.get(self.name)
         whole, status = _mapped(path)
         return Found(_part(path, whole, 0, self.size, status), partial(os.path.exists, path))
-
-    def unpersist(self, blocking: bool) -> None:
-        """Spark keeps artifacts as long as the session."""
 
     def destroy(self, blocking: bool) -> None:
         """Spark keeps artifacts as long as the session."""

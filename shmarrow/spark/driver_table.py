@@ -17,15 +17,15 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.objects import decode
 from shmarrow.segment.host import host_name
 from shmarrow.spark._pyspark import parallelism
-from shmarrow.spark.cargo import Cargo, Carried, check_collected
-from shmarrow.spark.carriers import InStore, mapping, open_first
+from shmarrow.spark.cargo import carry, check_collected
+from shmarrow.spark.carriers import Carrier, InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.home import Home, home
 from shmarrow.spark.jobs import as_session
+from shmarrow.spark.results import of_frame
 from shmarrow.tables import Table
 from shmarrow.tables import table as as_table
-from shmarrow.tabular import from_frame
 from shmarrow.types.base import as_int
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ class CarriedHandle(PartitionHandle):
 
     Attributes
     ----------
-    carrier : Carrier or None
-        Carrier of that file, if any.
+    carrier : Carrier
+        Carrier of that file.
     """
 
-    carrier: Any
+    carrier: Carrier
 
     def attach(self) -> Table:
         """Attach like :meth:`PartitionHandle.attach`, also on executors' hosts."""
         what = f"partition {self.partition}, {self.name!r}"
         with mapping(what, self.size):
-            segment = open_first(what, [InStore(self.home, self.name), *filter(None, [self.carrier])]).segment
+            segment = open_first(what, [InStore(self.home, self.name), self.carrier]).segment
             found = decode(segment)
         if not isinstance(found, Table):
             raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
@@ -78,11 +78,11 @@ class DriverFrame(SharedFrame):
         schema: Schema,
         handles: Sequence[PartitionHandle],
         pins: Sequence[Pin],
-        cargo: Cargo | None = None,
+        carriers: Sequence[Carrier] = (),
     ) -> None:
         super().__init__(home, name, schema, handles)
         self._pins = pins
-        self._cargo = cargo
+        self._carriers = carriers
 
     def destroy(self) -> None:
         """Delete all objects and Spark's copies.
@@ -92,21 +92,12 @@ class DriverFrame(SharedFrame):
         for pin in self._pins:
             pin.close()
         super().destroy()
-        if self._cargo is not None and self._cargo.is_mine:
-            self._cargo.destroy(False)
+        if self._pid == os.getpid():
+            for carrier in self._carriers[:1]:  # they share one file
+                carrier.destroy(False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SharedFrame, (self.home, self.name, self.schema, self.handles)
-
-
-def _rows(table: Any) -> Table:
-    if isinstance(table, Table):
-        return table
-    if capsules.is_frame(table):
-        # As in Spark, an index without a name is dropped.
-        named = any(name is not None for name in table.index.names)
-        return from_frame(Table, table, preserve_index=None if named else False)
-    return as_table(table)
 
 
 def share_table(
@@ -150,13 +141,12 @@ def share_table(
     if isinstance(store, int):
         raise InvalidType(f"store must be a location or a Store, found {shown(store)}; use partitions={store}")
     check_collected(table)
-    rows = _rows(table)
+    rows = of_frame(table) if capsules.is_frame(table) else as_table(table)
     if count is None:
         count = max(min(parallelism(session), rows.nbytes // SMALLEST), 1)
     count = min(count, rows.num_rows)
     found = home(store)
-    opened = found.visible_store()
-    assert opened is not None
+    opened = found.store()
     name = f"frame-{os.urandom(8).hex()}"
     handles: list[PartitionHandle] = []
     pins: list[Pin] = []
@@ -171,10 +161,10 @@ def share_table(
             handles.append(
                 PartitionHandle(*where, stop - start, len(part.batches), size, i, 0, os.getpid(), host_name())
             )
-        cargo = Cargo(session, found, [handle.name for handle in handles]) if handles else None
-        if cargo is not None and cargo.carriers():
-            handles = [CarriedHandle(**asdict(each), carrier=Carried(cargo, i)) for i, each in enumerate(handles)]
-        return DriverFrame(found, name, rows.schema, handles, pins, cargo)
+        carriers = carry(session, found, [handle.name for handle in handles])
+        if carriers:
+            handles = [CarriedHandle(**asdict(each), carrier=by) for each, by in zip(handles, carriers, strict=True)]
+        return DriverFrame(found, name, rows.schema, handles, pins, carriers)
     except BaseException:
         DriverFrame(found, name, rows.schema, handles, pins).destroy()
         raise

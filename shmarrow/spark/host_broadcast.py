@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.errors import InvalidArgument, ObjectNotFound
 from shmarrow.objects import decode
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shmarrow.segment import Location
-    from shmarrow.spark.cargo import Cargo
     from shmarrow.store import Store
     from shmarrow.store.attach import Pin
 
@@ -48,8 +47,8 @@ class HostBroadcast:
     -----
     Thread safety: any thread may use it. A forked child may use its parent's, which only the parent can destroy.
 
-    It can be unpickled in any process on the driver's host, but on other hosts only as part of a Spark function. When
-    the session is stopped, functions of the next session distribute it again.
+    It can be unpickled in any process on the driver's host, but on other hosts only as part of a function of the
+    session for which it was made.
     """
 
     def __init__(self, name: str, size: int, carriers: tuple[Carrier, ...], destroyed: bool = False) -> None:
@@ -57,7 +56,9 @@ class HostBroadcast:
         self.size = size
         self._carriers = carriers
         self._destroyed = destroyed
-        self._driver: _Driver | None = None
+        self._pin: Pin | None = None
+        """On the driver: keeps the object in its store from being evicted."""
+        self._pid = os.getpid()
 
     @property
     def value(self) -> Any:
@@ -87,24 +88,6 @@ class HostBroadcast:
             value = as_given(decode(found.segment))
         return hold(self.name, value, found.is_there)
 
-    def unpersist(self, blocking: bool = False) -> None:
-        """Delete the executors' copies; Spark sends the value again when a function uses it.
-
-        The object in the driver's store remains, as do copies distributed by Spark Connect. Functions passed to Spark
-        earlier, such as those of a DataFrame, fail on other hosts once it has been distributed again.
-
-        Parameters
-        ----------
-        blocking : bool
-            Wait until they are removed.
-
-        Raises
-        ------
-        InvalidArgument
-            If this is not the driver.
-        """
-        self._on_driver("unpersist").cargo.unpersist(blocking)
-
     def destroy(self, blocking: bool = False) -> None:
         """Delete the value everywhere. Processes that have it mapped keep it; later accesses raise ObjectNotFound.
 
@@ -122,32 +105,25 @@ class HostBroadcast:
         """
         if self._destroyed:
             return
-        driver = self._on_driver("destroy")
-        driver.pin.close()
-        driver.origin.destroy(blocking)
-        drop(self.name)
-        driver.cargo.destroy(blocking)
-        self._destroyed = True  # last, so that the next call completes one that was interrupted
-
-    def _on_driver(self, what: str) -> _Driver:
-        if self._destroyed:
-            raise self._gone()
-        if self._driver is None or not self._driver.cargo.is_mine:
+        if not self._is_mine:
             raise InvalidArgument(
-                f"cannot {what} the broadcast {self.name!r} here: call {what}() on the driver, on the object that "
+                f"cannot destroy the broadcast {self.name!r} here: call destroy() on the driver, on the object that "
                 "broadcast() returned"
             )
-        return self._driver
+        assert self._pin is not None
+        self._pin.close()
+        for carrier in self._carriers:
+            carrier.destroy(blocking)
+        drop(self.name)
+        self._destroyed = True  # last, so that the next call completes one that was interrupted
+
+    @property
+    def _is_mine(self) -> bool:
+        """Whether this is the object that :func:`broadcast` returned, in that process."""
+        return self._pin is not None and self._pid == os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HostBroadcast, (self.name, self.size, self._travelling(), self._destroyed)
-
-    def _travelling(self) -> tuple[Carrier, ...]:
-        """Return the carriers of the object, for a function about to be sent by Spark."""
-        driver = self._driver
-        if driver is not None:
-            self._carriers = () if self._destroyed else (driver.origin, *driver.cargo.carriers())
-        return self._carriers
+        return HostBroadcast, (self.name, self.size, () if self._destroyed else self._carriers, self._destroyed)
 
     def __enter__(self) -> Self:
         if self._destroyed:
@@ -157,30 +133,12 @@ class HostBroadcast:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._driver is None or self._driver.cargo.is_mine:  # a child forked in the block must not destroy it
+        if self._pin is None or self._is_mine:  # a child forked in the block must not destroy it
             self.destroy()
 
     def __repr__(self) -> str:
         how = ", ".join([type(carrier).__name__ for carrier in self._carriers])
         return f"<HostBroadcast {self.name!r}, {self.size:,} bytes, {'destroyed' if self._destroyed else how}>"
-
-
-class _Driver(NamedTuple):
-    """The driver's part of a broadcast.
-
-    Attributes
-    ----------
-    origin : InStore
-        The object in the store.
-    pin : Pin
-        Keeps it from being evicted.
-    cargo : Cargo
-        Distributes it to other hosts, if any.
-    """
-
-    origin: Carrier
-    pin: Pin
-    cargo: Cargo
 
 
 def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = None) -> HostBroadcast:
@@ -218,7 +176,7 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     torch tensors in shared memory must not be written to: torch has no read-only tensors, and the write would kill the
     process. ``clone`` them, or copy them to a GPU, before training.
     """
-    from shmarrow.spark.cargo import Cargo, check_collected
+    from shmarrow.spark.cargo import carry, check_collected
     from shmarrow.spark.carriers import InStore
     from shmarrow.spark.home import home
     from shmarrow.spark.jobs import as_session
@@ -226,16 +184,14 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     session = as_session(spark)
     check_collected(value)
     lies = home(store)
-    opened = lies.visible_store()
-    assert opened is not None
+    opened = lies.store()
     name = f"broadcast-{os.urandom(8).hex()}"
     origin = InStore(lies, name)
     try:
         opened._put_as_file(name, as_stored(value))
         pin = opened.pin(name)  # or the store could evict it
-        made = HostBroadcast(name, opened.attach(name).size, (origin,))
-        made._driver = _Driver(origin, pin, Cargo(session, lies, [name]))
-        made._travelling()
+        made = HostBroadcast(name, opened.attach(name).size, (origin, *carry(session, lies, [name])))
+        made._pin = pin
         return made
     except BaseException:
         origin.destroy(False)

@@ -20,19 +20,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmarrow.errors import InvalidType, full_name
-from shmarrow.interchange.for_consumer import casting_for
-from shmarrow.spark import types as spark_types
 from shmarrow.spark._pyspark import arrow_schema, is_stopped
 from shmarrow.spark.handle import PartitionHandle, delete_frame
 from shmarrow.spark.jobs import PATIENCE, as_session, persist
-from shmarrow.spark.results import Fitting, expected_by_spark, numbered_names, struct_type
+from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
+from shmarrow.spark.types import spark_struct
 from shmarrow.tables import Table
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
     Batches = Iterator[pa.RecordBatch]
 
@@ -143,18 +142,10 @@ def to_df(partitions: Partitions, spark: SparkSession, schema: Schema, spark_sch
     struct = _struct(schema, spark_schema)
     if not len(struct):
         return spark.range(sum(handle.num_rows for handle in partitions.handles)).select()
-    carried, casts = _carried(struct)
-    names = numbered_names(len(struct))
-    numbered = [_renamed(field, name) for field, name in zip(carried, names, strict=True)]
-    fitting = Fitting(arrow_schema(carried), by_position=True)
-    df = _run(partitions, spark, _itself, fitting, type(struct)(numbered))
-    if any(casts):
-        df = df.selectExpr(*[cast or name for name, cast in zip(names, casts, strict=True)])
-    return df.toDF(*struct.names)
-
-
-def _renamed(field: StructField, name: str) -> StructField:
-    return type(field)(name, field.dataType, field.nullable, field.metadata)
+    names = [f"c{i}" for i in range(len(struct))]  # Spark does not support duplicate names here
+    fields = [type(each)(name, each.dataType, each.nullable) for name, each in zip(names, struct, strict=True)]
+    fitting = Fitting(arrow_schema(struct), names)
+    return _run(partitions, spark, _itself, fitting, type(struct)(fields)).toDF(*struct.names)
 
 
 def _itself(table: Table) -> Table:
@@ -165,26 +156,7 @@ def _struct(schema: Schema, spark_schema: str | None) -> StructType:
     """Return the schema of the DataFrame: that of the shared one, or derived from the Arrow types."""
     from pyspark.sql.types import StructType
 
-    if spark_schema is not None:
-        return StructType.fromJson(json.loads(spark_schema))
-    return StructType.fromJson(spark_types.spark_schema(schema, casting_for("spark", ())))
-
-
-def _carried(struct: StructType) -> tuple[StructType, list[str]]:
-    """Return the schema in which rows are sent from Python to Spark, and the casts of columns to their final types."""
-    from pyspark.sql.types import IntegerType, StringType, StructField, StructType
-
-    fields, casts = [], []
-    for i, field in enumerate(struct):
-        type, cast = field.dataType, ""
-        if type.typeName() == "yearmonthinterval":
-            cast = f"CAST(make_ym_interval(0, c{i}) AS {type.simpleString().upper()}) AS c{i}"
-            type = IntegerType()
-        elif type.typeName() in ("char", "varchar"):
-            type = StringType()
-        fields.append(StructField(field.name, type, field.nullable, field.metadata))
-        casts.append(cast)
-    return StructType(fields), casts
+    return spark_struct(schema) if spark_schema is None else StructType.fromJson(json.loads(spark_schema))
 
 
 # --- releasing --------------------------------------------------------------------------------------------------

@@ -10,14 +10,17 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
 
 from shmarrow import capsules
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, Unsupported, at, full_name, shown
-from shmarrow.interchange.for_consumer import Stages, casting_for
+from shmarrow.build import array
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, at, full_name, shown
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
+from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.optional import optional
 from shmarrow.spark._pyspark import arrow_schema
@@ -64,18 +67,11 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
     elif isinstance(found, Mapping):
         yield from from_columns(found).batches
     elif capsules.is_frame(found):
-        # As in Spark, an index without a name is dropped; there is no index over all partitions.
-        index = None if any(name is not None for name in found.index.names) else False
-        yield from from_frame(Table, found, preserve_index=index).replace_schema_metadata(None).batches
+        yield from of_frame(found).replace_schema_metadata(None).batches
     elif capsules.has_data(found):
         yield from table(found).batches
     elif isinstance(found, Iterable) and not _has_no_rows(found):
         for each in found:
-            if isinstance(each, (int, float, tuple)):  # a Row of Spark's is a tuple
-                raise InvalidType(
-                    f"expected from the function: {EXPECTED}; found rows one by one, such as {shown(each)}: give a "
-                    "dict of columns, such as {'a': [1, 2]}"
-                )
             yield from batches_of(each, from_columns)
     else:
         raise _unexpected(found)
@@ -94,6 +90,12 @@ def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
             yield batch.to_pyarrow()
 
 
+def of_frame(frame: Any) -> Table:
+    """Convert a data frame of pandas; as in Spark, an index without a name is dropped."""
+    named = any(name is not None for name in frame.index.names)
+    return from_frame(Table, frame, preserve_index=None if named else False)
+
+
 def _has_no_rows(found: Any) -> bool:
     """Whether an iterable cannot be a sequence of tables."""
     return isinstance(found, (str, bytes, bytearray, memoryview)) or full_name(found).partition(".")[0] in _COLUMNS
@@ -102,8 +104,12 @@ def _has_no_rows(found: Any) -> bool:
 _COLUMNS = {"numpy", "pandas", "polars", "torch", "shmarrow", "pyarrow"}
 
 
+_BY_ROWS = "not rows one by one, but columns, such as {'a': [1, 2]}"
+
+
 def _unexpected(found: Any) -> InvalidType:
-    hint = "pass series.to_frame()" if full_name(found) == "pandas.Series" else capsules.next_step(found)
+    known = {"pandas.Series": "pass series.to_frame()", "int": _BY_ROWS, "float": _BY_ROWS, "str": _BY_ROWS}
+    hint = known.get(full_name(found)) or capsules.next_step(found)
     return InvalidType(f"expected from the function: {EXPECTED}; found {full_name(found)}", hint=hint)
 
 
@@ -117,24 +123,20 @@ class Fitting:
     ----------
     schema : pyarrow.Schema
         The schema that Spark expects, from ``to_arrow_schema``.
-    by_position : bool
-        Whether columns are matched by position, not by name; Spark gets them as ``c0``, ``c1`` and so on, as it does
-        not support duplicate names.
+    names : sequence of str, optional
+        Columns are matched by position, not by name, and get these names.
 
     Thread safety: none; each task has its own.
     """
 
-    def __init__(self, schema: pa.Schema, by_position: bool = False) -> None:
+    def __init__(self, schema: pa.Schema, names: Sequence[str] | None = None) -> None:
         self.schema = schema
-        self.by_position = by_position
+        self.names = names
         self.wanted = schema_from_pyarrow(schema)
-        self._casting = casting_for("spark", ())
         self._last: Schema | None = None
-        self._places: list[int] = []
-        self._stages: list[Stages] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Fitting, (self.schema, self.by_position)
+        return Fitting, (self.schema, self.names)
 
     def fit(self, found: Any) -> Iterator[pa.RecordBatch]:
         """Convert a function's result to batches for Spark of about :data:`PIECE_BYTES` bytes.
@@ -147,11 +149,9 @@ class Fitting:
             If a column is missing or unexpected, or has no exact cast to its type.
         InvalidData
             If a value does not fit its type, or is null in a column that is not nullable.
-        Unsupported
-            If Spark has no type for a column.
         """
         for batch in batches_of(found, self._from_columns):
-            self.prepare(batch.schema)
+            self.check(batch.schema)
             rows = batch.num_rows
             step = max(1, rows * PIECE_BYTES // max(PIECE_BYTES, batch.nbytes))
             for start in range(0, rows, step):
@@ -160,15 +160,18 @@ class Fitting:
     def _from_columns(self, columns: Mapping[Any, Any]) -> Table:
         """Convert a dict of columns; values without a type get the declared one."""
         self._check_names([name if isinstance(name, str) else shown(name) for name in columns])
+        untyped = (None, np.dtype(object))
+        made = {}
         for field in self.wanted:
             values = columns[field.name]
-            if _has_zone(field.type) and hasattr(values, "dtype"):  # objects without a zone are refused anyway
-                _check_zones(table({"x": values[:0]}).schema.field(0).type, field.type, f"column {shown(field.name)}")
-        return Table.from_pydict(columns, self.wanted)
+            is_typed = capsules.has_data(values) or getattr(values, "dtype", None) not in untyped
+            with at(f"column {shown(field.name)}"):
+                made[field.name] = values if is_typed else array(values, field.type)
+        return table(made)
 
     def _check_names(self, names: list[str]) -> None:
         wanted = self.wanted.names
-        if self.by_position or (set(names) == set(wanted) and len(names) == len(wanted)):
+        if self.names is not None or (set(names) == set(wanted) and len(names) == len(wanted)):
             return
         given = Counter(names)
         problems = {
@@ -181,59 +184,42 @@ class Fitting:
             f"the function returned the columns {_listed(names)}; the schema has {_listed(wanted)}: it {said}"
         )
 
-    def prepare(self, schema: Schema) -> None:
-        """Determine the casts of the columns, unless the schema is that of the last batch; raises as :meth:`fit`."""
-        if schema is self._last or (self._last is not None and schema.equals(self._last)):
+    def check(self, schema: Schema) -> None:
+        """Check that columns can be cast, unless the schema is that of the last batch; raises as :meth:`fit`."""
+        if self._last is not None and schema.equals(self._last):
             return
-        names = schema.names
-        self._check_names(names)
-        places = list(range(len(names))) if self.by_position else [names.index(name) for name in self.wanted.names]
-        fields = [schema.field(i) for i in places]
-        self._stages = [
-            self._stages_for(field.type, target.type, f"column {shown(field.name)}")
-            for field, target in zip(fields, self.wanted, strict=True)
-        ]
-        self._places, self._last = places, schema
-
-    def _stages_for(self, type: DataType, target: DataType, where: str) -> Stages:
-        """Return the stages of a cast to Spark's type; ``final`` has an exact cast to it."""
-        refused: ShmarrowError | None = None
-        _check_zones(type, target, where)
-        try:
-            with at(where):
-                stages = self._casting.stages(type)
-            if _castable(stages.final, target):
-                return stages
-        except Unsupported as error:
-            refused = error
-        if _castable(type, target):
-            return Stages(type, type, type)
-        if refused is not None:
-            refused.hint = refused.hint and "cast the column first"  # no argument lossy here
-            raise refused
-        raise InvalidType(f"{where}: {type} has no exact cast to {target}, which the schema makes it in Spark")
+        self._check_names(schema.names)
+        for i, target in enumerate(self.wanted):
+            field = schema.field(i if self.names is not None else target.name)
+            where = f"column {shown(field.name)}"
+            _check_zones(field.type, target.type, where)
+            try:
+                nulls(0, field.type).cast(target.type)
+            except ShmarrowError:
+                raise InvalidType(
+                    f"{where}: {field.type} has no exact cast to {target.type}, which the schema makes it in Spark"
+                ) from None
+        self._last = schema
 
     def _fitted(self, batch: RecordBatch) -> pa.RecordBatch:
-        try:
-            cast: pa.RecordBatch = self._cast(batch).to_pyarrow()
-        except InvalidData as error:
-            error.hint = error.hint and "round the values first, or declare another type"
-            raise
-        return cast.rename_columns(numbered_names(cast.num_columns)) if self.by_position else cast
-
-    def _cast(self, batch: RecordBatch) -> RecordBatch:
+        if self.names is None:
+            batch = batch.select(self.wanted.names)
         columns = []
-        for i, stages in zip(self._places, self._stages, strict=True):
+        for i, field in enumerate(self.wanted):
+            column = batch.column(i)
             with at("column", batch.schema.field(i).name):
-                columns.append(self._casting.column(batch.column(i), stages))
-        fields = [field.with_type(column.type) for field, column in zip(self.wanted, columns, strict=True)]
-        made = RecordBatch(Schema([field.with_nullable(True) for field in fields]), batch.num_rows, columns)
-        return made.cast(self.wanted)
+                columns.append(column if column.type == field.type else _cast(column, field.type))
+        fields = [field.with_nullable(True) for field in self.wanted]
+        made: pa.RecordBatch = RecordBatch(Schema(fields), batch.num_rows, columns).cast(self.wanted).to_pyarrow()
+        return made if self.names is None else made.rename_columns(list(self.names))
 
 
-def numbered_names(count: int) -> list[str]:
-    """Return names for columns that are matched by position."""
-    return [f"c{i}" for i in range(count)]
+def _cast(column: Array, type: DataType) -> Array:
+    try:
+        return column.cast(type)
+    except InvalidData as error:
+        error.hint = error.hint and "round the values first, or declare another type"
+        raise
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -251,20 +237,8 @@ def _check_zones(type: DataType, target: DataType, where: str) -> None:
         _check_zones(mine.type, wanted.type, where)
 
 
-def _has_zone(type: DataType) -> bool:
-    return (_is_timestamp(type) and type.tz is not None) or any(_has_zone(field.type) for field in type.fields)
-
-
 def _is_timestamp(type: DataType) -> TypeGuard[TimestampType]:
     return isinstance(type, TimestampType)
-
-
-def _castable(type: DataType, target: DataType) -> bool:
-    try:
-        nulls(0, type).cast(target)
-    except ShmarrowError:
-        return False
-    return True
 
 
 # --- the schema that the caller gives ---------------------------------------------------------------------------

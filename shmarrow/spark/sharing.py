@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,7 @@ from shmarrow.spark.jobs import (
 )
 from shmarrow.spark.mapping import drop_rows
 from shmarrow.spark.results import pyarrow_batches
+from shmarrow.spark.types import check_type
 from shmarrow.store import Store
 from shmarrow.types import Schema
 from shmarrow.types.base import as_int
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 TARGET_BYTES = 4 << 20
 OVERHEAD = 1536
 """Approximate memory overhead of a pyarrow batch in bytes."""
-SPARK_TYPE = b"shmarrow:spark_type"
-"""The key in a field's metadata for a Spark type that the Arrow type does not determine."""
 
 
 def share(
@@ -113,18 +111,17 @@ def share(
     If the source gives other rows each time it is computed, a partition that was lost has other rows afterwards, as
     with any DataFrame that Spark caches.
 
-    Columns may have any names. Year-month intervals, for which pyarrow has no type, become int32, with the original
-    type in the metadata of their fields.
+    Columns may have any names. Intervals of months, for which pyarrow has no type, have to be cast first.
     """
     target_bytes = as_int(target_bytes, "target_bytes")
     if target_bytes < 1:
         raise InvalidArgument(f"target_bytes must be at least 1, found {target_bytes}")
     if function is not None and not callable(function):
         raise InvalidType(f"function must be callable, found {full_name(function)}")
-    df, columns, spark_schema = _source(source, function, partitions)
+    df, names, spark_schema = _source(source, function, partitions)
     found = home(store)
     name = f"frame-{os.urandom(8).hex()}"
-    task = Publish(found, name, columns, function, target_bytes)
+    task = Publish(found, name, names, function, target_bytes)
     mine = found.store()
     rows = df.mapInArrow(task, "handle binary").persist()
     handles: list[PartitionHandle] = []
@@ -151,42 +148,16 @@ def share(
 # --- what to share ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Converts batches from Spark to shared columns.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The original names; Spark gets others, as it cannot pass all names to workers.
-    types : tuple of str or None
-        The original types of columns that Spark casts.
-    """
-
-    names: tuple[str, ...]
-    types: tuple[str | None, ...]
-
-    def restore(self, batches: Batches) -> Batches:
-        """Restore the column names of Spark's batches, all of one schema; copies nothing."""
-        pa = optional("pyarrow")
-        schema = None
-        for batch in batches:
-            if not self.names:
-                yield batch.select([])
-                continue
-            schema = schema or pa.schema(list(map(_restored, batch.schema, self.names, self.types)))
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-
-
-def _restored(field: pa.Field, name: str, type: str | None) -> pa.Field:
-    named = field.with_name(name)
-    return named if type is None else named.with_metadata({SPARK_TYPE: type.encode()})
+def _renamed(batches: Batches, names: Sequence[str]) -> Batches:
+    """Restore the column names of Spark's batches; copies nothing."""
+    for batch in batches:
+        yield batch.rename_columns(list(names)) if names else batch.select([])
 
 
 def _source(
     source: DataFrame | SparkSession | None, function: Function | None, partitions: int | None
-) -> tuple[DataFrame, Columns | None, str | None]:
-    """Return the DataFrame for the workers, the columns to restore, and the Spark schema of the shared rows, if any."""
+) -> tuple[DataFrame, tuple[str, ...] | None, str | None]:
+    """Return the DataFrame for the workers, the names to restore, and the Spark schema of the shared rows, if any."""
     if source is None or is_session(source):
         if function is None:
             raise InvalidType(
@@ -198,59 +169,22 @@ def _source(
         if count < 1:
             raise InvalidArgument(f"partitions must be at least 1, found {count}")
         return session.range(0, count, 1, count), None, None
-    if not hasattr(source, "mapInArrow"):
+    df: Any = source
+    if not hasattr(df, "mapInArrow"):
         other = full_name(source).partition(".")[0] in ("pandas", "polars", "pyarrow", "shmarrow")
         step = "; share_table takes it" if other else ""
         raise InvalidType(f"share takes a DataFrame of Spark, found {full_name(source)}{step}")
-    as_session(source.sparkSession)  # type: ignore[union-attr]
+    as_session(df.sparkSession)
     if partitions is not None:
         raise InvalidArgument("partitions is for a function without a DataFrame; df.repartition(n) has n partitions")
-    df, columns = numbered(source)  # type: ignore[arg-type]
-    return df, columns, source.schema.json() if function is None else None  # type: ignore[union-attr]
+    return numbered(df), tuple(df.columns), df.schema.json() if function is None else None
 
 
-def numbered(df: DataFrame) -> tuple[DataFrame, Columns]:
+def numbered(df: DataFrame) -> DataFrame:
     """Make a DataFrame acceptable to ``mapInArrow``, whatever its column names, even without columns."""
-    schema = df.schema
-    types = [each.dataType.simpleString() if _is_months(each.dataType) else None for each in schema]
-    for field in schema:
-        _check_type(field.name, field.dataType)
-    columns = Columns(tuple(schema.names), tuple(types))
-    if not columns.names:
-        return df.selectExpr("true AS c0"), columns
-    renamed = df.toDF(*[f"c{i}" for i in range(len(types))])
-    if any(types):
-        casts = [
-            f"c{i}" if type is None else f"CAST(CAST(c{i} AS INTERVAL MONTH) AS INT) AS c{i}"
-            for i, type in enumerate(types)
-        ]
-        renamed = renamed.selectExpr(*casts)
-    return renamed, columns
-
-
-def _is_months(type: Any) -> bool:
-    return bool(type.typeName() == "yearmonthinterval")
-
-
-def _check_type(column: str, type: Any, nested: bool = False) -> None:
-    """Reject types that Spark cannot send to Python workers as Arrow."""
-    if nested and _is_months(type):
-        raise InvalidType(
-            f"column {column!r} has the type {type.simpleString()} within another one, which pyarrow cannot take; "
-            "cast it to int first"
-        )
-    for name, count in Counter(getattr(type, "names", ())).items():
-        if count > 1:
-            raise InvalidType(
-                f"column {column!r} has a struct with {count} fields {name!r}, which Spark cannot give to Python's "
-                "workers; rename them first"
-            )
-    children = [each.dataType for each in getattr(type, "fields", ())]
-    children += [getattr(type, each) for each in ("elementType", "keyType", "valueType") if hasattr(type, each)]
-    if hasattr(type, "sqlType"):
-        children.append(type.sqlType())
-    for child in children:
-        _check_type(column, child, True)
+    for field in df.schema:
+        check_type(field.dataType, f"column {field.name!r}")
+    return df.toDF(*[f"c{i}" for i in range(len(df.columns))]) if df.columns else df.selectExpr("true AS c0")
 
 
 # --- in Spark's workers -----------------------------------------------------------------------------------------
@@ -262,7 +196,7 @@ class Publish:
 
     home: Home
     frame: str
-    columns: Columns | None
+    names: tuple[str, ...] | None
     function: Function | None
     target_bytes: int
 
@@ -272,7 +206,7 @@ class Publish:
         context = TaskContext.get()
         assert context is not None  # it runs in a task
         self._check_wanted()
-        if self.columns is None:  # a row with the number of the partition: Spark may compute several in one task
+        if self.names is None:  # a row with the number of the partition: Spark may compute several in one task
             numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         else:
             numbers = [context.partitionId()]
@@ -287,10 +221,10 @@ class Publish:
 
     def given(self, batches: Batches, partition: int) -> Iterable[pa.RecordBatch]:
         """Return the batches to share."""
-        if self.columns is None:
+        if self.names is None:
             assert self.function is not None
             return pyarrow_batches(self.function(partition))
-        restored = self.columns.restore(batches)
+        restored = _renamed(batches, self.names)
         return restored if self.function is None else pyarrow_batches(self.function(restored))
 
     def _write(self, partition: int, attempt: int, first: pa.RecordBatch, rest: Batches) -> PartitionHandle:
@@ -401,7 +335,7 @@ def _read_schema(raw: bytes) -> Schema:
 
 def _schema_without_rows(df: DataFrame, task: Publish) -> Schema:
     """Return the schema of a frame without rows, as a worker would get it with its first batch."""
-    if task.columns is None:
+    if task.names is None:
         return Schema([])
     pa = optional("pyarrow")
     settings = df.sparkSession.conf
@@ -416,4 +350,4 @@ def _schema_without_rows(df: DataFrame, task: Publish) -> Schema:
     ]
     empty = pa.RecordBatch.from_pylist([], pa.schema(fields))
     given = next(iter(task.given(iter([empty]), 0)), None)
-    return schema_from_pyarrow((next(task.columns.restore(iter([empty]))) if given is None else given).schema)
+    return schema_from_pyarrow((next(_renamed(iter([empty]), task.names)) if given is None else given).schema)

@@ -1,23 +1,26 @@
-"""Conversion between Arrow's and Spark's types, the latter in Spark's JSON format.
+"""Conversion of Arrow's types to Spark's, and what is required of Spark's types.
 
 Invariants:
 
 * an Arrow type is first converted by the rules of ``for_consumer("spark")``; the table here names Spark's type for each
   result;
-* Spark's types are written in their JSON format, so most of this module works without Spark.
+* all that is read is nullable, at any depth, as in all that Spark itself reads from files.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import InvalidData, at, shown
+from shmarrow.errors import InvalidData, InvalidType, Unsupported, at, shown
 from shmarrow.extension import ExtensionType
 from shmarrow.interchange.consumers import kind_of
-from shmarrow.interchange.for_consumer import Casting
+from shmarrow.interchange.for_consumer import Casting, casting_for
 from shmarrow.types import EncodedType, Field, Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 SparkType = str | dict[str, Any]
 """A Spark type in JSON: a name such as ``"long"``, or a mapping for nested types."""
@@ -55,37 +58,24 @@ _MARKED = {b"variant": ("value", "metadata"), b"geometry": ("srid", "wkb"), b"ge
 """Structs that represent one Spark value: the mark in the metadata of their second field, and their fields."""
 
 
-def spark_schema(schema: Schema, casting: Casting) -> dict[str, Any]:
-    """Return the Spark schema of rows, in the JSON format of ``StructType``.
-
-    Parameters
-    ----------
-    schema : Schema
-        The schema of the rows.
-    casting : Casting
-        The rules for Spark, and what may be lost.
+def spark_struct(schema: Schema) -> StructType:
+    """Return the Spark schema of rows.
 
     Raises
     ------
     Unsupported
         If Spark has no type for one of the columns.
     """
-    return {"type": "struct", "fields": [spark_field(field, casting) for field in schema]}
+    from pyspark.sql.types import StructType
+
+    casting = casting_for("spark", ())
+    return StructType.fromJson({"type": "struct", "fields": [_field(field, casting) for field in schema]})
 
 
-def spark_field(field: Field, casting: Casting, where: str = "", within_null: bool = False) -> dict[str, Any]:
-    """Return a field in the JSON format of ``StructField``.
-
-    A field of a nullable struct is always nullable: where the struct is null, so is the field, which pyarrow, and hence
-    Spark's ``toArrow``, otherwise rejects.
-    """
+def _field(field: Field, casting: Casting, where: str = "") -> dict[str, Any]:
     where = f"{where}, field {shown(field.name)}" if where else f"column {shown(field.name)}"
-    return {
-        "name": field.name,
-        "type": spark_type(field.type, casting, where, field.nullable),
-        "nullable": field.nullable or within_null,
-        "metadata": _metadata(field, where),
-    }
+    type = _type(field.type, casting, where)
+    return {"name": field.name, "type": type, "nullable": True, "metadata": _metadata(field, where)}
 
 
 def _metadata(field: Field, where: str) -> dict[str, Any]:
@@ -112,53 +102,26 @@ def unwrapped(type: Any) -> Any:
             return type
 
 
-def spark_type(type: Any, casting: Casting, where: str, nullable: bool = True) -> SparkType:
-    """Return the Spark type of a type.
-
-    Parameters
-    ----------
-    type : DataType
-        The type.
-    casting : Casting
-        The rules for Spark, and what may be lost.
-    where : str
-        Location for error messages.
-    nullable : bool
-        Whether values of this type may be null.
-
-    Raises
-    ------
-    Unsupported
-        If Spark has no type for it, or only a lossy one that the caller did not allow.
-    """
+def _type(type: Any, casting: Casting, where: str) -> SparkType:
     type = unwrapped(type)
     kind = kind_of(type)
     if kind in _LISTS:
-        item = type.value_field
-        return {
-            "type": "array",
-            "elementType": spark_type(item.type, casting, where, item.nullable),
-            "containsNull": item.nullable,
-        }
+        return {"type": "array", "elementType": _type(type.value_field.type, casting, where), "containsNull": True}
     if kind == "map":
-        return {
-            "type": "map",
-            "keyType": spark_type(type.key_type, casting, f"{where}, keys", False),
-            "valueType": spark_type(type.item_type, casting, where, type.item_field.nullable),
-            "valueContainsNull": type.item_field.nullable,
-        }
+        key, value = _type(type.key_type, casting, f"{where}, keys"), _type(type.item_type, casting, where)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if kind == "struct":
-        mark = mark_of(type)
+        mark = _mark_of(type)
         if mark:
             return _marked(type, mark, where)
-        return {"type": "struct", "fields": [spark_field(field, casting, where, nullable) for field in type.fields]}
+        return {"type": "struct", "fields": [_field(field, casting, where) for field in type.fields]}
     with at(where):
         final: Any = casting.stages(type).final
     name = SPARK[kind_of(final)]
     return name if isinstance(name, str) else name(final)
 
 
-def mark_of(type: Any) -> bytes:
+def _mark_of(type: Any) -> bytes:
     """Return Spark's mark of a struct, such as ``b"variant"``; empty for plain structs."""
     if type.layout != "struct" or len(type.fields) != 2:
         return b""
@@ -184,46 +147,47 @@ def _marked(type: Any, mark: bytes, where: str) -> SparkType:
     return found
 
 
-# --- several schemas --------------------------------------------------------------------------------------------
+# --- from Spark -------------------------------------------------------------------------------------------------
 
 
-def same_type(a: SparkType, b: SparkType) -> bool:
-    """Whether two Spark types are equal, ignoring nullability."""
-    if isinstance(a, str) or isinstance(b, str):
-        return a == b
-    if a["type"] != b["type"]:
-        return False
-    if a["type"] == "struct":
-        return [field["name"] for field in a["fields"]] == [field["name"] for field in b["fields"]] and all(
-            same_type(x["type"], y["type"]) for x, y in zip(a["fields"], b["fields"], strict=True)
-        )
-    return all(same_type(a[key], b[key]) for key in ("elementType", "keyType", "valueType") if key in a)
+def check_type(type: Any, where: str) -> None:
+    """Refuse a Spark type that Spark fails to give to Python's workers, with a message that names nothing.
+
+    Raises
+    ------
+    Unsupported
+        If it is or contains an interval of months.
+    InvalidType
+        If a struct has several fields of one name, or a name that Arrow's schemas cannot have.
+    """
+    if type.typeName() == "yearmonthinterval":
+        raise Unsupported(f"{where} is {type.simpleString()}, for which pyarrow has no type", hint="cast it to int")
+    if hasattr(type, "sqlType"):
+        type = type.sqlType()
+    names = getattr(type, "names", ())
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise InvalidType(f"{where} has several fields named {twice!r}", hint="rename them")
+    broken = next((name for name in names if "\0" in name), None)
+    if broken is not None:
+        raise InvalidType(f"{where} has a field named {broken!r}: names in Arrow end at NUL", hint="rename it")
+    for field in getattr(type, "fields", ()):
+        check_type(field.dataType, f"{where}, field {field.name!r}")
+    for part in ("elementType", "keyType", "valueType"):
+        if hasattr(type, part):
+            check_type(getattr(type, part), where)
 
 
-def merged_type(a: SparkType, b: SparkType) -> SparkType:
-    """Merge two equal types; nullable wherever one of them is."""
-    if isinstance(a, str) or isinstance(b, str) or a == b:
-        return a
-    if a["type"] == "struct":
-        return a | {"fields": [merged_field(x, y) for x, y in zip(a["fields"], b["fields"], strict=True)]}
-    types = {key: merged_type(a[key], b[key]) for key in ("elementType", "keyType", "valueType") if key in a}
-    return a | types | {key: a[key] or b[key] for key in ("containsNull", "valueContainsNull") if key in a}
+def nullable(type: Any) -> Any:
+    """Return a Spark type whose fields and elements are nullable, at any depth, without types of users."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
-
-def merged_field(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """Merge two fields of the same name and type."""
-    return a | {"type": merged_type(a["type"], b["type"]), "nullable": a["nullable"] or b["nullable"]}
-
-
-def shown_type(type: SparkType) -> str:
-    """Format a Spark type as in SQL."""
-    if isinstance(type, str):
-        return {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}.get(type, type)
-    if type["type"] == "struct":
-        fields = [f"{field['name']}: {shown_type(field['type'])}" for field in type["fields"]]
-        return f"struct<{', '.join(fields)}>"
-    if type["type"] == "array":
-        return f"array<{shown_type(type['elementType'])}>"
-    if type["type"] == "map":
-        return f"map<{shown_type(type['keyType'])}, {shown_type(type['valueType'])}>"
-    return str(type["type"])
+    if hasattr(type, "sqlType"):
+        return nullable(type.sqlType())
+    if isinstance(type, ArrayType):
+        return ArrayType(nullable(type.elementType), True)
+    if isinstance(type, MapType):
+        return MapType(nullable(type.keyType), nullable(type.valueType), True)
+    if isinstance(type, StructType):
+        return StructType([StructField(each.name, nullable(each.dataType), True, each.metadata) for each in type])
+    return type

@@ -1,12 +1,16 @@
 """Values of broadcasts and of ``once`` as objects of a store: what a store keeps as it is, and all else pickled.
 
-A pickled value is a bundle: its pickle, and beside that each of its large buffers, such as those of numpy arrays
-(pickle protocol 5, out of band). They are not copied when it is unpickled, but lie in shared memory, read-only.
+A pickled value is a bundle: its pickle, and beside that each of its large buffers, such as those of numpy arrays and
+torch tensors (pickle protocol 5, out of band). They are not copied when it is unpickled, but lie in shared memory,
+read-only.
 """
 
 from __future__ import annotations
 
 import pickle
+import sys
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,12 +33,11 @@ def as_stored(value: Any) -> Any:
     """
     from shmarrow import capsules
     from shmarrow.objects.encode import encode
-    from shmarrow.spark.state_dict import is_state_dict, to_bundle
 
-    if is_state_dict(value):
-        return to_bundle(value)
     if capsules.has_stream(value):  # some can be read once only
         return value
+    if _is_state_dict(value):
+        return _pickled(value)
     try:
         encode(value)
     except (InvalidType, InvalidArgument) as error:
@@ -45,22 +48,28 @@ def as_stored(value: Any) -> Any:
 def as_given(stored: Any) -> Any:
     """Restore a value from an object of a store; large arrays lie in the memory of the object."""
     if type(stored).__name__ == "Bundle":
-        from shmarrow.spark.state_dict import STATE_DICT, from_bundle
-
         metadata = stored.metadata or {}
-        if STATE_DICT in metadata:
-            return from_bundle(stored)
         if PICKLED in metadata:
             buffers = [stored[str(i)].to_numpy() for i in range(int(metadata[PICKLED]))]
             return pickle.loads(stored["pickle"].to_numpy(), buffers=buffers)
     return stored
 
 
-def _pickled(value: Any, refused: Exception) -> Any:
+def _is_state_dict(value: Any) -> bool:
+    """Whether a value is a mapping of names to torch tensors, which a store would keep as a bundle."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, Mapping) or not value:
+        return False
+    return all(isinstance(each, torch.Tensor) for each in value.values())
+
+
+def _pickled(value: Any, refused: Exception | None = None) -> Any:
     from shmarrow.ipc.tensor.bundle import NamedTensors
     from shmarrow.spark._pyspark import pickled
 
     buffers: list[np.ndarray[Any, Any]] = []
+    arrays: dict[Any, np.ndarray[Any, Any]] = {}
+    """The memory of tensors; tensors that have it in common, such as tied weights, do so afterwards."""
 
     def take(buffer: pickle.PickleBuffer) -> bool:
         raw = np.frombuffer(buffer.raw(), np.uint8)
@@ -68,12 +77,31 @@ def _pickled(value: Any, refused: Exception) -> Any:
             buffers.append(raw)
         return len(raw) < LARGE  # whether it is written into the pickle
 
+    def reduce(each: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is None or type(each) is not torch.Tensor or each.layout is not torch.strided:
+            return NotImplemented
+        if each.is_meta or each.is_quantized:
+            return NotImplemented
+        plain = each.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        raw = arrays.setdefault((plain.data_ptr(), plain.nbytes), plain.flatten().view(torch.uint8).numpy())
+        return _tensor, (raw, plain.dtype, tuple(plain.shape), each.requires_grad)
+
     try:
-        data = pickled(value, take)
+        data = pickled(value, take, reduce)
     except Exception as error:
+        why = "" if refused is None else f"a store does not keep it ({refused}), and "
         raise InvalidType(
-            f"cannot share {full_name(value)}: a store does not keep it ({refused}), and it cannot be pickled "
-            f"({type(error).__name__}: {error})"
+            f"cannot share {full_name(value)}: {why}it cannot be pickled ({type(error).__name__}: {error})"
         ) from error
     tensors = {"pickle": np.frombuffer(data, np.uint8), **{str(i): each for i, each in enumerate(buffers)}}
     return NamedTensors(tensors, {PICKLED: str(len(buffers)).encode()})
+
+
+def _tensor(raw: np.ndarray[Any, Any], dtype: Any, shape: tuple[int, ...], requires_grad: bool) -> Any:
+    """Return a tensor over the memory of an array."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch has no read-only tensors
+        return torch.from_numpy(raw).view(dtype).reshape(shape).requires_grad_(requires_grad)

@@ -70,9 +70,11 @@ def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) 
     def in_pandas_udf(i: pd.Series) -> pd.Series:
         return pd.Series([check("pandas_udf")] * len(i))
 
-    @f.arrow_udf("string")
-    def in_arrow_udf(i: pa.Array) -> pa.Array:
+    def in_arrow(i: pa.Array) -> pa.Array:
         return pa.array([check("arrow_udf")] * len(i))
+
+    has_arrow_udf = hasattr(f, "arrow_udf")  # from 4.1 on
+    in_arrow_udf = f.arrow_udf("string")(in_arrow) if has_arrow_udf else in_udf
 
     def in_map(batches: Any) -> Any:
         for batch in batches:
@@ -132,7 +134,7 @@ def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) 
         "rdd",
         "udf",
         "pandas_udf",
-        "arrow_udf",
+        *(["arrow_udf"] if has_arrow_udf else []),
         "mapInArrow",
         "applyInPandas",
         "applyInArrow",
@@ -207,18 +209,14 @@ def test_every_kind_of_value(spark: Any, store: sa.Store) -> None:
         each.destroy()
 
 
-class Odd(OrderedDict[str, Any]):
-    _metadata: Any = None
-
-
 def model() -> Any:
     """A model of several types, with a weight that two of its layers have, and a buffer of bools."""
     import torch
 
     torch.manual_seed(0)
     nn = torch.nn
-    made = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(3, 4, dtype=torch.bfloat16))
-    made.add_module("tied", nn.Linear(3, 4))
+    made = nn.Sequential(nn.Linear(30, 40), nn.BatchNorm1d(40), nn.Linear(30, 40, dtype=torch.bfloat16))
+    made.add_module("tied", nn.Linear(30, 40))
     made.tied.weight = made[0].weight
     made.register_buffer("mask", torch.tensor([True, False]))
     return made
@@ -266,14 +264,14 @@ def check_states(first: Any, second: Any, _: Any) -> dict[str, bool]:
     expected = whole.state_dict()
     torch.nn.init.zeros_(fresh[0].weight)
     fresh.load_state_dict(got, assign=True)
-    x = torch.ones(2, 3)
+    x = torch.ones(2, 30)
     return {
         **{name: same(given, got[name]) for name, given in expected.items()},
         **{name: same(given, others[name]) for name, given in tensors().items()},
         "names": list(got) == list(expected) and list(others) == list(tensors()),
         "loaded": torch.equal(fresh[0](x), whole[0](x)),
-        "tied": got["0.weight"] is got["tied.weight"],
-        "tied where they were": others["whole"] is others["whole again"],
+        "tied": got["0.weight"].data_ptr() == got["tied.weight"].data_ptr(),
+        "tied where they were": others["whole"].data_ptr() == others["whole again"].data_ptr(),
         "versions": versions(got) == versions(expected) and type(got) is OrderedDict,
         "plain": type(others) is dict,
         "mapped": file_of(got["0.weight"].numpy()).startswith("/dev/shm/"),
@@ -290,12 +288,11 @@ def test_state_dicts(spark: Any, store: sa.Store) -> None:
         assert set(found) > {"0.weight", "mask", *tensors()}
     first.destroy()
     second.destroy()
-    with pytest.raises(sa.InvalidType, match="'meta', without elements"):
-        sas.broadcast(spark, {"x": torch.ones(2, device="meta")}, store)
-    odd = Odd(x=torch.ones(1))
-    odd._metadata = {1: 2}
-    with pytest.raises(sa.InvalidType, match="no form in JSON"):
-        sas.broadcast(spark, odd, store)
+    expected = model()[0](torch.ones(2, 30))
+    with sas.broadcast(spark, model(), store) as made:  # not its state dict, but the model itself
+        assert torch.equal(made.value[0](torch.ones(2, 30)), expected)
+        assert file_of(made.value[0].weight.detach().numpy()) == store.info(made.name).path
+        assert made.value[0].weight.requires_grad
 
 
 class Model:
@@ -379,8 +376,6 @@ def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store
     assert [said[1] for said in rows[pid]] == [ROWS, ROWS]
     assert one.name not in rows[pid][0][0]
     assert one.name in rows[pid][1][0]
-    one.unpersist()
-    assert run(one)[2] == ROWS
     one.destroy()
     one.destroy()
     assert repr(one).endswith("destroyed>")
@@ -388,9 +383,8 @@ def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store
         assert "was destroyed" in run(made)[2]
         with pytest.raises(sa.ObjectNotFound, match="was destroyed"):
             made.value  # noqa: B018
-    for made, call in ((one, "unpersist"), (travelled, "unpersist"), (travelled, "destroy")):
-        with pytest.raises((sa.ObjectNotFound, sa.InvalidArgument), match=made.name):
-            getattr(made, call)()
+    with pytest.raises(sa.InvalidArgument, match=f"cannot destroy the broadcast '{one.name}' here"):
+        travelled.destroy()
     with pytest.raises(sa.ObjectNotFound, match="was destroyed"), one:
         pass
     # What was destroyed is forgotten as soon as another one comes.
@@ -416,9 +410,7 @@ print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "p
             said.stderr
         )
         found = made.value
-        assert made._driver is not None
-        with made._driver.cargo._lock:  # as of a thread that the child does not have
-            pid = os.fork()
+        pid = os.fork()
         if not pid:
             status = 1
             try:
@@ -460,17 +452,18 @@ def open_all(ways: Any, _: Any) -> list[Any]:
 
 def test_a_number_of_another_session(spark: Any, store: sa.Store) -> None:
     """Spark's numbers begin again with each session, so an old pickle has that of another broadcast."""
-    from shmarrow.spark.cargo import carry
+    from shmarrow.spark.cargo import in_broadcast
     from shmarrow.spark.carriers import InBroadcast
     from shmarrow.spark.host_broadcast import HostBroadcast
 
     for name, value in {"a": 1.0, "b": 2.0, "c": 3.0}.items():
         store.put(name, np.full(ROWS, value))
     store.put("d", np.arange(3.0))
+    context = spark.sparkContext
     first, second, third, small = (
-        *carry(spark, store, ["a", "b"]),
-        *carry(spark, store, ["c"]),
-        *carry(spark, store, ["d"]),
+        *in_broadcast(context, [store.attach("a"), store.attach("b")]),
+        *in_broadcast(context, [store.attach("c")]),
+        *in_broadcast(context, [store.attach("d")]),
     )
     old = [InBroadcast(now.broadcast, each.token, 0, 1) for now in (third, small) for each in (first, second)]
     ways = [first, second, third, small, *old]

@@ -56,8 +56,6 @@ def test_handles_travel_to_another_job(spark: Any, home: str) -> None:
 
 def all_kinds(table: sa.Table) -> Any:
     """The rows of a partition as each of several libraries has them."""
-    import polars as pl
-
     first = table["id"][0]
     if first == 0:
         return None
@@ -65,7 +63,7 @@ def all_kinds(table: sa.Table) -> Any:
     yield table.slice(0, 1).append_column("kind", ["ours"]).append_column("x", [0.5])
     words = pa.array(["pyarrow"]).dictionary_encode()
     yield pa.table({"x": pa.array([1], pa.uint8()), "id": [first], "kind": words})
-    yield [pl.DataFrame({"id": [first], "x": [2.5], "kind": ["polars"]})]
+    yield [pa.record_batch({"id": [first], "x": pa.array([2.5], pa.float16()), "kind": ["list"]})]
     frame = table.to_pandas()
     yield frame[frame["id"] == first + 1].assign(x=np.float32(3.5), kind="pandas")
 
@@ -80,7 +78,7 @@ def test_functions_over_tables_and_batches(spark: Any, home: str) -> None:
                 (first, "dict", None),
                 (first, "ours", 0.5),
                 (first, "pyarrow", 1.0),
-                (first, "polars", 2.5),
+                (first, "list", 2.5),
                 (first + 1, "pandas", 3.5),
             ]
         ]
@@ -137,8 +135,6 @@ def test_spark_connect(connect: Any, home: str) -> None:
 # --- back to Spark ----------------------------------------------------------------------------------------------
 
 RARE = (
-    "IF(id % 2 = 0, NULL, make_ym_interval(0, CAST(id - 5 AS int))) AS months",
-    "CAST(make_ym_interval(CAST(id AS int), 0) AS INTERVAL YEAR) AS years",
     "make_dt_interval(0, 0, 0, id) AS days",
     "parse_json(concat('{\"a\":', id, '}')) AS variant",
     "IF(id % 2 = 0, NULL, ST_GeomFromWKB(X'0101000000000000000000F03F0000000000000040')) AS geometry",
@@ -161,17 +157,16 @@ def test_to_df_is_what_was_shared(spark: Any, home: str) -> None:
         [(3, Vectors.dense([1.0, 2.0])), (4, None), (5, Vectors.sparse(3, [1], [2.0]))],
         StructType([StructField("id", LongType()), StructField("vector", VectorUDT())]),
     )
-    df = spark.range(0, 6, 1, 2).join(vectors, "id", "left").selectExpr("vector", *RARE)
+    known = spark.sql("SHOW FUNCTIONS LIKE 'st_geomfromwkb'").count()  # from 4.1 on
+    rare = [each if known or "ST_Geom" not in each else "NULL AS geometry" for each in RARE]
+    df = spark.range(0, 6, 1, 2).join(vectors, "id", "left").selectExpr("vector", *rare)
     with sas.share(df, home) as frame:
         again = frame.to_df(spark)
         assert again.schema == df.schema
         columns = [f"c{i}" for i in range(len(df.columns))]
 
-        def rows(each: Any) -> list[Any]:
-            # Spark has no values of Python for intervals of months, and compares no variants and geometries.
-            months = [f"CAST({name} AS string) AS {name}" if name in ("c1", "c2") else name for name in columns]
-            found = each.toDF(*columns).selectExpr(*months).collect()
-            return [repr(row) for row in sorted(found, key=lambda row: row["c15"])]
+        def rows(each: Any) -> list[Any]:  # Spark compares no variants and geometries
+            return [repr(row) for row in sorted(each.toDF(*columns).collect(), key=lambda row: row["c13"])]
 
         assert rows(again) == rows(df)
 

@@ -36,7 +36,7 @@ BATCH_ROWS = 1_000
 """Rows of the batches that Spark gives to functions."""
 
 SECONDS = 100.0
-"""How long an answer of a driver may take, unless a call says otherwise."""
+"""How long an answer of a driver may take by default."""
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """For short runs: no optimizing compiler, and no verification of Spark's own classes."""
@@ -87,7 +87,7 @@ def local_spark(folder: Path) -> Iterator[Any]:
     """A classic session with two tasks at a time, each of which may fail once; ``folder`` has its files."""
     from shmarrow.spark import local_session
 
-    server = SERVER if _connect_lacks() is None else {}
+    server = SERVER if connect_lacks() is None else {}
     with pytest.MonkeyPatch.context() as patch:  # what the Java process inherits
         for name, value in _environment(folder).items():
             patch.setenv(name, value)
@@ -137,7 +137,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 def connect_url(spark: Any) -> str:
     """Where the Java process of :func:`local_spark` serves Spark Connect, or a skipped test."""
-    lacks = _connect_lacks()
+    lacks = connect_lacks()
     if lacks is not None:
         pytest.skip(f"Spark Connect needs what the extra 'connect' installs ({lacks})")
     service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
@@ -163,7 +163,7 @@ CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 
 
 @cache
-def _connect_lacks() -> str | None:
+def connect_lacks() -> str | None:
     try:
         import google.rpc.error_details_pb2  # noqa: F401
         import grpc_status  # noqa: F401
@@ -236,7 +236,7 @@ def wait_until(true: Callable[[], Any], what: str, seconds: float = SECONDS) -> 
 
 
 @cache
-def _unshare() -> list[str] | str:
+def namespaces() -> list[str] | str:
     """The command that starts a process with mounts of its own, or why there is none."""
     said = ""
     for command in (["unshare", "-m"], ["unshare", "-Urm"]):
@@ -258,7 +258,7 @@ def another_host(shm: int = 64 << 20, shared: Sequence[Path] = ()) -> list[str]:
     It has a ``/dev/shm`` of so many bytes and a ``/tmp`` of its own, both empty; only the folders in ``shared`` are
     those of this host, and this project and its Python, which may lie under ``/tmp``, too.
     """
-    command = _unshare()
+    command = namespaces()
     if isinstance(command, str):
         pytest.skip(f"cannot give a process mounts of its own here: {command}")
     # What is hidden with /tmp is reached through the descriptors that the shell has opened before.
@@ -286,11 +286,13 @@ class Driver:
         Its number.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], talk: Connection, mark: str, errors: Path) -> None:
-        self._process, self._talk, self._mark, self._errors = process, talk, mark, errors
+    def __init__(
+        self, process: subprocess.Popen[bytes], talk: Connection, mark: str, errors: Path, seconds: float
+    ) -> None:
+        self._process, self._talk, self._mark, self._errors, self._seconds = process, talk, mark, errors, seconds
         self.pid: int = self.hear()
 
-    def run(self, function: Callable[..., Any], *arguments: Any, timeout: float = SECONDS) -> Any:
+    def run(self, function: Callable[..., Any], *arguments: Any, timeout: float | None = None) -> Any:
         """What a function returns."""
         self.begin(function, *arguments)
         return self.result(timeout)
@@ -299,7 +301,7 @@ class Driver:
         """Let it run a function; :meth:`result` waits for its end."""
         self.say((function, arguments))
 
-    def result(self, timeout: float = SECONDS) -> Any:
+    def result(self, timeout: float | None = None) -> Any:
         """What the function returned."""
         return self._answer("result", timeout)
 
@@ -309,13 +311,14 @@ class Driver:
 
         self._talk.send_bytes(cloudpickle.dumps(value))
 
-    def hear(self, timeout: float = SECONDS) -> Any:
+    def hear(self, timeout: float | None = None) -> Any:
         """The next value that the function gives to ``say``."""
         return self._answer("said", timeout)
 
-    def _answer(self, expected: str, timeout: float) -> Any:
+    def _answer(self, expected: str, timeout: float | None) -> Any:
         from pyspark import cloudpickle
 
+        timeout = timeout or self._seconds
         if not self._talk.poll(timeout):
             raise Failed(f"no answer within {timeout:g} s; {self._wrote()}")
         try:
@@ -367,6 +370,7 @@ def driver(
     stop: bool = True,
     host: Sequence[str] = (),
     environment: dict[str, str] | None = None,
+    seconds: float = SECONDS,
     **settings: str,
 ) -> Iterator[Driver]:
     """A driver, and its end with all that it started.
@@ -383,6 +387,8 @@ def driver(
         The beginning of its command, such as :func:`another_host`.
     environment : dict of str to str, optional
         Further variables.
+    seconds : float
+        How long an answer may take, unless a call says otherwise.
     **settings : str
         Further settings of a classic session; two underscores stand for each dot.
     """
@@ -404,7 +410,7 @@ def driver(
         from pyspark import cloudpickle
 
         talk.send_bytes(cloudpickle.dumps((url, given, stop)))
-        made = Driver(process, talk, mark, errors)
+        made = Driver(process, talk, mark, errors, seconds)
     except BaseException:
         talk.close()
         _end(mark)
@@ -419,30 +425,31 @@ def driver(
 
 
 class Cluster:
-    """A master and two workers; made by :func:`cluster`.
+    """A master and its workers; made by :func:`cluster`.
 
     Attributes
     ----------
     url : str
         Of its master.
-    shared : Path
-        A folder that is the same on both hosts; the rest of ``/tmp`` is not, and ``/dev/shm`` neither.
+    hosts : tuple of str
+        The addresses of its hosts. The master is on the first one.
     """
 
-    hosts = ("127.0.0.1", "127.0.0.2")
-    """The names of its hosts. The first is this one, where drivers are too."""
-
-    def __init__(self, folder: Path, mark: str) -> None:
+    def __init__(self, folder: Path, mark: str, commands: Mapping[str, Sequence[str]]) -> None:
         self._folder, self._mark, self._workers = folder, mark, dict[str, int]()
-        self.shared = folder / "shared"
+        self._commands = commands
+        self.hosts = tuple(commands)
         self.url = ""
 
+    @property
+    def shared(self) -> Path:
+        """A folder that is the same on all hosts; the rest of ``/tmp`` is not, and ``/dev/shm`` neither."""
+        return self._folder / "shared"
+
     def _start(self) -> None:
-        self.shared.mkdir()
-        hosts = zip(self.hosts, ([], another_host(shared=[self.shared])), strict=True)
-        self._daemon(self.hosts[0], [], "master.Master")
+        self._daemon(self.hosts[0], self._commands[self.hosts[0]], "master.Master")
         self.url = self._logged("master.Master", r"Starting Spark master at (spark://\S+)")
-        for host, command in hosts:
+        for host, command in self._commands.items():
             work = ["-d", str(self._folder / f"{host}-work"), "-c", "4", "-m", "4g", self.url]
             self._workers[host] = self._daemon(host, command, "worker.Worker", *work)
         for host in self.hosts:
@@ -516,9 +523,21 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """A master and two workers, and their end."""
-    made = Cluster(folder, f"{PREFIX}cluster-{next(_numbers)}")
+def cluster(folder: Path, commands: Mapping[str, Sequence[str]] | None = None) -> Iterator[Cluster]:
+    """A master and its workers, and their end.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they have their files.
+    commands : dict of str to sequence of str, optional
+        For each host its address, and the beginning of a command that runs there. By default two hosts: this one, where
+        drivers are too, and one with a ``/tmp`` and ``/dev/shm`` of its own.
+    """
+    (folder / "shared").mkdir(exist_ok=True)
+    if commands is None:
+        commands = {"127.0.0.1": [], "127.0.0.2": another_host(shared=[folder / "shared"])}
+    made = Cluster(folder, f"{PREFIX}cluster-{next(_numbers)}", commands)
     try:
         made._start()
         yield made

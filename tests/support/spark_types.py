@@ -14,9 +14,8 @@ from typing import Any
 
 import shmarrow as sa
 from shmarrow.interchange.consumers import RULES, kind_of
-from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
-from shmarrow.spark.types import shown_type, spark_type, unwrapped
+from shmarrow.spark.types import spark_struct, unwrapped
 from shmarrow.testing.table import CASES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-types.md"
@@ -38,8 +37,7 @@ Also:
 
 - Extension types are read as their storage, `arrow.bool8` as `boolean`. `variant`, `geometry` and `geography` come from
   structs that Spark has written, which it marks in the metadata of their fields.
-- Columns are `NOT NULL` where the file's schema says so. Fields of a struct that may be null are nullable: where the
-  struct is null, they hold nulls, which pyarrow refuses otherwise.
+- Columns, fields and elements are nullable, as in all files that Spark reads.
 - Time zones of timestamps are dropped; the moments stay. Spark shows them in the zone of its session.
 - The metadata that Spark keeps for a column are restored.
 - Two columns of one name, or two fields of one struct, are refused, as Spark cannot read them from a Python data
@@ -58,7 +56,8 @@ column is when it is read back.
 ## Exceptions
 
 - **Year-month intervals**: Spark's Python side has no Arrow type for them. A file's column of such intervals is read as
-  `int`, the number of months; `make_ym_interval(0, months)` makes intervals of it again.
+  `int`, the number of months; `make_ym_interval(0, months)` makes intervals of it again. Neither `share` nor a write
+  takes them: cast them to `int` first.
 - **Calendar intervals** cannot be sent to Python at all. Arrow's month-day-nano intervals are unsupported for the same
   reason.
 - **User-defined types** come back as what they are made of. A null vector of `pyspark.ml`, whose type has fields that
@@ -84,9 +83,13 @@ def _loss(type: Any) -> str:
     return f"{next((rule.loses for rule in rules if rule.loses and not rule.lossy), rules[0].loses)}: refused"
 
 
+def _in_spark(type: Any) -> str:
+    """Spark's type for one of Arrow's, as SQL writes it."""
+    return spark_struct(sa.schema([("x", type)]))[0].dataType.simpleString()
+
+
 def to_spark() -> Iterator[tuple[str, list[str]]]:
     """Arrow's types, what they are in Spark, and what may be lost."""
-    casting = casting_for("spark", ())
     seen = set()
     for case in CASES:
         name = str(case.type)
@@ -94,7 +97,7 @@ def to_spark() -> Iterator[tuple[str, list[str]]]:
             continue
         seen.add(name)
         try:
-            shown = f"`{shown_type(spark_type(case.type, casting, ''))}`"
+            shown = f"`{_in_spark(case.type)}`"
             losses = "; ".join(dict.fromkeys(filter(None, map(_loss, _leaves(case.type)))))
         except sa.Unsupported:
             shown, losses = "unsupported", ""
@@ -125,20 +128,13 @@ def to_arrow() -> Iterator[tuple[str, list[str]]]:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    casting = casting_for("spark", ())
     for name, kind in spark_types():
         try:
             made = schema_from_pyarrow(to_arrow_schema(StructType().add("c", kind), timezone="UTC"))
         except PySparkException:
             yield f"`{name}`", ["none", ""]
             continue
-        back = shown_type(spark_type(made.field(0).type, casting, ""))
-        yield f"`{name}`", [f"`{made.field(0).type}`", f"`{_as_sql(back)}`"]
-
-
-def _as_sql(name: str) -> str:
-    """Names of Spark's JSON form that its SQL writes otherwise."""
-    return re.sub(r"\((OGC:CRS84)(, SPHERICAL)?\)", "(4326)", name)
+        yield f"`{name}`", [f"`{made.field(0).type}`", f"`{_in_spark(made.field(0).type)}`"]
 
 
 def table(rows: Iterator[tuple[str, list[str]]], *heads: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -33,22 +34,21 @@ from shmarrow.errors import (
     at,
     shown,
 )
-from shmarrow.interchange.for_consumer import casting_for
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.layout.making import nulls
 from shmarrow.segment.host import host_name
 from shmarrow.sources.formats import HEAD, recognized
-from shmarrow.spark import types as spark
 from shmarrow.spark._pyspark import arrow_schema, check_version
 from shmarrow.spark.results import Fitting
 from shmarrow.spark.source.listing import Place, places
 from shmarrow.spark.source.messages import sendable
 from shmarrow.spark.source.options import ReadOptions, read_options
+from shmarrow.spark.types import spark_struct
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 _LEAST_SPLIT = 1 << 20
 _SPARK = {
@@ -164,72 +164,52 @@ def schema_of(given: Mapping[str, str]) -> StructType:
             f"there are no files in {', '.join(map(repr, options.paths))} to take a schema from; give one with "
             ".schema(...)"
         )
-    merged: dict[str, dict[str, Any]] = {}
+    merged: dict[str, StructField] = {}
     names: dict[str, None] = {}
     for place in files:
         with opened(place) as (reader, _):
             schema = reader.schema
         names.update(dict.fromkeys(schema.names))
         with at(place):
-            fields = _spark_fields(schema, options)
+            found = _fields(schema, options)
         if place is files[0]:
-            merged = fields
-        else:
-            _merge(merged, fields, place, files[0], options)
-    if options.columns is not None:
-        missing = next((name for name in options.columns if name not in merged), None)
-        if missing is not None:
-            raise _no_column(missing, list(names), str(files[0]) if len(files) == 1 else "what is read")
-        merged = {name: merged[name] for name in options.columns}
-    return StructType.fromJson({"type": "struct", "fields": list(merged.values())})
-
-
-def _spark_fields(schema: Schema, options: ReadOptions) -> dict[str, dict[str, Any]]:
-    """Return the fields of a file as Spark's, in the JSON form of ``StructField``: all, or those that are read."""
-    casting = casting_for("spark", ())
-    found: dict[str, dict[str, Any]] = {}
-    for field in schema:
-        if options.columns is not None and field.name not in options.columns:
-            continue
-        if field.name in found:
-            raise Unsupported(
-                f"several columns are named {shown(field.name)}, and Spark cannot read that from a Python data source",
-                hint='.option("columns", ...) chooses others',
-            )
-        try:
-            found[field.name] = spark.spark_field(field, casting)
-        except Unsupported as error:
-            error.hint = '.option("columns", ...) chooses others'
-            raise
-    return found
-
-
-def _merge(
-    merged: dict[str, dict[str, Any]],
-    found: dict[str, dict[str, Any]],
-    place: Place,
-    first: Place,
-    options: ReadOptions,
-) -> None:
-    """Add the fields of a file to those of the files before it."""
-    if not options.merge and found.keys() != merged.keys():
-        name = next(name for name in [*merged, *found] if name not in found or name not in merged)
-        has, lacks = (first, place) if name in merged else (place, first)
-        raise InvalidType(
-            f'{has} has a column {shown(name)}, which {lacks} lacks; .option("mergeSchema", "true") reads all columns '
-            "of all files, with nulls where one is missing"
-        )
-    for name in [*merged, *[name for name in found if name not in merged]]:
-        one, other = merged.get(name), found.get(name)
-        if one is None or other is None:
-            merged[name] = (one or other or {}) | {"nullable": True}
-        elif not spark.same_type(one["type"], other["type"]):
+            merged = found
+        elif not options.merge and found.keys() != merged.keys():
+            name = next(name for name in [*merged, *found] if name not in found or name not in merged)
+            has, lacks = (files[0], place) if name in merged else (place, files[0])
             raise InvalidType(
-                f"{place}: column {shown(name)} is {spark.shown_type(other['type'])} in Spark, and "
-                f"{spark.shown_type(one['type'])} in {first}: files that are read together must have the same types"
+                f'{has} has a column {shown(name)}, which {lacks} lacks; .option("mergeSchema", "true") reads all '
+                "columns of all files, with nulls where one is missing"
             )
-        else:
-            merged[name] = spark.merged_field(one, other)
+        for name, field in found.items():
+            other = merged.setdefault(name, field)
+            if other.dataType != field.dataType:
+                raise InvalidType(
+                    f"{place}: column {shown(name)} is {field.dataType.simpleString()} in Spark, and "
+                    f"{other.dataType.simpleString()} in {files[0]}: files that are read together must have the same "
+                    "types"
+                )
+    for name in options.columns or ():
+        if name not in merged:
+            raise _no_column(name, list(names), str(files[0]) if len(files) == 1 else "what is read")
+    return StructType([merged[name] for name in options.columns or merged])
+
+
+def _fields(schema: Schema, options: ReadOptions) -> dict[str, StructField]:
+    """Return the columns of a file that are read, as Spark has them."""
+    chosen = [field for field in schema if options.columns is None or field.name in options.columns]
+    hint = '.option("columns", ...) chooses others'
+    for name, count in Counter(field.name for field in chosen).items():
+        if count > 1:
+            raise Unsupported(
+                f"several columns are named {shown(name)}, and Spark cannot read that from a Python data source",
+                hint=hint,
+            )
+    try:
+        return {field.name: field for field in spark_struct(Schema(chosen))}
+    except Unsupported as error:
+        error.hint = hint
+        raise
 
 
 def _no_column(name: str, names: list[str], where: str) -> FieldNotFound:
@@ -271,7 +251,7 @@ class ShmarrowReader(DataSourceReader):
         fitting = Fitting(self._schema)
         for place in places(self._options):
             with opened(place) as (reader, seen), at(place):
-                fitting.prepare(_chosen_schema(reader.schema, fitting.wanted, self._options))
+                fitting.check(_chosen_schema(reader.schema, fitting.wanted, self._options))
                 sizes = reader._block_sizes() if isinstance(reader, RecordBatchFileReader) else None
             blocks = [(-1, seen[0])] if sizes is None else [(number + 1, size) for number, size in enumerate(sizes)]
             pieces += [(Piece(place, seen, max(stop - 1, 0), stop), size) for stop, size in blocks]

@@ -17,14 +17,13 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import TaskContext
-from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from shmarrow import ipc, segment
@@ -36,7 +35,6 @@ from shmarrow.errors import (
     MissingExtra,
     ObjectNotFound,
     StorageError,
-    Unsupported,
     shown,
 )
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
@@ -46,18 +44,17 @@ from shmarrow.optional import optional
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import refused
 from shmarrow.spark import _pyspark
-from shmarrow.spark.sharing import rechunked
+from shmarrow.spark.sharing import TARGET_BYTES, rechunked
 from shmarrow.spark.source.manifest import PART, STATE, Manifest, locked, opened_state, read_manifest, write_manifest
 from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.options import checked, flag, local, size
+from shmarrow.spark.source.options import checked, flag, local
+from shmarrow.spark.types import check_type, nullable
 from shmarrow.types.schema import difference
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
-BATCH_BYTES = 4 << 20
-SPARK_SCHEMA = b"shmarrow.spark"
-"""The key of a file's metadata that has Spark's own schema, as JSON."""
 _CODECS: dict[str, Codec | None] = {"none": None, "uncompressed": None, **CODECS}
 
 
@@ -68,10 +65,6 @@ class WriteOptions(NamedTuple):
     ----------
     compression : str or None
         The codec of the buffers.
-    batch_bytes : int
-        The bytes of a record batch, before compression.
-    file_bytes : int
-        A task begins another file when one has so many bytes; 0 writes one file for each task.
     durable : bool
         Whether files and names are synced to disk before they count.
     application : str or None
@@ -81,8 +74,6 @@ class WriteOptions(NamedTuple):
     """
 
     compression: str | None = None
-    batch_bytes: int = BATCH_BYTES
-    file_bytes: int = 0
     durable: bool = False
     application: str | None = None
     version: int | None = None
@@ -107,8 +98,6 @@ def _number(name: str, text: str) -> int:
 
 _PARSERS = {
     "compression": ("compression", _codec),
-    "batchBytes": ("batch_bytes", size),
-    "maxFileBytes": ("file_bytes", size),
     "durable": ("durable", flag),
     "txnAppId": ("application", lambda _, text: text),
     "txnVersion": ("version", _number),
@@ -117,7 +106,7 @@ _PARSERS = {
 
 
 @sendable()
-def make_writer(options: Mapping[str, str], schema: st.StructType, overwrite: bool) -> Writer:
+def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Writer:
     """What Spark sends to its workers, for one write; called where Spark plans it.
 
     Parameters
@@ -132,12 +121,11 @@ def make_writer(options: Mapping[str, str], schema: st.StructType, overwrite: bo
     Raises
     ------
     InvalidArgument
-        If the path or another option makes no sense, the DataFrame has no columns, or two of one name, or the directory
-        has files that Spark did not write.
-    InvalidType
-        If the files in the directory have other columns, and are not replaced.
-    Unsupported
-        If a column has a type that cannot be written.
+        If the path or another option makes no sense, the DataFrame has no columns, or the directory has files that
+        Spark did not write.
+    InvalidType, Unsupported
+        If columns have the same name, or a type that cannot be written; or the files in the directory have other
+        columns, and are not replaced.
     """
     _pyspark.check_version()
     values, rest = checked(options, _PARSERS)
@@ -165,10 +153,10 @@ def _path(text: str | None) -> str:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task has written: the names of its files in the directory of the job, in order."""
+    """What one task has written: the name of its file in the directory of the job, if it had rows."""
 
     partition: int
-    files: tuple[str, ...]
+    file: str | None
 
 
 class Writer(DataSourceArrowWriter):
@@ -239,33 +227,23 @@ class Writer(DataSourceArrowWriter):
         """Write the rows of one partition; runs in a task."""
         context = TaskContext.get()
         assert context is not None  # it runs in a task
-        partition, attempt = context.partitionId(), context.taskAttemptId()
+        partition, name = context.partitionId(), f"{context.partitionId():05d}-{context.taskAttemptId()}"
         given = (_cast(batch, self.target) for batch in iterator)
         first = next(given, None)
-        batches = iter(()) if first is None else rechunked(first, given, self.options.batch_bytes)
-        files: list[str] = []
-        try:
-            for batch in batches:
-                files.append(self._write_file(f"{partition:05d}-{attempt}-{len(files):05d}", batch, batches))
-        except BaseException:
-            for name in files:
-                with suppress(OSError):
-                    os.unlink(os.path.join(self.folder, name))
-            raise
-        return Written(partition, tuple(files))
+        if first is None:
+            return Written(partition, None)
+        self._write_file(name, rechunked(first, given, TARGET_BYTES))
+        return Written(partition, name)
 
-    def _write_file(self, name: str, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> str:
-        """One file of the job, with the first batch and as many others as it has room for."""
-        batch = first
+    def _write_file(self, name: str, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write one file of the job."""
+        path = os.path.join(self.folder, name)
         options = IpcWriteOptions(compression=self.options.compression)
         try:
-            path = os.path.join(self.folder, name)
             sink = segment.create(path, mode=None, overwrite=False, durable=self.options.durable)
             with ipc.new_file(sink, schema_from_pyarrow(self.target), options) as writer:
-                while batch is not None:
+                for batch in batches:
                     writer.write_batch(RecordBatch.from_pyarrow(batch))
-                    full = self.options.file_bytes and sink.size >= self.options.file_bytes
-                    batch = None if full else next(rest, None)
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
@@ -273,15 +251,15 @@ class Writer(DataSourceArrowWriter):
                 f"{self.folder!r}, is not there. Either the job has ended without this task, or the path is not on a "
                 "file system that all hosts with workers share",
             ) from None
-        return name
 
     @sendable()
     def commit(self, messages: list[Any]) -> None:
         """Make what the tasks have written count; runs where Spark planned the write."""
-        written = [name for task in sorted(messages, key=lambda message: message.partition) for name in task.files]
+        written = [task.file for task in sorted(messages, key=lambda task: task.partition) if task.file]
         try:
             if not written:  # no rows, and the columns are kept
-                written = [self._write_file("empty", None, iter(()))]
+                self._write_file("empty", ())
+                written = ["empty"]
             with locked(self.directory) as state:
                 before = read_manifest(self.directory)
                 if not self._is_repeated(before):
@@ -345,78 +323,19 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         raise InvalidData(f"Spark's columns {batch.schema.types} do not become {schema.types}: {error}") from None
 
 
-def arrow_schema(schema: st.StructType) -> pa.Schema:
+def arrow_schema(schema: StructType) -> pa.Schema:
     """The schema of the files for a DataFrame's.
 
     Raises
     ------
     InvalidArgument
-        If there are no columns, or two of one name.
-    Unsupported
-        If a column has a type that cannot be written.
+        If there are no columns.
+    InvalidType, Unsupported
+        If columns have the same name, or a type that cannot be written.
     """
     if not schema.fields:
         raise InvalidArgument(
             "cannot write a DataFrame without columns: Spark does not tell its tasks how many rows it has; add a column"
         )
-    _check_names(schema, "the DataFrame")
-    fields = []
-    for field in schema.fields:
-        _check_type(field.dataType, f"column {field.name!r}")
-        one = st.StructType([st.StructField(field.name, _nullable(field.dataType), True)])
-        try:
-            fields += list(_pyspark.arrow_schema(one))
-        except Exception as error:
-            raise Unsupported(
-                f"column {field.name!r} is {field.dataType.simpleString()}, for which Spark has no Arrow type: cast it "
-                f"or leave it out ({error})"
-            ) from None
-    return optional("pyarrow").schema(fields, metadata={SPARK_SCHEMA: schema.json().encode()})
-
-
-def _check_names(type: st.StructType, where: str) -> None:
-    names = type.fieldNames()
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InvalidArgument(f"{where} has two fields named {twice!r}; rename one of them")
-    broken = next((name for name in names if "\0" in name), None)
-    if broken is not None:
-        raise InvalidArgument(f"{where} has a field named {broken!r}; Arrow's names end at NUL, so rename it")
-
-
-def _check_type(type: st.DataType, where: str) -> None:
-    """Refuse what Spark would fail at in a task, with a message that names nothing."""
-    if isinstance(type, st.YearMonthIntervalType):
-        raise Unsupported(
-            f"{where} is {type.simpleString()}, which pyarrow has no type for; cast it to int, as a number of "
-            f"{'years' if type.startField == type.endField == type.YEAR else 'months'}"
-        )
-    if isinstance(type, st.UserDefinedType):
-        type = type.sqlType()
-    if isinstance(type, st.StructType):
-        _check_names(type, where)
-    for name, child in _children(type):
-        _check_type(child, f"{where}, {name}")
-
-
-def _children(type: st.DataType) -> list[tuple[str, st.DataType]]:
-    if isinstance(type, st.ArrayType):
-        return [("elements", type.elementType)]
-    if isinstance(type, st.MapType):
-        return [("keys", type.keyType), ("values", type.valueType)]
-    return (
-        [(f"field {field.name!r}", field.dataType) for field in type.fields] if isinstance(type, st.StructType) else []
-    )
-
-
-def _nullable(type: st.DataType) -> st.DataType:
-    """A type whose children, at any depth, are nullable, as in all that Spark itself reads from files."""
-    if isinstance(type, st.UserDefinedType):
-        return _nullable(type.sqlType())
-    if isinstance(type, st.ArrayType):
-        return st.ArrayType(_nullable(type.elementType), True)
-    if isinstance(type, st.MapType):
-        return st.MapType(_nullable(type.keyType), _nullable(type.valueType), True)
-    if isinstance(type, st.StructType):
-        return st.StructType([st.StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in type.fields])
-    return type
+    check_type(schema, "the DataFrame")
+    return _pyspark.arrow_schema(nullable(schema))

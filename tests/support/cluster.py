@@ -1,0 +1,543 @@
+"""Spark on a cluster of three hosts in namespaces, with faults; ``make cluster`` runs it, in some minutes.
+
+Each host has its own network, mounts, IPC and host name, its own ``/dev/shm`` and ``/tmp``. They are connected by a
+bridge, have addresses that no other machine reaches, and end with this program. One line is printed for each check; the
+exit status is 1 if one failed. Needs Linux, Java, and either root or user namespaces; where these are missing, it says
+so and checks nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spark_lab
+from spark_driver import hear, say
+from spark_lab import wait_until
+from spark_maps import file_of
+
+import shmarrow as sa
+from shmarrow import spark as sas
+
+HOSTS = {f"10.77.0.{number}": f"host{number}" for number in (1, 2, 3)}
+"""The names of the hosts by their addresses. The master and most drivers are on the first one."""
+FIRST, SECOND, THIRD = HOSTS
+SWITCH = "10.77.0.254"
+STORE = f"shmarrow-spark-{os.geteuid()}"
+NAMESPACES = ("net", "mnt", "ipc", "uts")
+SECONDS = 300.0
+INSIDE = "SHMARROW_CLUSTER_INSIDE"
+
+
+# --- the hosts --------------------------------------------------------------------------------------------------
+
+
+def enter() -> None:
+    """Run this program again, in namespaces of its own, which all processes end with."""
+    command = spark_lab.namespaces()
+    if isinstance(command, str):
+        sys.exit(skipped(f"no namespaces can be made here ({command})"))
+    if shutil.which("ip") is None:
+        sys.exit(skipped("there is no program `ip` (Debian: iproute2)"))
+    os.environ[INSIDE] = "yes"
+    command = [*command, "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    os.execvp(command[0], [*command, sys.executable, *sys.argv])
+
+
+def skipped(why: str) -> int:
+    print(f"skipped  all checks: {why}", flush=True)
+    return 0
+
+
+def ip(*arguments: str, within: int | None = None) -> None:
+    enter = [] if within is None else ["nsenter", "-t", str(within), "-n"]
+    subprocess.run([*enter, "ip", *arguments], check=True)
+
+
+@contextmanager
+def hosts(shared: Path) -> Iterator[dict[str, list[str]]]:
+    """The three hosts: for each address the beginning of a command that runs there. All have the folder ``shared``."""
+    ip("link", "set", "lo", "up")
+    ip("link", "add", "switch", "type", "bridge")
+    ip("addr", "add", f"{SWITCH}/24", "dev", "switch")
+    ip("link", "set", "switch", "up")
+    names = shared / "hosts"
+    names.write_text("".join(f"{address} {name}\n" for address, name in {"127.0.0.1": "localhost", **HOSTS}.items()))
+    with ExitStack() as stack:
+        found = {}
+        for address, name in HOSTS.items():
+            setup = [f"hostname {name}", f"mount --bind {names} /etc/hosts", "ip link set lo up", "echo ready"]
+            script = "\n".join([*setup, "exec sleep infinity"])
+            command = [*spark_lab.another_host(shared=[shared]), "unshare", "--net", "--ipc", "--uts"]
+            process = stack.enter_context(subprocess.Popen([*command, "sh", "-ec", script], stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            pid = process.pid
+            ip("link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+            ip("link", "set", f"to-{name}", "master", "switch", "up")
+            ip("addr", "add", f"{address}/24", "dev", "eth0", within=pid)
+            ip("link", "set", "eth0", "up", within=pid)
+            found[address] = ["nsenter", "-t", str(pid), "--mount", "--net", "--ipc", "--uts", "--"]
+        yield found
+
+
+class Stopped(Exception):
+    """A check failed, as was said."""
+
+
+class Lab:
+    """The cluster and its checks."""
+
+    def __init__(self, cluster: spark_lab.Cluster, commands: dict[str, list[str]]) -> None:
+        self.cluster, self.commands, self.failed = cluster, commands, 0
+
+    @contextmanager
+    def check(self, what: str) -> Iterator[None]:
+        """Say whether the block raised no error; after one, what needs the same application is not checked."""
+        start = time.monotonic()
+        try:
+            yield
+        except Exception as error:
+            self.failed += 1
+            print(f"FAILED   {what}\n{traceback.format_exc()}", flush=True)
+            raise Stopped from error
+        print(f"ok       {what} ({time.monotonic() - start:.1f} s)", flush=True)
+
+    def driver(self, host: str, **settings: str) -> Any:
+        """A driver on a host, of an application with an executor of two cores on each host."""
+        given = {
+            "spark__cores__max": "6",
+            "spark__executor__cores": "2",
+            "spark__driver__host": host,
+            "spark__driver__bindAddress": host,
+            "spark__locality__wait": "20s",  # however busy this machine is
+            **settings,
+        }
+        return self.cluster.driver(self.folder(), seconds=SECONDS, **self.on(host), **given)
+
+    def client(self, host: str, url: str) -> Any:
+        """A client of Spark Connect on a host."""
+        return spark_lab.driver(self.folder(), url, seconds=SECONDS, **self.on(host))
+
+    def folder(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=self.cluster.shared))
+
+    def on(self, host: str) -> dict[str, Any]:
+        return {"host": self.commands[host], "environment": {"SPARK_LOCAL_IP": host}}
+
+    def left(self, host: str) -> list[str]:
+        """What is in the ``/dev/shm`` of a host, but for the store of the user's applications without objects."""
+        found = self.cluster.shm(host)
+        empty = {STORE, *(f"{STORE}/{name}" for name in ("control", "pins", "commit"))}
+        return sorted({str(path.relative_to(found)) for path in found.rglob("*")} - empty)
+
+    def objects(self, host: str) -> list[str]:
+        """The names of the objects in the store on a host."""
+        path = self.cluster.shm(host) / STORE
+        if not path.exists():
+            return []
+        with sa.Store(path, create=False, trust=True) as store:
+            return store.names()
+
+    def collect(self, host: str) -> None:
+        """Run the collector on a host."""
+        command = [*self.commands[host], sys.executable, "-m", "shmarrow", "collect", f"shm:{STORE}"]
+        environment = {**os.environ, "PYTHONPATH": spark_lab.python_path()}
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment, cwd="/")
+
+    def nothing_left(self, which: tuple[str, ...] = tuple(HOSTS)) -> None:
+        """See that nothing is left on some hosts, once keepers have seen that their executors ended."""
+        for host in which:
+            with suppress(AssertionError):
+                wait_until(partial(self.is_clear, host, ""), "no objects")
+            assert not self.left(host), f"on {host}: {self.objects(host)}, {self.left(host)}"
+
+    def is_clear(self, host: str, prefix: str) -> bool:
+        """Whether the store on a host has no objects whose names begin with this."""
+        return not any(name.startswith(prefix) for name in self.objects(host))
+
+
+# --- what runs in drivers ---------------------------------------------------------------------------------------
+
+
+def facts(_: Any) -> Iterator[Any]:
+    shm = os.stat("/dev/shm").st_dev
+    yield platform.node(), (*(os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES), shm)
+
+
+def at_once(spark: Any, function: Callable[[Any], Iterator[Any]]) -> list[Any]:
+    """The results of a function in six tasks at the same time, two on each host."""
+    return spark.sparkContext.parallelize(range(6), 6).barrier().mapPartitions(function).collect()
+
+
+def look_around(spark: Any) -> list[Any]:
+    return at_once(spark, facts)
+
+
+def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        time.sleep(0.3)  # or one executor takes all tasks
+        yield batch
+
+
+def shared(spark: Any, store: Any = None) -> sas.SharedFrame:
+    return sas.share(spark.range(0, 240, 1, 12), store, function=slowly)
+
+
+def used(table: sa.Table) -> Any:
+    ids = table["id"].to_numpy()
+    in_memory = file_of(ids).startswith("/dev/shm/")
+    return {"host": [platform.node()], "first": ids[:1], "total": [ids.sum()], "shared": [in_memory]}
+
+
+def use(spark: Any, frame: sas.SharedFrame) -> set[str]:
+    """Check the rows of a frame, and return the hosts where they were used."""
+    rows = frame.map(spark, used, "host string, first long, total long, shared boolean").collect()
+    assert [(row["first"], row["total"]) for row in rows] == [
+        (first, sum(range(first, first + 20))) for first in range(0, 240, 20)
+    ]
+    assert all(row["shared"] for row in rows)
+    return {row["host"] for row in rows}
+
+
+def share(spark: Any) -> None:
+    frame = shared(spark)
+    say([use(spark, frame) for _ in range(3)])
+    say({handle.host for handle in frame.handles})
+    try:
+        frame.read_all()
+    except sa.StorageError as error:
+        say(str(error))
+    hear()
+    frame.destroy()
+
+
+def broadcast(spark: Any) -> None:
+    value = np.arange(1_000_000.0)
+    with sas.broadcast(spark, value) as made:
+
+        def attach(_: Any) -> Iterator[Any]:
+            found = made.value
+            status = os.stat(file_of(found))
+            yield platform.node(), (os.getpid(), status.st_dev, status.st_ino, float(found.sum()))
+
+        say((float(value.sum()), at_once(spark, attach)))
+        hear()
+
+
+def table(spark: Any) -> None:
+    with sas.share_table(spark, sa.table({"id": np.arange(240)}), partitions=12) as frame:
+        rows = frame.map(spark, lambda table: {"total": [table["id"].to_numpy().sum()]}, "total long").collect()
+        say([row["total"] for row in rows])
+        hear()
+
+
+def once(spark: Any) -> None:
+    made = sas.once("process", lambda: np.array([os.getpid()]))
+    say(at_once(spark, lambda _: iter([(platform.node(), int(made.value[0]))])))
+    hear()
+    made.destroy()
+
+
+def lose_an_executor(spark: Any) -> None:
+    frame = shared(spark)
+    say([handle.name for handle in frame.handles])
+    hear()
+    say(use(spark, frame))
+    hear()
+    say(use(spark, frame))
+    frame.destroy()
+
+
+def stay_idle(spark: Any, seconds: float) -> None:
+    def executors() -> int:
+        return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
+
+    frame = shared(spark)
+    before = executors()
+    time.sleep(3 * seconds)
+    say((before, executors(), use(spark, frame)))
+    frame.destroy()
+    wait_until(lambda: executors() == 0, "executors without partitions are removed")
+
+
+def leave_all(spark: Any, value: float) -> sas.SharedFrame:
+    """Share, broadcast and compute once, and check what workers find; nothing is destroyed."""
+    frame = shared(spark)
+    use(spark, frame)
+    made, computed = sas.broadcast(spark, np.full(100_000, value)), sas.once("value", lambda: np.array([value]))
+    found = at_once(spark, lambda _: iter([(float(made.value[-1]), float(computed.value[0]))]))
+    assert found == [(value, value)] * 6
+    return frame
+
+
+def leave(spark: Any, value: float) -> None:
+    leave_all(spark, value)
+
+
+def stay(spark: Any, value: float) -> None:
+    frame = leave_all(spark, value)
+    say(None)
+    hear()
+    use(spark, frame)
+
+
+def port(spark: Any) -> int:
+    service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    return int(getattr(service, "MODULE$").localPort())
+
+
+def connect(spark: Any) -> None:
+    frame = shared(spark)
+    hosts = [use(spark, frame) for _ in range(2)]
+    made, computed = sas.broadcast(spark, np.arange(100_000.0)), sas.once("remote", lambda: np.array([os.getpid()]))
+
+    def find(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for _ in batches:
+            row = {"host": platform.node(), "total": float(made.value.sum()), "process": int(computed.value[0])}
+            yield pa.RecordBatch.from_pylist([row])
+
+    df = spark.range(0, 12, 1, 12).mapInArrow(slowly, "id long")
+    found = df.mapInArrow(find, "host string, total double, process long").collect()
+    say((hosts, [row.asDict() for row in found]))
+    hear()
+    frame.destroy()
+    made.destroy()
+
+
+def append_stream(spark: Any, folder: str) -> None:
+    """Append the numbers from 0, ten in each batch; says when it begins to write a batch, and when it has."""
+
+    def append(batch: Any, number: int) -> None:
+        say("begin")
+        options = {"txnAppId": "numbers", "txnVersion": str(number)}
+        batch.select("value").write.format("shmarrow").mode("append").options(**options).save(f"{folder}/rows")
+        say("end")
+
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2).load()
+    query = source.writeStream.foreachBatch(append).option("checkpointLocation", f"{folder}/state").start()
+    query.awaitTermination()
+
+
+def read_numbers(spark: Any, folder: str) -> list[int]:
+    return sorted(row["value"] for row in spark.read.format("shmarrow").load(f"{folder}/rows").collect())
+
+
+# --- the checks -------------------------------------------------------------------------------------------------
+
+
+def check_application(lab: Lab) -> None:
+    names = set(HOSTS.values())
+    with lab.driver(FIRST) as driver:
+        with lab.check("three hosts, each with network, mounts, IPC, name and /dev/shm of its own"):
+            found: dict[str, set[Any]] = {}
+            for name, fact in driver.run(look_around):
+                found.setdefault(name, set()).add(fact)
+            assert found.keys() == names
+            here = (*(os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES), os.stat("/dev/shm").st_dev)
+            for each in zip(here, *(next(iter(facts)) for facts in found.values()), strict=True):
+                assert len(set(each)) == 4, each
+        with lab.check("share: partitions in the memory of all hosts, jobs run there, others are named"):
+            driver.begin(share)
+            assert driver.hear() == [names] * 3
+            assert driver.hear() == names
+            error = driver.hear()
+            assert all(name in error for name in ("host2", "host3")), error
+            assert all(lab.objects(host) for host in HOSTS)
+            driver.say(None)
+            driver.result()
+            lab.nothing_left((SECOND, THIRD))
+        with lab.check("broadcast: one copy on each host, which both workers map"):
+            driver.begin(broadcast)
+            total, rows = driver.hear()
+            copies: dict[str, set[Any]] = {}
+            workers: dict[str, set[Any]] = {}
+            for name, (pid, device, inode, found_total) in rows:
+                copies.setdefault(name, set()).add((device, inode))
+                workers.setdefault(name, set()).add(pid)
+                assert found_total == total
+            assert {name: len(each) for name, each in copies.items()} == dict.fromkeys(names, 1)
+            assert {name: len(each) for name, each in workers.items()} == dict.fromkeys(names, 2)
+            driver.say(None)
+            driver.result()
+        with lab.check("share_table: all workers get the rows of the driver"):
+            driver.begin(table)
+            assert driver.hear() == [sum(range(first, first + 20)) for first in range(0, 240, 20)]
+            driver.say(None)
+            driver.result()
+        with lab.check("once: computed by one worker of each host"):
+            driver.begin(once)
+            assert len(set(driver.hear())) == 3
+            driver.say(None)
+            driver.result()
+            for host in HOSTS:
+                wait_until(partial(lab.is_clear, host, "once/"), f"the value on {host} is destroyed")
+        with lab.check("an executor is killed: its objects are removed, its partitions are computed again"):
+            driver.begin(lose_an_executor)
+            driver.hear()
+            lost = [name for name in lab.objects(SECOND) if name.startswith("frame-")]
+            assert lost
+            (executor,) = lab.cluster.executors(SECOND)
+            os.kill(executor, signal.SIGKILL)
+            wait_until(lambda: not set(lost) & set(lab.objects(SECOND)), "the keeper has removed the objects")
+            driver.say(None)
+            assert driver.hear() <= names
+            driver.say(None)
+            assert driver.hear() <= names
+            driver.result()
+            for host in HOSTS:
+                wait_until(partial(lab.is_clear, host, "frame-"), f"the partitions on {host} are destroyed")
+        with lab.check("the driver is killed: other hosts keep nothing, and the collector removes what is on its own"):
+            driver.run(leave, 1.0)
+            assert all(lab.objects(host) for host in HOSTS)
+            driver.kill()
+            lab.nothing_left((SECOND, THIRD))
+            assert lab.objects(FIRST)
+            lab.collect(FIRST)
+            lab.nothing_left()
+
+
+def check_dynamic_allocation(lab: Lab) -> None:
+    seconds = 3
+    settings = {
+        "spark__dynamicAllocation__enabled": "true",
+        "spark__dynamicAllocation__shuffleTracking__enabled": "true",
+        "spark__dynamicAllocation__executorIdleTimeout": f"{seconds}s",
+        "spark__dynamicAllocation__initialExecutors": "3",
+    }
+    with (
+        lab.check(f"dynamic allocation, {seconds} s: executors stay while they have partitions, and no longer"),
+        lab.driver(FIRST, **settings) as driver,
+    ):
+        driver.begin(stay_idle, seconds)
+        before, after, found = driver.hear()
+        assert (before, after, found) == (3, 3, set(HOSTS.values()))
+        driver.result()
+        lab.nothing_left((SECOND, THIRD))
+
+
+def check_two_applications(lab: Lab) -> None:
+    with ExitStack() as stack:
+        one = stack.enter_context(lab.driver(FIRST))
+        other = stack.enter_context(lab.driver(SECOND))
+        with lab.check("two applications of one user: each gets what is its own"):
+            for driver, value in ((one, 1.0), (other, 2.0)):
+                driver.begin(stay, value)
+            for driver in (one, other):
+                driver.hear()
+        with lab.check("one of them ends without releasing anything: the other one keeps what it has"):
+            one.say(None)
+            one.result()
+            one.close()
+            lab.collect(FIRST)
+            other.say(None)
+            other.result()
+        with lab.check("after a normal end without release, and the collector: nothing on any host"):
+            other.close()
+            for host in HOSTS:
+                lab.collect(host)
+            lab.nothing_left()
+
+
+def check_connect(lab: Lab) -> None:
+    lacks = spark_lab.connect_lacks()
+    if lacks is not None:
+        print(f"skipped  Spark Connect: needs what the extra 'connect' installs ({lacks})", flush=True)
+        return
+    server = {**spark_lab.SERVER, "spark.connect.grpc.binding.address": FIRST}
+    with lab.driver(FIRST, **{name.replace(".", "__"): value for name, value in server.items()}) as driver:
+        url = f"sc://{FIRST}:{driver.run(port)}"
+        with (
+            lab.check("Spark Connect, the client on another host: share, broadcast, once"),
+            lab.client(THIRD, url) as client,
+        ):
+            client.begin(connect)
+            hosts, rows = client.hear()
+            names = set(HOSTS.values())
+            assert hosts == [names] * 2
+            assert {row["host"] for row in rows} == names
+            assert {row["total"] for row in rows} == {float(np.arange(100_000.0).sum())}
+            assert len({(row["host"], row["process"]) for row in rows}) == 3
+            client.say(None)
+            client.result()
+    with lab.check("after the end of the server and of the client: nothing on any host"):
+        for host in HOSTS:
+            lab.collect(host)
+        lab.nothing_left()
+
+
+def check_stream(lab: Lab, restarts: int) -> None:
+    """Kill a driver that appends the batches of a stream, at another moment each time, and start it again."""
+    folder = str(lab.folder())
+    with lab.check(f"a stream is killed and restarted {restarts} times: no row is missing, and none is there twice"):
+        for number in range(restarts):
+            with spark_lab.driver(lab.folder(), "local[2]") as driver:
+                driver.begin(append_stream, folder)
+                for _ in range(1 + number % 4):
+                    driver.hear()
+                time.sleep(number % 10 * 0.03)  # some time within a write, or between two
+                driver.kill()
+        with spark_lab.driver(lab.folder(), "local[2]") as driver:
+            driver.begin(append_stream, folder)
+            for _ in range(6):
+                driver.hear()
+            driver.kill()
+        with spark_lab.driver(lab.folder(), "local[2]") as driver:
+            found = driver.run(read_numbers, folder)
+        assert found == list(range(len(found)))
+        assert len(found) >= 10 * restarts // 4
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--restarts", type=int, default=5, help="how often the stream is killed (default: 5)")
+    parser.add_argument("--only", metavar="REGEX", default="", help="run the checks whose names match")
+    arguments = parser.parse_args()
+    if INSIDE not in os.environ:
+        enter()
+    checks: dict[str, Callable[[Lab], None]] = {
+        "application": check_application,
+        "dynamic": check_dynamic_allocation,
+        "applications": check_two_applications,
+        "connect": check_connect,
+        "stream": lambda lab: check_stream(lab, arguments.restarts),
+    }
+    with tempfile.TemporaryDirectory(prefix="shmarrow-cluster-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / "shared").mkdir()
+        try:
+            with hosts(folder / "shared") as commands, spark_lab.cluster(folder, commands) as cluster:
+                lab = Lab(cluster, commands)
+                for name, check in checks.items():
+                    if re.search(arguments.only, name):
+                        with suppress(Stopped):
+                            check(lab)
+                print(f"{lab.failed} checks failed" if lab.failed else "all checks passed", flush=True)
+        except pytest.skip.Exception as reason:
+            return skipped(str(reason))
+        except subprocess.CalledProcessError as error:
+            return skipped(f"no network can be made here ({error})")
+    return 1 if lab.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
