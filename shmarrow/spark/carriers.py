@@ -33,6 +33,7 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
+from shmarrow.segment.host import host_name
 from shmarrow.segment.mappings import map_file
 from shmarrow.spark import _pyspark
 from shmarrow.spark.home import Home, in_worker, removing
@@ -87,7 +88,7 @@ def open_first(what: str, carriers: Iterable[Carrier]) -> Found:
         except NotHere as reason:
             reasons.append(str(reason))
     why = "; ".join(reasons) or "nothing carries it here"
-    raise StorageError(errno.EREMOTE, f"cannot reach {what} from this process: {why}")
+    raise StorageError(errno.EREMOTE, f"cannot reach {what}, from this process, on host {host_name()!r}: {why}")
 
 
 @contextmanager
@@ -124,14 +125,14 @@ class InStore(NamedTuple):
     def open(self) -> Found:
         store = self.home.visible_store()
         if store is None:
-            raise NotHere(f"the driver's store {self.home.where!r} is not on this host, or not for this user")
+            raise NotHere(f"the store {self.home.where!r} is not on this host, or not for this user")
         try:
             return Found(store.attach(self.name), partial(store.__contains__, self.name))
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
                 f"{self.name!r} is no longer in the store {self.home.where!r}: it was destroyed, "
-                "or the driver that made it has ended. DataFrames are computed when they are asked for: "
+                "or the driver or executor that owned it has ended. DataFrames are computed when they are asked for: "
                 "collect or write them before that",
             ) from None
 

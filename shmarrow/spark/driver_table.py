@@ -3,101 +3,38 @@
 Invariants:
 
 * the rows are split into objects like those of a DataFrame, so all operations of frames work;
+* the objects are pinned, so that the store does not evict them;
 * if workers may run on other hosts, Spark distributes all objects together, like broadcasts.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import capsules
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
-from shmarrow.objects import decode
+from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.segment.host import host_name
 from shmarrow.spark._pyspark import parallelism
 from shmarrow.spark.cargo import carry, check_collected
-from shmarrow.spark.carriers import Carrier, InStore, mapping, open_first
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import PartitionHandle
-from shmarrow.spark.home import Home, home
+from shmarrow.spark.home import home
 from shmarrow.spark.jobs import as_session
 from shmarrow.spark.results import of_frame
-from shmarrow.tables import Table
 from shmarrow.tables import table as as_table
 from shmarrow.types.base import as_int
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
 
     from shmarrow.segment import Location
     from shmarrow.store import Store
-    from shmarrow.store.attach import Pin
-    from shmarrow.types import Schema
 
 SMALLEST = 1 << 20
 """Minimum size of a partition in bytes, unless the number of partitions is given."""
-
-
-@dataclass(frozen=True, slots=True)
-class CarriedHandle(PartitionHandle):
-    """The handle of a partition that is also in a file distributed by Spark.
-
-    Attributes
-    ----------
-    carrier : Carrier
-        Carrier of that file.
-    """
-
-    carrier: Carrier
-
-    def attach(self) -> Table:
-        """Attach like :meth:`PartitionHandle.attach`, also on executors' hosts."""
-        what = f"partition {self.partition}, {self.name!r}"
-        with mapping(what, self.size):
-            segment = open_first(what, [InStore(self.home, self.name), self.carrier]).segment
-            found = decode(segment)
-        if not isinstance(found, Table):
-            raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
-        return found
-
-
-class DriverFrame(SharedFrame):
-    """A frame of a driver's table in the process that shared it; unpickled elsewhere as a plain frame.
-
-    It pins the objects, so that the store does not evict them.
-    """
-
-    def __init__(
-        self,
-        home: Home,
-        name: str,
-        schema: Schema,
-        handles: Sequence[PartitionHandle],
-        pins: Sequence[Pin],
-        carriers: Sequence[Carrier] = (),
-    ) -> None:
-        super().__init__(home, name, schema, handles)
-        self._pins = pins
-        self._carriers = carriers
-
-    def destroy(self) -> None:
-        """Delete all objects and Spark's copies.
-
-        Processes that have one attached keep it. Destroying twice is allowed.
-        """
-        for pin in self._pins:
-            pin.close()
-        super().destroy()
-        if self._pid == os.getpid():
-            for carrier in self._carriers[:1]:  # they share one file
-                carrier.destroy(False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SharedFrame, (self.home, self.name, self.schema, self.handles)
 
 
 def share_table(
@@ -148,14 +85,14 @@ def share_table(
     found = home(store)
     opened = found.store()
     name = f"frame-{os.urandom(8).hex()}"
-    handles: list[PartitionHandle] = []
-    pins: list[Pin] = []
+    frame = SharedFrame(found, name, rows.schema, [])
     try:
+        handles = []
         for i in range(count):
             start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
             part = rows if count == 1 else rows.slice(start, stop - start)
             each = opened._put_as_file(f"{name}/{i:05d}-0", part)
-            pins.append(opened.pin(each))
+            frame.keep(opened.pin(each).close)
             where = found.where, found.id, found.user, each
             size = opened.attach(each).size
             handles.append(
@@ -163,8 +100,10 @@ def share_table(
             )
         carriers = carry(session, found, [handle.name for handle in handles])
         if carriers:
-            handles = [CarriedHandle(**asdict(each), carrier=by) for each, by in zip(handles, carriers, strict=True)]
-        return DriverFrame(found, name, rows.schema, handles, pins, carriers)
+            frame.keep(partial(carriers[0].destroy, False))  # they share one file
+            handles = [replace(each, carrier=by) for each, by in zip(handles, carriers, strict=True)]
+        frame.handles = tuple(handles)
+        return frame
     except BaseException:
-        DriverFrame(found, name, rows.schema, handles, pins).destroy()
+        frame.destroy()
         raise

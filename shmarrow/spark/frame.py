@@ -56,9 +56,14 @@ class SharedFrame:
         self._entered = 0
         self._pid = os.getpid()
         self._rows: DataFrame | None = None
+        self._ends: list[Callable[[], object]] = []
 
-    def keep(self, rows: DataFrame) -> None:
-        """Keep the persisted DataFrame whose rows have the handles, until it is destroyed."""
+    def keep(self, end: Callable[[], object], rows: DataFrame | None = None) -> None:
+        """Keep what it needs until it is destroyed in this process: ``end`` is called then.
+
+        That is the persisted DataFrame whose rows have the handles, if there is one.
+        """
+        self._ends.append(end)
         self._rows = rows
 
     def _partitions(self, spark: SparkSession) -> Partitions:
@@ -242,11 +247,10 @@ class SharedFrame:
         Nothing else in its stores is touched. Objects on other hosts are deleted by a job of the frame's session, for
         which this waits up to 10 seconds; if the session has been stopped, they were deleted with its executors.
         """
-        rows, self._rows = self._rows, None
-        if rows is not None and self._pid == os.getpid():
-            from shmarrow.spark.mapping import drop_rows
-
-            drop_rows(rows, self.name, self.handles)
+        if self._pid == os.getpid():
+            self._rows = None
+            while self._ends:
+                self._ends.pop()()
         here = {handle.home.visible_store() for handle in self.handles} | {self.home.visible_store()}
         for store in here - {None}:
             assert store is not None

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shmarrow.errors import InvalidData, ObjectNotFound, StorageError
-from shmarrow.segment.host import host_name
+from shmarrow.objects import decode
 from shmarrow.spark.home import Home, in_worker, removing
 from shmarrow.store import Store
 from shmarrow.tables import Table
+
+if TYPE_CHECKING:
+    from shmarrow.spark.carriers import Carrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class PartitionHandle:
         Id of the process that wrote it.
     host : str
         Name of the host on which it was written.
+    carrier : Carrier or None
+        What carries it to other hosts, if it was put by the driver.
     """
 
     store: str
@@ -54,6 +60,7 @@ class PartitionHandle:
     attempt: int
     pid: int
     host: str
+    carrier: Carrier | None = None
 
     @property
     def is_here(self) -> bool:
@@ -75,34 +82,21 @@ class PartitionHandle:
         ObjectNotFound
             If it was destroyed.
         """
-        store = self.home.visible_store()
-        if store is None:
-            hint = "attach in a process of the same user that sees that directory"
-            if in_worker():
-                hint = f"Spark found no free core on {self.host!r} within spark.locality.wait, and tries again"
-            raise StorageError(
-                errno.EREMOTE,
-                f"cannot attach to partition {self.partition}, {self.name!r}: its store {self.store!r} on host "
-                f"{self.host!r} is not visible in this process, on host {host_name()!r}",
-                hint=hint,
-            )
-        try:
-            found = store.get(self.name)
-        except ObjectNotFound:
-            raise ObjectNotFound(
-                errno.ENOENT,
-                f"partition {self.partition}, {self.name!r}, is no longer in the store {self.store!r}: it was "
-                "destroyed, or the driver or executor that owned it has ended; process "
-                f"{self.pid} on host {self.host!r} wrote it. "
-                "DataFrames are computed when they are asked for: collect or write them before destroy()",
-            ) from None
-        except (StorageError, MemoryError):
-            from shmarrow.spark.carriers import mapping
+        from shmarrow.spark.carriers import InStore, mapping, open_first
 
-            with mapping(f"partition {self.partition}, {self.name!r}", self.size):
+        what = f"partition {self.partition}, {self.name!r}, which is on host {self.host!r}"
+        ways = [InStore(self.home, self.name), *([] if self.carrier is None else [self.carrier])]
+        with mapping(what, self.size):
+            try:
+                found = decode(open_first(what, ways).segment)
+            except ObjectNotFound:
+                raise
+            except StorageError as error:
+                if error.errno == errno.EREMOTE and in_worker():
+                    error.hint = "Spark found no free core there within spark.locality.wait, and tries again"
                 raise
         if not isinstance(found, Table):
-            raise InvalidData(f"partition {self.partition}, {self.name!r}, is a {type(found).__name__}, not a table")
+            raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
         return found
 
 

@@ -57,32 +57,30 @@ class Partitions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OverRows:
-    """The worker's side of a job over the rows of a frame, each of which has the handle of a partition."""
+class OverPartitions:
+    """The worker's side of a job over a frame.
+
+    Attributes
+    ----------
+    function : callable
+        Called with the rows of each partition.
+    fitting : Fitting
+        Casts what it returns.
+    handles : tuple of PartitionHandle or None
+        Where all workers reach all partitions: their handles, of which Spark gives the numbers. Else Spark gives the
+        handles.
+    """
 
     function: Callable[[Table], Any]
     fitting: Fitting
+    handles: tuple[PartitionHandle, ...] | None
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
-            for row in batch.column(0).to_pylist():
-                handle, _ = pickle.loads(row)
+            for given in batch.column(0).to_pylist():
+                handle = pickle.loads(given)[0] if self.handles is None else self.handles[given]
                 _be_patient(handle)
                 yield from self.fitting.fit(self.function(handle.attach()))
-
-
-@dataclass(frozen=True)
-class OverNumbers:
-    """The same where all workers reach all partitions: the rows are their numbers."""
-
-    handles: tuple[PartitionHandle, ...]
-    function: Callable[[Table], Any]
-    fitting: Fitting
-
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self.fitting.fit(self.function(self.handles[number].attach()))
 
 
 def _be_patient(handle: PartitionHandle) -> None:
@@ -126,11 +124,11 @@ def _run(
 ) -> DataFrame:
     handles, rows = partitions
     if rows is not None:
-        return rows.mapInArrow(OverRows(function, fitting), struct)
+        return rows.mapInArrow(OverPartitions(function, fitting, None), struct)
     count = len(handles)
     if not count:
         return spark.createDataFrame([], struct)
-    return spark.range(0, count, 1, count).mapInArrow(OverNumbers(handles, function, fitting), struct)
+    return spark.range(0, count, 1, count).mapInArrow(OverPartitions(function, fitting, handles), struct)
 
 
 # --- the rows as they are ---------------------------------------------------------------------------------------

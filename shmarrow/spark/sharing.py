@@ -18,6 +18,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.batch import RecordBatch
@@ -51,6 +52,7 @@ from shmarrow.types.schema import difference
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     Batches = Iterator[pa.RecordBatch]
     Function = Callable[[Any], Iterable[pa.RecordBatch]]
@@ -123,7 +125,7 @@ def share(
     name = f"frame-{os.urandom(8).hex()}"
     task = Publish(found, name, names, function, target_bytes)
     mine = found.store()
-    rows = df.mapInArrow(task, "handle binary").persist()
+    rows = df.mapInArrow(task, handle_column()).persist()
     handles: list[PartitionHandle] = []
     try:
         mine.put(name, b"", protect=True)  # the marker
@@ -137,12 +139,19 @@ def share(
         if schema is None:
             schema = _schema_without_rows(df, task)
         frame = SharedFrame(found, name, schema, handles, spark_schema)
-        frame.keep(rows)
+        frame.keep(partial(drop_rows, rows, name, handles), rows)
         return frame
     except BaseException:
         drop_rows(rows, name, handles)
         delete_frame(mine, name)
         raise
+
+
+def handle_column() -> StructType:
+    """Return the schema of rows with a handle; as a string, Spark would parse it, for tens of milliseconds."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    return StructType([StructField("handle", BinaryType())])
 
 
 # --- what to share ----------------------------------------------------------------------------------------------

@@ -362,10 +362,11 @@ def check_application(lab: Lab) -> None:
             assert driver.hear() == names
             error = driver.hear()
             assert all(name in error for name in ("host2", "host3")), error
-            assert all(lab.objects(host) for host in HOSTS)
+            assert not any(lab.is_clear(host, "frame-") for host in HOSTS)
             driver.say(None)
             driver.result()
-            lab.nothing_left((SECOND, THIRD))
+            for host in HOSTS:
+                wait_until(partial(lab.is_clear, host, "frame-"), f"the partitions on {host} are destroyed")
         with lab.check("broadcast: one copy on each host, which both workers map"):
             driver.begin(broadcast)
             total, rows = driver.hear()

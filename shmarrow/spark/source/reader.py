@@ -25,7 +25,6 @@ from shmarrow.batch import RecordBatch
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     FieldNotFound,
-    InvalidData,
     InvalidType,
     ObjectNotFound,
     StorageError,
@@ -38,7 +37,6 @@ from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.layout.making import nulls
 from shmarrow.segment.host import host_name
-from shmarrow.sources.formats import HEAD, recognized
 from shmarrow.spark._pyspark import arrow_schema, check_version
 from shmarrow.spark.results import Fitting
 from shmarrow.spark.source.listing import Place, places
@@ -51,13 +49,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 _LEAST_SPLIT = 1 << 20
-_SPARK = {
-    "a Parquet file": "spark.read.parquet(path) reads it",
-    "an ORC file": "spark.read.orc(path) reads it",
-    "JSON text": "spark.read.json(path) reads it",
-    "text, such as CSV": "spark.read.csv(path) reads it",
-}
-"""What to do about other formats in Spark, by what messages call them."""
 _stores: dict[str, Any] = {}
 """The stores that this process reads from; they stay open, so that opening one again costs nothing."""
 
@@ -102,15 +93,8 @@ def opened(place: Place, trust: bool = False, seen: tuple[int, int] | None = Non
         if seen is not None and seen != now:
             raise StorageError(errno.ESTALE, f"{place} was changed after the query was planned; run the query again")
         is_file = found.data[: len(MAGIC)].tobytes() == MAGIC
-        try:
-            reader = (ipc.open_file if is_file or not found.size else ipc.open_stream)(
-                found, limits=as_limits(DEFAULT_LIMITS, trust)
-            )
-        except (InvalidData, Unsupported) as error:
-            name, hint = recognized(found.data[:HEAD].tobytes())
-            if hint is not None and error.hint == hint:
-                error.hint = _SPARK.get(name, "convert it first")
-            raise
+        open = ipc.open_file if is_file or not found.size else ipc.open_stream
+        reader = open(found, limits=as_limits(DEFAULT_LIMITS, trust))
         try:
             yield reader, now
         finally:
