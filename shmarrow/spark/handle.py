@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shmarrow.errors import InvalidData, ObjectNotFound, StorageError
+from shmarrow.errors import InvalidData, StorageError, at
 from shmarrow.objects import decode
 from shmarrow.spark.home import Home, in_worker, removing
 from shmarrow.store import Store
@@ -84,19 +84,17 @@ class PartitionHandle:
         """
         from shmarrow.spark.carriers import InStore, mapping, open_first
 
-        what = f"partition {self.partition}, {self.name!r}, which is on host {self.host!r}"
+        what = f"{self.name!r}, which is on host {self.host!r}"
         ways = [InStore(self.home, self.name), *([] if self.carrier is None else [self.carrier])]
-        with mapping(what, self.size):
+        with at(f"partition {self.partition}"), mapping(what, self.size):
             try:
                 found = decode(open_first(what, ways).segment)
-            except ObjectNotFound:
-                raise
             except StorageError as error:
                 if error.errno == errno.EREMOTE and in_worker():
                     error.hint = "Spark found no free core there within spark.locality.wait, and tries again"
                 raise
-        if not isinstance(found, Table):
-            raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
+            if not isinstance(found, Table):
+                raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
         return found
 
 

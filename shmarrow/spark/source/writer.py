@@ -30,7 +30,6 @@ from shmarrow import ipc, segment
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import (
     InvalidArgument,
-    InvalidData,
     InvalidType,
     MissingExtra,
     ObjectNotFound,
@@ -40,7 +39,6 @@ from shmarrow.errors import (
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.ipc import IpcWriteOptions
 from shmarrow.ipc.compression import CODECS, Codec
-from shmarrow.optional import optional
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import refused
 from shmarrow.spark import _pyspark
@@ -228,7 +226,7 @@ class Writer(DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None  # it runs in a task
         partition, name = context.partitionId(), f"{context.partitionId():05d}-{context.taskAttemptId()}"
-        given = (_cast(batch, self.target) for batch in iterator)
+        given = (batch.cast(self.target) for batch in iterator)  # offsets, time zones and nullability
         first = next(given, None)
         if first is None:
             return Written(partition, None)
@@ -305,22 +303,6 @@ class Writer(DataSourceArrowWriter):
     def abort(self, messages: list[Any]) -> None:
         """Remove what the tasks have written and not committed."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-# --- batches and types ------------------------------------------------------------------------------------------
-
-
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with other offsets, time zones and nullability; what is the same is not copied."""
-    pa = optional("pyarrow")
-    try:
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(batch.columns, schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-    except (pa.ArrowException, ValueError) as error:
-        raise InvalidData(f"Spark's columns {batch.schema.types} do not become {schema.types}: {error}") from None
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
