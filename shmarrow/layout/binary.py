@@ -90,18 +90,15 @@ class BinaryArray(Array):
         return result
 
     def _gather(self, indices: Indices, valid: Mask | None = None) -> Any:
-        offsets = self.offsets
-        starts = offsets[indices].astype(np.int64)
-        lengths = offsets[indices + 1] - starts
-        if len(starts) and (
-            int(lengths.min()) < 0 or int(starts.min()) < 0 or int((starts + lengths).max()) > len(self.data)
-        ):
+        starts, ends = self.offsets.take(indices), self.offsets[1:].take(indices)
+        if len(starts) and (int(starts.min()) < 0 or int(ends.max()) > len(self.data) or (starts > ends).any()):
             checked_offsets(self, len(self.data), "bytes")
+        lengths = ends - starts
         if valid is not None:
             lengths *= valid
-        ends = offsets_of(lengths, self._type)
-        data = gather_bytes(self.data, starts, lengths)
-        return make_array(self._type, len(indices), [None, frozen(ends), data], 0)
+        offsets = offsets_of(lengths, self._type)
+        data = gather_bytes(self.data, starts, lengths, offsets)
+        return make_array(self._type, len(indices), [None, read_only(offsets), data], 0)
 
     _gather_valid = _gather
 

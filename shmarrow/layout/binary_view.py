@@ -17,9 +17,9 @@ from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import cast_bytes, join_bytes, slices, split
 from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import Indices, check_reach, frozen, read_only, validity_of, view_of
+from shmarrow.layout.memory import Indices, check_reach, frozen, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
-from shmarrow.layout.runs import PIECE, gather_bytes, is_ascii, load, offsets_from, same_bytes, same_runs
+from shmarrow.layout.runs import PIECE, gather_bytes, gather_pieces, is_ascii, load, offsets_from, same_bytes, same_runs
 from shmarrow.layout.text import are_first, check_utf8, decode, decodes
 from shmarrow.layout.views import (
     HALF,
@@ -80,10 +80,14 @@ class BinaryViewArray(Array):
         room = self._room()
         for first, views in self._blocks(sizes=sizes):
             part, own = words[first : first + PIECE], views[0]
-            sources = [part.reshape(-1).view(np.uint8)]
-            starts = np.arange(4, 16 * len(part) + 4, 16)
+            sources: list[Bytes] = []
+            end = 0
+            starts = np.zeros(len(part), np.int64)
+            if (own - np.uint32(1) < INLINE).any():  # 0 wraps around
+                sources.append(part.reshape(-1).view(np.uint8))
+                end = len(sources[0])
+                starts += np.arange(4, end, 16)
             if int(own.max()) > INLINE:
-                end = 16 * len(part)
                 long, numbers, places = self._places(first, views, room)
                 at = np.flatnonzero(long)
                 for number, some in groups_of(numbers[at]):
@@ -97,7 +101,8 @@ class BinaryViewArray(Array):
                         sources.append(gather_bytes(buffers[number], at_number, lengths))
                         starts[slots] = offsets_from(lengths)[:-1] + end
                     end += len(sources[-1])
-            yield Piece(first, part, own, np.concatenate(sources), starts)
+            source = sources[0] if len(sources) == 1 else np.concatenate([EMPTY, *sources])
+            yield Piece(first, part, own, source, starts)
 
     def _blocks(self, valid: Mask | None = None, sizes: Sizes | None = None) -> Iterator[tuple[int, Quarters]]:
         """Copies of some thousands of views each, of shape (4, n), with the first slot of each.
@@ -246,8 +251,9 @@ class BinaryViewArray(Array):
             offsets, data = distinct.contiguous()
             ends = offsets_from(np.diff(offsets)[places])
             return ends, gather_bytes(data, offsets[places], np.diff(ends))
-        data = [part for _, _, part in self._joined(sizes)]
-        return offsets_from(sizes), read_only(np.concatenate([EMPTY, *data]))
+        offsets = offsets_from(sizes)
+        pieces = ((piece.source, piece.starts, piece.sizes.astype(np.int64)) for piece in self._pieces(sizes))
+        return offsets, gather_pieces(offsets, pieces)
 
     def _gather(self, indices: Indices) -> Any:
         buffers = [None, frozen(self.views[indices]), *self._buffers[2:]]
@@ -529,6 +535,8 @@ def _referenced_buffers(words: npt.NDArray[np.uint64], buffers: list[Bytes]) -> 
     """The buffers that views refer to; renumbers the views in place."""
     long = np.flatnonzero(((words[:, 0] & SIZE) > INLINE) & ((words[:, 1] & SIZE) < len(buffers)))
     places = words[long, 1]
-    used, numbers = np.unique(places & SIZE, return_inverse=True)
-    words[long, 1] = (places >> HALF << HALF) | numbers.astype(np.uint64)
-    return [buffers[i] for i in used.tolist()]
+    numbers = (places & SIZE).view(np.int64)
+    used = np.zeros(len(buffers), np.bool_)
+    used[numbers] = True
+    words[long, 1] = (places >> HALF << HALF) | (np.cumsum(used) - 1).astype(np.uint64)[numbers]
+    return [buffers[i] for i in np.flatnonzero(used).tolist()]

@@ -95,9 +95,9 @@ def offsets_of(lengths: Indices, type: Any) -> npt.NDArray[Any]:
         If the last offset does not fit their dtype.
     """
     check_reach(total_of(lengths), type)
-    result = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=result[1:])
-    return result.astype(type.offset_dtype, copy=False)
+    result = np.zeros(len(lengths) + 1, type.offset_dtype)
+    np.cumsum(lengths, dtype=result.dtype, out=result[1:])
+    return result
 
 
 def check_reach(total: int, type: Any) -> None:

@@ -1,12 +1,12 @@
 """Variable-length byte ranges: gather, compare and read as words, in blocks of some thousands.
 
-All functions take the start and the length of each range, int64 of shape (n,), which lie within the data. Ranges that
-follow each other in the data are handled as one.
+All functions take the start and the length of each range, integers of shape (n,), which lie within the data. Where most
+ranges follow each other in the data, those are copied as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,73 +24,73 @@ PIECE = 1 << 14
 """Slots processed at once, so that they stay in the CPU cache."""
 
 _WIDTH = 32
-"""Bytes copied at once: most values need one step, and numpy moves a step as one item."""
+"""The smallest word that is copied, in bytes: most values need no other."""
 
 _LONG = 1024
-"""Longer ranges are copied and compared one by one."""
+"""Bytes of a range that are copied as words; what lies beyond is copied range by range."""
 
 
 def offsets_from(lengths: npt.NDArray[Any]) -> Indices:
     """Return offsets of shape (n + 1,) from n lengths."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+    np.cumsum(lengths.astype(np.int64, copy=False), out=offsets[1:])
     return offsets
 
 
-def joined_runs(starts: Indices, lengths: Indices) -> tuple[Indices, Indices]:
-    """Return the same ranges with those that follow each other in the data merged."""
-    if len(starts) < 2:
-        return starts, lengths
-    ends = starts + lengths
-    gaps = starts[1:] != ends[:-1]
-    if 2 * np.count_nonzero(gaps) > len(starts):
-        return starts, lengths
-    breaks = np.flatnonzero(gaps)
-    firsts, lasts = starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
-    return firsts, lasts - firsts
+def gather_bytes(data: Bytes, starts: Indices, lengths: Indices, offsets: Indices | None = None) -> Bytes:
+    """Concatenate byte ranges; a copy. ``offsets`` are those of the result, if known."""
+    if offsets is None:
+        offsets = offsets_from(lengths)
+    return gather_pieces(offsets, [(data, starts, lengths)])
 
 
-def gather_bytes(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
-    """Concatenate byte ranges; a copy."""
-    found = _concatenated(data, starts, lengths)
-    return read_only(found.copy() if np.may_share_memory(found, data) else found)
+def gather_pieces(offsets: Indices, pieces: Iterable[tuple[Bytes, Indices, Indices]]) -> Bytes:
+    """Concatenate byte ranges of several data, each with the starts and lengths in it; a copy.
 
-
-def _concatenated(data: Bytes, starts: Indices, lengths: Indices) -> Bytes:
-    """The concatenated ranges; a view if they follow each other.
-
-    Words of ``_WIDTH`` bytes are copied, so a short range spills into the next ones, or into the padding after the last
-    one. They are written later, as numpy assigns in the order of the indices: of each block, first what lies behind the
-    first word of a range, then all first words.
+    ``offsets``, of shape (n + 1,), are those of the result.
     """
-    starts, lengths = joined_runs(starts, lengths)
-    if len(starts) < 2:
-        first = int(starts[0]) if len(starts) else 0
-        return data[first : first + int(lengths.sum())]
-    offsets = offsets_from(lengths)
-    target = np.empty(int(offsets[-1]) + _WIDTH, np.uint8)
-    words = _items_at(target, f"V{_WIDTH}")
-    for first in range(0, len(starts), PIECE):
-        piece = slice(first, first + PIECE)
-        to, at, sizes = offsets[:-1][piece], starts[piece], lengths[piece]
-        if int(sizes.max()) > _WIDTH:
-            _copy_rest(target, to, data, at, sizes)
-        words[to] = load(data, at, words.dtype)
-    return target[:-_WIDTH]
+    size = int(offsets[-1])
+    target = np.empty(size + min(max(size, _WIDTH), _LONG), np.uint8)
+    done = 0
+    for data, starts, lengths in pieces:
+        for first in range(0, len(starts), PIECE):
+            piece = slice(first, first + PIECE)
+            to = offsets[done : done + len(starts)][piece]
+            _copy_ranges(target, *_merged(to, starts[piece], lengths[piece]), data)
+        done += len(starts)
+    return read_only(target[:size])
 
 
-def _copy_rest(target: npt.NDArray[np.uint8], to: Indices, data: Bytes, starts: Indices, lengths: Indices) -> None:
-    """Copy what lies behind the first word of each range, and all of long ones."""
-    long = np.flatnonzero(lengths > _LONG)
-    for place, start, size in zip(to[long].tolist(), starts[long].tolist(), lengths[long].tolist(), strict=True):
-        target[place : place + size] = data[start : start + size]
-    words = _items_at(target, f"V{_WIDTH}")
-    more = np.flatnonzero((lengths > _WIDTH) & (lengths <= _LONG))
-    position = _WIDTH
-    while len(more):
-        words[to[more] + position] = load(data, starts[more] + position, words.dtype)
-        position += _WIDTH
-        more = more[lengths[more] > position]
+def _merged(to: Indices, starts: Indices, lengths: Indices) -> tuple[Indices, Indices, Indices]:
+    """Merge ranges that follow each other in the data, unless few do."""
+    gaps = np.flatnonzero(starts[1:] - starts[:-1] != lengths[:-1])
+    if 2 * len(gaps) > len(starts):
+        return to, starts, lengths
+    firsts, lasts = np.append(0, gaps + 1), np.append(gaps, len(starts) - 1)
+    starts, ends = starts[firsts], starts[lasts] + lengths[lasts]
+    return to[firsts], starts, ends - starts
+
+
+def _copy_ranges(target: npt.NDArray[np.uint8], to: Indices, starts: Indices, lengths: Indices, data: Bytes) -> None:
+    """Copy byte ranges to ascending, adjacent places.
+
+    numpy copies words of a fixed size fastest, so each range is copied as words of doubling size, and spills into those
+    that follow, or into the padding. What it spills into is copied later: first come the bytes from 512, then those
+    from 256, and so on down to the usual length, and numpy assigns in the order of the indices.
+    """
+    longest = int(lengths.max())
+    for i in np.flatnonzero(lengths > _LONG).tolist() if longest > _LONG else ():
+        place, start, size = int(to[i]), int(starts[i]), int(lengths[i])
+        target[place + _LONG : place + size] = data[start + _LONG : start + size]
+    width, usual = _LONG // 2, max(int(lengths.mean()), _WIDTH)
+    while width >= usual:
+        if longest > width:
+            more = np.flatnonzero(lengths > width)
+            words = _items_at(target, f"V{width}")
+            words[to[more] + width] = load(data, starts[more] + width, words.dtype)
+        width //= 2
+    words = _items_at(target, f"V{2 * width}")
+    words[to] = load(data, starts, words.dtype)
 
 
 def _items_at(data: npt.NDArray[np.uint8], dtype: Any) -> npt.NDArray[Any]:
@@ -147,8 +147,8 @@ def unequal_runs(
         most = int(ends[first] - lengths[first]) + 16 * CHUNK
         end = max(min(first + PIECE, int(np.searchsorted(ends, most, "right"))), first + 1)
         sizes = lengths[first:end]
-        mine = _concatenated(left, starts[first:end], sizes)
-        theirs = _concatenated(right, right_starts[first:end], sizes)
+        mine = gather_bytes(left, starts[first:end], sizes)
+        theirs = gather_bytes(right, right_starts[first:end], sizes)
         if not same_bytes(mine, theirs):
             rows = np.flatnonzero(sizes)
             differ = np.bitwise_or.reduceat(mine ^ theirs, offsets_from(sizes)[rows]) != 0

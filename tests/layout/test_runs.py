@@ -14,6 +14,7 @@ SIZES = {
     "around a word": np.arange(3000) % 70,
     "some long": np.where(np.arange(3000) % 97 == 0, np.arange(3000), np.arange(3000) % 40),
     "all long": np.arange(1020, 1040),
+    "of all lengths": np.arange(2000) * 37 % 1500,
     "more than a block": np.arange(2 * runs.PIECE + 3) % 5,
 }
 
