@@ -610,9 +610,11 @@ class Store:
         found = attach_entry(catalog, encoded)
         if found is None and timeout != 0:
             with self._waiting(timeout) as waiting:
-                while (found := attach_entry(catalog, encoded)) is None and waiting.wait(whole(encoded)):
-                    self._check_open()
+                while (found := attach_entry(catalog, encoded)) is None:
                     catalog.check_exists()
+                    if not waiting.wait(whole(encoded)):
+                        break
+                    self._check_open()
         if found is None:
             catalog.count(hit=False)
             raise self._missing([name], timeout)
@@ -692,10 +694,10 @@ class Store:
                 if not missing or (any and len(missing) < count):
                     return [name for name in checked if name.encode() not in missing]
                 wanted = common_prefix(map(whole, missing)) if any else whole(next(iter(missing)))
+                catalog.check_exists()
                 if not waiting.wait(wanted):
                     raise self._missing([name for name in checked if name.encode() in missing], seconds)
                 self._check_open()
-                catalog.check_exists()
 
     @_operation
     def pin(self, name: str) -> Pin:

@@ -16,6 +16,8 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Protocol, Self
 
+import numpy as np
+
 from shmarrow.segment.semaphore import (
     Semaphore,
     create_semaphore,
@@ -85,8 +87,10 @@ class Waiters:
         table = bytes(self._control.memory.bytes[p.WAITERS : p.WAITERS + _SIZE])
         if table == _NOBODY:
             return
+        used = np.frombuffer(table, np.uint32)[_WAITING :: p.WAITER_SIZE >> 2].nonzero()[0]
+        end = (int(used[-1]) + 1) * p.WAITER_SIZE if len(used) else 0
         found: dict[int, set[int]] = {}
-        for index, (number, wanted, length, waiting) in enumerate(p.WAITER_STRUCT.iter_unpack(table)):
+        for index, (number, wanted, length, waiting) in enumerate(p.WAITER_STRUCT.iter_unpack(table[:end])):
             if not waiting:
                 continue
             if names is not None:
@@ -148,7 +152,7 @@ class Waiters:
         """Return mode, user and group of a semaphore: those who may write to the store may post."""
         directory, mode = self._control.directory, self._control.settings.mode
         owner, group = directory.given
-        return 0o600 | (mode & 0o022) * 3, owner, directory.owner[1] if mode & 0o020 else group
+        return 0o600 | (mode & 0o022) * 3, owner, directory.owner[1] if mode & 0o022 == 0o020 else group
 
     def tell(self, index: int, prefix: bytes) -> None:
         """Record that a waiter waits for names that begin with these bytes; see :func:`whole`."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import lab
 import numpy as np
 import pytest
 from interrupts import interrupted, killed
@@ -275,6 +276,98 @@ def test_another_shared_memory(tmp_path: Path) -> None:
             assert semaphores(where) == []
             store.put("a", ONE)
             assert ended(child) == 0
+
+
+# --- other users ------------------------------------------------------------------------------------------------
+
+ALICE, BOB, EVE, GROUP = 1001, 1002, 1003, 1234
+ROOT = 0
+USERS: dict[int, dict[str, Any]] = {
+    ROOT: {},
+    ALICE: {"uid": ALICE, "gid": GROUP},
+    BOB: {"uid": BOB, "groups": [GROUP]},
+    EVE: {"uid": EVE},
+}
+
+
+def value(where: str) -> int:
+    """The value of the only waiter's semaphore."""
+    ((number, *_),) = records(where)
+    opened = posix_ipc.Semaphore(f"/shmarrow-{number:016x}")
+    found: int = opened.value
+    opened.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("mode", "waiter", "writer"),
+    [
+        (0o600, ALICE, ALICE),
+        (0o600, ALICE, ROOT),
+        (0o600, ROOT, ALICE),
+        (0o660, ALICE, BOB),
+        (0o660, BOB, ALICE),
+        (0o660, ROOT, BOB),
+        (0o666, EVE, ALICE),
+        (0o666, BOB, EVE),
+    ],
+)
+def test_who_may_write_to_the_store_may_wake(shm_name: str, mode: int, waiter: int, writer: int) -> None:
+    lab.run("import shmarrow as sa; sa.Store(where, mode=mode)", where=shm_name, mode=mode, **USERS[ALICE])
+    code = "import shmarrow as sa; store = sa.Store(where, trust=trust); {}"
+    trust = {"where": shm_name, "trust": [ALICE] if mode != 0o666 else True}
+    with lab.child(code.format("store.get('a', timeout=60)"), **trust, **USERS[waiter]) as waits:
+        until_waiting(shm_name, 1)
+        waits.kill(signal.SIGSTOP)
+        lab.run(code.format("store.put('a', 1)"), **trust, **USERS[writer])
+        assert value(shm_name) == 1
+        waits.kill(signal.SIGCONT)
+        waits.result()
+    lab.run(code.format("store.destroy()"), **trust, **USERS[ALICE])
+
+
+def test_who_may_only_read_waits_without_a_record(shm_name: str) -> None:
+    code = "import shmarrow as sa; store = sa.Store(where, mode=0o644, trust=trust); {}"
+    lab.run(code.format("store.put('first', 1)"), where=shm_name, trust=False, **USERS[ALICE])
+    read = "say(1); store.get('a', timeout=60)"
+    with lab.child(code.format(read), where=shm_name, trust=ALICE, **USERS[EVE]) as waits:
+        assert waits.hear() == 1
+        lab.run(code.format("store.put('a', 1)"), where=shm_name, trust=False, **USERS[ALICE])
+        waits.result()
+        assert records(shm_name) == []
+    lab.run(code.format("store.destroy()"), where=shm_name, trust=False, **USERS[ALICE])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become other users")
+def test_a_semaphore_of_a_stranger_is_not_touched(where: str) -> None:
+    """Its file is empty, so touching it would be a SIGBUS."""
+    with sa.Store(where) as store, waiter(where, b"") as semaphore:
+        (file,) = semaphores(where)
+        os.truncate(file, 0)
+        os.chown(file, EVE, EVE)
+        store.put("a", ONE)
+        assert file.exists()
+        del semaphore
+
+
+def test_a_wait_ends_in_time_whatever_the_clock_says(where: str) -> None:
+    code = """
+    import shmarrow as sa
+    store = sa.Store(where)
+    for _ in range(2):
+        try:
+            store.get("a", timeout=0.2)
+        except sa.ObjectNotFound:
+            say("ended")
+            hear()
+    """
+    with lab.wall_clock() as clock, lab.child(code, where=where) as waits:
+        assert waits.hear() == "ended"
+        clock.set_back(-1e6)
+        waits.say("again")
+        assert waits.hear() == "ended"
+        waits.say("end")
+        waits.result()
 
 
 # --- what killed waiters leave ----------------------------------------------------------------------------------

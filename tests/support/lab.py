@@ -516,6 +516,7 @@ def _words(path: Path) -> list[str]:
 _CLOCK = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -533,14 +534,22 @@ __attribute__((constructor)) static void start(void) {
     if (mapped != MAP_FAILED) offset = mapped;
 }
 
+static void shift(struct timespec *at, long long by) {
+    long long ns = at->tv_sec * 1000000000LL + at->tv_nsec + by;
+    at->tv_sec = ns / 1000000000LL;
+    at->tv_nsec = ns % 1000000000LL;
+}
+
 int clock_gettime(clockid_t id, struct timespec *now) {
     int result = (int)syscall(SYS_clock_gettime, id, now);
-    if (result == 0 && id == CLOCK_REALTIME && offset) {
-        long long ns = now->tv_sec * 1000000000LL + now->tv_nsec + *offset;
-        now->tv_sec = ns / 1000000000LL;
-        now->tv_nsec = ns % 1000000000LL;
-    }
+    if (result == 0 && id == CLOCK_REALTIME && offset) shift(now, *offset);
     return result;
+}
+
+int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict until) {
+    struct timespec end = *until;
+    if (offset) shift(&end, -*offset);
+    return sem_clockwait(semaphore, CLOCK_REALTIME, &end);
 }
 
 int gettimeofday(struct timeval *restrict now, void *restrict zone) {
