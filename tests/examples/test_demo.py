@@ -14,7 +14,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from pathlib import Path
 import pytest
 from environment import remove_shm, shm_entries
 from spark_lab import variables
+from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow.cli import demo, main
@@ -161,11 +161,8 @@ def test_demo_cleans_up_when_it_is_stopped(
             if step in line:
                 break
         if step == "into shared memory":
-            deadline = time.monotonic() + SECONDS
-            while not published(objects() - before):
-                assert ran.poll() is None, "".join(said)
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(lambda: published(objects() - before) or ran.poll() is not None, "something is published")
+            assert ran.poll() is None, "".join(said)
         if number == signal.SIGINT:
             os.killpg(ran.pid, number)
         else:

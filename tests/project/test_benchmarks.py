@@ -227,8 +227,8 @@ def test_what_ended_processes_left_behind_is_removed(figures: Any, tmp_path: Pat
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is of Linux")
 def test_a_suite_ends_with_the_run_that_started_it() -> None:
     suite = (
-        "import sys, time; from harness.leftovers import end_with_parent; end_with_parent(int(sys.argv[1]))\n"
-        "print('ready', flush=True); time.sleep(60)"
+        "import signal, sys; from harness.leftovers import end_with_parent; end_with_parent(int(sys.argv[1]))\n"
+        "print('ready', flush=True); signal.pause()"
     )
     run = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {suite!r}, str(os.getpid())])"
     process = subprocess.Popen([sys.executable, "-c", run], cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True)

@@ -16,13 +16,13 @@ import pytest
 
 def test_processes() -> None:
     assert lab.run("result = a + len(b)", a=1, b=(2, 3)) == 3
-    with lab.child("say(hear() * 2)\nimport time\ntime.sleep(60)") as child:
+    with lab.child("say(hear() * 2)\nimport signal\nsignal.pause()") as child:
         child.say(21)
         assert child.hear() == 42
         assert os.path.exists(f"/proc/{child.pid}")
         child.kill()
         assert child.wait() == -signal.SIGKILL
-    with lab.child("import time; time.sleep(60)") as child:
+    with lab.child("import signal; signal.pause()") as child:
         pid = child.pid
         with pytest.raises(lab.Failed, match=r"no answer within 0\.01 s"):
             child.hear(0.01)
@@ -208,10 +208,10 @@ def test_crash_points() -> None:
 
 def test_processes_end_with_the_test_process() -> None:
     code = """
-    import os, signal, time
+    import os, signal
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     say(os.getpid())
-    time.sleep(60)
+    signal.pause()
     """
     with lab.child(code, uid=lab.NOBODY) as child:  # becoming another user undoes what ends it
         assert child.hear() == child.pid

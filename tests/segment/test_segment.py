@@ -37,6 +37,7 @@ import posix_ipc
 import pytest
 from environment import mounted
 from store_check import ended, forked
+from waiting import wait_until
 
 from shmarrow import errors, segment
 from shmarrow.segment import attach, create, delete
@@ -669,6 +670,15 @@ def test_attached_object_is_locked_until_its_last_array_is_gone(place: Place) ->
         os.close(evictor)
 
 
+def descriptors(path: Any) -> int:
+    """How many open descriptors of this process lead to a path."""
+    links = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(f"/proc/self/fd/{number}"))
+    return links.count(str(path))
+
+
 @pytest.mark.parametrize("replaced", [True, False])
 def test_evicted_between_its_opening_and_its_lock(place: Place, replaced: bool) -> None:
     put(place("a"), b"old")
@@ -676,7 +686,7 @@ def test_evicted_between_its_opening_and_its_lock(place: Place, replaced: bool) 
     fcntl.flock(evictor, fcntl.LOCK_EX)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(attach, place("a"))  # has it open and waits for the lock
-        time.sleep(0.03)
+        wait_until(lambda: descriptors(place.path("a")) == 2, "the reader opens it")
         delete(place("a"))
         if replaced:
             put(place("a"), b"new")

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from store_check import cleaned, leftovers, place
+from waiting import wait_until, wait_until_asleep
 
 import shmarrow as sa
 
@@ -313,7 +314,6 @@ def test_who_has_the_old_one_keeps_it(store: sa.Store) -> None:
 def test_an_object_is_not_taken_for_the_one_that_had_its_name_before(store: sa.Store) -> None:
     first, second = (sa.record_batch({"a": [number] * 3, "b": ["x", None, "z"]}) for number in (1, 2))
     store.put("a", first)
-    time.sleep(0.15)
     for _ in range(4):
         assert store.get("a").to_pydict() == first.to_pydict()
     for replace in (lambda: None, lambda: store.delete("a")):
@@ -324,7 +324,6 @@ def test_an_object_is_not_taken_for_the_one_that_had_its_name_before(store: sa.S
                 assert store.get("a").to_pydict() == each.to_pydict()
     store.put("t", sa.table({"a": [5, 6]}))
     store.put("m", {"w": np.arange(4)})
-    time.sleep(0.15)
     for _ in range(4):
         assert store.get("t").to_pydict() == {"a": [5, 6]}
         assert store.get("m")["w"].to_numpy().tolist() == [0, 1, 2, 3]
@@ -396,7 +395,7 @@ def test_many_wait_and_all_have_it(store: sa.Store) -> None:
     threads = [threading.Thread(target=lambda: got.append(store.get("x", timeout=30))) for _ in range(8)]
     for thread in threads:
         thread.start()
-    time.sleep(0.05)
+    wait_until_asleep(threads)
     for number in range(50):
         store.put(f"other-{number}", np.ones(1))
     store.put("x", batch())
@@ -489,7 +488,7 @@ def test_info(store: sa.Store) -> None:
 def test_use_is_recorded_where_it_matters(where: str) -> None:
     with sa.Store(where, eviction="lru") as store:
         store.put("x", batch())
-        time.sleep(0.05)
+        wait_until(lambda: store.info("x").idle >= 0.05, "its idle time grows")
         before = store.info("x")
         assert before.idle >= 0.05
         assert store.info("x").idle >= before.idle

@@ -13,6 +13,7 @@ from typing import Any
 import lab
 import numpy as np
 import pytest
+from waiting import wait_until_asleep
 
 import shmarrow as sa
 from shmarrow.store import protocol
@@ -102,7 +103,7 @@ def test_closing_ends_what_other_threads_wait_for(shm_name: str) -> None:
     threads = [threading.Thread(target=run, args=(call,)) for call in calls]
     for thread in threads:
         thread.start()
-    time.sleep(0.1)
+    wait_until_asleep(threads)
     start = time.monotonic()
     store.close()
     for thread in threads:

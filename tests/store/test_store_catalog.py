@@ -18,6 +18,7 @@ from typing import Any
 import lab
 import numpy as np
 import pytest
+from waiting import wait_until_asleep
 
 import shmarrow as sa
 from shmarrow.store import protocol
@@ -125,7 +126,7 @@ def test_a_store_that_another_process_destroyed_and_made_again(shm_name: str) ->
     threads = [threading.Thread(target=wait, args=(function,)) for function in waits]
     for thread in threads:
         thread.start()
-    time.sleep(0.05)
+    wait_until_asleep(threads)
     lab.run(
         """
         import shmarrow as sa

@@ -169,19 +169,19 @@ def test_a_change_within_a_change_is_refused(tmp_path: Path) -> None:
 def test_locks_stay_with_the_process_that_took_them(where: str) -> None:
     """A fork that Python knows of, and one that only the C library does."""
     code = """
-    import ctypes, os, time, numpy as np, shmarrow as sa
+    import ctypes, os, signal, numpy as np, shmarrow as sa
     store = sa.Store(where, owned=True)
     held = store.get("a")
     store.put("owned", np.ones(1))
     draft = store.new_draft("draft", sa.schema([("x", sa.int64())]), 1 << 18)
     for fork in (os.fork, ctypes.CDLL(None).fork):
         if fork() == 0:
-            time.sleep(60)
+            signal.pause()
     say("ready")
     hear()
     del held
     say("dropped")
-    time.sleep(60)
+    signal.pause()
     """
     with sa.Store(where, 1 << 24) as store:
         store.put("a", LARGE)
@@ -305,8 +305,7 @@ def test_who_looks_locks_nothing(where: str) -> None:
     with sa.Store(where, 1 << 20) as store, Report() as report:
         children = [forked(lambda: look(report)) for _ in range(2)]
         with killed_at_end(children):
-            while len(report.lines()) < 2:
-                time.sleep(0.001)
+            report.wait(2)
             end = time.monotonic() + 0.5
             turns = 0
             while time.monotonic() < end:

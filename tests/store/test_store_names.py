@@ -209,15 +209,14 @@ def test_who_computes_may_fail_or_be_killed(where: str) -> None:
     def hang(report: Report) -> None:
         def never() -> None:
             report.say("computing")
-            time.sleep(60)
+            signal.pause()
 
         sa.Store(where).get_or_put("a", never)
 
     with sa.Store(where) as store, Report() as report:
         child = forked(lambda: hang(report))
         with killed_at_end([child]):
-            while not report.lines():
-                time.sleep(0.001)
+            report.wait()
             start = time.monotonic()
             with pytest.raises(sa.ObjectNotFound, match=r"no object 'a' came within 0\.1 s"):
                 store.get_or_put("a", lambda: 1, timeout=0.1)

@@ -81,8 +81,7 @@ def test_two_that_are_refused_at_once_are_told_so_soon(shm_name: str) -> None:
     def refused(report: Report) -> None:
         with sa.Store(shm_name) as store:
             report.say("ready")
-            while len(report.lines()) < 2:
-                time.sleep(0.001)
+            report.wait(2)
             for number in range(3):
                 began = time.monotonic()
                 with pytest.raises(sa.StoreFull, match=rf"no room for {BLOCKS} bytes .* {BLOCKS} more than are avail"):
@@ -114,15 +113,14 @@ def test_the_list_of_all_locks_is_read_for_stats_only(shm_name: str, monkeypatch
         store = sa.Store(shm_name)
         held = [store.get(name) for name in names]
         report.say("held", len(held))
-        time.sleep(60)
+        signal.pause()
 
     with sa.Store(shm_name, capacity=room(4)) as store, Report() as report:
         for name in "abcd":
             store.put(name, block())
         first, second = forked(lambda: hold(report, "ab")), forked(lambda: hold(report, "a"))
         with killed_at_end([first, second]):
-            while len(report.lines()) < 2:
-                time.sleep(0.001)
+            report.wait(2)
             store.put("e", block())
             assert store.evict(1) == ["d"]
             with pytest.raises(sa.StoreFull, match=rf"{2 * BLOCKS} of them attached"):
@@ -275,13 +273,12 @@ def test_a_killed_writer_takes_no_room(where: str) -> None:
         draft = store.new_draft("big", sa.schema([("x", sa.int64())]), rows)
         draft["x"][:] = 1
         report.say("filled")
-        time.sleep(60)
+        signal.pause()
 
     with sa.Store(where, capacity=4 << 20, eviction="none") as store, Report() as report:
         child = forked(lambda: write(report))
         with killed_at_end([child]):
-            while not report.lines():
-                time.sleep(0.001)
+            report.wait()
             assert store.stats().drafts >= 3 << 20
             store.put("a", np.zeros(1 << 16))
             with pytest.raises(sa.StoreFull, match=f"{store.stats().drafts} of drafts"):
@@ -327,13 +324,12 @@ def test_objects_of_an_owner_go_with_it(where: str) -> None:
             pass
         store.rename("c", "d")
         report.say("done")
-        time.sleep(60)
+        signal.pause()
 
     with sa.Store(where) as store, Report() as report:
         store.put("mine", block())
         child = forked(lambda: own(report))
-        while not report.lines():
-            time.sleep(0.001)
+        report.wait()
         assert store.names() == ["a", "b", "d", "mine"]
         assert store.collect() == ([], 0)
         assert (store.info("a").owner, store.info("a").orphaned) == (child, False)
@@ -380,11 +376,10 @@ def test_a_forked_child_is_another_owner(where: str) -> None:
         def own() -> None:
             store.put("childs", block())
             report.say("done")
-            time.sleep(60)
+            signal.pause()
 
         child = forked(own)
-        while not report.lines():
-            time.sleep(0.001)
+        report.wait()
         assert other.info("childs").owner == child
         assert other.info("parents").owner == os.getpid()
         assert other.collect().objects == []
@@ -541,11 +536,10 @@ def test_a_process_puts_for_another(where: str) -> None:
         def lives() -> None:
             mine = sa.Store(where)
             report.say(mine.owner(), mine.owner(), mine.id)
-            time.sleep(60)
+            signal.pause()
 
         child = forked(lives)
-        while not report.lines():
-            time.sleep(0.001)
+        report.wait()
         first, second, identity = report.lines()[0]
         number = int(first)
         assert (second, identity) == (first, store.id)

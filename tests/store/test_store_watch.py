@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from store_check import ended, forked, killed_at_end
+from waiting import wait_until, wait_until_asleep
 
 import shmarrow as sa
 from shmarrow.store import Event, Watch
@@ -183,6 +184,7 @@ def test_async_for(where: str) -> None:
 
 def test_a_cancelled_iteration_takes_no_event(where: str) -> None:
     """Its thread ends soon, and what is published meanwhile goes to the next one."""
+    before = threading.enumerate()
     with sa.Store(where) as store, store.watch() as watch:
 
         async def cancel() -> str:
@@ -198,7 +200,7 @@ def test_a_cancelled_iteration_takes_no_event(where: str) -> None:
 
         assert asyncio.run(cancel()) == "done"  # it waits for the threads
         assert watch.get(20)[:2] == ("published", "last")  # type: ignore[index]
-        assert [thread for thread in threading.enumerate() if thread is not threading.main_thread()] == []
+        assert [thread for thread in threading.enumerate() if thread not in before] == []
 
 
 def test_an_iteration_ends_when_the_watch_does(where: str) -> None:
@@ -251,7 +253,7 @@ def test_who_waits_is_told_that_the_store_is_gone(tmp_path: Path) -> None:
             threads = [threading.Thread(target=wait, args=(use,)) for use in uses]
             for thread in threads:
                 thread.start()
-            time.sleep(0.05)
+            wait_until_asleep(threads)
             end(store)
             for thread in threads:
                 thread.join(10)
@@ -303,9 +305,7 @@ def test_threads_share_a_watch(where: str) -> None:
             thread.start()
         for number in range(200):
             store.put(f"{number:03}", number)
-        until = time.monotonic() + 10
-        while len(found) < 200 and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: len(found) >= 200, "all events arrive")
         watch.close()
         for thread in threads:
             thread.join(10)

@@ -39,6 +39,7 @@ from typing import Any
 
 import pytest
 from environment import PREFIX, ROOT, mounted
+from waiting import wait_until
 
 NOBODY = 65534
 SECONDS = 30.0
@@ -393,10 +394,8 @@ class Disk:
             fcntl.ioctl(folder, _SHUTDOWN, _NO_FLUSH)
         finally:
             os.close(folder)
-        deadline = time.monotonic() + 10
-        while device is not None and any(map(int, (device / "inflight").read_text().split())):
-            assert time.monotonic() < deadline, f"{device} does not become idle"
-            time.sleep(0.001)
+        if device is not None:
+            wait_until(lambda: not any(map(int, (device / "inflight").read_text().split())), f"{device} becomes idle")
         image = self._image.with_name(f"{self._image.name}-cut")
         subprocess.run(["cp", "--sparse=always", str(self._image), str(image)], check=True)
         target = self.path.with_name(f"{self.path.name}-cut")
@@ -463,18 +462,15 @@ class Cgroup:
         return int(rows["oom_kill"])
 
     def _remove(self) -> None:
-        deadline = time.monotonic() + 10
-        while True:
+        def removed() -> bool:
             for pid in (self.path / "cgroup.procs").read_text().split():
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
-            try:
+            with suppress(OSError):
                 self.path.rmdir()
-                return
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
+            return not self.path.exists()
+
+        wait_until(removed, f"{self.path} is empty")
 
 
 @contextmanager

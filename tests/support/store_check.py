@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from soak_work import LINE, batch, number_of
+from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow.store.protocol import COMMIT, CONTROL, PINS
@@ -117,6 +118,10 @@ class Report:
         lines = os.pread(self.fd, os.fstat(self.fd).st_size - start, start).decode().splitlines()
         assert all(len(line) == LINE - 1 for line in lines), "a line of the report is torn"
         return [line.split() for line in lines]
+
+    def wait(self, count: int = 1) -> list[list[str]]:
+        """Wait until there are so many lines; the words of each."""
+        return wait_until(lambda: lines if len(lines := self.lines()) >= count else None, f"{count} lines")
 
     def __enter__(self) -> Report:
         fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_APPEND)
