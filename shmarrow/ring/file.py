@@ -139,10 +139,12 @@ class RingFile:
 
     def wake_readers(self) -> None:
         """Wake the readers that wait."""
-        for number, waits in enumerate(self.control.all(p.WAITS)):
-            if waits:
-                entry = self.control.entries[number]
-                self.wake(entry + p.WAITS, entry + p.SEMAPHORE)
+        control = self.control
+        waits = control.all(p.WAITS)
+        if any(waits):
+            for entry, asked in zip(control.entries, waits, strict=True):
+                if asked:
+                    self.wake(entry + p.WAITS, entry + p.SEMAPHORE)
 
     # --- a reader's ---
 
@@ -170,9 +172,9 @@ class RingFile:
         if not words[asked]:
             return
         words[asked] = 0
-        number = words[place]
         known = self._semaphores.get(place)
-        if known is None or known[0] != number:
+        if known is None or known[0] != words[place]:
+            number = words[place]
             known = self._semaphores[place] = number, open_semaphore(number, self._users)
         if known[1] is not None:
             known[1].post()

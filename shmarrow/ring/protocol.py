@@ -138,6 +138,8 @@ class Control:
         self.slots = range(SEQUENCES, SEQUENCES + geometry.slots)
         self.entries = range(ENTRIES, ENTRIES + ENTRY * geometry.entries, ENTRY)
         self.words: Any = data[:CONTROL_SIZE].data.cast("Q")
+        self._sequences = self.words[SEQUENCES : self.slots.stop]
+        self._columns = [self.words[ENTRIES + word : self.entries.stop : ENTRY] for word in range(ENTRY)]
         self.fd = fd
 
     def close(self) -> None:
@@ -175,11 +177,11 @@ class Control:
 
     def sequences(self) -> list[int]:
         """The number of the frame in each slot, 0 while it is written."""
-        return self.words[SEQUENCES : self.slots.stop].tolist()  # type: ignore[no-any-return]
+        return self._sequences.tolist()  # type: ignore[no-any-return]
 
     def all(self, word: int) -> list[int]:
         """A word of each entry."""
-        return self.words[ENTRIES + word : self.entries.stop : ENTRY].tolist()  # type: ignore[no-any-return]
+        return self._columns[word].tolist()  # type: ignore[no-any-return]
 
 
 WRITER_LOCK = 0

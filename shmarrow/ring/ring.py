@@ -280,17 +280,10 @@ class Ring:
         InvalidData
             If the message in the slot is invalid.
         """
-        reader = self._reader()
-        began = time.monotonic()
-        while True:
-            ended = reader.is_closed()
-            found = reader.step()
-            if found is not None:
-                return found
-            if ended:
-                raise StopIteration
-            reader.pause(began)
-            self._opened()
+        found = self._reader().next()
+        if found is None:
+            raise StopIteration
+        return found
 
     def __aiter__(self) -> Self:
         return self
@@ -308,7 +301,6 @@ class Ring:
             if ended:
                 raise StopAsyncIteration
             await asyncio.to_thread(reader.pause, began)
-            self._opened()
 
     # --- both ---
 
@@ -400,6 +392,8 @@ class _Writer:
         self.file = open_for_writing(where, frames, slots, policy, mode, trusted)
         self._all = policy == p.ALL
         self._timeout = math.inf if timeout is None else timeout
+        self._words = self.file.control.words
+        self._count = slots
         if self._all:
             self.file.drop_semaphore(p.WRITER_SEMAPHORE)
             self.file.make_semaphore(p.WRITER_SEMAPHORE)
@@ -462,13 +456,12 @@ class _Writer:
 
     def publish(self, slot: int) -> None:
         """Publish the frame in a slot."""
-        control = self.file.control
-        words = control.words
-        number = control.newest()[0] + 1
-        words[control.slots[slot]] = number
+        words = self._words
+        number = words[p.NEWEST] // self._count + 1
+        words[p.SEQUENCES + slot] = number
         if p.REORDERED:
-            control.fence()
-        words[p.NEWEST] = number * len(control.slots) + slot
+            self.file.control.fence()
+        words[p.NEWEST] = number * self._count + slot
         self.file.wake_readers()
 
     def close(self) -> None:
@@ -505,7 +498,10 @@ class _Reader:
             raise
         self.entry = self.file.control.entries[number]
         self.file.make_semaphore(self.entry + p.SEMAPHORE)
-        self.taken: int = self.file.control.words[self.entry + p.TAKEN]
+        self._words = self.file.control.words
+        self._fence = self.file.control.fence
+        self._count = geometry.slots
+        self.taken: int = self._words[self.entry + p.TAKEN]
         self._current: Any = None
 
     def _wait_for(self, where: Location, trusted: Trusted) -> RingFile:
@@ -541,28 +537,39 @@ class _Reader:
             if self._all:
                 self.file.wake(p.WRITER_WAITS, p.WRITER_SEMAPHORE)
 
+    def next(self) -> Any:
+        """The next frame; None after the last one."""
+        began = 0.0
+        while True:
+            ended = self._words[p.CLOSED]
+            found = self.step()
+            if found is not None or ended:
+                return found
+            began = began or time.monotonic()
+            self.pause(began)
+
     def step(self) -> Any:
         """Release the current frame and take the next one; None if it is not there yet."""
-        self.release()
-        control = self.file.control
-        words, entry = control.words, self.entry
+        words, held, taken = self._words, self.entry + p.HELD, self.taken
+        if words[held]:
+            self.release()
         while True:
             word = words[p.NEWEST]
-            number, slot = divmod(word, len(control.slots))
-            if number <= self.taken:
+            number, slot = divmod(word, self._count)
+            if number <= taken:
                 return None
-            if self._all:
-                number, slot = self.taken + 1, self._slot_of(self.taken + 1)
-            words[entry + p.HELD] = slot + 1
-            control.fence()
-            if words[control.slots[slot]] == number:
+            if self._all and number > taken + 1:
+                number, slot = taken + 1, self._slot_of(taken + 1)
+            words[held] = slot + 1
+            self._fence()
+            if words[p.SEQUENCES + slot] == number:
                 break
-            words[entry + p.HELD] = 0
+            words[held] = 0
             if words[p.NEWEST] == word:  # the writer had no other slot for the next frame
                 return None
-        if number > self.taken + 1:
-            words[entry + p.MISSED] += number - self.taken - 1
-        self.taken = words[entry + p.TAKEN] = number
+        if number > taken + 1:
+            words[self.entry + p.MISSED] += number - taken - 1
+        self.taken = words[self.entry + p.TAKEN] = number
         self._current = self._read(self.file.slots[slot], self._where[slot], slot)
         return self._current
 
@@ -590,6 +597,8 @@ class _Reader:
                 f"no frame after {found.frames} in the ring {found.name!r} for {self._timeout:g} s; {writer}",
             )
         self.file.pause(self.entry + p.WAITS, self.entry + p.SEMAPHORE, left, waited, self._is_ready)
+        if self.file.control.fd < 0:
+            raise Closed("the Ring was closed while it waited for a frame")
 
     def _is_ready(self) -> bool:
         return self.file.control.newest()[0] > self.taken or self.is_closed()
