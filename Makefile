@@ -54,8 +54,8 @@ fuzz: .venv/installed ## fuzz the readers with new seeds, for SECONDS=600
 properties: .venv/installed ## property tests, with 3,000 new examples each
 	@$(BIN)/pytest tests/parity/test_properties.py --hypothesis-profile=long --timeout=0
 
-soak: .venv/installed ## faults against the store, with real processes, for ten minutes at most
-	@$(BIN)/python tests/support/soak.py
+soak: .venv/installed ## faults against the store and rings, with real processes, for a quarter of an hour at most
+	@$(BIN)/python tests/support/soak.py && $(BIN)/python tests/support/ring_soak.py
 
 RESTARTS := 5
 cluster: .venv/installed ## Spark on three hosts in namespaces, with faults; a stream is killed RESTARTS=5 times

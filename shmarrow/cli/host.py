@@ -109,7 +109,7 @@ def holdings(store: sa.Store) -> dict[str, Any]:
     room = found.free if found.capacity is None else max(min(found.free, found.capacity - taken), 0)
     return {
         "store": store.name,
-        "user": _owner_of(store.path),
+        "user": owner_of(store.path),
         "objects": found.objects,
         "bytes": found.nbytes,
         "pinned": found.pinned,
@@ -137,7 +137,7 @@ def look(where: str, trust: bool) -> dict[str, Any] | None:
         return None
     except sa.ShmarrowError as error:
         kind = type(error).__name__
-        return {"store": where, "user": _owner_of(where), "error": kind, "message": str(error), "reason": error.message}
+        return {"store": where, "user": owner_of(where), "error": kind, "message": str(error), "reason": error.message}
 
 
 def reason(found: dict[str, Any]) -> str:
@@ -145,7 +145,8 @@ def reason(found: dict[str, Any]) -> str:
     return f"not opened: {found['reason']}"
 
 
-def _owner_of(where: str) -> str | None:
+def owner_of(where: str) -> str | None:
+    """The name of the user who owns what is at a location; None if it is gone."""
     path = f"{SHM_DIRECTORY}/{where[len(SHM_SCHEME) :]}" if where.startswith(SHM_SCHEME) else where
     with suppress(OSError):
         uid = os.stat(path).st_uid

@@ -22,6 +22,7 @@ from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
+from shmarrow.cli import rings
 from shmarrow.cli.host import add_store, guess_object, look, opened, reason, seconds, shared_stores
 from shmarrow.cli.progress import progress_line
 from shmarrow.cli.report import (
@@ -161,13 +162,15 @@ def _split_names(arguments: argparse.Namespace) -> None:
 
 def info_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``info``."""
-    add_store(parser)
+    add_store(parser, help="the store: shm:NAME or a directory; or a ring")
     parser.add_argument("name", metavar="NAME", nargs="?", help="the object; STORE/NAME is one argument")
 
 
 @reporting
 def info(arguments: argparse.Namespace) -> int:
-    """Describe an object."""
+    """Describe an object, or a ring."""
+    if arguments.name is None and rings.is_ring(arguments.store):
+        return rings.describe_ring(arguments)
     _split(arguments, "name")
     if arguments.name is None:
         raise WrongUsage(

@@ -1,4 +1,4 @@
-"""``shmarrow top``: contents, attached processes and operations per second of the stores of this host.
+"""``shmarrow top``: contents, attached processes and operations per second of the stores and rings of this host.
 
 Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores; that of gets is counted
 without a lock, and so approximate.
@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from shmarrow.cli import rings
 from shmarrow.cli.host import COUNTERS, look, opened, pins_text, reason, seconds, shared_stores
 from shmarrow.cli.report import aligned, print_json, reporting, size_text
 from shmarrow.errors import counted, printable
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "stores",
         metavar="STORE",
         nargs="*",
-        help="shm:NAME or a directory; default: all stores in shared memory",
+        help="shm:NAME, a directory, or a ring; default: all stores and rings in shared memory",
     )
     parser.add_argument(
         "--interval", type=_interval, default=1.0, metavar="SECONDS", help="refresh interval; default: 1"
@@ -60,6 +61,8 @@ def _count(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Show the stores until Ctrl-C."""
     for where in arguments.stores:
+        if rings.is_ring(where):
+            continue
         with opened(arguments, where):
             pass  # what cannot be opened at the start is an error; later it is a row that says so
     try:
@@ -79,26 +82,32 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
     due = time.monotonic()
     while True:
         at, now = time.time(), time.monotonic()
-        found = [
-            each for where in arguments.stores or shared_stores() if (each := look(where, arguments.trust)) is not None
-        ]
+        places = arguments.stores or [*shared_stores(), *rings.shared_rings()]
+        looks = [(rings.look if rings.is_ring(where) else look)(where, arguments.trust) for where in places]
+        found = [each for each in looks if each is not None]
         for each in found:
             if "error" not in each:
-                each["rates"] = _rates(before.get(each["store"]), each, now - last)
+                each["rates"] = _rates(before.get(_name(each)), each, now - last)
         yield at, found
         number += 1
         if number == arguments.count:
             return
-        before, last = {each["store"]: each for each in found if "error" not in each}, now
+        before, last = {_name(each): each for each in found if "error" not in each}, now
         due = max(due + arguments.interval, time.monotonic())
         time.sleep(max(due - time.monotonic(), 0))
 
 
+def _name(found: Sample) -> str:
+    name: str = found["ring"] if "ring" in found else found["store"]
+    return name
+
+
 def _rates(before: Sample | None, now: Sample, elapsed: float) -> dict[str, float] | None:
-    """Operations per second; None for a new or recreated store."""
-    if before is None or any(now[name] < before[name] for name in COUNTERS):
+    """Operations per second; None for a new or recreated store or ring."""
+    counters = ("frames",) if "ring" in now else COUNTERS
+    if before is None or any(now[name] < before.get(name, 0) for name in counters):
         return None
-    return {name: round((now[name] - before[name]) / elapsed, 3) for name in COUNTERS}
+    return {name: round((now[name] - before.get(name, 0)) / elapsed, 3) for name in counters}
 
 
 # --- showing ----------------------------------------------------------------------------------------------------
@@ -106,7 +115,8 @@ def _rates(before: Sample | None, now: Sample, elapsed: float) -> dict[str, floa
 
 def _as_json(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     for at, found in looks:
-        print_json({"time": at, "stores": found})
+        of_rings = [each for each in found if "ring" in each]
+        print_json({"time": at, "stores": [each for each in found if "ring" not in each], "rings": of_rings})
 
 
 def _as_lines(looks: Iterator[tuple[float, list[Sample]]]) -> None:
@@ -152,7 +162,7 @@ def _lines_of(found: Sample) -> Iterator[list[str]]:
 
 def _cells(found: Sample) -> tuple[Any, ...]:
     """The cells of a store's row; the last is the list of attached processes."""
-    name, user = printable(found["store"]), found["user"] or ""
+    name, user = printable(_name(found)), found["user"] or ""
     if "error" in found:
         return (
             name,
@@ -161,6 +171,10 @@ def _cells(found: Sample) -> tuple[Any, ...]:
             [printable(reason(found))],
         )
     rates = found["rates"]
+    if "ring" in found:
+        frames = "" if rates is None else f"{rates['frames']:.0f}"
+        shown = {"store": name, "user": user, "size": size_text(found["bytes"]), "puts/s": frames}
+        return *[shown.get(header, "") for header in _HEADERS[:-1]], rings.readers_text(found)
     return (
         name,
         user,

@@ -140,11 +140,9 @@ class RingFile:
     def wake_readers(self) -> None:
         """Wake the readers that wait."""
         control = self.control
-        waits = control.all(p.WAITS)
-        if any(waits):
-            for entry, asked in zip(control.entries, waits, strict=True):
-                if asked:
-                    self.wake(entry + p.WAITS, entry + p.SEMAPHORE)
+        for entry, waits in zip(control.entries, control.all(p.WAITS), strict=True):
+            if waits:
+                self.wake(entry + p.WAITS, entry + p.SEMAPHORE)
 
     # --- a reader's ---
 

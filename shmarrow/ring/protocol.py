@@ -125,6 +125,8 @@ class Control:
     ----------
     words : memoryview of uint64
         The control pages.
+    columns : list of memoryview of uint64
+        Each word of all entries.
     fd : int
         The descriptor that holds the locks; -1 after :meth:`close`.
 
@@ -139,7 +141,7 @@ class Control:
         self.entries = range(ENTRIES, ENTRIES + ENTRY * geometry.entries, ENTRY)
         self.words: Any = data[:CONTROL_SIZE].data.cast("Q")
         self._sequences = self.words[SEQUENCES : self.slots.stop]
-        self._columns = [self.words[ENTRIES + word : self.entries.stop : ENTRY] for word in range(ENTRY)]
+        self.columns = [self.words[ENTRIES + word : self.entries.stop : ENTRY] for word in range(ENTRY)]
         self.fd = fd
 
     def close(self) -> None:
@@ -177,11 +179,11 @@ class Control:
 
     def sequences(self) -> list[int]:
         """The number of the frame in each slot, 0 while it is written."""
-        return self._sequences.tolist()  # type: ignore[no-any-return]
+        return self._sequences.tolist()
 
     def all(self, word: int) -> list[int]:
         """A word of each entry."""
-        return self._columns[word].tolist()  # type: ignore[no-any-return]
+        return self.columns[word].tolist()
 
 
 WRITER_LOCK = 0

@@ -31,6 +31,7 @@ from shmarrow.errors import (
 from shmarrow.ring import protocol as p
 from shmarrow.ring.file import RingFile, Trusted, open_file, open_for_writing
 from shmarrow.ring.frames import READERS, Slot, frames_like
+from shmarrow.ring.protocol import CLOSED, NEWEST, SEQUENCES
 from shmarrow.segment.location import Location
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.directory import Trust, as_trust
@@ -393,6 +394,7 @@ class _Writer:
         self._all = policy == p.ALL
         self._timeout = math.inf if timeout is None else timeout
         self._words = self.file.control.words
+        self._waits = self.file.control.columns[p.WAITS]
         self._count = slots
         if self._all:
             self.file.drop_semaphore(p.WRITER_SEMAPHORE)
@@ -456,13 +458,14 @@ class _Writer:
 
     def publish(self, slot: int) -> None:
         """Publish the frame in a slot."""
-        words = self._words
-        number = words[p.NEWEST] // self._count + 1
-        words[p.SEQUENCES + slot] = number
+        words, count = self._words, self._count
+        number = words[NEWEST] // count + 1
+        words[SEQUENCES + slot] = number
         if p.REORDERED:
             self.file.control.fence()
-        words[p.NEWEST] = number * self._count + slot
-        self.file.wake_readers()
+        words[NEWEST] = number * count + slot
+        if 1 in self._waits.tolist():
+            self.file.wake_readers()
 
     def close(self) -> None:
         """End the ring."""
@@ -501,6 +504,7 @@ class _Reader:
         self._words = self.file.control.words
         self._fence = self.file.control.fence
         self._count = geometry.slots
+        self._held = self.entry + p.HELD
         self.taken: int = self._words[self.entry + p.TAKEN]
         self._current: Any = None
 
@@ -541,7 +545,7 @@ class _Reader:
         """The next frame; None after the last one."""
         began = 0.0
         while True:
-            ended = self._words[p.CLOSED]
+            ended = self._words[CLOSED]
             found = self.step()
             if found is not None or ended:
                 return found
@@ -550,11 +554,11 @@ class _Reader:
 
     def step(self) -> Any:
         """Release the current frame and take the next one; None if it is not there yet."""
-        words, held, taken = self._words, self.entry + p.HELD, self.taken
+        words, held, taken = self._words, self._held, self.taken
         if words[held]:
             self.release()
         while True:
-            word = words[p.NEWEST]
+            word = words[NEWEST]
             number, slot = divmod(word, self._count)
             if number <= taken:
                 return None
@@ -562,10 +566,10 @@ class _Reader:
                 number, slot = taken + 1, self._slot_of(taken + 1)
             words[held] = slot + 1
             self._fence()
-            if words[p.SEQUENCES + slot] == number:
+            if words[SEQUENCES + slot] == number:
                 break
             words[held] = 0
-            if words[p.NEWEST] == word:  # the writer had no other slot for the next frame
+            if words[NEWEST] == word:  # the writer had no other slot for the next frame
                 return None
         if number > taken + 1:
             words[self.entry + p.MISSED] += number - taken - 1

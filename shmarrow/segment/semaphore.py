@@ -22,7 +22,6 @@ import threading
 import time
 from _signal import getsignal  # type: ignore[import-not-found]  # that of `signal` makes an enum, which is slow
 from collections.abc import Collection
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -51,10 +50,11 @@ class Semaphore:
     def wait(self, seconds: float) -> bool:
         """Wait for a post; False without one. What a signal handler raises meanwhile is lost, but KeyboardInterrupt."""
         posix_ipc = _posix_ipc()
-        with suppress(posix_ipc.BusyError, posix_ipc.SignalError):
+        try:  # `suppress` would cost as much as the wake-up
             self._opened.acquire(seconds)
-            return True
-        return False
+        except (posix_ipc.BusyError, posix_ipc.SignalError):
+            return False
+        return True
 
     def __del__(self) -> None:
         try:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import re
+import subprocess
+import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from environment import ROOT
 from store_check import ended, forked, killed_at_end
 
 import shmarrow as sa
@@ -419,3 +423,15 @@ def test_each_end_has_its_methods(shm_name: str) -> None:
             ring.put(7)
         with pytest.raises(sa.InvalidType):
             sa.Ring("shm:" + "x", like=7)
+
+
+def test_the_camera_has_two_readers() -> None:
+    ran = subprocess.run(
+        [sys.executable, ROOT / "examples" / "camera.py", "1"], capture_output=True, text=True, check=True, timeout=100
+    )
+    last = {line.split()[0]: line for line in ran.stdout.splitlines() if line}
+    assert last.keys() == {"display", "detector"}
+    for line in last.values():
+        taken, missed = (int(found) for found in re.findall(r"(\d+) taken +(\d+) missed", line)[0])
+        assert 0 < taken <= taken + missed <= 30
+        assert " 0 torn" in line
