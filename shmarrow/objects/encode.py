@@ -54,11 +54,14 @@ class Encoded(NamedTuple):
         Total size of :meth:`pieces`; None if compressed.
     parts : iterable of list of Piece
         The result of :meth:`pieces`.
+    columns : iterable of Array
+        The columns of all batches, for rows without compression.
     """
 
     kind: str
     size: int | None
     parts: Iterable[list[Piece]]
+    columns: Iterable[Array] = ()
 
     def pieces(self) -> Iterator[list[Piece]]:
         """Iterate once over the bytes, in lists of bytes-like pieces to write together.
@@ -130,7 +133,7 @@ def _batch(batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_bat
         found = encode_file(batch, options, mark(kind))
         if found is not None:
             pieces, size = found
-            return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),))
+            return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), batch.columns)
     return _table(Table(batch.schema, [batch]), options, kind)
 
 
@@ -162,7 +165,8 @@ def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encod
     for _ in write(sink):
         if len(table.batches) > 1 and sink.size > _GROUP:  # what is as large is encoded again, batch by batch
             sink.parts, kept = [], False
-    return Encoded(kind, sink.size, _groups(sink.take()) if kept else parts())
+    columns = chain.from_iterable(batch.columns for batch in table.batches)
+    return Encoded(kind, sink.size, _groups(sink.take()) if kept else parts(), columns)
 
 
 def _one_dictionary_each(table: Table) -> bool:

@@ -14,6 +14,7 @@ from shmarrow.buffer import U1
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.mappings import map_file
+from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import Entry, file_name
@@ -147,6 +148,15 @@ class InlineSegment(StoredSegment):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return InlineSegment, (self.entry, self.store, self.data.tobytes())
+
+
+def is_checked(catalog: Catalog, found: StoredSegment) -> bool:
+    """Whether the values of an object were checked when it was put, and only trusted users may change the store."""
+    trusted = catalog.directory.trusted
+    if trusted is None or not found.entry.flags & p.CHECKED or not found.entry.file:
+        return False
+    status = found.status, os.fstat(catalog.directory.fd), os.fstat(catalog.control_fd)
+    return all(each.st_uid in trusted and not each.st_mode & 0o022 for each in status)
 
 
 def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:

@@ -233,8 +233,8 @@ bucket, and without it names that end in numbers would share buckets."""
 
 UNUSED, DRAFT, LIVE, GONE = range(4)
 """States of a slot: free, or with more bytes of an inline object; being written; an object; removed and attached."""
-PROTECTED = 1
-"""Flag of an object: never evicted."""
+PROTECTED, CHECKED = 1, 2
+"""Flags of an object: never evicted; its values are safe to hand to other libraries, as they were when it was put."""
 
 # --- locks ------------------------------------------------------------------------------------------------------
 

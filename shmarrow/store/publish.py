@@ -107,6 +107,11 @@ class Publication(SegmentWriter):
     """An object being written to the store, whose name is checked at the start and when it is published.
 
     ``size`` is that of the object if it is known: space for a large one is reserved.
+
+    Attributes
+    ----------
+    checked : bool
+        Whether its values are known to be safe for other libraries; set before it is published.
     """
 
     def __init__(self, catalog: Catalog, name: bytes, options: PutOptions, size: int = 0) -> None:
@@ -118,6 +123,7 @@ class Publication(SegmentWriter):
         self._draft_bytes = 0
         self._expected = size
         self._shares = False
+        self.checked = False
         text = name.decode()
         super().__init__(text, f"{catalog.directory.path}/{text}")
 
@@ -250,7 +256,7 @@ class Publication(SegmentWriter):
         state["file"] = max(file, state["file"])
         if catalog.settings.durable:
             catalog.directory.sync()
-        now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
+        now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
         place = transaction.new_generation(), catalog.hash(self._coded), file, status.st_size, status.st_blocks * 512
         fields = now, options.expires, owner, p.LIVE, flags, len(self._coded), 0, 0
         transaction.insert(Entry(*place, *fields, self._coded, slot), replaced, now)

@@ -103,7 +103,8 @@ def _kept(catalog: Catalog, state: dict[str, int], files: _Files) -> list[Entry]
             continue
         if not catalog.settings.durable:
             continue
-        entry = entry._replace(allocated=allocated, hash=catalog.hash(entry.name))
+        flags = entry.flags & p.PROTECTED  # a disk may have returned other values
+        entry = entry._replace(allocated=allocated, hash=catalog.hash(entry.name), flags=flags)
         key = entry.file or -entry.slot - 1
         others = {one for one in (names.get(entry.name), numbers.get(key)) if one is not None}
         if all(one.generation < entry.generation for one in others):

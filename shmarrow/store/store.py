@@ -44,7 +44,7 @@ from shmarrow.store.arguments import (
     as_prefix,
     as_timeout,
 )
-from shmarrow.store.attach import Pin, StoredSegment, attach_entry, live, pin_entry, read_entry
+from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_checked, live, pin_entry, read_entry
 from shmarrow.store.catalog import open_catalog
 from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
 from shmarrow.store.events import events_since, last_event
@@ -296,6 +296,7 @@ class Store:
         CopyRequired
             If an array in a mapping of tensors has nulls, which tensors cannot hold.
         """
+        from shmarrow.objects.check import SMALLEST, are_safe
         from shmarrow.objects.encode import encode
 
         encoded = encode(obj, options)
@@ -304,6 +305,7 @@ class Store:
         with self._publication(name, overwrite, expire_after, protect, if_generation, size=encoded.size) as writer:
             for part in encoded.pieces():
                 writer.write(part)
+            writer.checked = writer.size >= SMALLEST and are_safe(encoded.columns)
         return writer.name
 
     @_operation
@@ -568,7 +570,9 @@ class Store:
             Seconds to wait for the object to be published; 0 (default) does not wait, None waits forever.
         trust : bool
             True exports its arrays to other libraries without checking their values first; see
-            :func:`shmarrow.ipc.open_file`. Only for stores that only your own code writes to.
+            :func:`shmarrow.ipc.open_file`. Only for stores that only your own code writes to. By default, large
+            objects whose values were checked by :meth:`put` are exported without another check if only this user, root
+            and users named by the store's ``trust`` may change the store.
 
         Raises
         ------
@@ -590,7 +594,7 @@ class Store:
     def _get(self, name: str, timeout: float | None, trust: bool) -> Stored:
         found = self._attach(name, timeout)
         try:
-            return decode(found, trust is not False and as_bool(trust, "trust", False))
+            return decode(found, as_bool(trust, "trust", False) or is_checked(self._catalog, found))
         finally:
             found.close()
 
@@ -645,7 +649,7 @@ class Store:
         while True:
             found = self._attach(name, None if end is None else _left(end))
             try:
-                value = decode(found)
+                value = decode(found, is_checked(self._catalog, found))
                 with suppress(ObjectNotFound):
                     self._delete(as_name(name), found.entry.generation)
                     return value

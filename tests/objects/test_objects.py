@@ -22,12 +22,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from every import every
 
 import shmarrow as sa
 from shmarrow import segment
+from shmarrow.layout.validation import make_safe
 from shmarrow.objects import decode
+from shmarrow.objects.check import are_safe
 from shmarrow.objects.describe import describe
 from shmarrow.objects.encode import encode
+from shmarrow.testing import Case, cases
 
 Save = Callable[..., segment.Segment]
 NULLS = {"i": [1, None], "s": ["a", None], "l": [[1], None], "b": [True, None], "d": [0.5, None]}
@@ -50,6 +54,18 @@ def save(tmp_path: Path) -> Save:
 
 class Raw(bytes):
     """Bytes that are an object already."""
+
+
+@every(cases())
+def test_what_is_safe_is_safe_when_it_is_read(case: Case) -> None:
+    for array in (case.array(), case.array()[1:]):
+        try:
+            parts = [bytes(piece) for group in encode(array).pieces() for piece in group]
+        except sa.Unsupported:  # dictionaries of dictionaries
+            continue
+        with sa.ipc.open_file(b"".join(parts)) as reader:
+            found = reader.get_batch(0).column(0)
+        assert not are_safe([array]) or make_safe(found) is found
 
 
 # --- every kind, read by pyarrow --------------------------------------------------------------------------------
@@ -388,7 +404,9 @@ import json, os, sys
 import numpy as np
 import shmarrow as sa
 from shmarrow import segment
+from shmarrow.layout.validation import make_safe
 from shmarrow.objects import decode
+from shmarrow.objects.check import are_safe
 
 def outcome(data, path):
     try:

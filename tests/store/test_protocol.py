@@ -97,7 +97,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         str(number): word
         for number, word in zip((protocol.UNUSED, protocol.DRAFT, protocol.LIVE, protocol.GONE), words, strict=True)
     }
-    assert re.findall(r"(\d+) (\w+)", meanings["flags"]) == [(str(protocol.PROTECTED), "protected")]
+    flags = [(str(protocol.PROTECTED), "protected"), (str(protocol.CHECKED), "checked")]
+    assert re.findall(r"(\d+) (\w+)", meanings["flags"]) == flags
     header = {row[2]: row[3] for row in rows(section("Header"))}
     assert header["magic"].startswith(f"`{protocol.MAGIC.decode()}`")
     assert header["version"] == str(protocol.VERSION)
