@@ -13,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import _thread
+import atexit
 import errno
 import os
 import struct
@@ -575,5 +576,11 @@ def _after_fork() -> None:
         catalog.after_fork()
 
 
+def _at_exit() -> None:
+    for catalog in _open:
+        catalog.waiters.leave()
+
+
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

@@ -172,6 +172,11 @@ class Waiters:
                 self._clear(index)  # a signal handler may have raised in the first one
                 self._exclusive.release(p.WAITER_LOCKS + index)
 
+    def leave(self) -> None:
+        """Clear the records of this process; called at its end, when other threads may still wait."""
+        for index in tuple(self._own):
+            self._clear(index)
+
     def has(self, index: int) -> bool:
         """Whether this thread has a record: a forked child has none of its parent."""
         return self._exclusive.mine(p.WAITER_LOCKS + index)

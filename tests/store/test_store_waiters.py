@@ -256,26 +256,27 @@ def test_waiting_without_posix_ipc(where: str, tmp_path: Path) -> None:
             assert other.wait(60) == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to have another /dev/shm")
-def test_another_shared_memory(tmp_path: Path) -> None:
-    """A waiter in a container of its own cannot be woken, and looks."""
+OTHER_MEMORY = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"]
+
+
+@pytest.mark.parametrize(
+    ("container", "shared"),
+    [pytest.param(["unshare", "-p", "-f"], True, id="processes"), pytest.param(OTHER_MEMORY, False, id="memory")],
+)
+def test_a_waiter_in_a_container(tmp_path: Path, container: list[str], shared: bool) -> None:
+    """One with shared memory of its own cannot be woken, and looks."""
+    if subprocess.run([*container, "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("there are no namespaces here")
     where = str(tmp_path / "store")
-
-    def elsewhere() -> None:
-        command = 'mount -t tmpfs none /dev/shm && exec "$@"'
-        source = f"import shmarrow as sa; sa.Store({where!r}).get('a', timeout=60)"
-        os.execvp("unshare", ["unshare", "-m", "sh", "-c", command, "sh", sys.executable, "-c", source])
-
-    tried = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/dev/shm"]
-    if subprocess.run(tried, stderr=subprocess.DEVNULL).returncode:
-        pytest.skip("file systems cannot be mounted here")
+    source = f"import shmarrow as sa; sa.Store({where!r}).get('a', timeout=60)"
     with sa.Store(where) as store:
-        child = forked(elsewhere)
-        with killed_at_end([child]):
+        child = subprocess.Popen([*container, sys.executable, "-c", source])
+        with killed_at_end([child.pid]):
             until_waiting(where, 1)
-            assert semaphores(where) == []
+            assert len(semaphores(where)) == shared
             store.put("a", ONE)
-            assert ended(child) == 0
+            assert child.wait(60) == 0
+        assert records(where) == []
 
 
 # --- other users ------------------------------------------------------------------------------------------------
@@ -391,6 +392,26 @@ def test_nothing_is_left_of_killed_waiters(where: str, end: Callable[[sa.Store],
             else:
                 assert ended(alive) == 1  # it is told that the store is gone
             assert [file for file in left if file.exists()] == []
+
+
+def test_a_process_that_ends_leaves_nothing(where: str) -> None:
+    """Although its threads wait for ever."""
+    source = """
+import sys, threading
+import shmarrow as sa
+store = sa.Store(sys.argv[1])
+for name in ("a", "b"):
+    threading.Thread(target=store.get, args=(name,), kwargs={"timeout": None}, daemon=True).start()
+sys.stdin.read(1)
+"""
+    with sa.Store(where):
+        command = [sys.executable, "-c", source, where]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with killed_at_end([child.pid]):
+            until_waiting(where, 2)
+            left = semaphores(where)
+            assert child.communicate("x", 60)[1] == ""
+        assert (len(left), [file for file in left if file.exists()], records(where)) == (2, [], [])
 
 
 def test_records_of_killed_waiters_are_used_again(where: str) -> None:
