@@ -82,8 +82,8 @@ class LayoutHooks:
         self._offset = offset
         self._children = children
         self._dictionary = dictionary
-        # None if unknown, the Origin under which it may be known, True if safe to export, or the array to export
-        # instead; see make_safe.
+        # None if unknown, the Origin under which it may be known, True if safe to export, TRUSTED, or the array to
+        # export instead; see make_safe.
         self._safe: Any = None
 
     # --- helpers for hooks, the same for every layout ---

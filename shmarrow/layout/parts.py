@@ -31,7 +31,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import at
 from shmarrow.layout.listing import LISTING, BufferSpec, walk
 from shmarrow.layout.making import make_array
-from shmarrow.layout.validation import check_buffers
+from shmarrow.layout.validation import TRUSTED, check_buffers
 
 
 class Node(NamedTuple):
@@ -112,7 +112,7 @@ def assemble(parts: Parts) -> Any:
     made._check_structure()
     if valid is not None:
         made = made._storage._with_nulls(valid)._with(type=type)
-    made._safe = parts.trust or None
+    made._safe = TRUSTED if parts.trust else None
     return made
 
 

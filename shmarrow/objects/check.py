@@ -16,7 +16,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import ShmarrowError
 from shmarrow.layout.listing import walk
 from shmarrow.layout.runs import is_ascii
-from shmarrow.layout.validation import make_safe
+from shmarrow.layout.validation import TRUSTED, make_safe
 
 SMALLEST = 1 << 24
 """Size in bytes from which objects are checked."""
@@ -33,6 +33,7 @@ def are_safe(columns: Iterable[Any]) -> bool:
     try:
         return (
             len(columns) > 0
+            and not any(node._safe is TRUSTED for node in nodes)
             and all(map(_is_cheap, nodes))
             and all(make_safe(column) is column for column in columns)
             and is_own_memory([data for node in nodes for data in node._buffers if data is not None])

@@ -81,13 +81,23 @@ def mapped_by_others(text: Any, folder: Path) -> Any:
     return pa.ipc.open_file(pa.memory_map(str(folder / "file"))).get_batch(0)
 
 
+def trusted(text: Any, folder: Path) -> Any:
+    """Text that was never checked, as its reader was told to trust it."""
+    with sa.ipc.new_file(folder / "file", text.schema) as writer:
+        writer.write(text)
+    data = (folder / "file").read_bytes()
+    [batch] = sa.ipc.open_file(data.replace(VALUE, b"\xff" + VALUE[1:], 1), trust=True)
+    assert pa.record_batch(batch).num_rows == ROWS
+    return batch.slice(0, ROWS)
+
+
 def shared(text: Any, folder: Path) -> Any:
     pages = mmap.mmap(-1, len(VALUE) * ROWS)
     pages[:] = VALUE * ROWS
     return sa.record_batch({"text": column(pages)})
 
 
-@pytest.mark.parametrize("make", [not_ascii, unsafe, mapped_by_others, shared])
+@pytest.mark.parametrize("make", [not_ascii, unsafe, mapped_by_others, trusted, shared])
 def test_it_is_checked_if_publishing_did_not(
     shm_name: str, text: Any, tmp_path: Path, make: Callable[[Any, Path], Any]
 ) -> None:

@@ -193,8 +193,7 @@ class Dictionary:
                 joined = concat_arrays(pieces)
         except InvalidType as error:
             raise recast(InvalidData, error) from None
-        if len(pieces) > 1 and all(piece._safe for piece in pieces):
-            joined._safe = True
+        joined._safe = pieces[-1]._safe  # trusted, or not known to be safe: it has just been made
         self._budget.count(self._id, self._start, joined.get_total_buffer_size())
         with _lock:
             if self._decoded.values is None or len(self._decoded.values) < len(joined):
