@@ -33,6 +33,7 @@ from shmarrow.objects.kinds import COLUMN, KIND, SCALARS, mark, unmarked
 from shmarrow.sources.sinks import joined
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
+from shmarrow.tensor.convert import may_be_tensor
 from shmarrow.tensor.element import Element, as_storage
 from shmarrow.types import DataType, Field, Metadata, Schema, as_metadata, uint8
 from shmarrow.writer import Sink
@@ -94,7 +95,7 @@ def encode(value: Any, options: IpcWriteOptions | None = None) -> Encoded:
     encoder = _ENCODERS.get(value.__class__)
     if encoder is None:
         encoder = next((made for kind, made in _FAMILIES if isinstance(value, kind)), None)
-        if encoder is None:
+        if encoder is None or (encoder is _bundle and may_be_tensor(value)):  # as scipy's dok_array, which is a dict
             return encode(accepted(value), options)
     return encoder(value, as_options(options))
 

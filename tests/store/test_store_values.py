@@ -34,6 +34,15 @@ def there_and_back(store: sa.Store, value: Any) -> Any:
     return store.get(store.put(None, value))
 
 
+@pytest.mark.parametrize("kind", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"])
+def test_sparse_arrays_of_scipy(store: sa.Store, kind: str) -> None:
+    sparse = pytest.importorskip("scipy.sparse", reason="the package scipy is not installed")
+    dense = np.array([[0, 0, 2.5], [0, -1, 0]])
+    for suffix in ("array", "matrix"):
+        found = there_and_back(store, getattr(sparse, f"{kind}_{suffix}")(dense))
+        np.testing.assert_array_equal(found.to_dense(), dense)
+
+
 def same(mine: list[Any], theirs: list[Any]) -> bool:
     """Whether two lists of Python values are equal and of the same classes; NaN is like NaN."""
     return repr(mine) == repr(theirs)
