@@ -71,6 +71,7 @@ COMMANDS = (
     _of_store("stats", "show the size, free space, settings and attached processes of a store", "cli.stores"),
     _of_store("evict", "evict the least recently used objects that no process has attached", "cli.stores"),
     _of_store("collect", "delete orphaned and expired objects, and what killed writers left behind", "cli.stores"),
+    _of_store("rebuild", "rebuild the catalog of a store that was found damaged", "cli.stores"),
     _of_store("destroy", "delete a store and all its objects", "cli.stores"),
     Command("top", "show the stores and rings of this host, refreshed every second", "cli.top", group=STORES),
     Command("demo", "share a real data set between Spark's workers and other processes", "cli.demo"),

@@ -1,4 +1,7 @@
-"""Commands on whole stores: ``evict``, ``collect``, ``destroy``, ``watch``, ``stats``; rules as in ``cli/store.py``."""
+"""Commands on whole stores: ``evict``, ``collect``, ``rebuild``, ``destroy``, ``watch``, ``stats``.
+
+The rules are those of ``cli/store.py``.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from shmarrow.cli.host import COUNTERS, add_store, holdings, opened, pins_text, 
 from shmarrow.cli.report import Fields, Table, byte_size, exit_status, print_error, render, reporting, size_text
 from shmarrow.errors import printable
 from shmarrow.store import Event
+from shmarrow.store.catalog import rebuild_catalog
 
 
 def evict_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +70,21 @@ def collect(arguments: argparse.Namespace) -> int:
     leftover = sum([each["leftovers"] for each in found])
     render(arguments.json, found, *map(printable, lines), f"{objects} objects and {leftover} leftovers removed")
     return status
+
+
+def rebuild_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``rebuild``."""
+    add_store(parser)
+
+
+@reporting
+def rebuild(arguments: argparse.Namespace) -> int:
+    """Rebuild a catalog from its slots: objects whose checksums and files are right are kept."""
+    rebuild_catalog(arguments.store, arguments.trust)
+    with opened(arguments, arguments.store) as store:
+        objects = store.stats().objects
+    render(arguments.json, {"store": arguments.store, "objects": objects}, f"{objects} objects")
+    return 0
 
 
 def destroy_arguments(parser: argparse.ArgumentParser) -> None:

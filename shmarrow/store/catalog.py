@@ -113,8 +113,8 @@ class Catalog:
             self._read_settings()
             self.pins_fd, _ = self._open(p.PINS, self.writable)
             self.commit_fd = self._open(p.COMMIT, True)[0] if self.writable else -1
-            self.of_this_boot = os.pread(self.control_fd, 16, _BOOT.start) == this_boot()
-            self.control = ControlFile(self.control_fd, directory.name, self.writable, self.volatile, self.of_this_boot)
+            of_this_boot = os.pread(self.control_fd, 16, _BOOT.start) == this_boot()
+            self.control = ControlFile(self.control_fd, directory.name, self.writable, self.volatile, of_this_boot)
             self.journal = Journal(self.control)
             self.files = Files(directory, self.control)
             self.pins = Pins(self.pins_fd, directory.name)
@@ -122,7 +122,7 @@ class Catalog:
             self.locked = _Locked(self)
             self.exclusive = Exclusive(self.commit_fd)
             self.waiters = Waiters(self, self.exclusive)
-            if not self.of_this_boot:
+            if not of_this_boot:
                 self._begin_boot()
         except BaseException:
             self._close()
@@ -377,12 +377,10 @@ class Catalog:
         memory = self.control.memory
         if memory.words[0] == p.DESTROYED:
             raise destroyed(self.directory.name)
-        if not self.of_this_boot:
-            if bytes(memory.bytes[_BOOT]) != this_boot():
-                from shmarrow.store.rebuild import rebuild
+        if memory.bytes[_BOOT] != this_boot():
+            from shmarrow.store.rebuild import rebuild
 
-                rebuild(self)
-            self.of_this_boot = True
+            rebuild(self)
         if self.journal.replay():  # its writer was killed before it woke the waiting processes
             self.waiters.wake(None)
         memory = self.control.whole()
@@ -538,6 +536,27 @@ _mutex = _thread.RLock()
 def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     """Open the catalog of a store, or share the open one; release it with :meth:`Catalog.release`."""
     return retried(lambda: _open_catalog(where, want, trust, create), create)
+
+
+def rebuild_catalog(where: Location, trust: Trust) -> None:
+    """Rebuild a catalog that was found damaged: objects whose checksums and files are right are kept."""
+    directory = open_directory(where, Wanted(), trust, create=False)
+    try:
+        fd = directory.open(p.CONTROL, os.O_RDWR)
+        try:
+            os.pwrite(fd, p.DAMAGED, _BOOT.start)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise storage_error(error, "rebuild the catalog of", directory.name) from None
+    finally:
+        os.close(directory.fd)
+    catalog = open_catalog(where, Wanted(), trust, create=False)
+    try:
+        with catalog.mutex, catalog.locked:  # whoever takes the lock rebuilds it first
+            pass
+    finally:
+        catalog.release()
 
 
 def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:

@@ -63,12 +63,12 @@ def find(memory: Memory, name: bytes, name_hash: int, known: Known) -> Entry | N
     return None
 
 
-def read_slot(memory: Memory, slot: int, name: bytes | None = None) -> Entry | None:
-    """Return the entry of a slot; None unless it is live, complete and, if a name is given, of that name."""
+def read_slot(memory: Memory, slot: int, name: bytes | None = None, state: int = p.LIVE) -> Entry | None:
+    """Return the entry of a slot; None unless it has that state, is complete and, if a name is given, of that name."""
     raw = bytes(memory.slot(slot))
     fields = p.ENTRY.struct.unpack_from(raw)
     length = fields[10]
-    if fields[8] != p.LIVE or not 0 < length <= p.NAME_MAX:
+    if fields[8] != state or not (0 < length <= p.NAME_MAX or (length == 0 and state == p.GONE)):
         return None
     found = raw[p.PAYLOAD : p.PAYLOAD + length]
     if name is not None and found != name:
@@ -160,7 +160,9 @@ class Index:
 
     def damaged(self, reason: str) -> InvalidData:
         """Return the error for a damaged catalog."""
-        return InvalidData(f"the catalog of {self._where!r} is damaged: {reason}")
+        return InvalidData(
+            f"the catalog of {self._where!r} is damaged: {reason}", hint=f"`shmarrow rebuild {self._where}` repairs it"
+        )
 
     def less(self, field: str, nbytes: int) -> None:
         """Subtract bytes from a counter, which never becomes negative."""

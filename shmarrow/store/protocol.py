@@ -21,6 +21,8 @@ MAGIC = b"shmarrow"
 DESTROYED = int.from_bytes(b"destroyd", "little")
 """Replaces the magic, the first word of the control file, when the store is destroyed."""
 VERSION = 2
+DAMAGED = bytes(16)
+"""The boot id of a catalog that is to be rebuilt although the machine was not restarted."""
 
 # --- records ----------------------------------------------------------------------------------------------------
 

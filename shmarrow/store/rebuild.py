@@ -1,8 +1,10 @@
-"""Rebuilding the catalog after a reboot: a durable store keeps its objects, any other is empty.
+"""Rebuilding the catalog from its slots: after a reboot, or because it was found damaged.
 
-No process of the previous boot is alive, so there are no drafts, pins or owners, and pages of the control file may
-differ in age. A slot is kept if its checksum is correct and its file exists with the recorded size; chains, lists and
-counts are rebuilt from these. A process killed during the rebuild leaves the old boot id, so the next one starts over.
+After a reboot, a durable store keeps its objects, and any other is empty. No process of the previous boot is alive, so
+there are no drafts, pins or owners, and pages of the control file may differ in age. A boot id of zeros says that the
+catalog is damaged: objects of all stores are kept then, and so are drafts and removed objects that are attached. A slot
+is kept if its checksum is correct and its file exists with the recorded size; chains, lists and counts are rebuilt from
+these. A process killed during the rebuild leaves the old boot id, so the next one starts over.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _Files = dict[str, os.stat_result]
 
 def rebuild(catalog: Catalog) -> None:
     """Rebuild the catalog; called under the lock."""
-    memory = catalog.memory
+    memory = catalog.control.map(check=False)
+    boot = p.HEADER["boot_id"][0]
+    damaged = bytes(memory.bytes[boot : boot + 16]) == p.DAMAGED
     data, words = memory.bytes, memory.words
     journals = sorted((p.JOURNAL_HEAD.unpack_from(data, area)[0], area) for area in p.JOURNALS)
     for number, area in journals:
@@ -44,18 +48,23 @@ def rebuild(catalog: Catalog) -> None:
     files = _files(catalog.directory)
     state = {field: number if number < _LARGEST else 0 for field, number in memory.state()._asdict().items()}
     state["file"] = max([state["file"], *(number for file in files if (number := int(file[:16], 16)) < _LARGEST)])
-    kept = _kept(catalog, state, files)
+    kept = _kept(catalog, state, files) if damaged or catalog.settings.durable else []
+    held = [_held(memory, each, state) if damaged else [] for each in (p.DRAFT, p.GONE)]
     named = {name for entry in kept if entry.file for name in _names(entry)}
     allocated = {files[name].st_ino: files[name].st_blocks * 512 for name in named}
     state["bytes"] = sum(allocated.values()) + sum([entry.allocated for entry in kept if not entry.file])
-    _write(memory, state, kept)
+    _write(memory, state, kept, *held)
+    if not damaged:  # no watcher is older than this boot
+        data[p.EVENT_RING : p.SLOTS] = bytes(p.SLOTS - p.EVENT_RING)
+        state["events"] = 0
+    p.STATE.struct.pack_into(data, p.STATE.start, *state.values())
     os.fdatasync(catalog.control_fd)
-    for name in files.keys() - named:
+    drafts = {file_name(entry.file) for entry in held[0]}
+    for name in files.keys() - named - drafts:
         with suppress(OSError):
             catalog.directory.unlink(name)
     for area in p.JOURNALS:
         data[area : area + p.JOURNAL_HEAD.size] = bytes(p.JOURNAL_HEAD.size)
-    boot = p.HEADER["boot_id"][0]
     data[boot : boot + 16] = this_boot()
     words[p.word("changing")] = 0
     words[SEQUENCE] += 1
@@ -75,10 +84,7 @@ def _names(entry: Entry) -> list[str]:
 
 
 def _kept(catalog: Catalog, state: dict[str, int], files: _Files) -> list[Entry]:
-    """Return the entries to keep in order of slot; raise the last used numbers in ``state`` to theirs.
-
-    None in a store that is not durable: a power cut may have left any of its files incomplete.
-    """
+    """Return the objects to keep in order of slot; raise the last used numbers in ``state`` to theirs."""
     memory = catalog.memory
     names: dict[bytes, Entry] = {}
     numbers: dict[int, Entry] = {}
@@ -101,8 +107,6 @@ def _kept(catalog: Catalog, state: dict[str, int], files: _Files) -> list[Entry]
             allocated = status.st_blocks * 512
         else:
             continue
-        if not catalog.settings.durable:
-            continue
         flags = entry.flags & p.PROTECTED  # a disk may have returned other values
         entry = entry._replace(allocated=allocated, hash=catalog.hash(entry.name), flags=flags)
         key = entry.file or -entry.slot - 1
@@ -115,8 +119,17 @@ def _kept(catalog: Catalog, state: dict[str, int], files: _Files) -> list[Entry]
     return sorted(names.values(), key=lambda entry: entry.slot)
 
 
-def _write(memory: Memory, state: dict[str, int], kept: list[Entry]) -> None:
-    """Write the slots of the kept objects, the chains, the list of free slots, and the counts."""
+def _held(memory: Memory, kind: int, state: dict[str, int]) -> list[Entry]:
+    """Return the entries of drafts or of removed objects, whose slots living processes may have locked."""
+    slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
+    found = [read_slot(memory, slot, state=kind) for slot in np.flatnonzero(slots["state"] == kind).tolist()]
+    held = [entry for entry in found if entry is not None and max(entry.file, entry.allocated) < _LARGEST]
+    state["file"] = max([state["file"], *(entry.file for entry in held)])
+    return held
+
+
+def _write(memory: Memory, state: dict[str, int], kept: list[Entry], drafts: list[Entry], gone: list[Entry]) -> None:
+    """Write the slots, the chains, the lists, and the counts."""
     slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
     raw = np.frombuffer(memory.bytes, "u1", memory.slots * p.SLOT_SIZE, p.SLOTS).reshape(-1, p.SLOT_SIZE)
     used = np.array([entry.slot for entry in kept], np.int64)
@@ -124,12 +137,12 @@ def _write(memory: Memory, state: dict[str, int], kept: list[Entry]) -> None:
     unused[used] = False
     parts = [parts_of(memory, entry) or [] for entry in kept]
     unused[[slot for each in parts for slot in each]] = False
+    unused[[entry.slot for entry in (*drafts, *gone)]] = False
     raw[unused] = 0
     for entry in kept:
         at = p.SLOTS + entry.slot * p.SLOT_SIZE
         memory.bytes[at : at + p.USED] = entry.pack()
-    memory.bytes[p.EVENT_RING : p.SLOTS] = bytes(p.SLOTS - p.EVENT_RING)  # no watcher is older than this boot
-    count = int(np.flatnonzero(~unused)[-1]) + 1 if kept else 0
+    count = int(np.flatnonzero(np.append(True, ~unused))[-1])
     links = np.zeros((2, memory.slots), np.uint32)
     heads, following = links
     if kept:
@@ -141,11 +154,17 @@ def _write(memory: Memory, state: dict[str, int], kept: list[Entry]) -> None:
         first = np.append(True, bucket[1:] != bucket[:-1])
         heads[bucket[first]] = used[first] + 1
         following[used[:-1][~first[1:]]] = used[1:][~first[1:]] + 1
-    for each in parts:
+    for each in (*parts, [entry.slot for entry in gone]):
         following[each[:-1]] = np.array(each[1:], np.uint32) + 1
     free = np.flatnonzero(unused[:count])
     following[free[:-1]] = free[1:] + 1
     slots["head"], slots["next"], slots["used"] = heads, following, 0
-    state |= dict.fromkeys(("removing", "removed", "removed_bytes", "draft_bytes", "events"), 0)
-    state |= {"buckets": count, "objects": len(kept), "free": int(free[0]) + 1 if len(free) else 0}
-    p.STATE.struct.pack_into(memory.bytes, p.STATE.start, *state.values())
+    state |= {
+        "buckets": count,
+        "objects": len(kept),
+        "free": int(free[0]) + 1 if len(free) else 0,
+        "removed": gone[0].slot + 1 if gone else 0,
+        "removed_bytes": sum(entry.allocated for entry in gone),
+        "draft_bytes": sum(entry.allocated for entry in drafts),
+        "removing": 0,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import hostile
@@ -11,7 +12,9 @@ import lab
 import pytest
 
 import shmarrow as sa
+from shmarrow import cli
 from shmarrow.store import protocol as p
+from shmarrow.testing import check_store
 
 
 def test_changed_control_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,3 +65,53 @@ def test_what_is_wrong_with_a_control_file_is_said(tmp_path: Path) -> None:
             store.get("a")
         store.delete("a")
         store.put("a", 1)
+
+
+def damage(where: Path, chance: random.Random) -> None:
+    """Write nonsense into the state, all chains and all lists of a control file."""
+    fields = [*p.STATE.fields.values(), p.HEADER["journal"]]
+    with (where / p.CONTROL).open("r+b") as file:
+        for offset, _ in fields:
+            file.seek(offset)
+            file.write(
+                chance.choice([bytes(8), b"\xff" * 8, chance.randbytes(8), chance.randrange(99).to_bytes(8, "little")])
+            )
+        for slot in range(32):
+            file.seek(p.SLOTS + slot * p.SLOT_SIZE + p.HEAD)
+            file.write(chance.randrange(40).to_bytes(4, "little") * 2)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_damaged_catalog_is_rebuilt(tmp_path: Path, seed: int) -> None:
+    """While processes have objects attached, write drafts and watch; each object is kept, whole."""
+    where = tmp_path / "store"
+    with sa.Store(where, capacity=1 << 26) as store:
+        values = {f"small {number}": number for number in range(5)} | {"large": "x" * 10_000, "held": "y" * 9_000}
+        store.put_many(values | {"gone": "z" * 20_000})
+        held, gone = store.get("held"), store.attach("gone")
+        store.delete("gone")
+        draft = store.new_draft("draft", sa.schema([("x", sa.int64())]), 1 << 18)
+        before = store.stats()
+        damage(where, random.Random(seed))
+        assert cli.main(["rebuild", str(where)]) == 0
+        assert {name: store.get(name) for name in store.names()} == values
+        now = store.stats()
+        assert (now.objects, now.nbytes, now.removed, now.drafts) == (7, before.nbytes, before.removed, before.drafts)
+        assert (held, bytes(gone.data[-10:])) == (values["held"], b"z" * 10) or len(gone.data) > 20_000
+        draft["x"][:] = 7
+        draft.close()
+        assert store.get("draft")["x"].to_pylist() == [7] * (1 << 18)
+        gone.close()
+        del held, draft
+        store.put_many({f"new {number}": "n" * 5000 for number in range(40)})
+        store.delete(prefix="new")
+        assert set(check_store(where)) == {*values, "draft"}
+
+
+def test_what_can_be_told_is_told_of_a_damaged_catalog(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store") as store:
+        store.put("a", 1)
+        store._catalog.memory.words[p.word("free")] = 1
+        with pytest.raises(sa.InvalidData, match="slot 0 is in use, and listed as free") as error:
+            store.put("b", 2)
+        assert error.value.hint == f"`shmarrow rebuild {store.name}` repairs it"

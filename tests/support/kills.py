@@ -89,7 +89,9 @@ def check(where: Path, case: Case) -> bool:
     return True
 
 
-def kills(case: Case, size: int, step: int, folder: Path, first: int = 1) -> Counter[bool]:
+def kills(
+    case: Case, size: int, step: int, folder: Path, first: int = 1, files: tuple[str, ...] = FILES
+) -> Counter[bool]:
     """Kill the operation before every ``step``\\ th instruction; how often it had happened, and how often not."""
     found: Counter[bool] = Counter()
     number, more = first, True
