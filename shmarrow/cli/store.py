@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,10 @@ from shmarrow.cli.report import (
 )
 from shmarrow.cli.targets import kind_of, pipe_in, refuse_others
 from shmarrow.errors import printable
+from shmarrow.objects.decode import decode
 from shmarrow.objects.describe import describe
+from shmarrow.objects.encode import encode
+from shmarrow.segment.mappings import shared_of
 from shmarrow.store import ObjectInfo
 from shmarrow.xray.target import split_name
 
@@ -82,7 +86,8 @@ def names(arguments: argparse.Namespace) -> int:
 
 
 def _state(found: dict[str, Any]) -> str:
-    return "protected" if found["protected"] else ""
+    shared = f"shares {size_text(found['shared'])}" if found["shared"] else ""
+    return ", ".join(filter(None, ["protected" if found["protected"] else "", shared]))
 
 
 def _list_long(store: sa.Store, arguments: argparse.Namespace) -> int:
@@ -179,6 +184,7 @@ def info(arguments: argparse.Namespace) -> int:
     with opened(arguments) as store:
         found = store.info(arguments.name)
     what = found.description
+    shared = f"{size_text(found.shared)}, with {', '.join(map(printable, found.sources))}"
     fields = {
         "name": printable(found.name),
         "kind": found.kind,
@@ -188,6 +194,7 @@ def info(arguments: argparse.Namespace) -> int:
         "shape": "" if what.shape is None else ", ".join(map(str, what.shape)),
         "type": "" if what.type is None else str(what.type),
         "size": f"{size_text(found.nbytes)} ({found.nbytes} bytes)",
+        "shared": shared if found.shared else "",
         "file": printable(found.path or "none: it is inline in the control file"),
         "generation": str(found.generation),
         "age": time_text(found.age),
@@ -195,7 +202,7 @@ def info(arguments: argparse.Namespace) -> int:
         "pins": str(found.pins),
         "expires": "" if found.expires_in is None else f"in {time_text(found.expires_in)}",
         "owner": _owner_text(_as_json(found)),
-        "state": _state(_as_json(found)),
+        "state": "protected" if found.protected else "",
         "schema": "" if what.schema is None else str(what.schema),
     }
     render(arguments.json, _as_json(found), Fields(fields))
@@ -214,6 +221,8 @@ def _as_json(found: ObjectInfo) -> dict[str, Any]:
         "schema": None if what.schema is None else {field.name: str(field.type) for field in what.schema.fields},
         "bytes": found.nbytes,
         "allocated": found.allocated,
+        "shared": found.shared,
+        "sources": list(found.sources),
         "generation": found.generation,
         "path": found.path,
         "age": found.age,
@@ -314,17 +323,19 @@ def get_arguments(parser: argparse.ArgumentParser) -> None:
 
 @reporting
 def get(arguments: argparse.Namespace) -> int:
-    """Copy an object to a file, byte for byte; the file appears complete or not at all."""
+    """Copy an object to a file, byte for byte, or written anew if it shares memory; the file appears complete."""
     _split(arguments, "name", "file")
     if arguments.name is None:
         arguments.wrong_usage("the following arguments are required: NAME")
     with (
+        ExitStack() as stack,
         opened(arguments) as store,
         store.attach(arguments.name, timeout=arguments.timeout) as found,
-        progress_line(f"get {printable(arguments.name)}", found.size, size_text) as progress,
     ):
+        size, contents = _contents(found)
         target = arguments.file or _file_name(arguments.name, found)
-        pieces = _pieces(found.data, progress)
+        progress = stack.enter_context(progress_line(f"get {printable(arguments.name)}", size, size_text))
+        pieces = _pieces(contents, progress)
         if target == "-":
             for piece in pieces:
                 sys.stdout.buffer.write(piece)
@@ -334,7 +345,6 @@ def get(arguments: argparse.Namespace) -> int:
         with segment.create(target, mode=mode, overwrite=arguments.overwrite) as writer:
             for piece in pieces:
                 writer.write([piece])
-        size = found.size
     render(arguments.json, {"name": arguments.name, "file": target, "bytes": size}, printable(target))
     return 0
 
@@ -352,11 +362,23 @@ def _umask() -> int:
     return mask
 
 
-def _pieces(data: Any, progress: Callable[[int], None]) -> Iterable[Any]:
-    for start in range(0, len(data), _PIECE):
-        piece = data[start : start + _PIECE]
-        yield piece
-        progress(start + len(piece))
+def _contents(found: segment.Segment) -> tuple[int, Iterable[Any]]:
+    """The size of an object, and its bytes: those of its file, unless it has buffers in files of others."""
+    if shared_of(found.data) is None:
+        return found.size, [found.data]
+    encoded = encode(decode(found))
+    assert encoded.size is not None
+    return encoded.size, chain.from_iterable(encoded.pieces())
+
+
+def _pieces(contents: Iterable[Any], progress: Callable[[int], None]) -> Iterable[Any]:
+    done = 0
+    for data in contents:
+        for start in range(0, len(data), _PIECE):
+            piece = data[start : start + _PIECE]
+            yield piece
+            done += len(piece)
+            progress(done)
 
 
 # --- delete, wait --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
 from shmarrow.objects.kinds import BYTES, KIND, SCALARS, Stored
 from shmarrow.segment import Segment
-from shmarrow.segment.mappings import version_of
+from shmarrow.segment.mappings import shared_of, version_of
 from shmarrow.sources import open_source
 from shmarrow.types import DateType, Metadata, Schema
 from shmarrow.types.extension import generation
@@ -96,8 +96,9 @@ def _known_file(data: Bytes, name: str, limits: Limits) -> tuple[RecordBatch, Me
     where = f"{name}: batch 0"
     located = message_at(data[:end], offset, where, limits, block=(head, body))
     assert located is not None
-    body, origin = data[located.body : located.end], (version_of(data), 0)
-    return open_batch(located.message, body, schema, {}, where, limits, origin), metadata
+    body, shared = data[located.body : located.end], shared_of(data)
+    body = body if shared is None else shared.body(body)
+    return open_batch(located.message, body, schema, {}, where, limits, (version_of(data), 0)), metadata
 
 
 def _remember(reader: RecordBatchFileReader, limits: Limits) -> None:

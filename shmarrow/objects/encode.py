@@ -20,7 +20,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, U1, padded
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.ipc.batch.encode import dictionaries_of
+from shmarrow.ipc.batch.encode import Place, dictionaries_of
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
@@ -72,7 +72,7 @@ class Encoded(NamedTuple):
         return iter(self.parts)
 
 
-def encode(value: Any, options: IpcWriteOptions | None = None) -> Encoded:
+def encode(value: Any, options: IpcWriteOptions | None = None, place: Place | None = None) -> Encoded:
     """Encode a value as one Arrow object.
 
     Parameters
@@ -82,6 +82,8 @@ def encode(value: Any, options: IpcWriteOptions | None = None) -> Encoded:
         data frame, reader or tensor.
     options : IpcWriteOptions, optional
         Compression, alignment and framing.
+    place : callable, optional
+        Says where buffers of rows lie that are not written; see :data:`shmarrow.ipc.batch.encode.Place`.
 
     Raises
     ------
@@ -92,12 +94,26 @@ def encode(value: Any, options: IpcWriteOptions | None = None) -> Encoded:
     CopyRequired
         If an array in a mapping of tensors has nulls.
     """
+    encoder = _encoder_of(value)
+    if encoder is None:
+        return encode(accepted(value), options, place)
+    options = as_options(options)
+    return encoder(value, options) if place is None or encoder not in _ROWS else encoder(value, options, place=place)
+
+
+def own(value: Any) -> Any:
+    """The value, or what :func:`encode` makes of another library's, which may be possible only once."""
+    return value if _encoder_of(value) else accepted(value)
+
+
+def _encoder_of(value: Any) -> Callable[..., Encoded] | None:
+    """The function that encodes a value of this package or of Python; None for other values."""
     encoder = _ENCODERS.get(value.__class__)
     if encoder is None:
         encoder = next((made for kind, made in _FAMILIES if isinstance(value, kind)), None)
-        if encoder is None or (encoder is _bundle and may_be_tensor(value)):  # as scipy's dok_array, which is a dict
-            return encode(accepted(value), options)
-    return encoder(value, as_options(options))
+        if encoder is _bundle and may_be_tensor(value):  # as scipy's dok_array, which is a dict
+            return None
+    return encoder
 
 
 # --- rows -------------------------------------------------------------------------------------------------------
@@ -129,16 +145,18 @@ class _Recorder(Sink):
         return chain.from_iterable(parts)
 
 
-def _batch(batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch") -> Encoded:
+def _batch(
+    batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch", place: Place | None = None
+) -> Encoded:
     if options.compression is None:
-        found = encode_file(batch, options, mark(kind))
+        found = encode_file(batch, options, mark(kind), place)
         if found is not None:
             pieces, size = found
             return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), batch.columns)
-    return _table(Table(batch.schema, [batch]), options, kind)
+    return _table(Table(batch.schema, [batch]), options, kind, place)
 
 
-def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encoded:
+def _table(table: Table, options: IpcWriteOptions, kind: str = "table", place: Place | None = None) -> Encoded:
     metadata = None if kind == "table" else mark(kind)
     as_file = _one_dictionary_each(table)
     own: Metadata | None = None if as_file else (metadata or {})  # a stream can only store it in its batches
@@ -149,6 +167,7 @@ def _table(table: Table, options: IpcWriteOptions, kind: str = "table") -> Encod
             writer: Any = RecordBatchFileWriter(sink, table.schema, options, metadata)
         else:
             writer = RecordBatchStreamWriter(sink, table.schema, options)
+        writer._place = place
         with writer:
             for batch in table.batches:
                 writer.write_batch(batch, None if own is None else {**unmarked(batch.metadata), **own})
@@ -178,14 +197,15 @@ def _one_dictionary_each(table: Table) -> bool:
     return all(one is other or one.equals(other) for found in others for one, other in zip(first, found, strict=True))
 
 
-def _array(values: Array, options: IpcWriteOptions) -> Encoded:
+def _array(values: Array, options: IpcWriteOptions, place: Place | None = None) -> Encoded:
     check_type(values.type)
-    return _batch(_as_batch(values), options, "array")
+    return _batch(_as_batch(values), options, "array", place)
 
 
-def _chunked_array(values: ChunkedArray, options: IpcWriteOptions) -> Encoded:
+def _chunked_array(values: ChunkedArray, options: IpcWriteOptions, place: Place | None = None) -> Encoded:
     check_type(values.type)
-    return _table(Table(_schema_of(values.type), list(map(_as_batch, values.chunks))), options, "chunked_array")
+    table = Table(_schema_of(values.type), list(map(_as_batch, values.chunks)))
+    return _table(table, options, "chunked_array", place)
 
 
 def _as_batch(values: Array) -> RecordBatch:
@@ -285,7 +305,8 @@ def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         yield group
 
 
-_FAMILIES: tuple[tuple[Any, Callable[[Any, IpcWriteOptions], Encoded]], ...] = (
+_ROWS = (_batch, _table, _array, _chunked_array)
+_FAMILIES: tuple[tuple[Any, Callable[..., Encoded]], ...] = (
     (RecordBatch, _batch),
     (Table, _table),
     (Array, _array),
@@ -294,7 +315,7 @@ _FAMILIES: tuple[tuple[Any, Callable[[Any, IpcWriteOptions], Encoded]], ...] = (
     ((np.ndarray, np.generic), _ndarray),
     (Mapping, _bundle),
 )
-_ENCODERS: dict[Any, Callable[[Any, IpcWriteOptions], Encoded]] = {
+_ENCODERS: dict[Any, Callable[..., Encoded]] = {
     np.ndarray: _ndarray,
     RecordBatch: _batch,
     bytes: _bytes,

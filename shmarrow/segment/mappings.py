@@ -4,8 +4,8 @@ Invariants:
 
 * a mapping stores its object's name, device and inode. An array's mapping is found through its chain of bases, so there
   is no registry, and no lifetime is extended;
-* private mappings use the same inode, even if it was renamed or unlinked: through an open descriptor of it, which each
-  mapping keeps, or else by name. If neither works (a child closed all descriptors), :func:`writable` copies;
+* private mappings use the same inode, even if it was renamed or unlinked: by name, or else through an open descriptor
+  of it, which each mapping keeps. If neither works (a child closed all descriptors), :func:`writable` copies;
 * private mappings take no descriptor and reserve no memory. They keep the shared mapping alive, and so the lock that
   pins the object;
 * they use at most :data:`_SHARE` of the mappings allowed per process, as large allocations fail once these are
@@ -59,15 +59,18 @@ class Mapping(mmap.mmap):
         Status of the file when mapped or published; None while being written.
     pin : object
         Keeps the object from being evicted while mapped, such as a store's pin; None if nothing does.
+    shared : object
+        The other files that buffers of the object may be in; see :mod:`shmarrow.reuse`. None if there are none.
 
     Notes
     -----
     Thread safety: constant once published. A forked child may use its copy.
     """
 
-    __slots__ = ("_descriptor", "location", "pin", "status")
+    __slots__ = ("_descriptor", "location", "pin", "shared", "status")
 
     pin: Any
+    shared: Any
     _descriptor: int
     location: str | None
     status: os.stat_result | None
@@ -114,7 +117,7 @@ class Mapping(mmap.mmap):
         stop = len(self) if stop is None else stop
         name = self.location or "a mapped file"
         try:
-            fd = self._open()
+            fd = self.descriptor()
             if fd is None:
                 return None
             try:
@@ -131,24 +134,31 @@ class Mapping(mmap.mmap):
             raise refused(error, "map private pages of", name, name, hint) from None
         return np.frombuffer(pages, U1)[start - first :]
 
-    def _open(self) -> int | None:
-        """Open a readable descriptor of the object, to be closed by the caller: from an open one, or by name."""
+    def descriptor(self) -> int | None:
+        """Open a readable descriptor of the object, to be closed by the caller: by name, or from an open one.
+
+        None if this process has no descriptor of it, and the name refers to another file.
+
+        Raises
+        ------
+        OSError
+            If the process has too many descriptors.
+        """
         known = self._descriptor
         if known >= 0 and (fd := self._duplicate(known)) is not None:
             return fd
+        path = self.location
+        if path is not None and path.startswith("/"):
+            with suppress(OSError):
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+                if self._is_behind(fd):
+                    return fd
+                os.close(fd)
         with suppress(FileNotFoundError):  # no such directory on this platform
             for entry in os.listdir(_DESCRIPTORS):
                 if entry.isdecimal() and (fd := self._duplicate(int(entry))) is not None:
                     self._descriptor = int(entry)
                     return fd
-        path = self.location
-        if path is None or not path.startswith("/"):
-            return None
-        with suppress(OSError):
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-            if self._is_behind(fd):
-                return fd
-            os.close(fd)
         return None
 
     def _is_behind(self, fd: int) -> bool:
@@ -179,6 +189,7 @@ def map_file(
     status: os.stat_result | None,
     prot: int = mmap.PROT_READ,
     pin: Any = None,
+    shared: Any = None,
 ) -> Bytes:
     """Map the first ``size`` bytes of an open file, shared: a ``uint8`` ndarray of shape (size,).
 
@@ -198,6 +209,7 @@ def map_file(
     made.location = location
     made.status = status
     made.pin = pin
+    made.shared = shared
     made._descriptor = -1
     return made.data
 
@@ -253,11 +265,11 @@ def version_of(data: Bytes | None) -> Version | None:
     Returns
     -------
     Version or None
-        None for other memory; if other users than this one and root may write to the file; and if it was changed so
-        recently that another change might not change its times.
+        None for other memory; if other users than this one and root may write to the file; if the object has others,
+        too; and if it was changed so recently that another change might not change its times.
     """
     mapping = mapping_of(data)
-    if mapping is None or data is None or len(data) != len(mapping) or mapping.location is None:
+    if mapping is None or data is None or len(data) != len(mapping) or mapping.location is None or mapping.shared:
         return None
     found = mapping.status
     assert found is not None
@@ -270,6 +282,12 @@ def version_of(data: Bytes | None) -> Version | None:
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def shared_of(data: Bytes | None) -> Any:
+    """Return the other files that buffers of a mapped object may be in; None for almost all memory."""
+    mapping = None if data is None else mapping_of(data)
+    return None if mapping is None else mapping.shared
 
 
 def _owner(memory: Any) -> Mapping | None:

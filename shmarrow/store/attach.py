@@ -6,14 +6,15 @@ import errno
 import os
 import stat
 import time
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from shmarrow.buffer import U1
+from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
-from shmarrow.segment.mappings import map_file
+from shmarrow.segment.mappings import map_file, mapping_of
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.locks import PATIENCE
@@ -184,9 +185,10 @@ def _copy_entry(catalog: Catalog, entry: Entry) -> StoredSegment | None:
 
 
 def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | None:
-    """Map the object of a name without pinning it; None if missing or expired."""
+    """Map the object of a name, pinned only if it has parts to be mapped later; None if missing or expired."""
     while (entry := live(catalog, name)) is not None:
-        found = _map_entry(catalog, entry, None)
+        pin = Pin.of(catalog, entry) if entry.file and entry.parts else None
+        found = _map_entry(catalog, entry, pin)
         if found is not None:
             return entry, found
     return None
@@ -197,30 +199,59 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
     if not entry.file:
         return _copy_entry(catalog, entry)
     name, file = entry.name.decode(errors="replace"), file_name(entry.file)
-    directory = catalog.directory
+    shared = None
+    if entry.parts:
+        from shmarrow.reuse import SharedFiles
+
+        shared = SharedFiles(entry.parts, partial(_map_part, catalog, entry, pin))
     try:
-        fd = os.open(file, _FLAGS, dir_fd=directory.fd)
-        try:
-            status = os.fstat(fd)
-            if status.st_size != entry.size or not stat.S_ISREG(status.st_mode):
-                found = f"{status.st_size}" if stat.S_ISREG(status.st_mode) else "not a regular file"
-                raise _damaged(catalog, name, f"expected {entry.size} bytes, found {found}")
-            path = f"{directory.path}/{file}"
-            data = map_file(fd, entry.size, path, status, pin=pin)
-        finally:
-            os.close(fd)
+        data, status = _map_file(catalog, name, file, entry.size, pin, shared)
     except FileNotFoundError:
         if catalog.entry(entry.slot) != entry:
             return None
         if not catalog.exists:
             raise destroyed(catalog.directory.name) from None
         raise _damaged(catalog, name, "its file is missing") from None
-    except OSError as error:
-        raise storage_error(error, "attach to", name) from None
-    made = StoredSegment(name, path, data, status)
+    made = StoredSegment(name, f"{catalog.directory.path}/{file}", data, status)
     made.entry = entry
     made.store = catalog.directory.path, catalog.store_id
     return made
+
+
+def _map_part(catalog: Catalog, entry: Entry, pin: Pin | None, part: int) -> Bytes:
+    """Map a file that an attached object shares with others; the part keeps the object attached, too."""
+    name = entry.name.decode(errors="replace")
+    try:
+        return _map_file(catalog, name, file_name(entry.file, part), None, pin, None)[0]
+    except FileNotFoundError:
+        if not catalog.exists:
+            raise destroyed(catalog.directory.name) from None
+        raise _damaged(catalog, name, f"its part {part} is missing") from None
+
+
+def _map_file(
+    catalog: Catalog, name: str, file: str, size: int | None, pin: Pin | None, shared: Any
+) -> tuple[Bytes, os.stat_result]:
+    """Map a file of an object, of the size that is given; FileNotFoundError if there is none."""
+    directory = catalog.directory
+    try:
+        fd = os.open(file, _FLAGS, dir_fd=directory.fd)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or size not in (None, status.st_size):
+                found = f"{status.st_size}" if stat.S_ISREG(status.st_mode) else "not a regular file"
+                raise _damaged(catalog, name, f"expected {size} bytes, found {found}")
+            data = map_file(fd, status.st_size, f"{directory.path}/{file}", status, pin=pin, shared=shared)
+        finally:
+            os.close(fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise storage_error(error, "attach to", name) from None
+    mapping = mapping_of(data)
+    if mapping is not None:
+        catalog.mapped[mapping.address] = mapping
+    return data, status
 
 
 def attach_slot(path: str, slot: int) -> StoredSegment | None:

@@ -22,10 +22,12 @@ from collections import deque
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
+from shmarrow.segment.mappings import Mapping
 from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import index
 from shmarrow.store import protocol as p
@@ -95,6 +97,8 @@ class Catalog:
         Owner number of this process; 0 if it owns nothing.
     victims : deque
         Candidates for eviction, the least recently used first; used under the mutex.
+    mapped : WeakValueDictionary of int to Mapping
+        The files of objects that are mapped in this process, by address.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -102,6 +106,7 @@ class Catalog:
         self.closed = self.forked = False
         self.owner = 0
         self.victims: deque[Any] = deque()
+        self.mapped: WeakValueDictionary[int, Mapping] = WeakValueDictionary()
         self._users = 1
         self._gate = _thread.RLock()
         self._stuck = -1
@@ -394,6 +399,7 @@ class Catalog:
 
     def commit(self, transaction: Transaction) -> None:
         """Make a change, wake waiting processes, and unlink the files of what was removed."""
+        transaction.sweep_some()
         removed = transaction.state["removing"]
         if removed:
             self.files.begin_removing()

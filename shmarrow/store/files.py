@@ -7,6 +7,7 @@ A new file has the number after the last one given, or that of its draft: only t
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -21,6 +22,19 @@ from shmarrow.store.protocol import Entry, file_name
 _FILE, _REMOVING, _CHANGING = p.word("file"), p.word("removing"), p.word("changing")
 _LARGEST = 1 << 62
 _LARGE = 1 << 20
+
+
+class NotShared(Exception):
+    """A file cannot become a part of an object: it has lost its last name, or belongs to another user.
+
+    Attributes
+    ----------
+    part : int
+        The number of the part, from 1 on.
+    """
+
+    def __init__(self, part: int) -> None:
+        self.part = part
 
 
 class Files:
@@ -38,26 +52,43 @@ class Files:
         self._control = control
         self.closing: list[int] = []
 
-    def link(self, fd: int, number: int, parts: Sequence[str] = ()) -> int:
+    def link(self, fd: int, number: int, parts: Sequence[int] = ()) -> int:
         """Give an unnamed file, and its parts, the names of an object; return its number.
 
-        Parts are files of other objects, given by their names. What a killed writer left under the number is removed;
-        where that is impossible, the next number is used.
+        Parts are descriptors of other objects' files, which need not have the same names any more. What a killed writer
+        left under the number is removed; where that is impossible, the next number is used.
+
+        Raises
+        ------
+        NotShared
+            If a file cannot be a part; nothing is linked then.
         """
-        names, words = self._directory.fd, self._control.memory.words
+        words = self._control.memory.words
         words[_CHANGING] = 1
         while number < _LARGEST:
             for again in (True, False):
                 try:
                     for part, source in enumerate(parts, 1):
-                        os.link(source, file_name(number, part), src_dir_fd=names, dst_dir_fd=names)
-                    os.link(f"/proc/self/fd/{fd}", file_name(number), src_dir_fd=fd, dst_dir_fd=names)
+                        self._link_part(source, number, part)
+                    self._link(fd, file_name(number))
                     return number
                 except FileExistsError:
                     if again:
                         self._unlink_stray(number)
             number = max(number, words[_FILE]) + 1
         raise InvalidData(f"the catalog of {self._directory.name!r} is damaged: file number {number} is too large")
+
+    def _link_part(self, fd: int, number: int, part: int) -> None:
+        try:
+            self._link(fd, file_name(number, part))
+        except FileExistsError:
+            raise
+        except OSError as error:
+            self._unlink_stray(number)
+            raise NotShared(part) from error
+
+    def _link(self, fd: int, name: str) -> None:
+        os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=self._directory.fd)
 
     def begin_removing(self) -> None:
         """Announce that files are about to be removed."""
@@ -83,8 +114,9 @@ class Files:
         if parts or self._directory.has(file_name(number)):
             memory = self._control.memory
             slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
-            if not ((slots["file"] == number) & (slots["state"] == p.LIVE)).any():
-                self._unlink(number, parts)
+            states = slots["state"][(slots["file"] == number) & (slots["state"] != p.UNUSED)]
+            if (states == p.GONE).all():  # while it is attached, its parts stay
+                self._unlink(number, 0 if len(states) else parts)
 
     def parts_linked(self, number: int) -> int:
         """Return the number of parts of an object; they are linked in order, and unlinked in reverse."""
@@ -99,26 +131,43 @@ class Files:
             with suppress(OSError):
                 self._directory.unlink(file_name(number, part))
 
-    def freed_by(self, entry: Entry) -> int:
-        """Return the bytes that removing an object frees: those of its files that no other object has."""
+    def parts(self, file: int, count: int) -> list[os.stat_result]:
+        """Return the status of the files that an object shares with others; none if it was removed meanwhile."""
+        names = [file_name(file, part) for part in range(1, min(count, p.PARTS_MAX) + 1)] if file else []
+        with suppress(OSError):
+            return [os.stat(name, dir_fd=self._directory.fd, follow_symlinks=False) for name in names]
+        return []
+
+    def freed_by(self, entry: Entry, names: Counter[int]) -> int:
+        """Return the bytes that removing an object frees: those of its files that no other object has.
+
+        ``names`` counts the names of files, by inode, that are removed with it, and gets those of this object.
+        """
         if not entry.file:
             return entry.allocated
-        freed = 0
-        for part in range(entry.parts + 1):
-            try:
-                status = os.stat(file_name(entry.file, part), dir_fd=self._directory.fd, follow_symlinks=False)
-            except OSError:
-                freed += 0 if part else entry.allocated
-            else:
-                if status.st_nlink == 1:
-                    freed += status.st_blocks * 512 if part else entry.allocated
-        return freed
+        return sum(self.freed(entry, range(entry.parts + 1), names).values())
 
-    def keep(self, entry: Entry) -> None:
-        """Open the file of a large object that is about to be removed, so that its memory is freed later."""
-        if entry.file and entry.allocated > _LARGE:
-            with suppress(OSError):
-                self.closing.append(self._directory.open(file_name(entry.file), os.O_RDONLY))
+    def freed(self, entry: Entry, parts: range, names: Counter[int]) -> dict[str, int]:
+        """Return those files of an object that no other object has, and their bytes; number 0 is its own."""
+        found = {}
+        for part in parts:
+            name = file_name(entry.file, part)
+            try:
+                status = os.stat(name, dir_fd=self._directory.fd, follow_symlinks=False)
+            except OSError:  # somebody has removed it
+                found[name] = 0 if part else entry.allocated
+                continue
+            names[status.st_ino] += 1
+            if names[status.st_ino] >= status.st_nlink:
+                found[name] = status.st_blocks * 512 if part else entry.allocated
+        return found
+
+    def keep(self, files: dict[str, int]) -> None:
+        """Open the large ones of these files, which are about to be removed, so that their memory is freed later."""
+        for name, nbytes in files.items():
+            if nbytes > _LARGE:
+                with suppress(OSError):
+                    self.closing.append(self._directory.open(name, os.O_RDONLY))
 
     def close_kept(self) -> None:
         """Free the memory of removed objects; called without the lock."""

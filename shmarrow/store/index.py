@@ -70,6 +70,8 @@ def read_slot(memory: Memory, slot: int, name: bytes | None = None, state: int =
     length = fields[10]
     if fields[8] != state or not (0 < length <= p.NAME_MAX or (length == 0 and state == p.GONE)):
         return None
+    if fields[2] and fields[11] > p.PARTS_MAX:
+        return None
     found = raw[p.PAYLOAD : p.PAYLOAD + length]
     if name is not None and found != name:
         return None
@@ -256,12 +258,18 @@ class Index:
             self.follow(parts[-1], self.state["free"])
             self.state["free"] = entry.parts
 
-    def gone(self, slot: int, file: int, size: int, allocated: int) -> None:
+    def gone(self, entry: Entry, allocated: int) -> None:
         """Put the slot of a removed object that is still attached into the list of these."""
-        self.write(Entry(0, 0, file, size, allocated, 0, 0, 0, p.GONE, 0, 0, 0, 0, b"", slot), 0)
+        slot, parts = entry.slot, entry.parts if entry.file else 0
+        self.write(Entry(0, 0, entry.file, entry.size, allocated, 0, 0, 0, p.GONE, 0, 0, parts, 0, b"", slot), 0)
         self.follow(slot, self.state["removed"])
         self.state["removed"] = slot + 1
         self.state["removed_bytes"] += allocated
+
+    def gone_at(self, slot: int) -> Entry:
+        """Return the contents of the slot of a removed object."""
+        found = Entry._make((*p.ENTRY.struct.unpack_from(self.memory.slot(slot)), b"", slot))
+        return found._replace(parts=min(found.parts, p.PARTS_MAX))
 
     def free_gone(self, previous: int) -> None:
         """Free the removed slot after that of a link, or the first one if it is 0."""

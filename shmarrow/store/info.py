@@ -26,7 +26,8 @@ class ObjectInfo(NamedTuple):
     name : str
         Its name.
     nbytes, allocated : int
-        Size in bytes, and its size on the file system in whole blocks.
+        Size in bytes, and its size on the file system in whole blocks; of an object that shares buffers with others, of
+        its own ones.
     generation : int
         Unique number within the store; changes when the object is replaced or renamed.
     path : str or None
@@ -45,6 +46,10 @@ class ObjectInfo(NamedTuple):
         Whether it is exempt from eviction.
     description : Description
         Kind, schema and number of rows, or type and shape.
+    shared : int
+        Size in bytes of the files that it shares with other objects; see ``reuse`` of :meth:`Store.put`.
+    sources : tuple of str
+        The names of the objects that it shares buffers with; for those that were removed, the name of the file.
     """
 
     name: str
@@ -60,6 +65,8 @@ class ObjectInfo(NamedTuple):
     orphaned: bool
     protected: bool
     description: Description
+    shared: int = 0
+    sources: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -90,6 +97,8 @@ class Found(NamedTuple):
         Size in bytes.
     allocated : int
         Size on the file system in whole blocks, in bytes.
+    shared : int
+        Size in bytes of the files that it shares with other objects.
     generation : int
         Unique number within the store.
     age, idle : float
@@ -103,6 +112,7 @@ class Found(NamedTuple):
     name: str
     nbytes: int
     allocated: int
+    shared: int
     generation: int
     age: float
     idle: float
@@ -171,15 +181,29 @@ def _pin_counts(catalog: Catalog) -> Counter[int]:
 
 def found_objects(catalog: Catalog, prefix: str) -> Iterator[Found]:
     """Iterate over the objects whose names start with a prefix."""
-    fields = ("size", "allocated", "published", "flags", "used")
+    fields = ("size", "allocated", "file", "parts", "published", "flags", "used")
     pins = _pin_counts(catalog)
     for part in snapshot(catalog, "name", *fields, expired=False):
         now = time.time_ns()
         columns = [part["name"], *(part[field].tolist() for field in ("slot", "generation", *fields))]
-        for name, slot, generation, size, allocated, published, flags, used in zip(*columns, strict=True):
+        for name, slot, generation, size, allocated, file, parts, published, flags, used in zip(*columns, strict=True):
             if name.startswith(prefix):
+                shared = sum([each.st_size for each in catalog.files.parts(file, parts)])
                 age, idle = _since(published, now), _since(used, now)
-                yield Found(name, size, allocated, generation, age, idle, pins[slot], bool(flags & p.PROTECTED))
+                protected = bool(flags & p.PROTECTED)
+                yield Found(name, size, allocated, shared, generation, age, idle, pins[slot], protected)
+
+
+def _sources(catalog: Catalog, file: int, parts: list[os.stat_result]) -> Iterator[str]:
+    """Iterate over the names of the objects whose own files these are, or else of the files themselves."""
+    wanted = {each.st_ino for each in parts}
+    with os.scandir(catalog.directory.fd) as entries:
+        numbers = {each.inode(): each.name for each in entries if each.inode() in wanted and "-" not in each.name}
+    names: dict[str, str] = {}
+    for each in snapshot(catalog, "name", "file"):
+        names.update(zip(map(file_name, each["file"].tolist()), each["name"], strict=True))
+    for part, status in enumerate(parts, 1):
+        yield names.get(numbers.get(status.st_ino, ""), file_name(file, part))
 
 
 def _since(then: int, now: int) -> float:
@@ -190,6 +214,7 @@ def _since(then: int, now: int) -> float:
 def object_info(catalog: Catalog, entry: Entry, description: Description) -> ObjectInfo:
     """Return the description of an entry."""
     owner = catalog.owner_of(entry.owner) if entry.owner else None
+    parts = catalog.files.parts(entry.file, entry.parts)
     now = time.time_ns()
     return ObjectInfo(
         entry.name.decode(),
@@ -205,6 +230,8 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
         orphaned=bool(entry.owner) and owner is None and catalog.writable,
         protected=bool(entry.flags & p.PROTECTED),
         description=description,
+        shared=sum([each.st_size for each in parts]),
+        sources=tuple(_sources(catalog, entry.file, parts)) if parts else (),
     )
 
 

@@ -229,6 +229,8 @@ SLOT_DTYPE, HEAD_DTYPE = dtype_of(SLOT, SLOT_SIZE), dtype_of(SLOT, HEAD_WORDS * 
 NAME_MAX = 255
 INLINE_MAX = 4096
 """Size of the largest objects that are in the control file instead of a file of their own, in bytes."""
+PARTS_MAX = 255
+"""Maximum number of files that an object shares with others."""
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """Multiplier of a name, read as a big-endian number, before the modulus is taken: the low bits of the hash select the
 bucket, and without it names that end in numbers would share buckets."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -106,7 +107,8 @@ def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) 
 class Publication(SegmentWriter):
     """An object being written to the store, whose name is checked at the start and when it is published.
 
-    ``size`` is that of the object if it is known: space for a large one is reserved.
+    ``size`` is that of the object if it is known: space for a large one is reserved. ``parts`` are open descriptors of
+    files that it shares with other objects.
 
     Attributes
     ----------
@@ -114,7 +116,9 @@ class Publication(SegmentWriter):
         Whether its values are known to be safe for other libraries; set before it is published.
     """
 
-    def __init__(self, catalog: Catalog, name: bytes, options: PutOptions, size: int = 0) -> None:
+    def __init__(
+        self, catalog: Catalog, name: bytes, options: PutOptions, size: int = 0, parts: Sequence[int] = ()
+    ) -> None:
         self._catalog = catalog
         self._space = Space(catalog)
         self._coded = name
@@ -122,6 +126,7 @@ class Publication(SegmentWriter):
         self._draft: Entry | None = None
         self._draft_bytes = 0
         self._expected = size
+        self._parts = parts
         self._shares = False
         self.checked = False
         text = name.decode()
@@ -252,13 +257,13 @@ class Publication(SegmentWriter):
         else:
             slot, file = draft.slot, draft.file
             transaction.publish_draft(draft)
-        file = catalog.files.link(fd, file)
+        file = catalog.files.link(fd, file, self._parts)
         state["file"] = max(file, state["file"])
         if catalog.settings.durable:
             catalog.directory.sync()
         now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
         place = transaction.new_generation(), catalog.hash(self._coded), file, status.st_size, status.st_blocks * 512
-        fields = now, options.expires, owner, p.LIVE, flags, len(self._coded), 0, 0
+        fields = now, options.expires, owner, p.LIVE, flags, len(self._coded), len(self._parts), 0
         transaction.insert(Entry(*place, *fields, self._coded, slot), replaced, now)
         catalog.commit(transaction)
         if draft is not None:

@@ -51,6 +51,7 @@ def rebuild(catalog: Catalog) -> None:
     kept = _kept(catalog, state, files) if damaged or catalog.settings.durable else []
     held = [_held(memory, each, state) if damaged else [] for each in (p.DRAFT, p.GONE)]
     named = {name for entry in kept if entry.file for name in _names(entry)}
+    named |= {name for entry in held[1] for name in _names(entry)[1:] if name in files}
     allocated = {files[name].st_ino: files[name].st_blocks * 512 for name in named}
     state["bytes"] = sum(allocated.values()) + sum([entry.allocated for entry in kept if not entry.file])
     _write(memory, state, kept, *held)

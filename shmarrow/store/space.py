@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections import deque
+from collections import Counter, deque
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -57,7 +57,10 @@ class Collected(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A candidate for eviction from a snapshot; the fields are those of a slot."""
+    """A candidate for eviction from a snapshot; the fields are those of a slot.
+
+    ``allocated`` includes the files that the object shares, which are freed with the last one that has them.
+    """
 
     slot: int
     generation: int
@@ -97,7 +100,7 @@ class Space:
     def freed_with(self, entry: Entry) -> int:
         """Return the bytes that removing an object now would free: 0 if it is attached."""
         catalog = self._catalog
-        return catalog.files.freed_by(entry) if catalog.pins.exclude(entry.slot) else 0
+        return catalog.files.freed_by(entry, Counter()) if catalog.pins.exclude(entry.slot) else 0
 
     def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> tuple[list[Entry], int]:
         """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes in all; none if there are too few.
@@ -105,14 +108,14 @@ class Space:
         Also returns how many bytes that frees.
         """
         chosen: list[Entry] = []
-        freed = 0
+        freed, names = 0, Counter[int]()
         while freed < short and len(chosen) < BATCH:
             if not victims:
                 return [], 0
             entry = self._still(victims.popleft())
             if entry is not None and entry.name != name and self._catalog.pins.exclude(entry.slot):
                 chosen.append(entry)
-                freed += self._catalog.files.freed_by(entry)
+                freed += self._catalog.files.freed_by(entry, names)
         return chosen, freed
 
     def _still(self, candidate: Candidate) -> Entry | None:
@@ -204,7 +207,8 @@ class Space:
             if rounds > _ROUNDS:  # damaged slots look evictable, but never are
                 if gone:
                     break
-                raise self.full(name, needed or short, "the objects that may be evicted are used or damaged", anything)
+                reason = "the objects that may be evicted are used or damaged, or others have their memory"
+                raise self.full(name, needed or short, reason, anything)
         return gone
 
     def candidates(self, short: int, anything: bool = False, files: bool = False) -> list[Candidate]:
@@ -215,13 +219,16 @@ class Space:
         pinned = self.pinned_slots()
         lru = anything or self._catalog.evicts
         parts = []
-        for part in snapshot(self._catalog, "used", "allocated", "expires", "flags", "owner", "file"):
+        for part in snapshot(self._catalog, "used", "allocated", "expires", "flags", "owner", "file", "parts"):
             over = self._over(part)
             may = over | (lru & ((part["flags"] & p.PROTECTED) == 0))
             if files:
                 may &= part["file"] != 0
             if len(pinned):
                 may &= ~np.isin(part["slot"], pinned)
+            for row in np.flatnonzero(may & (part["file"] != 0) & (part["parts"] != 0)).tolist():
+                shared = self._catalog.files.parts(int(part["file"][row]), int(part["parts"][row]))
+                part["allocated"][row] += sum([each.st_blocks * 512 for each in shared])
             order = np.where(over, 0, part["used"])
             parts.append([column[may] for column in (order, *(part[field] for field in Candidate._fields))])
         if not parts:

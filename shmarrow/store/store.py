@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from itertools import chain
@@ -253,6 +253,7 @@ class Store:
         options: IpcWriteOptions | None = None,
         protect: bool = False,
         if_generation: int | None = None,
+        reuse: bool = False,
     ) -> str:
         """Put an object into the store; it becomes visible only when complete.
 
@@ -277,6 +278,10 @@ class Store:
         if_generation : int, optional
             Replace the object only if it has this generation, as returned by :meth:`info`; implies ``overwrite``. 0
             requires that the name is free.
+        reuse : bool
+            Share the buffers of rows that are views of other objects of this store instead of copying them: of columns
+            that are whole, sliced, renamed or reordered, at every level of nesting. The memory of such an object is
+            kept, whatever becomes of it, as long as this one needs it, even if this one is only a slice of it.
 
         Returns
         -------
@@ -295,10 +300,14 @@ class Store:
             If the store cannot represent the type or all values of the object.
         CopyRequired
             If an array in a mapping of tensors has nulls, which tensors cannot hold.
+        InvalidArgument
+            If ``options`` ask for compression or big-endian values of an object that shares buffers.
         """
         from shmarrow.objects.check import SMALLEST, are_safe
         from shmarrow.objects.encode import encode
 
+        if as_bool(reuse, "reuse", False):
+            return self._put_sharing(name, obj, (overwrite, expire_after, protect, if_generation), options)
         encoded = encode(obj, options)
         if encoded.size is not None and encoded.size <= p.INLINE_MAX:
             return self._put_inline(name, encoded, self._options(overwrite, expire_after, protect, if_generation))
@@ -318,6 +327,33 @@ class Store:
             for part in encoded.pieces():
                 writer.write(part)
         return writer.name
+
+    def _put_sharing(
+        self,
+        name: str | None,
+        obj: Any,
+        how: tuple[bool, float | None, bool, int | None],
+        options: IpcWriteOptions | None,
+    ) -> str:
+        """Put an object that shares buffers with others of this store."""
+        from shmarrow.objects.encode import own
+        from shmarrow.reuse import Sources
+        from shmarrow.store.files import NotShared
+
+        obj = own(obj)
+        with Sources(self._catalog.mapped, p.PARTS_MAX) as sources:
+            while True:
+                encoded = sources.encode(obj, options)
+                parts = sources.descriptors
+                if not parts and encoded.size is not None and encoded.size <= p.INLINE_MAX:
+                    return self._put_inline(name, encoded, self._options(*how))
+                try:
+                    with self._publication(name, *how, size=encoded.size, parts=parts) as writer:
+                        for part in encoded.pieces():
+                            writer.write(part)
+                    return writer.name
+                except NotShared as error:
+                    sources.exclude(error.part)
 
     def _put_inline(self, name: str | None, encoded: Encoded, options: tuple[Any, ...]) -> str:
         """Publish a small object in the control file."""
@@ -462,13 +498,14 @@ class Store:
         protect: bool = False,
         if_generation: int | None = None,
         size: int | None = None,
+        parts: Sequence[int] = (),
     ) -> Publication:
         from shmarrow.store.publish import Publication, PutOptions
 
         self._catalog.check_writable()
         options = PutOptions(*self._options(overwrite, expire_after, protect, if_generation))
         coded = as_name(os.urandom(12).hex() if name is None else name)
-        return Publication(self._catalog, coded, options, size or 0)
+        return Publication(self._catalog, coded, options, size or 0, parts)
 
     def _options(
         self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections import Counter
 
 from shmarrow.store import protocol as p
 from shmarrow.store.control import ControlFile
@@ -29,7 +30,7 @@ class Transaction:
     owner : int
         The number of a new owner; 0 for none.
     parts : int
-        The number of parts of the removed object.
+        The number of parts that are removed with the file of an object.
     told : list of bytes
         The names in its events.
     """
@@ -43,6 +44,7 @@ class Transaction:
         self._files = files
         self._pins = pins
         self._durable = durable
+        self._swept = False
         self.told: list[bytes] = []
         self._others: list[tuple[int, bytes]] = []
 
@@ -56,20 +58,25 @@ class Transaction:
 
     def take(self, count: int = 1) -> list[int]:
         """Return free slots; extend the file if there are too few."""
-        if self.state["removed"]:
-            self.sweep(_SWEPT)
         slots = self.index.take(count)
         while len(slots) < count:
             self.index.memory = self._control.grow()
             slots += self.index.take(count - len(slots))
         return slots
 
+    def sweep_some(self) -> None:
+        """Free a few removed slots, unless this was done already."""
+        if self.state["removed"] and not self._swept:
+            self.sweep(_SWEPT)
+
     def sweep(self, limit: int) -> bool:
         """Free removed slots that are no longer attached, examining up to ``limit``; True if the last was reached.
 
-        The next call continues after them. A freed slot needs about 140 bytes of the journal.
+        The next call continues after them. A freed slot needs about 140 bytes of the journal. As a transaction removes
+        the files of one object, it frees at most one slot with parts, and none if it removes an object.
         """
-        index, pins = self.index, self._pins
+        index, pins, removes = self.index, self._pins, self.state["removing"]
+        self._swept = True
         previous = pins.swept
         if not 0 < previous <= index.memory.slots or state_of(index.memory, previous - 1) != p.GONE:
             previous = 0
@@ -78,10 +85,15 @@ class Transaction:
             if not here:
                 pins.swept = 0
                 return True
-            if pins.pinned(here - 1):
+            gone = index.gone_at(here - 1)
+            if pins.pinned(here - 1) or (gone.parts and removes):
                 previous = here
-            else:
-                index.free_gone(previous)
+                continue
+            if gone.parts and self.state["removing"]:
+                break
+            if gone.parts:
+                index.less("bytes", self._unlink_later(gone, range(1, gone.parts + 1)))
+            index.free_gone(previous)
         pins.swept = previous
         return False
 
@@ -158,27 +170,33 @@ class Transaction:
 
     def remove(self, entry: Entry, told: bool = True, evicted: bool = False) -> None:
         """Remove an object, at most one per transaction; the commit unlinks its files."""
-        state, index = self.state, self.index
+        state, index, freed = self.state, self.index, entry.allocated
         index.unchain(entry.slot, entry.hash)
-        freed = self._files.freed_by(entry)
+        # Excluded until the commit is done, as a reader that pins the slot now would pin the next object there.
+        attached = not self._pins.exclude(entry.slot)
+        if entry.file:  # whoever has it attached may map its parts later
+            freed = self._unlink_later(entry, range(1 if attached else entry.parts + 1))
+        else:
+            index.free_parts(entry)
         state["objects"] -= 1
         index.less("bytes", freed)
         if entry.expired:
             state["expired"] += 1
         elif evicted:
             state["evictions"] += 1
-        if entry.file:
-            state["removing"], self.parts = entry.file, entry.parts
-            self._files.keep(entry)
+        if attached:
+            index.gone(entry, freed if entry.file else p.SLOT_SIZE)
         else:
-            index.free_parts(entry)
-        # Excluded until the commit is done, as a reader that pins the slot now would pin the next object there.
-        if self._pins.exclude(entry.slot):
             index.free(entry.slot)
-        else:
-            index.gone(entry.slot, entry.file, entry.size, freed if entry.file else p.SLOT_SIZE)
         if told:
             self._tell(p.DELETED, entry)
+
+    def _unlink_later(self, entry: Entry, parts: range) -> int:
+        """Let the commit unlink files of an object, of which number 0 is its own; return the bytes that this frees."""
+        self.state["removing"], self.parts = entry.file, parts[-1]
+        freed = self._files.freed(entry, parts, Counter())
+        self._files.keep(freed)
+        return sum(freed.values())
 
     def rename(self, entry: Entry, name: bytes, name_hash: int, replaced: Entry | None) -> None:
         """Rename an object; it gets a new generation. One that is inline moves to other slots."""

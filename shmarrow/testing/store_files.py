@@ -96,6 +96,8 @@ class _Checked:
             name, file = self._live(number)
             self.expect(name not in found, f"{name!r} is there twice")
             found[name] = file
+        for number in self.states[p.GONE]:  # attached objects keep their parts
+            self._parts(number, range(1, self.slots[number]["parts"] + 1))
         generations = {self.slots[number]["generation"] for number in self.states[p.LIVE]}
         self.expect(len(generations) == len(found), "two objects have the same generation")
         self._counts()
@@ -152,12 +154,16 @@ class _Checked:
             raise InvalidData(f"{self.name}: the object of slot {number} has no file {path!r}") from None
         expected, found = (slot["size"], slot["allocated"]), (status.st_size, status.st_blocks * 512)
         self.expect(found == expected, f"{path!r} has {found} bytes and allocated bytes, slot {number} says {expected}")
-        for part in range(slot["parts"] + 1):
-            file = p.file_name(slot["file"], part)
+        self._parts(number, range(slot["parts"] + 1))
+        return name.decode(), slot["file"]
+
+    def _parts(self, number: int, parts: range) -> None:
+        """Check the files of an object; number 0 is its own."""
+        for part in parts:
+            file = p.file_name(self.slots[number]["file"], part)
             self.expect(os.path.exists(path := os.path.join(self.path, file)), f"slot {number} has no file {path!r}")
             status = os.stat(path)
             self.files[file] = (status.st_ino, status.st_blocks * 512)
-        return name.decode(), slot["file"]
 
     def _inline(self, number: int, name_length: int) -> None:
         """Check the bytes of an inline object."""

@@ -10,8 +10,10 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import counted
 from shmarrow.ipc.batch.codecs import codec_name
+from shmarrow.ipc.batch.decode import PART
 from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.ipc.message.decode import Message
+from shmarrow.segment.mappings import shared_of
 from shmarrow.xray.claims import Claim, Path, Report, tile
 from shmarrow.xray.flat import chapter_of, padding
 from shmarrow.xray.messages import Batch
@@ -48,6 +50,7 @@ class Body:
 
     def __init__(self, data: Bytes, start: int, end: int, label: str, report: Report) -> None:
         self._data = data
+        self._shared = shared_of(data)
         self._start, self._end = start, end
         self._path = Path(None, label, 0)
         self._report = report
@@ -111,10 +114,11 @@ class Body:
         what = f"{role.buffer} of {owner}: {_content(role, slots, nulls, length)}"
         needed = _needed(role, slots)
         packed = codec if codec is not None and length >= 8 else None
-        if not self._claim(offset, length, what, path, role.chapter, packed):
+        elsewhere = self._is_shared(offset, length)
+        if not elsewhere and not self._claim(offset, length, what, path, role.chapter, packed):
             length = 0
-        start = self._start + offset
-        if length and offset & 7:
+        start = self._start + (0 if elsewhere else offset)
+        if length and offset & 7 and not elsewhere:
             text = f"{what}: not aligned to 8 bytes"
             self._find(start, start + length, "warning", text, "readers have to copy it; write the object again")
         absent = role.buffer == "validity" and (not nulls or not length)
@@ -123,6 +127,12 @@ class Body:
             length = length - 8 if said == -1 else said
         if not absent and needed > max(length, 0) and slots > 0:
             self._find(start, start + length, "error", f"{what}: {length} bytes, {slots} slots need {needed}")
+
+    def _is_shared(self, offset: int, length: int) -> bool:
+        """Whether a buffer is in a file that the object shares with others; see :mod:`shmarrow.reuse`."""
+        part, start = divmod(offset, PART)
+        shared = self._shared
+        return shared is not None and 0 < part <= shared.count and start + length <= len(shared.data(part))
 
     def _tiled(self) -> Iterator[Region]:
         return tile(self._claims, self._start, self._end, self._render, self._fill, self._overlap)

@@ -58,6 +58,7 @@ ORDER = (
     "ipc",
     "integration",
     "objects",
+    "reuse",
     "store",
     "ring",
     "interchange",

@@ -103,17 +103,20 @@ static char *part_of(u64 file, u32 part) {
 static int open_object(const struct slot *s) {
     return openat(dir, part_of(s->file, 0), O_RDONLY | O_NOFOLLOW);
 }
-/* Objects may have further names, FILE-1 and so on, for files of others: made in order, removed in reverse. */
+/* Objects may have further names, FILE-1 and so on, for files of others: made in order, removed in reverse; they stay
+   while somebody has the object attached. */
 static void unlink_file(u64 file) {
     u32 part = 0;
     while (!faccessat(dir, part_of(file, part + 1), F_OK, AT_SYMLINK_NOFOLLOW)) part++;
+    for (u64 i = 0; part && i < c->buckets; i++)
+        if (c->slots[i].state == GONE && c->slots[i].file == file) part = 0;
     do unlinkat(dir, part_of(file, part), 0); while (part--);
 }
 /* The bytes that are freed if the names of an object go: those of its files that no other object has. */
-static u64 freed_by(const struct slot *s) {
+static u64 freed_by(const struct slot *s, int held) {
     struct stat st;
     u64 bytes = s->file ? 0 : s->allocated;
-    for (u32 part = 0; s->file && part <= s->parts; part++)
+    for (u32 part = 0; s->file && part <= (held ? 0 : s->parts); part++)
         if (!fstatat(dir, part_of(s->file, part), &st, AT_SYMLINK_NOFOLLOW) && st.st_nlink == 1) bytes += st.st_blocks * 512;
     return bytes;
 }
@@ -281,9 +284,10 @@ static void tell(int kind, const struct slot *s) {
 }
 /* An object goes, and its slot with it unless the object is attached. The result is a pin byte to unlock after the commit. */
 static int64_t take_out(struct slot *s) {
-    u64 slot = s - c->slots, freed = freed_by(s);
+    u64 slot = s - c->slots;
     int excluded = !lock(pins, F_WRLCK, slot, F_SETLK);   /* nobody is to attach it in this moment */
     int held = !excluded;
+    u64 freed = freed_by(s, held);
     u32 *link = &c->slots[bucket(s->hash)].head;
     while (*link != slot + 1) link = &c->slots[*link - 1].next;
     set(link, s->next);
@@ -297,7 +301,8 @@ static int64_t take_out(struct slot *s) {
     }
     c->bytes -= freed;
     if (held) c->removed_bytes += s->file ? freed : (freed = 512);
-    fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .allocated = held ? freed : 0});
+    fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .parts = held && s->file ? s->parts : 0,
+                          .allocated = held ? freed : 0});
     set(&s->next, held ? c->removed : c->free);
     *(held ? &c->removed : &c->free) = slot + 1;
     return excluded ? (int64_t)slot : -1;
@@ -394,6 +399,11 @@ static void check(void) {
         expect(s->length < 256 && s->crc == slot_crc(s) && s->file <= c->files, "crc or file number", i);
         bytes[s->state] += s->allocated;
         if (s->state == DRAFT) here += !faccessat(dir, part_of(s->file, 0), F_OK, 0);
+        if (s->file) for (u32 part = s->state == LIVE ? 0 : 1; part <= s->parts; part++, here++, count++) {
+            expect(!fstatat(dir, part_of(s->file, part), &st, AT_SYMLINK_NOFOLLOW), "file of another object", i);
+            files = realloc(files, (count + 1) * sizeof *files);
+            files[count].inode = st.st_ino, files[count].bytes = st.st_blocks * 512;
+        }
         if (s->state != LIVE) continue;
         generations[objects++] = s->generation;
         memcpy(name, s->payload, s->length);
@@ -410,11 +420,6 @@ static void check(void) {
         expect(file >= 0 && !fstat(file, &st) && S_ISREG(st.st_mode) && (u64)st.st_size == s->size
                && (u64)st.st_blocks * 512 == s->allocated && (st.st_mode & 07777) == (c->mode & 0444), "file", i);
         close(file);
-        for (u32 part = 0; part <= s->parts; part++, here++, count++) {
-            expect(!fstatat(dir, part_of(s->file, part), &st, AT_SYMLINK_NOFOLLOW), "file of another object", i);
-            files = realloc(files, (count + 1) * sizeof *files);
-            files[count].inode = st.st_ino, files[count].bytes = st.st_blocks * 512;
-        }
         bytes[LIVE] -= s->allocated;
     }
     qsort(files, count, sizeof *files, rising);

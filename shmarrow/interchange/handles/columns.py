@@ -222,10 +222,11 @@ class ColumnWriter:
             if (view.offset, view.length) != (0, base.num_rows):
                 offset, length = view.offset, view.length
         loader = base._source
-        if not isinstance(loader, ArrayLoader) or not isinstance(loader._body, np.ndarray):
+        body = getattr(loader._body, "own", loader._body) if isinstance(loader, ArrayLoader) else None
+        if not isinstance(body, np.ndarray):
             return None
-        found = self._locator.find(loader._body)
-        file = None if found is None else self._file(found[0], loader._body)
+        found = self._locator.find(body)
+        file = None if found is None else self._file(found[0], body)
         number = None if file is None or found is None else file.number(found[1])
         if found is None or number is None:
             return None

@@ -6,9 +6,9 @@ writing it copies each byte once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from shmarrow.types import Metadata, Schema
 from shmarrow.types.schema import difference
 from shmarrow.types.unify import same_values
 
+Place: TypeAlias = Callable[[Bytes], int | None]
+"""Says where a buffer lies that is not written, as an offset beyond the body's own bytes; None for one that is."""
+
 
 class IpcPayload(NamedTuple):
     """An encoded message: its framed metadata, and the buffers of its body with their padding."""
@@ -41,20 +44,28 @@ class IpcPayload(NamedTuple):
 
 
 def encode_batch(
-    batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None = None, start: int = 0
+    batch: RecordBatch,
+    options: IpcWriteOptions,
+    metadata: Metadata | None = None,
+    start: int = 0,
+    place: Place | None = None,
 ) -> IpcPayload:
     """Encode a RecordBatch message without copying the body."""
-    values, pieces, size = _plan_body(batch.columns, batch.num_rows, options)
+    values, pieces, size = _plan_body(batch.columns, batch.num_rows, options, place)
     return IpcPayload(batch_message(values, size, metadata, options, start), pieces, size)
 
 
-def encode_dictionary(id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0) -> IpcPayload:
+def encode_dictionary(
+    id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0, place: Place | None = None
+) -> IpcPayload:
     """Encode a DictionaryBatch message."""
-    data, pieces, size = _plan_body([values], len(values), options)
+    data, pieces, size = _plan_body([values], len(values), options, place)
     return IpcPayload(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
 
 
-def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) -> tuple[dict[str, Any], list[Any], int]:
+def _plan_body(
+    columns: Sequence[Any], length: int, options: IpcWriteOptions, place: Place | None
+) -> tuple[dict[str, Any], list[Any], int]:
     """The values of a RecordBatch table, the body's buffers with padding, and the body's size."""
     nodes: list[int] = []
     buffers: list[Bytes] = []
@@ -79,7 +90,10 @@ def _plan_body(columns: Sequence[Any], length: int, options: IpcWriteOptions) ->
 
         buffers = compress_buffers(buffers, options)
         values["compression"] = {"codec": ENUMS["CompressionType"][CODECS[options.compression].member]}
-    pieces, size = (_lay_out if len(buffers) <= _FEW else _lay_out_many)(buffers, values, options.alignment)
+    if place is None and len(buffers) > _FEW:
+        pieces, size = _lay_out_many(buffers, values, options.alignment)
+    else:
+        pieces, size = _lay_out(buffers, values, options.alignment, place)
     return values, pieces, size
 
 
@@ -107,13 +121,19 @@ def _add(part: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int],
         variadic.append(len(own) - len(layout.buffers))
 
 
-def _lay_out(buffers: list[Bytes], values: dict[str, Any], alignment: int) -> tuple[list[Any], int]:
-    """Lay out a body of few buffers; many are laid out with array operations."""
+def _lay_out(
+    buffers: list[Bytes], values: dict[str, Any], alignment: int, place: Place | None
+) -> tuple[list[Any], int]:
+    """Lay out a body of few buffers, or one of which some lie elsewhere; many are laid out with array operations."""
     rows: list[int] = []
     pieces: list[Any] = []
     end = 0
     for data in buffers:
         size = len(data)
+        elsewhere = place(data) if size and place is not None else None
+        if elsewhere is not None:
+            rows += (elsewhere, size)
+            continue
         rows += (end, size)
         if size:
             pieces.append(data)
@@ -126,7 +146,7 @@ def _lay_out(buffers: list[Bytes], values: dict[str, Any], alignment: int) -> tu
 
 
 def _lay_out_many(buffers: list[Bytes], values: dict[str, Any], alignment: int) -> tuple[list[Any], int]:
-    """As :func:`_lay_out`, with array operations."""
+    """As :func:`_lay_out`, with array operations; all buffers are written."""
     sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
     room = (sizes + (alignment - 1)) & -alignment
     table = np.empty((len(sizes), 2), "<i8")

@@ -30,6 +30,7 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import Message, check_version, message_at, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema
+from shmarrow.segment.mappings import shared_of
 from shmarrow.sources.base import Source
 from shmarrow.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.types import Metadata, Schema, as_metadata
@@ -69,13 +70,14 @@ class _File:
         As :attr:`~shmarrow.sources.Source.version`.
     """
 
-    __slots__ = ("batches", "data", "footer", "limits", "name", "ranged", "schema", "version")
+    __slots__ = ("_shared", "batches", "data", "footer", "limits", "name", "ranged", "schema", "version")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.name = source.name
         self.limits = limits
         self.ranged = source.data is None
         self.version = source.version
+        self._shared = shared_of(source.data)
         end, data = read_footer(source, limits)
         self.footer = Reader(data, f"{source.name}: footer", limits).root("Footer")
         version = self.footer["version"]
@@ -110,8 +112,9 @@ class _File:
         offset, metadata, size = block.item()
         found = message_at(self.data, offset, where, self.limits, block=(metadata, size))
         assert found is not None
-        body = slice(found.body, found.end)
-        return found.message, self.data.part(body) if self.ranged else self.data[body]
+        part = slice(found.body, found.end)
+        body = self.data.part(part) if self.ranged else self.data[part]
+        return found.message, body if self._shared is None else self._shared.body(body)
 
     def fetch(self, blocks: npt.NDArray[Any], bodies: bool = False) -> None:
         """Prefetch the metadata of many messages, and optionally their bodies, if the file is read by ranges."""
@@ -433,7 +436,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         for i, block in enumerate(blocks):
             where = f"{file.name}: dictionary block {i}"
             message, body = file.message(block, where)
-            total += len(body)
+            total += message.body_length
             if total > len(file.data):
                 raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(file.data)} bytes")
             if message.kind != "DictionaryBatch":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.ipc.batch.encode import IpcPayload, dictionaries_of, encode_batch
+from shmarrow.ipc.batch.encode import IpcPayload, Place, dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import (
     HEAD,
     MAGIC,
@@ -70,7 +70,7 @@ class RecordBatchFileWriter(BatchWriter):
 
 
 def encode_file(
-    batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None
+    batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None, place: Place | None = None
 ) -> tuple[list[Any], int] | None:
     """Encode a file of one batch: its buffers and their total size; None if the batch has dictionaries.
 
@@ -80,7 +80,7 @@ def encode_file(
         return None
     encoded = encode_schema(batch.schema, options)
     head = _START + schema_message(encoded, options, HEAD)
-    message, pieces, body = encode_batch(batch, options, batch.metadata, len(head))
+    message, pieces, body = encode_batch(batch, options, batch.metadata, len(head), place)
     end = _end(encoded, [], [(len(head), len(message), body)], metadata, options)
     return [head, message, *pieces, end], len(head) + len(message) + body + len(end)
 

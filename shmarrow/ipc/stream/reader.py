@@ -28,6 +28,7 @@ from shmarrow.ipc.message.decode import Located, message_at
 from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
+from shmarrow.segment.mappings import shared_of
 from shmarrow.sources.base import Source
 from shmarrow.state_machine import (
     CLOSE,
@@ -158,7 +159,7 @@ class _Index:
         The next batch of the iteration.
     """
 
-    __slots__ = ("_locks", "_source", "_version", "data", "places", "position", "state")
+    __slots__ = ("_locks", "_shared", "_source", "_version", "data", "places", "position", "state")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         assert source.data is not None
@@ -167,6 +168,7 @@ class _Index:
         version = source.version
         self._version = None if version is None else version._replace(kind="stream")
         self.data: Bytes = source.data
+        self._shared = shared_of(source.data)
         self.state = StreamState(source.name, limits, DictionaryBudget(limits))
         self.places: list[_Place] = []
         self.position = 0
@@ -191,7 +193,7 @@ class _Index:
             self._source.advance(offset + (8 if marked == CONTINUATION else len(marked)))
             self.state = state._replace(ended=True)
             return None
-        message, end, body = found.message, found.end, self.data[found.body : found.end]
+        message, end, body = found.message, found.end, self._body(found)
         after = state.after(message, body, end)
         batch = state.batch(message, body, self._version) if build and after.batches > state.batches else None
         self._source.advance(end)
@@ -216,7 +218,12 @@ class _Index:
         found = self.message_after(before)
         if found is None or found.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
-        return before.batch(found.message, self.data[found.body : end], self._version)
+        return before.batch(found.message, self._body(found), self._version)
+
+    def _body(self, found: Located) -> Any:
+        """The body of a message."""
+        body = self.data[found.body : found.end]
+        return body if self._shared is None else self._shared.body(body)
 
     def next_batch(self) -> RecordBatch | None:
         """Read the next batch of the iteration; None at the end. An exception leaves the position unchanged."""

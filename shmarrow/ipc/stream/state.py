@@ -7,10 +7,9 @@ state or the new one, so the message can be read again and nothing has to be und
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, Limits, Unsupported
 from shmarrow.ipc.batch.decode import dictionary_body, open_batch
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
@@ -88,7 +87,7 @@ class StreamState(NamedTuple):
         messages = (self.schema is not None) + self.dictionary_batches + self.batches
         return IpcStats(messages, self.batches, self.dictionary_batches, self.deltas, self.replaced)
 
-    def after(self, message: Message, body: Bytes, end: int) -> StreamState:
+    def after(self, message: Message, body: Any, end: int) -> StreamState:
         """The state after a message that ends at offset ``end``; decodes no values.
 
         Raises
@@ -126,7 +125,7 @@ class StreamState(NamedTuple):
             replaced=self.replaced + (known is not None and not delta),
         )
 
-    def batch(self, message: Message, body: Bytes, version: Version | None = None) -> RecordBatch:
+    def batch(self, message: Message, body: Any, version: Version | None = None) -> RecordBatch:
         """The record batch of the next message, with the dictionaries as they are now; columns are built on access."""
         where = f"{self.where}: batch {self.batches}"
         schema, origin = self._begun("RecordBatch"), (version, self.batches)

@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidData, full_name
-from shmarrow.ipc.batch.encode import IpcPayload, dictionaries_of, encode_batch, encode_dictionary, in_schema
+from shmarrow.ipc.batch.encode import IpcPayload, Place, dictionaries_of, encode_batch, encode_dictionary, in_schema
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
@@ -51,6 +51,8 @@ class BatchWriter(Writer):
 
     replaces = True
     """In a stream, a dictionary can replace an earlier one of the same id."""
+    _place: Place | None = None
+    """Set by a store, for an object that shares buffers with others."""
 
     def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
         self._sink = sink
@@ -154,7 +156,7 @@ class BatchWriter(Writer):
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         dictionaries, latest = self._encode_dictionaries(dictionaries_of(batch.columns))
         position = self._sink.size + sum([payload.size for _, payload in dictionaries])
-        payload = encode_batch(batch, self.options, metadata, position)
+        payload = encode_batch(batch, self.options, metadata, position, self._place)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows)
 
     def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, IpcPayload]], dict[int, Any]]:
@@ -192,7 +194,7 @@ class BatchWriter(Writer):
                     )
                 )
             part = values.slice(len(known)) if known is not None and relation == DELTA else values
-            payload = encode_dictionary(id, part, relation == DELTA, self.options, position)
+            payload = encode_dictionary(id, part, relation == DELTA, self.options, position, self._place)
             payloads.append((relation, payload))
             latest[id] = values
             position += payload.size

@@ -1,0 +1,146 @@
+"""Writing: the files of a store that the buffers of a value are in."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from contextlib import suppress
+from typing import Any
+from weakref import WeakValueDictionary
+
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidArgument
+from shmarrow.ipc.batch.decode import PART
+from shmarrow.ipc.options import IpcWriteOptions, as_options
+from shmarrow.objects.encode import Encoded, encode
+from shmarrow.segment.mappings import Mapping
+
+_PAGE = 4096
+"""Minimum number of bytes of a file that are shared rather than copied."""
+
+
+class _Source:
+    """A file of the store: an open descriptor, and how many bytes of it are used."""
+
+    __slots__ = ("fd", "number", "used")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.number = self.used = 0
+
+
+class Sources:
+    """The files that a new object shares with others; closed at the end of a ``with`` block.
+
+    Parameters
+    ----------
+    mapped : WeakValueDictionary of int to Mapping
+        The files of the store that are mapped in this process, by address, which grows as columns are read. Buffers are
+        recognised by their addresses, so they may have been through other libraries.
+    most : int
+        Maximum number of files to share.
+    """
+
+    def __init__(self, mapped: WeakValueDictionary[int, Mapping], most: int) -> None:
+        self._mapped = mapped
+        self._most = most
+        self._mappings: list[Mapping] = []
+        self._starts: list[int] = []
+        self._known: dict[tuple[int, int], _Source | None] = {}
+        self._linked: list[_Source] = []
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Descriptors of the files that become parts of the object, in the order of their numbers from 1 on."""
+        return [source.fd for source in self._linked]
+
+    def encode(self, value: Any, options: IpcWriteOptions | None) -> Encoded:
+        """Encode a value without its buffers in these files.
+
+        Files of which less than a page is used are not worth a name, nor are those of which least is used if there are
+        too many: their buffers are written.
+
+        Raises
+        ------
+        InvalidArgument
+            If the options ask for compression or for big-endian values, which are never shared.
+        """
+        options = as_options(options)
+        if options.compression is not None or options.endianness != "little":
+            raise InvalidArgument("reuse=True shares buffers as they are: options cannot compress them or swap bytes")
+        while True:
+            for source in self._linked:
+                source.number = source.used = 0
+            self._linked = []
+            encoded = encode(value, options, self._place)
+            used = sorted(self._linked, key=lambda source: source.used, reverse=True)
+            spare = [source for at, source in enumerate(used) if at >= self._most or source.used < _PAGE]
+            if not spare:
+                return encoded
+            for source in spare:
+                self._exclude(source)
+
+    def exclude(self, number: int) -> None:
+        """Let the buffers of a part be written that could not be linked."""
+        self._exclude(self._linked[number - 1])
+
+    def _exclude(self, source: _Source) -> None:
+        self._known = {key: None if found is source else found for key, found in self._known.items()}
+        os.close(source.fd)
+
+    def _place(self, data: Bytes) -> int | None:
+        """The offset of a buffer in a body of several files; None if it is in none of them."""
+        address: int = data.__array_interface__["data"][0]
+        found = self._mapping_at(address)
+        if found is None and len(self._mapped) > len(self._mappings):  # reading this column has mapped another file
+            self._look()
+            found = self._mapping_at(address)
+        if found is None:
+            return None
+        start, mapping = found
+        if address + len(data) > start + len(mapping):
+            return None
+        key = mapping.identity[:2]
+        if key not in self._known:
+            fd = _descriptor(mapping)
+            self._known[key] = None if fd is None else _Source(fd)
+        source = self._known[key]
+        if source is None:
+            return None
+        if not source.number:
+            self._linked.append(source)
+            source.number = len(self._linked)
+        source.used += len(data)
+        return source.number * PART + address - start
+
+    def _look(self) -> None:
+        """Take all files that are mapped now."""
+        found = [mapping for each in self._mapped.valuerefs() if (mapping := each()) is not None]
+        self._mappings = sorted(found, key=lambda mapping: mapping.address)
+        self._starts = [mapping.address for mapping in self._mappings]
+
+    def _mapping_at(self, address: int) -> tuple[int, Mapping] | None:
+        """The mapping that contains an address, and where it starts."""
+        at = bisect_right(self._starts, address) - 1
+        if at < 0 or address >= self._starts[at] + len(self._mappings[at]):
+            return None
+        return self._starts[at], self._mappings[at]
+
+    def __enter__(self) -> Sources:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for source in self._known.values():
+            if source is not None:
+                with suppress(OSError):
+                    os.close(source.fd)
+
+
+def _descriptor(mapping: Mapping) -> int | None:
+    """Open a file that can be linked; None if it has no name any more, or cannot be opened."""
+    with suppress(OSError):
+        fd = mapping.descriptor()
+        if fd is None or os.fstat(fd).st_nlink:
+            return fd
+        os.close(fd)
+    return None
