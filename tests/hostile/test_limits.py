@@ -1,10 +1,15 @@
-"""What the limits of a reader count: per column, per reader and per operation, whoever else reads at the same time."""
+"""What the limits of a reader count: per column, per reader and per operation, whoever else reads at the same time.
+
+No operation uses up what another one may count on, so what is valid stays readable, however often it is asked for.
+"""
 
 from __future__ import annotations
 
 import io
 import threading
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +17,10 @@ import pyarrow as pa
 import pytest
 
 import shmarrow as sa
+from shmarrow.ipc.flatbuffers import builder
+from shmarrow.ipc.flatbuffers.builder import Built
+from shmarrow.ipc.flatbuffers.reader import Reader
+from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema
 
 ROWS = 10_000
 SIZE = 8 * ROWS  # of one column of int64, decompressed
@@ -256,20 +265,6 @@ def test_threads_that_read_dictionaries_count_them_once() -> None:
         assert refused == []
 
 
-# --- values out of nothing --------------------------------------------------------------------------------------------
-
-
-def test_values_that_no_bytes_stand_for_are_bounded() -> None:
-    """2**24 of them are expanded at once, and no more."""
-    for array in (
-        sa.nulls((1 << 24) + 1, sa.null()),
-        sa.array([{}] * 3, sa.struct({})).take(np.zeros((1 << 24) + 1, "i8")),
-    ):
-        with pytest.raises(sa.LimitExceeded, match=r"expand to 16777217 values; at most 16,777,216 can"):
-            array.to_pylist()
-        assert len(array.slice(5, 10).to_pylist()) == 10
-
-
 def test_dictionary_bytes_hold_before_anything_is_decompressed() -> None:
     """A few kB that claim a dictionary of 64 MiB are refused by what they claim."""
     claimed = 64 << 20
@@ -281,3 +276,108 @@ def test_dictionary_bytes_hold_before_anything_is_decompressed() -> None:
     with pytest.raises(sa.LimitExceeded, match=rf"declare {claimed} bytes.* Limits.dictionary_bytes = {1 << 20}"):
         batch.column(0)
     assert sa.ipc.open_file(data).get_batch(0).column(0).to_pylist() == [0, 0]
+
+
+# --- one operation after another --------------------------------------------------------------------------------------
+
+# Schemas are cached by their bytes and shared by all readers of a process: what one operation used up of them would be
+# missing for the next one.
+
+VALUES = {"a": [1, None], "b": [1, 2]}
+SCHEMA = sa.schema(
+    [sa.field("a", sa.int64(), metadata={"f": "g"}), sa.field("b", sa.int64(), nullable=False)], metadata={"k": "v"}
+)
+
+
+def written(new: Any, **more: Any) -> bytes:
+    sink = io.BytesIO()
+    with new(sink, SCHEMA, **more) as writer:
+        writer.write(sa.record_batch(VALUES, schema=SCHEMA))
+    return sink.getvalue()
+
+
+FILE, STREAM = written(sa.ipc.new_file, metadata={"m": "n"}), written(sa.ipc.new_stream)
+
+
+def ask(schema: sa.Schema) -> None:
+    """Everything that a schema can be asked for."""
+    assert schema.names == ["a", "b"]
+    assert schema.get_all_field_indices("b") == [1]
+    assert schema.get_field_index("nothing") == -1
+    assert schema.field("a").metadata == {b"f": b"g"}
+    assert schema.field(1).nullable is False
+    assert schema.types == [sa.int64()] * 2
+    assert schema.metadata == {b"k": b"v"}
+    assert [field.name for field in schema.fields] == ["a", "b"]
+
+
+def test_what_is_valid_may_be_read_hundreds_of_times(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(FILE)
+    for source in (path, FILE):
+        kept = sa.ipc.open_file(source)
+        for _ in range(300):
+            with sa.ipc.open_file(source) as reader:
+                for each in (reader, kept):
+                    assert each.get_batch(0).to_pydict() == VALUES
+                    assert each.metadata == {b"m": b"n"}
+                    ask(each.schema)
+    for turn in range(300):
+        stream = STREAM if turn % 2 else io.BufferedReader(io.BytesIO(STREAM))  # type: ignore[type-var]
+        with sa.ipc.open_stream(stream) as reader:
+            ask(reader.schema)
+            assert reader.read_all().to_pydict() == VALUES
+
+
+def shared(count: int, **values: Any) -> LazySchema:
+    """Many references to one field."""
+    made = builder.new_builder()
+    field = builder.add_table(made, "Field", values)
+    fields = Built(builder.add_offsets(made, [field] * count))
+    root = builder.add_table(made, "Schema", {"fields": fields})
+    data = np.frombuffer(builder.finish(made, root), np.uint8)
+    return lazy_schema(Reader(data, "test").root("Schema"))
+
+
+@pytest.mark.parametrize("ask_for", ["fields", "names", "dictionary_wires"])
+def test_many_fields_that_are_one_are_refused_in_one_operation(ask_for: str) -> None:
+    """2,000 references to a field with 40,000 bytes of text would make 80 MB out of 48 kB."""
+    type = ("Timestamp", {"unit": 0, "timezone": "UTC" * 10})
+    name, value = ("n" * 40_000, "v") if ask_for == "names" else ("n", "v" * 40_000)
+    schema = shared(2_000, name=name, type=type, children=[], custom_metadata=[{"key": "k", "value": value}])
+    for _ in range(3):
+        with pytest.raises(sa.LimitExceeded, match="16 times"):
+            getattr(schema, ask_for)()
+
+
+def test_fields_that_are_one_are_read_one_by_one_without_being_held() -> None:
+    schema = shared(
+        2_000,
+        name="n",
+        type=("Timestamp", {"unit": 0, "timezone": "UTC"}),
+        children=[],
+        custom_metadata=[{"key": "k", "value": "v" * 40_000}],
+    )
+    tracemalloc.start()
+    try:
+        for i in range(len(schema)):
+            assert len((schema.field(i).metadata or {})[b"k"]) == 40_000
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 16e6
+
+
+def test_limits_tables_counts_those_of_one_operation() -> None:
+    sink = io.BytesIO()
+    sa.ipc.new_stream(sink, sa.schema([sa.field(f"c{i}", sa.list_(sa.int8())) for i in range(30)])).close()
+    with pytest.raises(sa.LimitExceeded, match=r"Limits\.tables"):
+        _ = sa.ipc.open_stream(sink.getvalue(), limits=sa.Limits(tables=60)).schema.fields
+    schema = sa.ipc.open_stream(sink.getvalue(), limits=sa.Limits(tables=61)).schema
+    for _ in range(100):
+        assert schema.field(29).type == sa.list_(sa.int8())  # of four tables
+
+
+def test_limits_have_no_field_without_effect() -> None:
+    with pytest.raises(TypeError):
+        sa.Limits(expanded_values=5)  # type: ignore[call-arg]

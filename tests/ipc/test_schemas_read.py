@@ -19,7 +19,9 @@ from shmarrow import testing
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
+from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.schema.decode import parse_field
+from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema
 
 CASES = [case for case in testing.cases(writable=True) if len(case.values)]
 EXAMPLES = {case.type: case.array() for case in CASES}
@@ -428,3 +430,24 @@ def test_what_is_known_of_a_file_is_nobodys_to_change(tmp_path: Path) -> None:
             with pytest.raises(sa.InvalidType):
                 reader.metadata.clear()
             assert reader.get_batch(0).to_pydict() == {"a": [1]}
+
+
+def parsed(table: dict[str, Any]) -> LazySchema:
+    data = np.frombuffer(flatbuf_writer.encode("Schema", table), np.uint8)
+    return lazy_schema(Reader(data, "test").root("Schema"))
+
+
+@pytest.mark.parametrize("feature", [3, -1, 1 << 40])
+def test_a_schema_with_a_feature_that_is_not_known_is_refused_by_its_number(feature: int) -> None:
+    """Schema.fbs: readers find out by the features that they do not support what a stream makes use of."""
+    values = {"fields": [], "features": np.array([1, feature], "<i8")}
+    with pytest.raises(sa.Unsupported, match=f"feature number {feature};"):
+        parsed(values)
+    message = flatbuf_writer.encode("Message", {"version": 4, "header": ("Schema", values), "bodyLength": 0})
+    message += bytes(-len(message) % 8)
+    with pytest.raises(sa.Unsupported, match=str(feature)):
+        sa.ipc.open_stream(CONTINUATION + len(message).to_bytes(4, "little") + message)
+
+
+def test_known_features_are_read() -> None:
+    assert len(parsed({"fields": [], "features": np.array([0, 1, 2], "<i8")})) == 0

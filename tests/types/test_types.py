@@ -404,3 +404,15 @@ def test_metadata_of_fields_in_the_values_of_a_dictionary_are_compared() -> None
     assert field("m").equals(field("m"), check_metadata=True)
     assert not field("m").equals(field("s"), check_metadata=True)
     assert not sa.schema([field("m")]).equals(sa.schema([field("s")]), check_metadata=True)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "ok \udfff"])
+def test_a_name_without_a_utf8_form_is_refused_when_the_field_is_made(name: str) -> None:
+    with pytest.raises(sa.InvalidArgument, match="UTF-8"):
+        sa.field(name, sa.int8())
+    with pytest.raises(sa.InvalidArgument, match="UTF-8"):
+        sa.schema([("a", sa.int8())], metadata={name: "v"})
+    with pytest.raises(sa.InvalidArgument, match="UTF-8"):
+        sa.field("a", sa.int8(), metadata={"k": name})
+    with pytest.raises(sa.InvalidArgument, match="UTF-8"):
+        sa.record_batch({name: [1]})
