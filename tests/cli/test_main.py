@@ -12,7 +12,7 @@ import pytest
 def test_the_command_and_the_module_are_the_same(arguments: list[str], status: int) -> None:
     script = "import sys; sys.argv[0] = 'shmarrow'; from shmarrow.cli import main; sys.exit(main())"
     runs = [
-        subprocess.run([sys.executable, *how, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        subprocess.run([sys.executable, *how, *arguments], capture_output=True, text=True, check=False)
         for how in (("-m", "shmarrow"), ("-c", script))
     ]
     assert runs[0].returncode == runs[1].returncode == status

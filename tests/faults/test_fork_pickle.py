@@ -334,7 +334,7 @@ def test_a_forked_child(end: str, tmp_path: Path) -> None:
     """A child uses what its parent has open, and makes its own; however it ends, its parent's writers go on whole."""
     place = tmp_path / "place"
     place.mkdir()
-    ran = subprocess.run([sys.executable, "-c", CHILD, str(place), end], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", CHILD, str(place), end], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
     assert ("the end of a child" in ran.stderr) == (end == "exception")
 

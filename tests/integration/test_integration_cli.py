@@ -34,7 +34,7 @@ def run(*arguments: Any, stdin: bytes = b"") -> tuple[int, bytes, str]:
 
 def run_fresh(*arguments: Any, stdin: bytes = b"") -> tuple[int, bytes, str]:
     """The same in a fresh interpreter, with pipes for input and output."""
-    done = subprocess.run([*PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, timeout=60)
+    done = subprocess.run([*PROGRAM, *map(str, arguments)], input=stdin, capture_output=True)
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -100,7 +100,7 @@ def test_streams_and_files_through_pipes(arrow_testing: Path, tmp_path: Path) ->
     assert pa.ipc.open_stream(again).read_all().equals(expected)
     (tmp_path / "a.arrow").write_bytes(file)
     with (tmp_path / "a.arrow").open("rb") as source, (tmp_path / "a.stream").open("wb") as sink:
-        done = subprocess.run([*PROGRAM, "file-to-stream"], stdin=source, stdout=sink, timeout=60)
+        done = subprocess.run([*PROGRAM, "file-to-stream"], stdin=source, stdout=sink)
     assert done.returncode == 0
     assert (tmp_path / "a.stream").read_bytes() == again
 

@@ -240,7 +240,7 @@ def run(code: str, rounds: int = 0) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", PRELUDE + code.replace("ROUNDS", str(rounds))],
-        capture_output=True, text=True, timeout=120, env=environment, check=False,
+        capture_output=True, text=True, env=environment, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-4000:])
     return done.stdout.splitlines()

@@ -131,7 +131,7 @@ def test_mutations_give_the_same_or_nothing(name: str) -> None:
     tables = [start + table.position for table in root["schema"]["fields"]]
     chooser = random.Random(name)
     kept = refused = 0
-    for _ in range(200):
+    for _ in range(100):
         changed = bytearray(data)
         for _ in range(chooser.choice((1, 1, 2, 4))):
             at = chooser.choice(
@@ -159,7 +159,7 @@ def test_mutations_give_the_same_or_nothing(name: str) -> None:
                 kept += 1
             except ShmarrowError:
                 refused += 1
-    assert kept > 200 or name == "with metadata"
+    assert kept > 100 or name == "with metadata"
     assert refused > 10
 
 
@@ -170,7 +170,7 @@ def test_mutated_types_are_the_same_in_every_export(name: str) -> None:
     start = footer_of(data)[0]
     chooser = random.Random(name)
     kept = refused = 0
-    for _ in range(20_000 // len(SCHEMAS[name])):
+    for _ in range(8_000 // len(SCHEMAS[name])):
         changed = bytearray(data)
         for _ in range(chooser.choice((1, 2, 8))):
             at = chooser.randrange(start + (len(data) - start) // 8 * 7, len(data) - 10)

@@ -47,11 +47,11 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Peer:
         "-o",
         str(program),
     ]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    built = subprocess.run(command, capture_output=True, text=True)
     assert built.returncode == 0, f"{' '.join(command)} failed:\n{built.stderr}"
 
     def run(*arguments: Any) -> list[str]:
-        ran = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+        ran = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.splitlines()
 

@@ -128,7 +128,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
     pytest.importorskip("fsspec")
     file = tmp_path_factory.mktemp("bench") / "results.json"
     words = [sys.executable, BENCHMARKS / "run.py", "--quick", "--parts", "ranges", "--json", file]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 of 2 requirements reached" in done.stdout
     return file
@@ -243,6 +243,6 @@ def test_a_suite_ends_with_the_run_that_started_it() -> None:
 
 def test_an_unknown_part_is_named() -> None:
     words = [sys.executable, BENCHMARKS / "run.py", "--parts", "opning"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 1
     assert "no suite is named 'opning'; there are cold, opening," in done.stderr

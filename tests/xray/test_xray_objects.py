@@ -239,9 +239,7 @@ def sparse_file(path: Path, count: int = 100_000) -> None:
 def test_a_terabyte(tmp_path: Path) -> None:
     path = tmp_path / "sparse.arrow"
     sparse_file(path)
-    found = subprocess.run(
-        [sys.executable, "-c", SPARSE, path], capture_output=True, text=True, check=False, timeout=100
-    )
+    found = subprocess.run([sys.executable, "-c", SPARSE, path], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     seconds, mebibytes = map(float, found.stdout.split())
     assert (seconds < 1, mebibytes < 200) == (True, True), found.stdout

@@ -34,7 +34,7 @@ def run(command: list[str], samples: Iterable[Sample], folder: Path) -> dict[str
         by_file[f"{number:05d}"] = sample
         (folder / f"{number:05d}").write_bytes(sample.data)
     (folder / "list.txt").write_text("\n".join(by_file))
-    ran = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=100)
+    ran = subprocess.run([*command, str(folder)], capture_output=True, text=True)
     assert ran.returncode == 0, f"{' '.join(command)} failed:\n{ran.stderr[-2000:]}"
     found: dict[str, Read | str] = {}
     for line in ran.stdout.splitlines():
