@@ -6,7 +6,11 @@ tests. A unit test that starts a process fails.
 
 from __future__ import annotations
 
-import sys
+import _posixsubprocess
+import functools
+import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +32,10 @@ TIERS = {
 """Files and folders of each tier, the first that matches counts."""
 
 _ROOT = Path(__file__).resolve().parents[1]
-_STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"})
+_STARTS: tuple[tuple[Any, str], ...] = (
+    (_posixsubprocess, "fork_exec"), (subprocess, "_fork_exec"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"),
+    (os, "posix_spawnp"), (os, "system"),
+)  # fmt: skip
 
 
 def tier_of(path: Path) -> str:
@@ -40,6 +47,9 @@ def tier_of(path: Path) -> str:
 class Guard:
     """Refuses to start processes while a unit test runs.
 
+    The functions that start processes are wrapped. An audit hook would see them all, but runs Python code at many other
+    events, too, and with it the handlers of pending signals, which some tests count on to run elsewhere.
+
     Attributes
     ----------
     test : str or None
@@ -48,8 +58,17 @@ class Guard:
 
     def __init__(self) -> None:
         self.test: str | None = None
-        sys.addaudithook(self._audit)
+        for module, name in _STARTS:
+            if hasattr(module, name):
+                setattr(module, name, self._guarded(getattr(module, name)))
 
-    def _audit(self, event: str, _: Any) -> None:
-        if self.test is not None and event in _STARTS:
-            raise AssertionError(f"{self.test} is a unit test and starts a process: mark it with pytest.mark.processes")
+    def _guarded(self, start: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(start)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            if self.test is not None:
+                raise AssertionError(
+                    f"{self.test} is a unit test and starts a process: mark it with pytest.mark.processes"
+                )
+            return start(*args, **kwargs)
+
+        return guarded
