@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +216,50 @@ def wakes(bench: Bench) -> None:
             semaphore.unlink()
             with suppress(posix_ipc.ExistentialError):
                 posix_ipc.unlink_shared_memory(f"{peer}-{turn['theirs'] - 1}")
-    store.close()
+    store.destroy()  # and what the killed reader left
 
 
-PARTS = {"large": large, "wakes": wakes}
+def idle(bench: Bench) -> None:
+    """Processes that wait for other objects than those that are put."""
+    path, count, puts = bench.scratch / "idle", 60, 2000
+    store = sa.Store(path)
+
+    def reader(say: int) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a process with handlers wakes up more often, for these
+        mine = sa.Store(path)
+        os.write(say, struct.pack("d", os.getpid()))
+        mine.get(f"never-{os.getpid()}", timeout=3600)
+
+    def put() -> float:
+        before = time.thread_time()
+        for _ in range(puts):
+            store.put("unrelated", SMALL, overwrite=True)
+        return time.thread_time() - before
+
+    put()
+    alone = put()
+    with ExitStack() as stack:
+        pids = [int(stack.enter_context(waiting(reader))()) for _ in range(count)]
+        time.sleep(2)  # all of them sleep by now
+        before, start = [_used(pid) for pid in pids], time.perf_counter()
+        time.sleep(5)
+        after, seconds = [_used(pid) for pid in pids], time.perf_counter() - start
+        checks = sum(switches for _, switches in after) - sum(switches for _, switches in before)
+        bench.limit("a process that waits: checks per second", [checks / count / seconds], 1.2, "checks")
+        before = [_used(pid) for pid in pids]
+        more = put() - alone
+        more += sum(used for used, _ in map(_used, pids)) - sum(used for used, _ in before)
+        bench.limit(
+            f"{count} processes that wait: what an unrelated put takes more, of all", [max(more, 0) / puts], 2e-4
+        )
+    store.destroy()
+
+
+def _used(pid: int) -> tuple[float, int]:
+    """The processor time of a process, in seconds, and how often it went to sleep."""
+    seconds = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    status = Path(f"/proc/{pid}/status").read_text()
+    return seconds, int(status.split("voluntary_ctxt_switches:")[1].split()[0])
+
+
+PARTS = {"large": large, "wakes": wakes, "idle": idle}

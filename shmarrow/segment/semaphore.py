@@ -20,7 +20,7 @@ import signal
 import stat
 import threading
 import time
-from _signal import getsignal  # type: ignore[import-not-found]  # that of `signal` makes an enum, which is slow
+from _signal import getsignal, pthread_sigmask  # type: ignore[import-not-found]  # faster: they make no enums
 from collections.abc import Collection
 from functools import cache
 from typing import Any
@@ -28,8 +28,8 @@ from typing import Any
 from shmarrow.segment.location import SHM_DIRECTORY
 
 _PREFIX = "shmarrow-"
-_SLICE = 0.05
-"""Longest delay of a signal handler, in seconds."""
+_SLICE, _LONGEST_SLICE = 0.05, 0.25
+"""Longest delays of a signal handler, in seconds: at first, and of a process that waits for seconds."""
 _SHORTEST, _LONGEST, _GROWTH = 0.0005, 0.1, 0.1
 """Shortest and longest pause between two checks without a semaphore, in seconds; and its ratio to the time waited."""
 
@@ -159,7 +159,8 @@ def wait_for_post(semaphore: Semaphore | None, seconds: float, waited: float = 0
     seconds : float
         The longest wait.
     waited : float
-        Seconds that the caller has already waited, for the pause without a semaphore.
+        Seconds that the caller has already waited: the longer, the longer are pauses without a semaphore, and delays of
+        signal handlers.
     """
     if seconds <= 0:
         return
@@ -171,14 +172,14 @@ def wait_for_post(semaphore: Semaphore | None, seconds: float, waited: float = 0
         semaphore.wait(seconds)
         return
     # posix_ipc drops what a handler raises during the wait, so handlers run between waits.
-    end, mask = time.monotonic() + seconds, signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    posted = False
+    end, mask = time.monotonic() + seconds, pthread_sigmask(signal.SIG_BLOCK, ())
+    posted, piece = False, max(_SLICE, min(waited * _GROWTH, _LONGEST_SLICE))
     while seconds > 0 and not posted:
         try:
-            signal.pthread_sigmask(signal.SIG_BLOCK, delayed)
-            posted = semaphore.wait(min(seconds, _SLICE))
+            pthread_sigmask(signal.SIG_BLOCK, delayed)
+            posted = semaphore.wait(min(seconds, piece))
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            pthread_sigmask(signal.SIG_SETMASK, mask)
         seconds = end - time.monotonic()
 
 
