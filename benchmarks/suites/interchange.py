@@ -79,6 +79,19 @@ def polars_rows(bench: Bench) -> None:
         theirs = anonymous(f"frame = pl.scan_ipc({str(path)!r}).collect()")
         name = f"a mapped file of {size} MiB of {what} as a polars DataFrame: anonymous memory"
         bench.limit(name, [ours], 8 * MIB, "bytes", peers={"polars scan_ipc": theirs})
+    path = text_file(bench)
+    with sa.Store(bench.scratch / "store") as store:
+        store.put("text", sa.ipc.open_file(path, memory_map=False).read_all())
+        bench.row(
+            f"{path.stat().st_size // MIB} MiB of text from a store as a polars DataFrame",
+            {
+                "shmarrow": lambda _: pl.DataFrame(store.get("text")),
+                "pyarrow": lambda _: pl.from_arrow(pa.ipc.open_file(pa.memory_map(str(path))).read_all()),
+            },
+            within(3),
+            10,
+        )
+        store.destroy()
 
 
 def export_rows(bench: Bench) -> None:
@@ -151,6 +164,20 @@ def duckdb_rows(bench: Bench) -> None:
             AS_FAST,
             10,
         )
+    path = text_file(bench)
+
+    def total(source: Any) -> Any:
+        return duckdb.sql("select sum(n) from source").fetchall()
+
+    bench.row(
+        f"duckdb: the sum of a column of a mapped file of {path.stat().st_size // MIB} MiB with text, opened each time",
+        {
+            "shmarrow": lambda _: total(sa.ipc.open_file(path)),
+            "pyarrow's table": lambda _: total(pa.ipc.open_file(pa.memory_map(str(path))).read_all()),
+        },
+        AS_FAST,
+        10,
+    )
 
 
 def torch_rows(bench: Bench) -> None:
