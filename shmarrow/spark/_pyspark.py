@@ -180,19 +180,18 @@ def arrow_schema(schema: Any, timezone: str = "UTC", large: bool = False) -> pa.
     InvalidType
         If Spark has no Arrow type for one of its types; names the column.
     """
+    import pyarrow as pa
     from pyspark.errors import PySparkException
 
-    try:
-        return _arrow_schema(schema, timezone, large)
-    except PySparkException as error:
-        for field in schema:
-            try:
-                _arrow_schema(type(schema)([field]), timezone, large)
-            except PySparkException:
-                raise InvalidType(
-                    f"column {shown(field.name)}: Spark's Arrow code has no type for {field.dataType.simpleString()}"
-                ) from None
-        raise InvalidType(f"Spark has no Arrow schema for {schema.simpleString()}: {error}") from None
+    fields: list[pa.Field] = []
+    for field in schema:
+        try:
+            fields += _arrow_schema(type(schema)([field]), timezone, large)
+        except PySparkException:
+            raise InvalidType(
+                f"column {shown(field.name)}: Spark's Arrow code has no type for {field.dataType.simpleString()}"
+            ) from None
+    return pa.schema(fields)
 
 
 def _arrow_schema(schema: Any, timezone: str, large: bool) -> pa.Schema:

@@ -31,10 +31,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import ObjectNotFound, ShmarrowError, StorageError, storage_error
-from shmarrow.segment import Segment
+from shmarrow.errors import ObjectNotFound, StorageError
+from shmarrow.segment import Segment, attach
 from shmarrow.segment.host import host_name
-from shmarrow.segment.mappings import map_file
 from shmarrow.spark import _pyspark
 from shmarrow.spark.home import Home, in_worker, removing
 
@@ -154,22 +153,10 @@ _MAPPED: WeakValueDictionary[tuple[int, int], Bytes] = WeakValueDictionary()
 def _mapped(path: str) -> tuple[Bytes, os.stat_result]:
     """Map a file; NotHere if there is none."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            status = os.fstat(fd)
-            identity = status.st_dev, status.st_ino
-            whole = _MAPPED.get(identity)
-            if whole is None:
-                whole = _MAPPED[identity] = map_file(fd, status.st_size, path, status)
-        finally:
-            os.close(fd)
-    except FileNotFoundError:
+        found = attach(path)
+    except ObjectNotFound:
         raise NotHere(f"there is no file {path!r}") from None
-    except ShmarrowError:
-        raise
-    except OSError as error:
-        raise storage_error(error, "map", path) from None
-    return whole, status
+    return _MAPPED.setdefault((found.status.st_dev, found.status.st_ino), found.data), found.status
 
 
 def _part(path: str, whole: Bytes, start: int, size: int, status: os.stat_result) -> Segment:

@@ -151,10 +151,9 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     value : object
         Any value accepted by :meth:`shmarrow.Store.put`: arrays, batches, tables and tensors, of this package and
         others; ndarrays; mappings of names to tensors; bytes, str, int, float and bool. Workers get it as returned by
-        :meth:`shmarrow.Store.get`: a data frame as a Table. Also state dicts of torch, which become dicts of tensors
-        over the shared memory, for ``load_state_dict(state, assign=True)``. Any other value is pickled, and unpickled
-        once in each worker process; its numpy arrays lie in shared memory, read-only. The value is copied once, into
-        the store.
+        :meth:`shmarrow.Store.get`: a data frame as a Table. Any other value, and a state dict of torch, is pickled, and
+        unpickled once in each worker process; its numpy arrays and torch tensors lie in shared memory, read-only. The
+        value is copied once, into the store.
     store : str, PathLike or Store, optional
         The store for its object on the driver's host; by default the user's store for Spark, in shared memory. A path
         is a store on disk, whose pages the kernel can drop from memory.

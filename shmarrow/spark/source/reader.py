@@ -15,7 +15,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -24,7 +23,6 @@ from shmarrow import ipc, segment
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import (
     DEFAULT_LIMITS,
-    FieldNotFound,
     InvalidType,
     ObjectNotFound,
     StorageError,
@@ -149,11 +147,9 @@ def schema_of(given: Mapping[str, str]) -> StructType:
             ".schema(...)"
         )
     merged: dict[str, StructField] = {}
-    names: dict[str, None] = {}
     for place in files:
         with opened(place) as (reader, _):
             schema = reader.schema
-        names.update(dict.fromkeys(schema.names))
         with at(place):
             found = _fields(schema, options)
         if place is files[0]:
@@ -175,7 +171,8 @@ def schema_of(given: Mapping[str, str]) -> StructType:
                 )
     for name in options.columns or ():
         if name not in merged:
-            raise _no_column(name, list(names), str(files[0]) if len(files) == 1 else "what is read")
+            with at(place):
+                schema.field(name)
     return StructType([merged[name] for name in options.columns or merged])
 
 
@@ -194,13 +191,6 @@ def _fields(schema: Schema, options: ReadOptions) -> dict[str, StructField]:
     except Unsupported as error:
         error.hint = hint
         raise
-
-
-def _no_column(name: str, names: list[str], where: str) -> FieldNotFound:
-    close = get_close_matches(name, names, 1, 0.6) or [each for each in names if each.lower() == name.lower()]
-    some = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-    hint = f"did you mean {close[0]!r}?" if close else None
-    return FieldNotFound(f"{where} has no column {shown(name)}, its columns are {some or 'none'}", hint=hint)
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------
@@ -267,10 +257,8 @@ class ShmarrowReader(DataSourceReader):
 
 def _chosen_schema(schema: Schema, wanted: Schema, options: ReadOptions) -> Schema:
     """Return the schema of the columns that Spark expects, as a file has them."""
-    missing = next((field for field in wanted if field.name not in schema.names), None)
-    if missing is not None and not options.merge:
-        raise _no_column(missing.name, schema.names, "it")
-    return Schema([schema.field(field.name) if field.name in schema.names else field for field in wanted])
+    lacking = set(wanted.names) - set(schema.names) if options.merge else set()
+    return Schema([field if field.name in lacking else schema.field(field.name) for field in wanted])
 
 
 def _chosen(batch: RecordBatch, wanted: Schema) -> RecordBatch:
