@@ -254,7 +254,7 @@ def test_what_cannot_be_read(rows: Any, options: Any, kind: Any, said: str, tmp_
 def test_schemas_that_a_file_does_not_fit(tmp_path: Path) -> None:
     path = write(tmp_path / "f", {"n": [1, None, 1 << 40], "t": sa.array([0, 1, 2], sa.timestamp("us"))})
     for ddl, kind, said in [
-        ("m long", sa.FieldNotFound, "no column 'm'"),
+        ("m long", sa.FieldNotFound, "no field is named 'm'"),
         ("n string", sa.InvalidType, "column 'n': int64 has no exact cast"),
         ("n int", sa.InvalidData, "n.*1099511627776"),
         ("n long not null", sa.InvalidData, "'n'"),
