@@ -47,6 +47,7 @@ def store(shm_name: str) -> Iterator[sa.Store]:
 # --- every kind of function -------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(300)  # it runs a job of each kind
 def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) -> None:
     from pyspark.sql import functions as f
     from pyspark.sql.datasource import DataSource, DataSourceReader

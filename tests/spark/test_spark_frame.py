@@ -63,7 +63,7 @@ def all_kinds(table: sa.Table) -> Any:
     yield table.slice(0, 1).append_column("kind", ["ours"]).append_column("x", [0.5])
     words = pa.array(["pyarrow"]).dictionary_encode()
     yield pa.table({"x": pa.array([1], pa.uint8()), "id": [first], "kind": words})
-    yield [pa.record_batch({"id": [first], "x": pa.array([2.5], pa.float16()), "kind": ["list"]})]
+    yield [pa.record_batch({"id": [first], "x": pa.array([2.5], pa.float32()), "kind": ["list"]})]
     frame = table.to_pandas()
     yield frame[frame["id"] == first + 1].assign(x=np.float32(3.5), kind="pandas")
 
