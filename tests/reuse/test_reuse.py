@@ -6,10 +6,12 @@ Expectations are the values that were put, and the sizes of the files that the k
 from __future__ import annotations
 
 import gc
+import importlib.util
 import multiprocessing
 import os
 import pickle
 import re
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commands import forked_command
+from environment import ROOT
 from store_check import check, leftovers
 
 import shmarrow as sa
@@ -548,3 +551,22 @@ def test_a_kill_leaves_nothing_torn_and_nothing_behind(tmp_path: Path) -> None:
     where = str(tmp_path / "store")
     points = lab.crash_points(PREPARE, PUT, CHECK, under="/store/catalog.py", step=11, where=where)
     assert len(points) > 10
+
+
+# --- the example ------------------------------------------------------------------------------------------------
+
+
+def test_the_pipeline_of_three_stages(shm_name: str) -> None:
+    spec = importlib.util.spec_from_file_location("pipeline", ROOT / "examples" / "pipeline.py")
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "examples"))  # for the stages' processes
+        patch.setitem(sys.modules, "pipeline", example)
+        spec.loader.exec_module(example)
+        done = example.main(0.02, shm_name)
+    assert [each.sources for each in done] == [("day",), ("day", "mean"), ("day", "mean", "score")]
+    for each in done:
+        assert each.own < 20_000 * 8 + (1 << 16)
+        assert each.shared >= 16 * 20_000 * 8
