@@ -31,7 +31,7 @@ from shmarrow.segment.mappings import Mapping
 from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import index
 from shmarrow.store import protocol as p
-from shmarrow.store.control import BUCKETS, SEQUENCE, ControlFile, Memory
+from shmarrow.store.control import BUCKETS, SEQUENCE, ControlFile, Memory, fence
 from shmarrow.store.destroy import lock_removal, removal, remove_files
 from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
 from shmarrow.store.files import Files
@@ -266,11 +266,13 @@ class Catalog:
         while True:
             words = memory.words
             before = words[SEQUENCE]
+            fence()
             if words[BUCKETS] > memory.slots:
                 memory = self.control.whole()
             found = index.find(memory, name, name_hash, self._known)
             if found is not None:
                 return found
+            fence()
             if before & 1:
                 memory = self.settled()
             elif memory.words[SEQUENCE] == before:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import mmap
 import os
+import platform
 from typing import NamedTuple, NoReturn, Self, cast
 
 from shmarrow.errors import InvalidData, StoreFull, storage_error
@@ -12,9 +14,22 @@ from shmarrow.store import protocol as p
 from shmarrow.store.locks import closed
 
 BUCKETS, SEQUENCE, JOURNAL, EVENTS = p.word("buckets"), p.word("sequence"), p.word("journal"), p.word("events")
+_ORDERED = platform.machine() in ("x86_64", "AMD64")
 _MOST_NEW_SLOTS = 8192
 _SPARSE, _SPARSE_FREE = 1024, 1 << 26
 """Maximum ratio of size to allocated bytes of a control file (it may be compressed), and bytes allowed on top."""
+
+
+def fence() -> None:
+    """Order what this thread reads and writes before and after it, as other processes see it.
+
+    Processors other than x86 may exchange stores, and loads. Releasing a lock and acquiring it again prevents that.
+    """
+    if not _ORDERED:
+        lock = _thread.allocate_lock()
+        for _ in range(2):
+            lock.acquire()
+            lock.release()
 
 
 class Memory(NamedTuple):

@@ -11,7 +11,7 @@ import zlib
 
 from shmarrow.errors import InvalidData
 from shmarrow.store import protocol as p
-from shmarrow.store.control import JOURNAL, SEQUENCE, ControlFile, Memory
+from shmarrow.store.control import JOURNAL, SEQUENCE, ControlFile, Memory, fence
 
 _LARGEST = (1 << 64) - 1
 _PADDING = [bytes(-size % 8) for size in range(8)]
@@ -50,9 +50,11 @@ class Journal:
                 data[area : area + p.JOURNAL_HEAD.size] = bytes(p.JOURNAL_HEAD.size)  # or it would be applied later
                 raise
         words[SEQUENCE] += 1
+        fence()
         for offset, piece in pieces:
             data[offset : offset + len(piece)] = piece
         words[JOURNAL] = number  # one store, unlike the copies above: until then, the commit is to be applied again
+        fence()
         words[SEQUENCE] += 1
 
     def replay(self) -> bool:
