@@ -149,7 +149,8 @@ def test_a_forked_child_takes_nothing_from_its_parent(where: str) -> None:
         store.put("first", ONE)
 
         def read() -> None:
-            assert told(watch) == [("published", "first"), *[("published", f"a{i}") for i in range(200)]]
+            names = [event.name for event in (watch.get(60) for _ in range(201)) if event is not None]
+            assert names == ["first", *[f"a{i}" for i in range(200)]]
             watch.close()
 
         child = forked(read)
