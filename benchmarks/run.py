@@ -49,6 +49,7 @@ SUITES = {
     "building": "Arrays from Python, numpy and pandas",
     "store": "The store: small objects, many names",
     "objects": "The store: large objects, waiting",
+    "rings": "Rings",
     "scale": "At scale",
     "gpu": "To a GPU",
     "spark": "Spark",

@@ -143,8 +143,8 @@ def _large_pages(bench: Bench, size: int, directory: Path) -> None:
 
 
 @contextmanager
-def waiting(work: Callable[[int], None]) -> Iterator[Callable[[], float]]:
-    """A child that says, for each object that it has waited for, when it had its first value."""
+def waiting(work: Callable[[int], None], form: str = "d") -> Iterator[Callable[[], tuple[Any, ...]]]:
+    """A child that says, for each object that it has waited for, when it had its first value, and maybe more."""
     heard, say = os.pipe()
     child = os.fork()
     if child == 0:
@@ -153,7 +153,7 @@ def waiting(work: Callable[[int], None]) -> Iterator[Callable[[], float]]:
         finally:
             os._exit(1)
     try:
-        yield lambda: struct.unpack("d", os.read(heard, 8))[0]
+        yield lambda: struct.unpack(form, os.read(heard, struct.calcsize(form)))
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -193,7 +193,7 @@ def wakes(bench: Bench) -> None:
             time.sleep(0.001)  # the reader waits by now
             start = time.perf_counter()
             store.put(name, SMALL)
-            seconds = our_answer() - start
+            seconds = our_answer()[0] - start
             store.delete(name)
             return seconds
 
@@ -204,7 +204,7 @@ def wakes(bench: Bench) -> None:
             turn["theirs"] += 1
             os.pwrite(memory.fd, SMALL.tobytes(), 0)
             semaphore.release()
-            seconds = their_answer() - start
+            seconds = their_answer()[0] - start
             memory.unlink()
             os.close(memory.fd)
             return seconds

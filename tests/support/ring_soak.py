@@ -1,6 +1,7 @@
 """Rings under faults, with real processes: kills at every instruction, and readers that stop, die and return.
 
-``python tests/support/ring_soak.py`` runs all of it, two minutes at full speed included; the tests run a sample.
+``python tests/support/ring_soak.py [SECONDS] [EVERY]`` runs for two times SECONDS at full speed, a minute each, and
+kills before each of EVERY instructions, 29 by default; 1 takes half an hour. The tests run a sample.
 """
 
 from __future__ import annotations
@@ -216,21 +217,22 @@ def run(where: str, policy: str, seconds: float, seed: int) -> dict[str, int]:
     return {"frames": frames, "read": read_all, "torn": torn, "unordered": unordered, "lost": lost, "faults": faults}
 
 
-def main() -> int:
+def main(seconds: float = 60.0, every: float = 29) -> int:
     """Run all of it; the exit status is the number of failures."""
     failed = 0
     where = f"shm:shmarrow-soak-ring-{os.getpid()}"
     for policy in ("latest", "all"):
-        number = 1
-        while kill_writer(where, policy, number):
-            number += 1
-        print(f"{policy}: a writer was killed at {number} instructions, readers at", kill_readers(where, policy, 1))
-        found = run(where, policy, float(sys.argv[1]) if len(sys.argv) > 1 else 60.0, os.getpid())
+        found = run(where, policy, seconds, os.getpid())
         print(f"{policy}: {found}", flush=True)
         failed += bool(found["torn"] or found["unordered"] or found["lost"])
+        number = 1
+        while kill_writer(where, policy, number):
+            number += int(every)
+        print(f"{policy}: killed before one of {every} of {number} instructions of a writer", flush=True)
+        print(f"{policy}: the same, {kill_readers(where, policy, int(every))} readers", flush=True)
     left = [*Path("/dev/shm").glob(f"*{where[4:]}*")]
     return failed + len(left)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(float, sys.argv[1:])))
