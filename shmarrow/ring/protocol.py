@@ -24,7 +24,7 @@ import struct
 from typing import Any, NamedTuple
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, StorageError
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, StorageError
 
 MAGIC = b"shmaring"
 VERSION = 1
@@ -109,6 +109,7 @@ def read_geometry(fd: int, name: str) -> Geometry:
         made.kind in (BATCH, TENSOR)
         and made.policy in POLICIES.values()
         and 2 <= made.slots <= MOST_SLOTS
+        and made.head_size <= DEFAULT_LIMITS.metadata_bytes
         and CONTROL_SIZE + made.head_size <= made.first
         and made.first % PAGE == 0 < made.stride
         and made.stride % PAGE == 0

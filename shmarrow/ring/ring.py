@@ -224,7 +224,7 @@ class Ring:
         Parameters
         ----------
         frame : RecordBatch or Tensor
-            A frame as ``like``; of other libraries, too.
+            A frame as ``like``; of other libraries, too. Its custom metadata are not passed on.
 
         Raises
         ------
