@@ -49,11 +49,8 @@ SUITES = {
     "building": "Arrays from Python, numpy and pandas",
     "store": "The store: small objects, many names",
     "objects": "The store: large objects, waiting",
-<<<<<<< HEAD
     "rings": "Rings",
-=======
     "reuse": "Tables that share memory",
->>>>>>> fc96abd7 (Benchmarks of tables that share memory)
     "scale": "At scale",
     "gpu": "To a GPU",
     "spark": "Spark",
