@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -531,3 +533,16 @@ def test_root_shares_the_stores_of_users(folder: Path) -> None:
         store.put("b", "root's")
     assert alice("store = sa.Store(where)\nresult = store.get('b')\nstore.destroy()", where=where) == "root's"
     assert not os.path.exists(where)
+
+
+def test_users_that_a_user_namespace_does_not_know_are_not_trusted(folder: Path) -> None:
+    """There, all of them look like user 65534, and so does the process itself."""
+    folder.chmod(0o755)
+    with sa.Store(folder / "store") as store:
+        store.put("a", 1)
+        code = "import sys, shmarrow as sa\ntry: sa.Store(sys.argv[1])\nexcept sa.StorageError as error: print(error)"
+        words = ["unshare", "--user", sys.executable, "-c", code, store.path]
+        ran = subprocess.run(words, capture_output=True, text=True)
+        if "unshare" in ran.stderr:
+            pytest.skip(f"takes user namespaces: {ran.stderr.strip()}")
+        assert "user 65534 owns it, and this process runs as user 65534" in ran.stdout, ran.stderr
