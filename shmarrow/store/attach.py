@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
-from shmarrow.segment.mappings import map_file, mapping_of
+from shmarrow.segment.mappings import map_file, mapping_of, shared_of
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.locks import PATIENCE
@@ -254,14 +254,20 @@ def _map_file(
     return data, status
 
 
-def attach_slot(path: str, slot: int) -> StoredSegment | None:
-    """Attach to an object by the path of its file and its slot, and pin it; ObjectNotFound if it was removed.
+def attach_slot(path: str, slot: int) -> Segment | None:
+    """Attach to an object, or a part of it, by the path and its slot, and pin it; ObjectNotFound if it was removed.
 
     Return None if this process cannot open the store itself; its files may still be readable.
     """
     directory, file = os.path.split(path)
+    number, _, part = file.partition("-")
     try:
-        return attach_again(directory, slot, int(file, 16))
+        found = attach_again(directory, slot, int(number, 16))
+        if not part:
+            return found
+        shared = shared_of(found.data)
+        mapping = None if shared is None else mapping_of(shared.data(int(part)))
+        return None if mapping is None or mapping.status is None else Segment(path, path, mapping.data, mapping.status)
     except ObjectNotFound:
         raise
     except (ShmarrowError, ValueError):

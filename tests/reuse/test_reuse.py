@@ -435,8 +435,12 @@ def test_handles_and_pickles_lead_to_the_same_memory(store: sa.Store) -> None:
         assert sa.ipc.open_file(again).read_all() == scored
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(total, (scored,)) == total(scored)
-    found = lab.run("result = handle.open().to_pylist()[:3]", handle=sa.handle(scored.column("c2")))
-    assert found == scored.column("c2").to_pylist()[:3]
+    column = scored.column("c2")
+    with lab.child("got = handle.open(); say(got.to_pylist()[:3]); hear()", handle=sa.handle(column)) as other:
+        assert other.hear() == column.to_pylist()[:3]
+        assert store.info("scored").pins == 2
+        other.say("end")
+        assert other.wait() == 0
 
 
 def test_any_reader_gets_it_in_another_process(store: sa.Store) -> None:
