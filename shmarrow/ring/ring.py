@@ -154,7 +154,7 @@ class Ring:
 
     Examples
     --------
-    >>> import shmarrow as sa
+    >>> import numpy as np, shmarrow as sa
     >>> frame = sa.record_batch({"image": np.zeros((1, 4), "f4")})
     >>> with sa.Ring("camera.ring", like=frame) as ring, sa.Ring("camera.ring", timeout=5) as reader:
     ...     with ring.write() as slot:

@@ -50,7 +50,6 @@ from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
 from shmarrow.store.events import events_since, last_event
 from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import Settings, default_eviction, wanted
-from shmarrow.store.snapshot import snapshot, stream
 from shmarrow.store.transaction import Transaction
 from shmarrow.store.waiters import CHECK, Waiting, common_prefix, whole
 from shmarrow.types.base import as_bool
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from shmarrow.objects.encode import Encoded
     from shmarrow.store.info import Found, ObjectInfo, Stats
     from shmarrow.store.publish import Publication
+    from shmarrow.store.snapshot import Piece
     from shmarrow.store.space import Collected, Space
     from shmarrow.store.watch import Watch
     from shmarrow.types import Schema
@@ -767,10 +767,15 @@ class Store:
         """Return the sorted names of all objects, or of those that start with ``prefix``."""
         return sorted(self._names(prefix))
 
+    def _snapshot(self, *fields: str, expired: bool = True) -> Iterator[Piece]:
+        from shmarrow.store.snapshot import snapshot
+
+        return snapshot(self._catalog, *fields, expired=expired)
+
     @_operation
     def _names(self, prefix: str = "") -> Iterator[str]:
         prefix = as_prefix(prefix)
-        for part in snapshot(self._catalog, "name", expired=False):
+        for part in self._snapshot("name", expired=False):
             names = part["name"]
             yield from [name for name in names if name.startswith(prefix)] if prefix else names
 
@@ -786,13 +791,15 @@ class Store:
 
         A name that is there all the time comes once; one that comes or goes meanwhile comes at most once.
         """
+        from shmarrow.store.snapshot import stream
+
         self._check_open()
         return stream(self._catalog)
 
     @_operation
     def __len__(self) -> int:
         objects, now = self._catalog.state().objects, time.time_ns()
-        for part in snapshot(self._catalog, "expires"):
+        for part in self._snapshot("expires"):
             objects -= int(((part["expires"] != 0) & (part["expires"] <= now)).sum())
         return min(max(objects, 0), self._catalog.memory.slots)
 
@@ -873,7 +880,7 @@ class Store:
     @_operation
     def _delete_all(self, prefix: str) -> int:
         deleted = 0
-        for part in snapshot(self._catalog, "name"):
+        for part in self._snapshot("name"):
             chosen = [row for row, name in enumerate(part["name"]) if name.startswith(prefix)]
             deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
         return deleted

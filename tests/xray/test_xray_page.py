@@ -383,9 +383,9 @@ def test_a_million_buffers(tab: Tab) -> None:
     assert pages.write(found, path) < 2_000_000
     assert any(tab.show(path) < 2 for _ in range(3))  # the first time that is not disturbed by other programs
     assert tab.text("#facts").split("\n")[2:4] == ["1,000 columns", "1,000 batches"]
-    buffers = found.buffers(777, 778)[0]
-    place = int(np.argmax(buffers[:, 1]))
-    start, length = buffers[place].tolist()
+    batch = found.batch(777)
+    place = int(np.argmax(batch.buffers[:, 1]))
+    start, length = (batch.buffers[place] + (batch.body, 0)).tolist()
     path_of = found.buffer_roles[place].path
     for _ in range(777 // 200):
         tab.page.click("#pager >> text=›")
@@ -401,7 +401,7 @@ def test_a_million_buffers(tab: Tab) -> None:
 
 
 def test_what_does_not_fit_is_told(tab: Tab, tmp_path: Path) -> None:
-    """A terabyte and 100,000 batches: offsets beyond 2**32 are right, and the page says what it roles out."""
+    """A terabyte and 100,000 batches: offsets beyond 2**32 are right, and the page says what it leaves out."""
     path = tmp_path / "sparse.arrow"
     sparse_file(path)
     began = time.process_time()
