@@ -271,10 +271,18 @@ class Index:
         found = Entry._make((*p.ENTRY.struct.unpack_from(self.memory.slot(slot)), b"", slot))
         return found._replace(parts=min(found.parts, p.PARTS_MAX))
 
+    def _state(self, slot: int) -> int:
+        """Return the state of a slot after the change."""
+        changed = self._slots.get(slot)
+        at = p.SLOT["state"][0]
+        return int.from_bytes(changed[0][at : at + 4], "little") if changed else state_of(self.memory, slot)
+
     def free_gone(self, previous: int) -> None:
         """Free the removed slot after that of a link, or the first one if it is 0."""
         here = self.following(previous - 1) if previous else self.state["removed"]
         following = self.following(here - 1)
+        if self._state(here - 1) != p.GONE:
+            raise self.damaged(f"slot {here - 1} is in the list of removed slots, and is not removed")
         if previous:
             self.follow(previous - 1, following)
         else:
