@@ -38,6 +38,8 @@ _BUFFERS = 2_500_000
 """Maximum buffers of a page."""
 _BATCHES = 20_000
 """Maximum batches with buffers in a page."""
+_BROKEN = 400
+"""Maximum batches that are tried and cannot be read."""
 _REGIONS, _REGIONS_OF_PART = 16_000, 5_000
 """Maximum regions of a page, and of one message."""
 _MOST_METADATA = 1 << 19
@@ -233,15 +235,20 @@ class _Page:
         return self._fitting(list(self._read(tried)))
 
     def _read(self, chosen: range) -> Iterator[_Span]:
-        """Yield spans of batches with the same list of buffers; a batch that cannot be read ends a span."""
+        """Yield spans of batches with the same list of buffers; ends early if too many cannot be read."""
         found = self._found
         first, roles, rows = 0, (), []  # type: tuple[int, tuple[BufferRole, ...], list[Any]]
+        broken = 0
         for number in chosen:
             try:
                 batch = found.batch(number)
                 own = found.roles_of(batch)
             except ShmarrowError:
-                continue  # the walk reports the defect
+                broken += 1  # the walk reports the defect
+                if broken < _BROKEN:
+                    continue
+                self._reached = chosen.start, number
+                break
             if len(own) != len(batch.buffers):
                 continue
             if rows and (number != first + len(rows) or own != roles):
