@@ -277,6 +277,7 @@ def run_flatc(flatc: str, name: str, *arguments: str | Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", WIRE.tables)
 def test_reads_what_flatc_writes(flatc: str, name: str, tmp_path: Path) -> None:
     expected = samples(name)
@@ -288,6 +289,7 @@ def test_reads_what_flatc_writes(flatc: str, name: str, tmp_path: Path) -> None:
         assert read(name, path.with_suffix(".bin").read_bytes()) == sample
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", WIRE.tables)
 def test_flatc_reads_what_we_write(flatc: str, name: str, tmp_path: Path) -> None:
     expected = samples(name)
@@ -299,6 +301,7 @@ def test_flatc_reads_what_we_write(flatc: str, name: str, tmp_path: Path) -> Non
         assert json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) == sample
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", WIRE.tables)
 def test_defaults_are_those_of_flatc(flatc: str, name: str, tmp_path: Path) -> None:
     empty = tmp_path / "empty.bin"

@@ -162,6 +162,8 @@ ALLOWED = {
     "Tensor.__iter__": "tensors, or elements of whatever type the tensor has: its number of dimensions decides",
     "Draft.__getitem__": "an ndarray, or one of offsets and one of bytes: the type of the column decides",
     "Tensor.__dlpack__": "a capsule",
+    "Ring.__next__": "a batch or a tensor: the ring decides",
+    "Ring.__anext__": "a batch or a tensor: the ring decides",
     "Bundle.to_jax": PARTNER,
     "Bundle.to_torch": PARTNER,
 }
