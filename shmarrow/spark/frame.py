@@ -182,6 +182,40 @@ class SharedFrame:
 
         return map_frame(self._partitions(spark), spark, function, schema)
 
+    def with_columns(
+        self, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType
+    ) -> SharedFrame:
+        """Run a function on each partition, and return a frame that has its columns, too.
+
+        Only the new columns are written: the new frame's objects share the memory of all others with this frame's,
+        which may be destroyed before or after it.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            As for :meth:`map`.
+        function : callable
+            Called with a :class:`Table` over the shared memory; returns the new columns, as for :meth:`map`, with a row
+            for each row of the table.
+        schema : str or StructType
+            Names and Spark types of the new columns. A column whose name the frame has replaces that one.
+
+        Returns
+        -------
+        SharedFrame
+            The frame; its partitions are those of this one. The job runs at once.
+
+        Raises
+        ------
+        InvalidArgument, InvalidType
+            As for :meth:`map`.
+        PySparkException
+            If the job failed, for example because the function returned another number of rows.
+        """
+        from shmarrow.spark.extending import with_columns
+
+        return with_columns(self, self._partitions(spark), spark, function, schema)
+
     def map_batches(
         self, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: str | StructType
     ) -> DataFrame:

@@ -76,11 +76,19 @@ class OverPartitions:
     handles: tuple[PartitionHandle, ...] | None
 
     def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            for given in batch.column(0).to_pylist():
-                handle = pickle.loads(given)[0] if self.handles is None else self.handles[given]
-                _be_patient(handle)
-                yield from self.fitting.fit(self.function(handle.attach()))
+        for _, table in attached_in(batches, self.handles):
+            yield from self.fitting.fit(self.function(table))
+
+
+def attached_in(
+    batches: Batches, handles: tuple[PartitionHandle, ...] | None
+) -> Iterator[tuple[PartitionHandle, Table]]:
+    """Yield the partitions of a task, each with its rows; arguments as for :class:`OverPartitions`."""
+    for batch in batches:
+        for given in batch.column(0).to_pylist():
+            handle = pickle.loads(given)[0] if handles is None else handles[given]
+            _be_patient(handle)
+            yield handle, handle.attach()
 
 
 def _be_patient(handle: PartitionHandle) -> None:
@@ -112,23 +120,18 @@ def map_frame(partitions: Partitions, spark: SparkSession, function: Callable[[T
     if not callable(called):
         raise InvalidType(f"expected a function, found {full_name(called)}")
     struct = struct_type(spark, schema)
-    return _run(partitions, spark, function, Fitting(expected_by_spark(struct)), struct)
+    return run(partitions, spark, partial(OverPartitions, function, Fitting(expected_by_spark(struct))), struct)
 
 
-def _run(
-    partitions: Partitions,
-    spark: SparkSession,
-    function: Callable[[Table], Any],
-    fitting: Fitting,
-    struct: StructType,
-) -> DataFrame:
+def run(partitions: Partitions, spark: SparkSession, task: Callable[..., Any], struct: StructType) -> DataFrame:
+    """Return the rows that a task makes of partitions; ``task`` gets their handles or None, and is then pickled."""
     handles, rows = partitions
     if rows is not None:
-        return rows.mapInArrow(OverPartitions(function, fitting, None), struct)
+        return rows.mapInArrow(task(None), struct)
     count = len(handles)
     if not count:
         return spark.createDataFrame([], struct)
-    return spark.range(0, count, 1, count).mapInArrow(OverPartitions(function, fitting, handles), struct)
+    return spark.range(0, count, 1, count).mapInArrow(task(handles), struct)
 
 
 # --- the rows as they are ---------------------------------------------------------------------------------------
@@ -143,7 +146,8 @@ def to_df(partitions: Partitions, spark: SparkSession, schema: Schema, spark_sch
     names = [f"c{i}" for i in range(len(struct))]  # Spark does not support duplicate names here
     fields = [type(each)(name, each.dataType, each.nullable) for name, each in zip(names, struct, strict=True)]
     fitting = Fitting(arrow_schema(struct), names)
-    return _run(partitions, spark, _itself, fitting, type(struct)(fields)).toDF(*struct.names)
+    task = partial(OverPartitions, _itself, fitting)
+    return run(partitions, spark, task, type(struct)(fields)).toDF(*struct.names)
 
 
 def _itself(table: Table) -> Table:

@@ -122,23 +122,36 @@ def share(
         raise InvalidType(f"function must be callable, found {full_name(function)}")
     df, names, spark_schema = _source(source, function, partitions)
     found = home(store)
-    name = f"frame-{os.urandom(8).hex()}"
+    name = frame_name()
     task = Publish(found, name, names, function, target_bytes)
+    rows = df.mapInArrow(task, handle_column())
+    return published(rows, found, name, lambda: _schema_without_rows(df, task), spark_schema)
+
+
+def frame_name() -> str:
+    """Return a name for a new frame."""
+    return f"frame-{os.urandom(8).hex()}"
+
+
+def published(
+    rows: DataFrame, found: Home, name: str, schema_without_rows: Callable[[], Schema], spark_schema: str | None = None
+) -> SharedFrame:
+    """Compute a DataFrame whose tasks publish the partitions of a frame, and return the frame.
+
+    If that fails or is interrupted, nothing of the frame is left on this host.
+    """
     mine = found.store()
-    rows = df.mapInArrow(task, handle_column()).persist()
+    rows = rows.persist()
     handles: list[PartitionHandle] = []
     try:
         mine.put(name, b"", protect=True)  # the marker
-        with worker_errors(), cancelled_with(df.sparkSession, name):
-            published = [pickle.loads(row["handle"]) for row in rows.collect()]
-        handles = [handle for handle, _ in published]
+        with worker_errors(), cancelled_with(rows.sparkSession, name):
+            each = [pickle.loads(row["handle"]) for row in rows.collect()]
+        handles = [handle for handle, _ in each]
         schemas: dict[bytes, int] = {}
-        for handle, each in published:
-            schemas.setdefault(each, handle.partition)
-        schema = _one_schema(schemas)
-        if schema is None:
-            schema = _schema_without_rows(df, task)
-        frame = SharedFrame(found, name, schema, handles, spark_schema)
+        for handle, schema in each:
+            schemas.setdefault(schema, handle.partition)
+        frame = SharedFrame(found, name, _one_schema(schemas) or schema_without_rows(), handles, spark_schema)
         frame.keep(partial(drop_rows, rows, name, handles), rows)
         return frame
     except BaseException:
@@ -214,7 +227,7 @@ class Publish:
 
         context = TaskContext.get()
         assert context is not None  # it runs in a task
-        self._check_wanted()
+        check_wanted(self.home, self.frame)
         if self.names is None:  # a row with the number of the partition: Spark may compute several in one task
             numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         else:
@@ -225,8 +238,7 @@ class Publish:
             if first is None:
                 continue
             handle = self._write(number, context.taskAttemptId(), first, given)
-            row = pickle.dumps((handle, first.schema.serialize().to_pybytes()))
-            yield optional("pyarrow").RecordBatch.from_pydict({"handle": [row]})
+            yield handle_row(handle, first.schema)
 
     def given(self, batches: Batches, partition: int) -> Iterable[pa.RecordBatch]:
         """Return the batches to share."""
@@ -239,37 +251,57 @@ class Publish:
     def _write(self, partition: int, attempt: int, first: pa.RecordBatch, rest: Batches) -> PartitionHandle:
         here = self.home.here()
         store = here.store()
-        name = f"{self.frame}/{partition:05d}-{attempt}-{os.urandom(4).hex()}"
+        name = object_name(self.frame, partition, attempt)
         rows = count = 0
         options = IpcWriteOptions(emit_dictionary_deltas=True)
         sink = store._publication(name, False, None, protect=True)
         try:
             with RecordBatchFileWriter(sink, schema_from_pyarrow(first.schema), options) as writer:
                 for batch in rechunked(first, rest, self.target_bytes):
-                    self._check_wanted()
+                    check_wanted(self.home, self.frame)
                     writer.write_batch(RecordBatch.from_pyarrow(batch))
                     rows, count = rows + batch.num_rows, count + 1
         except StoreFull as error:
             other = 'store= takes a directory on a disk, too; see "Containers" in the guide to Spark'
             error.hint = f"{error.hint}; {other}" if error.hint else other
             raise
-        try:
-            self._check_wanted()  # whoever removed the marker has removed all other objects after that
-        except ObjectNotFound:
-            store.delete(name)
-            raise
+        still_wanted(self.home, self.frame, store, name)
         where = here.where, here.id, here.user, name
         return PartitionHandle(*where, rows, count, sink.size, partition, attempt, os.getpid(), host_name())
 
-    def _check_wanted(self) -> None:
-        """Raise ObjectNotFound if the frame was destroyed, or its first job has failed, as far as is visible here."""
-        store = self.home.visible_store()
-        if store is not None and self.frame not in store:
-            raise ObjectNotFound(
-                errno.ENOENT,
-                f"the shared frame {self.frame!r} was destroyed, or its job has failed",
-                hint="DataFrames are computed when they are asked for: collect or write them before destroy()",
-            )
+
+def object_name(frame: str, partition: int, attempt: int) -> str:
+    """Return a name for the object of a partition, another one each time."""
+    return f"{frame}/{partition:05d}-{attempt}-{os.urandom(4).hex()}"
+
+
+def handle_row(handle: PartitionHandle, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the row with the handle of a partition, and its schema."""
+    row = pickle.dumps((handle, schema.serialize().to_pybytes()))
+    return optional("pyarrow").RecordBatch.from_pydict({"handle": [row]})
+
+
+def check_wanted(home: Home, frame: str) -> None:
+    """Raise ObjectNotFound if the frame was destroyed, or its first job has failed, as far as is visible here."""
+    store = home.visible_store()
+    if store is not None and frame not in store:
+        raise ObjectNotFound(
+            errno.ENOENT,
+            f"the shared frame {frame!r} was destroyed, or its job has failed",
+            hint="DataFrames are computed when they are asked for: collect or write them before destroy()",
+        )
+
+
+def still_wanted(home: Home, frame: str, store: Store, name: str) -> None:
+    """Check it again after an object was put, and else remove that.
+
+    Whoever removed the marker has removed all objects that were put before that.
+    """
+    try:
+        check_wanted(home, frame)
+    except ObjectNotFound:
+        store.delete(name)
+        raise
 
 
 def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batches:

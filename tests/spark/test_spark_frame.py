@@ -281,3 +281,60 @@ def test_another_host_is_told(spark: Any, home: str) -> None:
         ) as caught:
             far.attach()
         assert caught.value.errno == errno.EREMOTE
+
+
+def doubled(table: sa.Table) -> sa.RecordBatch:
+    values = table["value"].to_numpy(zero_copy_only=False)
+    return sa.record_batch({"double": values * 2, "value": values + 1, "partition": [values[0]] * len(values)})
+
+
+def too_short(table: sa.Table) -> sa.RecordBatch:
+    return sa.record_batch({"double": [0]})
+
+
+ADDED = "double long, value long, partition long"
+
+
+def test_a_frame_with_columns_more_writes_only_these(spark: Any, home: str) -> None:
+    """One new column that replaces another, two that come after; the first frame may end before the second."""
+    df = spark.range(0, 40_000, 1, PARTITIONS).selectExpr("id", "id * id AS value", "cast(id AS string) AS text")
+    store = sa.Store(home)
+    with sas.share(df, home) as frame:
+        before = frame.read_all().to_pydict()
+        for given in (frame, pickle.loads(pickle.dumps(frame))):
+            wider = given.with_columns(spark, doubled, ADDED)
+            assert [wider.schema.names, wider.num_rows] == [["id", "value", "text", "double", "partition"], 40_000]
+            for handle, first in zip(wider.handles, frame.handles, strict=True):
+                info = store.info(handle.name)
+                assert list(info.sources) == [first.name]
+                assert info.allocated < 3 * 8 * handle.num_rows + 65_536
+            wider.destroy()
+        wider = frame.with_columns(spark, doubled, ADDED)
+    with wider:
+        found = wider.read_all().to_pydict()
+        assert found["id"] == before["id"]
+        assert found["text"] == before["text"]
+        assert found["value"] == [value + 1 for value in before["value"]]
+        assert found["double"] == [value * 2 for value in before["value"]]
+        total = wider.map(spark, count_rows, "rows long").agg({"rows": "sum"}).first()[0]
+        assert total == 40_000
+        assert wider.to_df(spark).selectExpr("sum(double)").first()[0] == sum(found["double"])
+    assert store.names("frame-") == []
+
+
+def count_rows(table: sa.Table) -> sa.RecordBatch:
+    return sa.record_batch({"rows": [table.num_rows]})
+
+
+def test_frames_with_columns_that_do_not_fit(spark: Any, home: str) -> None:
+    with sas.share(spark.range(0, 100, 1, 2).selectExpr("id AS value"), home) as frame:
+        names = sa.Store(home).names()
+        with pytest.raises(Exception, match="the new columns have 1 row, expected 50 as in the partition"):
+            frame.with_columns(spark, too_short, "double long")
+        assert sa.Store(home).names() == names
+        with pytest.raises(sa.InvalidType, match="expected a function"):
+            frame.with_columns(spark, 3, "double long")
+    with sas.share(spark.range(0, 0, 1, 2).selectExpr("id AS value"), home) as empty:
+        wider = empty.with_columns(spark, doubled, ADDED)
+        assert wider.schema.names == ["value", "double", "partition"]
+        wider.destroy()
