@@ -669,7 +669,7 @@ def test_by_name_nothing_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with sa.Store(tmp_path / "store", capacity=1 << 20) as store:
         store.put("x", batch())
-        for user in ("store", "space", "info"):
+        for user in ("snapshot", "space", "info"):
             monkeypatch.setattr(f"shmarrow.store.{user}.snapshot", refuse)
         monkeypatch.setattr(os, "listdir", refuse)
         monkeypatch.setattr(os, "scandir", refuse)

@@ -38,7 +38,7 @@ _BUFFERS = 2_500_000
 """Maximum buffers of a page."""
 _BATCHES = 20_000
 """Maximum batches with buffers in a page."""
-_BROKEN = 400
+_BROKEN = 100
 """Maximum batches that are tried and cannot be read."""
 _REGIONS, _REGIONS_OF_PART = 16_000, 5_000
 """Maximum regions of a page, and of one message."""
