@@ -239,7 +239,7 @@ def idle(bench: Bench) -> None:
     put()
     alone = put()
     with ExitStack() as stack:
-        pids = [int(stack.enter_context(waiting(reader))()) for _ in range(count)]
+        pids = [int(stack.enter_context(waiting(reader))()[0]) for _ in range(count)]
         time.sleep(2)  # all of them sleep by now
         before, start = [_used(pid) for pid in pids], time.perf_counter()
         time.sleep(5)
