@@ -91,13 +91,17 @@ def measure(found: Overview, exact: bool = False) -> Measured:
     offsets = np.zeros(roles, np.int64)
     read = broken = 0
     for number in _chosen(found, exact):
-        batch = _batch(found, number)
-        if batch is None:
+        try:
+            batch = found.batch(number)
+        except ShmarrowError:
+            broken += 1
+            continue
+        owners = _owners(found, batch)
+        if len(owners) != len(batch.buffers) or len(batch.nodes) != len(found.nodes):
             broken += 1
             continue
         read += 1
         totals += batch.nodes.clip(0, None).astype(object)
-        owners = _owners(found, batch)
         starts, lengths = batch.buffers[:, 0] + batch.body, batch.buffers[:, 1].clip(0, found.size)
         used = lengths > 0
         for row, values in enumerate((lengths, _decompressed(found, starts, lengths, used), used)):
@@ -120,15 +124,6 @@ def _chosen(found: Overview, exact: bool) -> Sequence[int]:
     if exact or count <= max(most, 1):
         return range(count)
     return np.unique(np.linspace(0, count - 1, max(1, min(most, _SAMPLE))).astype(int)).tolist()  # type: ignore[no-any-return]
-
-
-def _batch(found: Overview, number: int) -> Batch | None:
-    """The metadata of a batch; None if it cannot be read, or does not fit the schema."""
-    with suppress(ShmarrowError):
-        batch = found.batch(number)
-        if len(found.roles_of(batch)) == len(batch.buffers) and len(batch.nodes) == len(found.nodes):
-            return batch
-    return None
 
 
 def _owners(found: Overview, batch: Batch) -> Numbers:

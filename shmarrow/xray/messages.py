@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, ShmarrowError
-from shmarrow.ipc.batch.decode import header_of
+from shmarrow.ipc.batch.decode import header_of, variadic_counts
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import UNIONS
 from shmarrow.ipc.message.decode import Message, message_at
@@ -169,14 +169,14 @@ def batch_of(message: Message, body: int, where: str) -> Batch:
     if table is None or message.kind not in ("DictionaryBatch", "RecordBatch"):
         raise InvalidData(f"{where}: expected a RecordBatch message, found {message.kind}")
     header = header_of(table, message.version, where)
-    counts, codec = table["variadicBufferCounts"], table["compression"]
+    codec = table["compression"]
     return Batch(
         message,
         table,
         header.length,
         header.nodes,
         header.buffers,
-        () if counts is None else tuple(counts.tolist()),
+        tuple(variadic_counts(table, len(header.buffers), where)),
         None if codec is None else codec["codec"],
         body,
     )

@@ -178,6 +178,17 @@ def test_batches_without_columns() -> None:
         assert one.nodes.tolist() == [[3, 3]] * nodes
 
 
+def test_counts_of_variadic_buffers_that_lie() -> None:
+    """A batch that declares more data buffers than it has is a finding, however many they are."""
+    data = forms.file_of(sa.record_batch({"v": sa.array(["x" * 20] * 3, "string_view")}))
+    vector = (1).to_bytes(4, "little") + (1).to_bytes(8, "little")  # its length, and the only count
+    at = data.index(vector, int(xray.overview(data).blocks[0, 0])) + 4
+    for count in (-1, 7, 1 << 40, 1 << 62):
+        lying = data[:at] + count.to_bytes(8, "little", signed=True) + data[at + 8 :]
+        said = [each.message for each in xray.findings(lying) if each.severity == "error"]
+        assert said == [f"record batch 0: variadic buffer counts [{count}] do not match 3 buffers"]
+
+
 def test_summary_covers_long_files() -> None:
     data = forms.file_of(*[forms.numbers(2)] * 100)
     regions = list(xray.summary(xray.overview(data)))

@@ -106,6 +106,15 @@ def header_of(table: TableView, version: int, where: str) -> BatchHeader:
     return BatchHeader(table, version, length, _pairs(table, "nodes"), _pairs(table, "buffers"))
 
 
+def variadic_counts(table: TableView, buffers: int, where: str) -> list[int]:
+    """Read the numbers of data buffers of view arrays; InvalidData if the batch has not as many buffers."""
+    vector = table["variadicBufferCounts"]
+    counts: list[int] = [] if vector is None else vector.tolist()
+    if counts and (min(counts) < 0 or sum(counts) > buffers):
+        raise InvalidData(f"{where}: variadic buffer counts {counts[:20]} do not match {buffers} buffers")
+    return counts
+
+
 def _pairs(table: TableView, slot: str) -> npt.NDArray[np.int64]:
     """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
     place = table.offset_of(slot)
@@ -385,12 +394,7 @@ class ArrayLoader:
     def variadic_counts(self) -> tuple[list[int], list[int]]:
         """Number of data buffers of each view array, and their running total from 0 on."""
         if self._variadic is None:
-            vector = self._table["variadicBufferCounts"]
-            counts: list[int] = [] if vector is None else vector.tolist()
-            if counts and (min(counts) < 0 or sum(counts) > len(self._buffers)):
-                raise InvalidData(
-                    f"{self.where}: variadic buffer counts {counts[:20]} do not match {len(self._buffers)} buffers"
-                )
+            counts = variadic_counts(self._table, len(self._buffers), self.where)
             self._variadic = counts, [0, *accumulate(counts)]
         return self._variadic
 
