@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test test-fast test-lowest lint format fuzz properties soak cluster bench bench-quick docs wheel newcomer lock clean
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 .venv/installed: pyproject.toml tools/venv.sh
 	@tools/venv.sh
@@ -58,7 +58,7 @@ soak: .venv/installed ## faults against the store and rings, with real processes
 	@$(BIN)/python tests/support/soak.py && $(BIN)/python tests/support/ring_soak.py
 
 RESTARTS := 5
-cluster: .venv/installed ## Spark on three hosts in namespaces, with faults; a stream is killed RESTARTS=5 times
+cluster: .venv/installed ## Spark on three hosts in namespaces, with faults; streams are killed RESTARTS=5 times
 	@tools/programs.sh java
 	@$(BIN)/python tests/support/cluster.py --restarts $(RESTARTS)
 

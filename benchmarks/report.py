@@ -176,7 +176,7 @@ BAR, LINE = 164, 14
 
 
 def _at(ratio: float) -> float:
-    """Where a ratio stands on a bar, in pixels."""
+    """Return the position of a ratio on a bar, in pixels."""
     low, high = SCALE
     share = (math.log(min(max(ratio, low), high)) - math.log(low)) / (math.log(high) - math.log(low))
     return 4 + share * (BAR - 8)

@@ -47,7 +47,7 @@ def read(ring: sa.Ring, name: str, work: float, said: Any) -> None:
 
 
 def line(name: str, taken: list[Any]) -> str:
-    """What a reader got so far."""
+    """The frames that a reader got so far."""
     delays = sorted(each[1] for each in taken) or [0.0]
     last, _, missed, _ = taken[-1] if taken else (0, 0.0, 0, True)
     torn = sum(not each[3] for each in taken)

@@ -30,8 +30,7 @@ import numpy as np
 
 import shmarrow as sa
 from shmarrow import spark as sa_spark
-from shmarrow.cli.demo import WORKERS, flights_file, read_flights, start_spark
-from shmarrow.cli.progress import table_lines
+from shmarrow.cli.demo import WORKERS, flights_file, read_flights, start_spark, table_lines
 from shmarrow.cli.reader import Trips, merged, trips
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ OPENERS = {
         "[table.column(0).chunk(0).to_numpy() for table in pickle.load(open(pickled, 'rb'))]",
     ),
 }
-"""How a fresh process has the first column of all partitions: what it imports, and what it does."""
+"""Code with which a fresh process reads the first column of all partitions: imports, and the reading."""
 
 OPENER = """
 import json, sys, time
@@ -77,7 +76,7 @@ print(json.dumps([imported - started, done - imported, sum(int(column.sum()) for
 
 
 def trips_of_table(table: sa.Table) -> sa.RecordBatch:
-    """What a worker computes of its part of the table, over shared memory."""
+    """Compute the totals of a worker's part of the table, over shared memory."""
     return _as_batch(trips(table))
 
 
@@ -130,7 +129,7 @@ class Started:
 
 
 class Had(NamedTuple):
-    """What a worker says of an array.
+    """A worker's answer about an array.
 
     Attributes
     ----------

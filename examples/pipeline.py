@@ -27,7 +27,7 @@ def mean(table: sa.Table) -> np.ndarray:
 
 
 def score(table: sa.Table) -> np.ndarray:
-    """How far the first column is from that."""
+    """The distance of the first column from the mean."""
     return np.abs(table.column("c0").to_numpy() - table.column("mean").to_numpy())
 
 
@@ -43,7 +43,7 @@ STAGES: tuple[Callable[[sa.Table], np.ndarray], ...] = (mean, score, rank)
 
 
 class Done(NamedTuple):
-    """What a stage has done.
+    """The result of a stage.
 
     Attributes
     ----------

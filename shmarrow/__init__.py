@@ -8,279 +8,145 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shmarrow import ipc, segment, types
-from shmarrow.batch import RecordBatch, record_batch
-from shmarrow.buffer import Buffer
-from shmarrow.errors import (
-    Closed,
-    CopyRequired,
-    ExportRefused,
-    Failed,
-    FieldNotFound,
-    GenerationChanged,
-    IndexOutOfRange,
-    InvalidArgument,
-    InvalidData,
-    InvalidType,
-    LimitExceeded,
-    Limits,
-    MissingExtra,
-    ObjectExists,
-    ObjectNotFound,
-    ShmarrowError,
-    StorageError,
-    StoreFull,
-    TimedOut,
-    Unsupported,
-)
-from shmarrow.extension import (
-    ExtensionArray,
-    ExtensionType,
-    register_extension_type,
-    unregister_extension_type,
-)
-from shmarrow.layout import Array, concat_arrays, nulls
+from shmarrow import ipc as ipc
+from shmarrow import pickling
+from shmarrow import segment as segment
+from shmarrow import types as types
+from shmarrow.batch import RecordBatch as RecordBatch
+from shmarrow.batch import record_batch as record_batch
+from shmarrow.buffer import Buffer as Buffer
+from shmarrow.errors import Closed as Closed
+from shmarrow.errors import CopyRequired as CopyRequired
+from shmarrow.errors import ExportRefused as ExportRefused
+from shmarrow.errors import Failed as Failed
+from shmarrow.errors import FieldNotFound as FieldNotFound
+from shmarrow.errors import GenerationChanged as GenerationChanged
+from shmarrow.errors import IndexOutOfRange as IndexOutOfRange
+from shmarrow.errors import InvalidArgument as InvalidArgument
+from shmarrow.errors import InvalidData as InvalidData
+from shmarrow.errors import InvalidType as InvalidType
+from shmarrow.errors import LimitExceeded as LimitExceeded
+from shmarrow.errors import Limits as Limits
+from shmarrow.errors import MissingExtra as MissingExtra
+from shmarrow.errors import ObjectExists as ObjectExists
+from shmarrow.errors import ObjectNotFound as ObjectNotFound
+from shmarrow.errors import ShmarrowError as ShmarrowError
+from shmarrow.errors import StorageError as StorageError
+from shmarrow.errors import StoreFull as StoreFull
+from shmarrow.errors import TimedOut as TimedOut
+from shmarrow.errors import Unsupported as Unsupported
+from shmarrow.extension import ExtensionArray as ExtensionArray
+from shmarrow.extension import ExtensionType as ExtensionType
+from shmarrow.extension import register_extension_type as register_extension_type
+from shmarrow.extension import unregister_extension_type as unregister_extension_type
+from shmarrow.layout import Array as Array
+from shmarrow.layout import concat_arrays as concat_arrays
+from shmarrow.layout import nulls as nulls
 from shmarrow.lazy import lazy
-from shmarrow.pickling import await_picklers
-from shmarrow.types import (
-    DataType,
-    Field,
-    Schema,
-    binary,
-    binary_view,
-    bool_,
-    date32,
-    date64,
-    day_time_interval,
-    decimal32,
-    decimal64,
-    decimal128,
-    decimal256,
-    dense_union,
-    dictionary,
-    duration,
-    field,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    large_binary,
-    large_list,
-    large_list_view,
-    large_string,
-    large_utf8,
-    list_,
-    list_view,
-    map_,
-    month_day_nano_interval,
-    month_interval,
-    null,
-    run_end_encoded,
-    schema,
-    sparse_union,
-    string,
-    string_view,
-    struct,
-    time32,
-    time64,
-    timestamp,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-    union,
-    utf8,
-)
+from shmarrow.types import DataType as DataType
+from shmarrow.types import Field as Field
+from shmarrow.types import Schema as Schema
+from shmarrow.types import binary as binary
+from shmarrow.types import binary_view as binary_view
+from shmarrow.types import bool_ as bool_
+from shmarrow.types import date32 as date32
+from shmarrow.types import date64 as date64
+from shmarrow.types import day_time_interval as day_time_interval
+from shmarrow.types import decimal32 as decimal32
+from shmarrow.types import decimal64 as decimal64
+from shmarrow.types import decimal128 as decimal128
+from shmarrow.types import decimal256 as decimal256
+from shmarrow.types import dense_union as dense_union
+from shmarrow.types import dictionary as dictionary
+from shmarrow.types import duration as duration
+from shmarrow.types import field as field
+from shmarrow.types import float16 as float16
+from shmarrow.types import float32 as float32
+from shmarrow.types import float64 as float64
+from shmarrow.types import int8 as int8
+from shmarrow.types import int16 as int16
+from shmarrow.types import int32 as int32
+from shmarrow.types import int64 as int64
+from shmarrow.types import large_binary as large_binary
+from shmarrow.types import large_list as large_list
+from shmarrow.types import large_list_view as large_list_view
+from shmarrow.types import large_string as large_string
+from shmarrow.types import large_utf8 as large_utf8
+from shmarrow.types import list_ as list_
+from shmarrow.types import list_view as list_view
+from shmarrow.types import map_ as map_
+from shmarrow.types import month_day_nano_interval as month_day_nano_interval
+from shmarrow.types import month_interval as month_interval
+from shmarrow.types import null as null
+from shmarrow.types import run_end_encoded as run_end_encoded
+from shmarrow.types import schema as schema
+from shmarrow.types import sparse_union as sparse_union
+from shmarrow.types import string as string
+from shmarrow.types import string_view as string_view
+from shmarrow.types import struct as struct
+from shmarrow.types import time32 as time32
+from shmarrow.types import time64 as time64
+from shmarrow.types import timestamp as timestamp
+from shmarrow.types import uint8 as uint8
+from shmarrow.types import uint16 as uint16
+from shmarrow.types import uint32 as uint32
+from shmarrow.types import uint64 as uint64
+from shmarrow.types import union as union
+from shmarrow.types import utf8 as utf8
 
 if TYPE_CHECKING:
-    from shmarrow import interchange
-    from shmarrow.build import array, infer_type
-    from shmarrow.chunked import ChunkedArray, chunked_array
-    from shmarrow.extension import (
-        FixedShapeTensorArray,
-        bool8,
-        fixed_shape_tensor,
-        json_,
-        opaque,
-        parquet_variant,
-        timestamp_with_offset,
-        uuid,
-        variable_shape_tensor,
-    )
-    from shmarrow.interchange.files import convert
-    from shmarrow.interchange.handles import Handle, handle
-    from shmarrow.ipc.tensor.bundle import Bundle, load_tensors, save_tensors
-    from shmarrow.layout import (
-        BinaryArray,
-        BinaryViewArray,
-        BooleanArray,
-        DayTime,
-        DictionaryArray,
-        FixedSizeListArray,
-        LargeListArray,
-        LargeListViewArray,
-        ListArray,
-        ListViewArray,
-        MapArray,
-        MonthDayNano,
-        NullArray,
-        PrimitiveArray,
-        RunEndEncodedArray,
-        StructArray,
-        UnionArray,
-    )
-    from shmarrow.ring import Ring
-    from shmarrow.store import Store
-    from shmarrow.tables import RecordBatchReader, Table, concat_batches, concat_tables, table
-    from shmarrow.tensor import (
-        SparseCOOTensor,
-        SparseCSCMatrix,
-        SparseCSFTensor,
-        SparseCSRMatrix,
-        SparseTensor,
-        Tensor,
-    )
-    from shmarrow.types import unify_schemas
+    from shmarrow import interchange as interchange
+    from shmarrow.build import array as array
+    from shmarrow.build import infer_type as infer_type
+    from shmarrow.casts.python import DayTime as DayTime
+    from shmarrow.casts.python import MonthDayNano as MonthDayNano
+    from shmarrow.chunked import ChunkedArray as ChunkedArray
+    from shmarrow.chunked import chunked_array as chunked_array
+    from shmarrow.extension import FixedShapeTensorArray as FixedShapeTensorArray
+    from shmarrow.extension import bool8 as bool8
+    from shmarrow.extension import fixed_shape_tensor as fixed_shape_tensor
+    from shmarrow.extension import json_ as json_
+    from shmarrow.extension import opaque as opaque
+    from shmarrow.extension import parquet_variant as parquet_variant
+    from shmarrow.extension import timestamp_with_offset as timestamp_with_offset
+    from shmarrow.extension import uuid as uuid
+    from shmarrow.extension import variable_shape_tensor as variable_shape_tensor
+    from shmarrow.interchange.files import convert as convert
+    from shmarrow.interchange.handles import Handle as Handle
+    from shmarrow.interchange.handles import handle as handle
+    from shmarrow.ipc.tensor.bundle import Bundle as Bundle
+    from shmarrow.ipc.tensor.bundle import load_tensors as load_tensors
+    from shmarrow.ipc.tensor.bundle import save_tensors as save_tensors
+    from shmarrow.layout.binary import BinaryArray as BinaryArray
+    from shmarrow.layout.binary_view import BinaryViewArray as BinaryViewArray
+    from shmarrow.layout.boolean import BooleanArray as BooleanArray
+    from shmarrow.layout.dictionary import DictionaryArray as DictionaryArray
+    from shmarrow.layout.fixed_size_list import FixedSizeListArray as FixedSizeListArray
+    from shmarrow.layout.list import LargeListArray as LargeListArray
+    from shmarrow.layout.list import ListArray as ListArray
+    from shmarrow.layout.list_view import LargeListViewArray as LargeListViewArray
+    from shmarrow.layout.list_view import ListViewArray as ListViewArray
+    from shmarrow.layout.map import MapArray as MapArray
+    from shmarrow.layout.null import NullArray as NullArray
+    from shmarrow.layout.primitive import PrimitiveArray as PrimitiveArray
+    from shmarrow.layout.run_end_encoded import RunEndEncodedArray as RunEndEncodedArray
+    from shmarrow.layout.struct import StructArray as StructArray
+    from shmarrow.layout.union import UnionArray as UnionArray
+    from shmarrow.ring import Ring as Ring
+    from shmarrow.store import Store as Store
+    from shmarrow.tables import RecordBatchReader as RecordBatchReader
+    from shmarrow.tables import Table as Table
+    from shmarrow.tables import concat_batches as concat_batches
+    from shmarrow.tables import concat_tables as concat_tables
+    from shmarrow.tables import table as table
+    from shmarrow.tensor import SparseCOOTensor as SparseCOOTensor
+    from shmarrow.tensor import SparseCSCMatrix as SparseCSCMatrix
+    from shmarrow.tensor import SparseCSFTensor as SparseCSFTensor
+    from shmarrow.tensor import SparseCSRMatrix as SparseCSRMatrix
+    from shmarrow.tensor import SparseTensor as SparseTensor
+    from shmarrow.tensor import Tensor as Tensor
+    from shmarrow.types import unify_schemas as unify_schemas
 
-__all__ = [
-    "Array",
-    "BinaryArray",
-    "BinaryViewArray",
-    "BooleanArray",
-    "Buffer",
-    "Bundle",
-    "ChunkedArray",
-    "Closed",
-    "CopyRequired",
-    "DataType",
-    "DayTime",
-    "DictionaryArray",
-    "ExportRefused",
-    "ExtensionArray",
-    "ExtensionType",
-    "Failed",
-    "Field",
-    "FieldNotFound",
-    "FixedShapeTensorArray",
-    "FixedSizeListArray",
-    "GenerationChanged",
-    "Handle",
-    "IndexOutOfRange",
-    "InvalidArgument",
-    "InvalidData",
-    "InvalidType",
-    "LargeListArray",
-    "LargeListViewArray",
-    "LimitExceeded",
-    "Limits",
-    "ListArray",
-    "ListViewArray",
-    "MapArray",
-    "MissingExtra",
-    "MonthDayNano",
-    "NullArray",
-    "ObjectExists",
-    "ObjectNotFound",
-    "PrimitiveArray",
-    "RecordBatch",
-    "RecordBatchReader",
-    "Ring",
-    "RunEndEncodedArray",
-    "Schema",
-    "ShmarrowError",
-    "SparseCOOTensor",
-    "SparseCSCMatrix",
-    "SparseCSFTensor",
-    "SparseCSRMatrix",
-    "SparseTensor",
-    "StorageError",
-    "Store",
-    "StoreFull",
-    "StructArray",
-    "Table",
-    "Tensor",
-    "TimedOut",
-    "UnionArray",
-    "Unsupported",
-    "array",
-    "binary",
-    "binary_view",
-    "bool8",
-    "bool_",
-    "chunked_array",
-    "concat_arrays",
-    "concat_batches",
-    "concat_tables",
-    "convert",
-    "date32",
-    "date64",
-    "day_time_interval",
-    "decimal32",
-    "decimal64",
-    "decimal128",
-    "decimal256",
-    "dense_union",
-    "dictionary",
-    "duration",
-    "field",
-    "fixed_shape_tensor",
-    "float16",
-    "float32",
-    "float64",
-    "handle",
-    "infer_type",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "interchange",
-    "ipc",
-    "json_",
-    "large_binary",
-    "large_list",
-    "large_list_view",
-    "large_string",
-    "large_utf8",
-    "list_",
-    "list_view",
-    "load_tensors",
-    "map_",
-    "month_day_nano_interval",
-    "month_interval",
-    "null",
-    "nulls",
-    "opaque",
-    "parquet_variant",
-    "record_batch",
-    "register_extension_type",
-    "run_end_encoded",
-    "save_tensors",
-    "schema",
-    "segment",
-    "sparse_union",
-    "string",
-    "string_view",
-    "struct",
-    "table",
-    "time32",
-    "time64",
-    "timestamp",
-    "timestamp_with_offset",
-    "types",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "unify_schemas",
-    "union",
-    "unregister_extension_type",
-    "utf8",
-    "uuid",
-    "variable_shape_tensor",
-]
 
 __version__ = "0.1.0"
 
@@ -296,15 +162,29 @@ if not TYPE_CHECKING:
             ".interchange.files": "convert",
             ".interchange.handles": "Handle handle",
             ".ipc.tensor.bundle": "Bundle load_tensors save_tensors",
-            ".layout": "BinaryArray BinaryViewArray BooleanArray DayTime DictionaryArray FixedSizeListArray "
-            "LargeListArray LargeListViewArray ListArray ListViewArray MapArray MonthDayNano NullArray PrimitiveArray "
-            "RunEndEncodedArray StructArray UnionArray",
+            ".casts.python": "DayTime MonthDayNano",
+            ".layout.binary": "BinaryArray",
+            ".layout.binary_view": "BinaryViewArray",
+            ".layout.boolean": "BooleanArray",
+            ".layout.dictionary": "DictionaryArray",
+            ".layout.fixed_size_list": "FixedSizeListArray",
+            ".layout.list": "LargeListArray ListArray",
+            ".layout.list_view": "LargeListViewArray ListViewArray",
+            ".layout.map": "MapArray",
+            ".layout.null": "NullArray",
+            ".layout.primitive": "PrimitiveArray",
+            ".layout.run_end_encoded": "RunEndEncodedArray",
+            ".layout.struct": "StructArray",
+            ".layout.union": "UnionArray",
             ".ring": "Ring",
             ".store": "Store",
             ".tables": "RecordBatchReader Table concat_batches concat_tables table",
             ".tensor": "SparseCOOTensor SparseCSCMatrix SparseCSFTensor SparseCSRMatrix SparseTensor Tensor",
             ".types": "unify_schemas",
         },
+        "ipc",
+        "segment",
+        "types",
     )
 
-await_picklers()
+pickling.await_picklers()

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from shmarrow import capsules
+from shmarrow import capsules, late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices
 from shmarrow.capsules import PyCapsule
-from shmarrow.column_names import with_nulls
 from shmarrow.columns import Columns, Key, is_reader
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
-from shmarrow.layout.memory import Indices, check_expansion, slice_bounds
+from shmarrow.layout.memory import check_expansion, slice_bounds
 from shmarrow.pickling import travels
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
 from shmarrow.types.extension import storage_of
@@ -152,10 +152,7 @@ class RecordBatch(Columns[Array]):
 
     @classmethod
     def _as_column(cls, values: Any, type: DataType | None) -> Array:
-        from shmarrow.layout.arguments import one_array
-        from shmarrow.tabular import as_column
-
-        column: Array = one_array(as_column(values, type))
+        column: Array = late.layout.arguments.one_array(late.tabular.as_column(values, type))
         return column if type is None else column.cast(type)
 
     @classmethod
@@ -186,14 +183,11 @@ class RecordBatch(Columns[Array]):
         InvalidType
             If it is not an array of structs.
         """
-        from shmarrow.layout.arguments import one_array
-        from shmarrow.layout.struct import StructArray
-
-        array = one_array(struct_array)
-        if not isinstance(array, StructArray):
+        array = late.layout.arguments.one_array(struct_array)
+        if not isinstance(array, late.layout.struct.StructArray):
             raise not_expected("an array of structs", struct_array)
         schema = Schema(array.type.fields)
-        return cls(with_nulls(schema) if array.null_count else schema, len(array), array.flatten())
+        return cls(late.column_names.with_nulls(schema) if array.null_count else schema, len(array), array.flatten())
 
     # --- columns ---
 
@@ -304,11 +298,9 @@ class RecordBatch(Columns[Array]):
         return self._view(schema, indices, 0, self.num_rows, new)
 
     def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
-        from shmarrow.chunking import check_range
-
-        check_range(positions, valid, self.num_rows, "batch")
+        late.chunking.check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]
-        schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
+        schema = self._schema if valid is None or valid.all() else late.column_names.with_nulls(self._schema)
         return RecordBatch(schema, len(positions), columns, metadata=self.metadata)
 
     _rows = _gathered
@@ -353,9 +345,9 @@ class RecordBatch(Columns[Array]):
 
     def to_struct_array(self) -> StructArray:
         """Return the rows as a struct array, without copying."""
-        from shmarrow.layout.struct import StructArray
-
-        return StructArray._made(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
+        return late.layout.struct.StructArray._made(
+            struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns
+        )
 
     __shmarrow_array__ = to_struct_array
 
@@ -374,9 +366,7 @@ class RecordBatch(Columns[Array]):
         LimitExceeded
             If there is not enough memory.
         """
-        from shmarrow.layout.struct import structured_array
-
-        return structured_array(self.schema.names, self.columns, self.num_rows)
+        return late.layout.struct.structured_array(self.schema.names, self.columns, self.num_rows)
 
     # --- Python values ---
 
@@ -404,33 +394,25 @@ class RecordBatch(Columns[Array]):
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        from shmarrow.interchange.pyarrow import record_batch_from_pyarrow
-
-        return record_batch_from_pyarrow(batch)
+        return late.interchange.pyarrow.from_pyarrow(batch, "RecordBatch")
 
     def to_pyarrow(self) -> pa.RecordBatch:
         """Convert to a ``pyarrow.RecordBatch``, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
-        from shmarrow.interchange.pyarrow import record_batch_to_pyarrow
-
-        return record_batch_to_pyarrow(self)
+        return late.interchange.pyarrow.to_pyarrow(self, "RecordBatch")
 
     def __arrow_c_array__(
-        self, requested_schema: PyCapsule | None = None, **unknown: Any
+        self, requested_schema: PyCapsule | None = None, **unknown: object
     ) -> tuple[PyCapsule, PyCapsule]:
         """Export the batch as PyCapsules ``arrow_schema`` and ``arrow_array`` of struct type, zero-copy.
 
         Parameters and errors as for :meth:`Array.__arrow_c_array__`; a requested schema must have the same column
         names.
         """
-        from shmarrow.interchange.c_data.export_array import export_batch
+        return late.interchange.c_data.export_array.export_batch(self, requested_schema, **unknown)
 
-        return export_batch(self, requested_schema, **unknown)
-
-    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export the batch as a PyCapsule ``arrow_array_stream`` of one batch; see :meth:`__arrow_c_array__`."""
-        from shmarrow.interchange.c_data.export_stream import export_batches
-
-        return export_batches(self.schema, [self], requested_schema, **unknown)
+        return late.interchange.c_data.export_stream.export_batches(self.schema, [self], requested_schema, **unknown)
 
     # --- comparing, checking, showing ---
 
@@ -469,7 +451,7 @@ class RecordBatch(Columns[Array]):
                 if nulls:
                     raise InvalidData(f"the field is not nullable but has {counted(nulls, 'null')}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_batch, (self.schema, self.num_rows, self.columns, self.metadata)
 
 
@@ -495,6 +477,4 @@ def record_batch(
 
     The arguments and errors are those of :func:`shmarrow.table`.
     """
-    from shmarrow.tabular import made_from
-
-    return made_from(RecordBatch, data, names, schema, metadata)
+    return late.tabular.made_from(RecordBatch, data, names, schema, metadata)

@@ -7,16 +7,13 @@ slots, touch only the bytes in between, and never read past ``bytes_for(offset +
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, Indices
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
+Mask: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 
 _CHUNK = 1 << 20
 _SMALL = 1 << 10
@@ -135,10 +132,9 @@ def same(left: Bytes, left_offset: int, right: Bytes, right_offset: int, length:
     return not differ.any()
 
 
-def bits_at(bitmap: Bytes, positions: npt.NDArray[np.int64]) -> Mask:
+def bits_at(bitmap: Bytes, positions: Indices) -> Mask:
     """Return the bits at positions, as a bool ndarray of the same shape."""
-    bits: Mask = (bitmap[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).view(np.bool_)
-    return bits
+    return (bitmap[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).view(np.bool_)
 
 
 def get(bitmap: Bytes, index: int) -> bool:

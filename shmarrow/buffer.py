@@ -10,16 +10,17 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from shmarrow.errors import InvalidType, full_name
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+NDArray: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
+Bytes: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.uint8]]
+Indices: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+Words: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.uint64]]
+DType: TypeAlias = np.dtype[Any]
 
 ALIGNMENT = 64
 PADDING = bytes(ALIGNMENT)
@@ -60,7 +61,7 @@ def as_bytes(source: Any) -> Bytes:
     return view
 
 
-class Buffer(np.ndarray[Any, np.dtype[np.uint8]]):
+class Buffer(Bytes):
     """A read-only buffer, as returned by ``Array.buffers()``; a view, never a copy.
 
     It is a ``uint8`` ndarray of shape (nbytes,) and supports the buffer protocol. The memory lives as long as the

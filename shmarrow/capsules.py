@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from shmarrow import late
 from shmarrow.errors import InvalidType, full_name, not_expected
 
 if TYPE_CHECKING:
@@ -73,60 +74,44 @@ def _has(obj: object, method: str) -> bool:
 # --- importing --------------------------------------------------------------------------------------------------
 
 
-def read_type(obj: Any) -> DataType:
+def read_type(obj: object) -> DataType:
     """Import a type; fields and schemas are refused."""
-    from shmarrow.interchange.c_data.read import read_type
-
-    return read_type(obj)
+    return late.interchange.c_data.read.read_type(obj)
 
 
-def read_field(obj: Any) -> Field:
+def read_field(obj: object) -> Field:
     """Import a field."""
-    from shmarrow.interchange.c_data.read import read_field
-
-    return read_field(obj)
+    return late.interchange.c_data.read.read_field(obj)
 
 
-def read_schema(obj: Any) -> Schema:
+def read_schema(obj: object) -> Schema:
     """Import a schema; its fields are read on demand."""
-    from shmarrow.interchange.c_data.read import read_schema
-
-    return read_schema(obj)
+    return late.interchange.c_data.read.read_schema(obj)
 
 
-def read_array(obj: Any) -> Array:
+def read_array(obj: object) -> Array:
     """Import an object as one array; a copy if it has several chunks. Rows become structs."""
-    from shmarrow.interchange.c_data.read import read_array
-
-    return read_array(obj)
+    return late.interchange.c_data.read.read_array(obj)
 
 
-def read_chunked_array(obj: Any) -> ChunkedArray:
+def read_chunked_array(obj: object) -> ChunkedArray:
     """Import an object as a chunked array."""
-    from shmarrow.interchange.c_data.read import read_chunked_array
-
-    return read_chunked_array(obj)
+    return late.interchange.c_data.read.read_chunked_array(obj)
 
 
-def read_record_batch(obj: Any) -> RecordBatch:
+def read_record_batch(obj: object) -> RecordBatch:
     """Import the rows of an object as one batch; a copy if it yields several."""
-    from shmarrow.interchange.c_data.read import read_record_batch
-
-    return read_record_batch(obj)
+    return late.interchange.c_data.read.read_record_batch(obj)
 
 
-def read_table(obj: Any) -> Table:
+def read_table(obj: object) -> Table:
     """Import the rows of an object as a table, keeping its batches."""
-    from shmarrow.interchange.c_data.read import read_table
-
-    return read_table(obj)
+    return late.interchange.c_data.read.read_table(obj)
 
 
-def read_reader(obj: Any) -> RecordBatchReader:
+def read_reader(obj: object) -> RecordBatchReader:
     """Open a reader over the rows of an object; each read requests one batch from it."""
-    from shmarrow.interchange.c_data.read import read_reader
-
-    return read_reader(obj)
+    return late.interchange.c_data.read.read_reader(obj)
 
 
 # --- other operands, and advice ---------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
-from shmarrow import capsules
+from shmarrow import capsules, late
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.capsules import PyCapsule
 from shmarrow.chunking import Located, cut, locate, split, starts_of
 from shmarrow.errors import (
@@ -47,7 +48,6 @@ from shmarrow.types.extension import storage_of
 
 if TYPE_CHECKING:
     import jax
-    import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
     import torch
@@ -150,14 +150,13 @@ class ChunkedArray:
             raise InvalidType(f"expected a chunk number, an int, found {shown(i)}") from None
         if not 0 <= number < len(self.chunks):
             raise IndexOutOfRange(f"chunk {shown(number)} is out of range: the number of chunks is {len(self.chunks)}")
-        found: Array = self.chunks[number]
-        return found
+        return self.chunks[number]
 
     def iterchunks(self) -> Iterator[Array]:
         """Iterate over the chunks."""
         return iter(self.chunks)
 
-    def _pieces(self, cuts: npt.NDArray[np.int64]) -> Iterator[Array]:
+    def _pieces(self, cuts: Indices) -> Iterator[Array]:
         """Return the arrays between increasing positions from 0 to the end, which include all chunk boundaries."""
         numbers = np.searchsorted(self._starts, cuts[:-1], "right") - 1
         offsets, lengths = cuts[:-1] - self._starts[numbers], np.diff(cuts)
@@ -167,8 +166,7 @@ class ChunkedArray:
 
     def combine_chunks(self) -> Array:
         """Return the values as one array; a copy if there is more than one chunk."""
-        joined: Array = concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
-        return joined
+        return concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
 
     __shmarrow_array__ = combine_chunks
 
@@ -178,7 +176,7 @@ class ChunkedArray:
         """Return the values as a list of Python objects, None for null."""
         return [value for values in self._mapped(lambda chunk: chunk.to_pylist()) for value in values]
 
-    def to_numpy(self, zero_copy_only: bool = False, writable: bool = False) -> npt.NDArray[Any]:
+    def to_numpy(self, zero_copy_only: bool = False, writable: bool = False) -> NDArray:
         """Return the values as an ndarray of shape (length,); a copy unless a single chunk can be viewed.
 
         The dtype is that of one array with the same values, also where chunks by themselves would have several, as
@@ -210,7 +208,7 @@ class ChunkedArray:
         """
         return self.combine_chunks().to_masked_array()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         """Return the values as an ndarray; see :meth:`to_numpy`. Raises if a number or time does not fit ``dtype``.
 
         Raises
@@ -220,10 +218,8 @@ class ChunkedArray:
         CopyRequired
             If a copy is needed and ``copy`` is False.
         """
-        from shmarrow.casts.ndarray import as_dtype
-
         result = self.to_numpy(zero_copy_only=copy is False)
-        return as_dtype(result, dtype, copy) if dtype is not None or copy else result
+        return late.casts.ndarray.as_dtype(result, dtype, copy) if dtype is not None or copy else result
 
     def is_null(self, *, nan_is_null: bool = False) -> ChunkedArray:
         """Return True for null slots, as chunks of :class:`BooleanArray`; see :meth:`Array.is_null`."""
@@ -324,27 +320,19 @@ class ChunkedArray:
     @staticmethod
     def from_pyarrow(array: pa.ChunkedArray | pa.Array) -> ChunkedArray:
         """Convert a ``pyarrow.ChunkedArray`` or ``pyarrow.Array``, zero-copy. Errors as :meth:`Array.from_pyarrow`."""
-        from shmarrow.interchange.pyarrow import chunked_array_from_pyarrow
-
-        return chunked_array_from_pyarrow(array)
+        return late.interchange.pyarrow.from_pyarrow(array, "ChunkedArray", "Array")
 
     def to_pyarrow(self) -> pa.ChunkedArray:
         """Convert to a ``pyarrow.ChunkedArray``, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
-        from shmarrow.interchange.pyarrow import chunked_array_to_pyarrow
-
-        return chunked_array_to_pyarrow(self)
+        return late.interchange.pyarrow.chunked_array_to_pyarrow(self)
 
     def to_pandas(self, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
         """Convert to a ``pandas.Series``, through pyarrow; several chunks are copied. See :meth:`Array.to_pandas`."""
-        from shmarrow.interchange.pandas import series
-
-        return series(self, arrow_backed, writable, options)
+        return late.interchange.pandas.series(self, arrow_backed, writable, options)
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> ChunkedArray:
         """Cast to a type that another tool accepts; see :meth:`Array.for_consumer`."""
-        from shmarrow.interchange.for_consumer import array
-
-        return array(self, name, lossy)
+        return late.interchange.for_consumer.array(self, name, lossy)
 
     def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
         """Convert a column of one chunk to a torch tensor; see :meth:`Array.to_torch`.
@@ -386,14 +374,12 @@ class ChunkedArray:
         """
         return self._only_chunk().to_jax(device)
 
-    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export the chunks as a PyCapsule ``arrow_array_stream`` (Arrow PyCapsule interface), zero-copy.
 
         Parameters and errors as for :meth:`Array.__arrow_c_array__`.
         """
-        from shmarrow.interchange.c_data.export_stream import export_chunks
-
-        return export_chunks(self, requested_schema, **unknown)
+        return late.interchange.c_data.export_stream.export_chunks(self, requested_schema, **unknown)
 
     # --- checking and comparing ---
 

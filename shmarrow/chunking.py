@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices
 from shmarrow.errors import LimitExceeded
-from shmarrow.layout.memory import Indices, no_index
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from shmarrow.layout.memory import no_index
 
 _MOST = (1 << 63) - 1
 
 
-def starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
+def starts_of(lengths: list[int], parts: str) -> Indices:
     """Return the first row of each chunk, and the end of the last, of shape (n + 1,).
 
     Raises
@@ -31,7 +29,7 @@ def starts_of(lengths: list[int], parts: str) -> npt.NDArray[np.int64]:
     return np.cumsum([0, *lengths], dtype=np.int64)
 
 
-def cut(parts: Sequence[Any], starts: npt.NDArray[np.int64], offset: int, length: int) -> list[Any]:
+def cut(parts: Sequence[Any], starts: Indices, offset: int, length: int) -> list[Any]:
     """Slice chunks that start at ``starts`` as a whole; empty ones are dropped."""
     if not length:
         return []
@@ -75,7 +73,7 @@ def check_range(positions: Indices, valid: Mask | None, length: int, what: str) 
     return wanted
 
 
-def locate(starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None, what: str) -> Located:
+def locate(starts: Indices, positions: Indices, valid: Mask | None, what: str) -> Located:
     """Locate positions, in any order, in chunks that start at ``starts``; IndexOutOfRange if one is beyond the end."""
     wanted = check_range(positions, valid, int(starts[-1]), what)
     numbers = np.searchsorted(starts, wanted, "right") - 1
@@ -94,9 +92,7 @@ def locate(starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None
     return Located(list(zip(found.tolist(), parts, strict=True)), back, valid)
 
 
-def split(
-    starts: npt.NDArray[np.int64], positions: Indices, valid: Mask | None
-) -> Iterator[tuple[int, Indices, Mask | None]]:
+def split(starts: Indices, positions: Indices, valid: Mask | None) -> Iterator[tuple[int, Indices, Mask | None]]:
     """Split increasing positions by chunk: yields its number, the positions in it, and their validity.
 
     Chunks without any of them are skipped.

@@ -88,6 +88,17 @@ def fields_at(schema: Schema, indices: Sequence[int]) -> Schema:
     return Schema([schema.field(i) for i in indices], schema.metadata)
 
 
+def included(schema: Schema, keys: Iterable[int | str] | None) -> tuple[Sequence[int] | None, Schema]:
+    """The positions of the fields that a reader is told to include, None for all of them, and their schema.
+
+    As in pyarrow, duplicates are dropped and the schema's order is kept.
+    """
+    if keys is None:
+        return None, schema
+    positions = sorted({schema.index_of(key) for key in several(keys, "positions and names")})
+    return positions, fields_at(schema, positions)
+
+
 def by_name(mapping: Mapping[str, Any], schema: Schema | None) -> tuple[list[str], list[Any]]:
     """Return the names and columns of a mapping, in schema order if a schema is given.
 

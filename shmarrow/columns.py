@@ -15,25 +15,16 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
-from shmarrow import capsules
-from shmarrow.column_names import (
-    by_name,
-    checked_schema,
-    common_length,
-    fields_at,
-    given_fields,
-    renamed,
-    several,
-)
+from shmarrow import capsules, late
+from shmarrow.bitmap import Mask
+from shmarrow.buffer import DType, Indices, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
-from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.memory import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.field import is_field, own_field
 from shmarrow.types.schema import position
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pandas as pd
 
     from shmarrow.chunked import ChunkedArray
@@ -109,11 +100,11 @@ class Columns(Generic[Column]):
         """Return the columns at ``indices`` without building them; ``new`` overrides some of them."""
         raise NotImplementedError
 
-    def _rows(self, positions: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> Self:
+    def _rows(self, positions: Indices, valid: Mask | None) -> Self:
         """Return the rows at increasing positions, null where not valid."""
         raise NotImplementedError
 
-    def _gathered(self, positions: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> Self:
+    def _gathered(self, positions: Indices, valid: Mask | None) -> Self:
         """Return the rows at positions in any order, null where not valid."""
         raise NotImplementedError
 
@@ -156,14 +147,14 @@ class Columns(Generic[Column]):
             arrays = [arrays[name] for name in arrays.dtype.names]
         elif isinstance(arrays, np.ndarray):
             raise InvalidType("the rows of an ndarray are not columns: pass list(array.T), or [array] for one column")
-        schema = None if schema is None else checked_schema(schema)
-        columns = several(arrays, "arrays")
-        given = given_fields(columns, names, schema, metadata)
+        schema = None if schema is None else late.column_names.checked_schema(schema)
+        columns = late.column_names.several(arrays, "arrays")
+        given = late.column_names.given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
         if schema is None:
             fields = [Field(name, column.type) for name, column in zip(names or (), made, strict=True)]
             schema = Schema(fields, metadata)
-        return cls._over(schema, made, common_length(made, schema))
+        return cls._over(schema, made, late.column_names.common_length(made, schema))
 
     @classmethod
     def from_struct_array(cls, struct_array: Any) -> Self:
@@ -198,8 +189,8 @@ class Columns(Generic[Column]):
         """
         if not isinstance(mapping, Mapping):
             raise InvalidType(f"expected a mapping of names to columns, found {mapping.__class__.__name__}")
-        schema = None if schema is None else checked_schema(schema)
-        names, columns = by_name(mapping, schema)
+        schema = None if schema is None else late.column_names.checked_schema(schema)
+        names, columns = late.column_names.by_name(mapping, schema)
         return cls.from_arrays(columns, names if schema is None else None, schema, metadata)
 
     @classmethod
@@ -218,9 +209,9 @@ class Columns(Generic[Column]):
         InvalidType
             If a row is not a mapping.
         """
-        schema = None if schema is None else checked_schema(schema)
-        rows = several(mapping, "rows")
-        whole = columns_of_dicts(rows) if schema is None else None
+        schema = None if schema is None else late.column_names.checked_schema(schema)
+        rows = late.column_names.several(mapping, "rows")
+        whole = late.layout.items.columns_of_dicts(rows) if schema is None else None
         if whole is not None:
             return cls.from_arrays(list(whole.values()), list(whole), None, metadata)
         for i, row in enumerate(rows):
@@ -270,10 +261,8 @@ class Columns(Generic[Column]):
 
         See :meth:`Array.get_total_buffer_size`.
         """
-        from shmarrow.layout.sizes import buffer_bytes
-
         columns = [getattr(column, "chunks", [column]) for column in self.itercolumns()]
-        return buffer_bytes(*[chunk for chunks in columns for chunk in chunks])
+        return late.layout.sizes.buffer_bytes(*[chunk for chunks in columns for chunk in chunks])
 
     def field(self, i: Key) -> Field:
         """Return the field of a column, by position or name. Errors as :meth:`Schema.field`."""
@@ -301,10 +290,12 @@ class Columns(Generic[Column]):
 
     def select(self, columns: Iterable[Key]) -> Self:
         """Select columns by position or name, in that order; builds and copies nothing."""
-        return self._selected([self._schema.index_of(key) for key in several(columns, "positions and names")])
+        return self._selected(
+            [self._schema.index_of(key) for key in late.column_names.several(columns, "positions and names")]
+        )
 
     def _selected(self, indices: Sequence[int]) -> Self:
-        return self._arranged(fields_at(self._schema, indices), indices, {})
+        return self._arranged(late.column_names.fields_at(self._schema, indices), indices, {})
 
     def drop_columns(self, columns: Iterable[Key] | Key) -> Self:
         """Drop columns by position or name; builds and copies nothing.
@@ -314,7 +305,9 @@ class Columns(Generic[Column]):
         FieldNotFound
             If a name is missing or ambiguous.
         """
-        keys = (columns,) if isinstance(columns, (str, int)) else several(columns, "positions and names")
+        keys = (
+            (columns,) if isinstance(columns, (str, int)) else late.column_names.several(columns, "positions and names")
+        )
         dropped = {self._schema.index_of(key) for key in keys}
         return self._selected([i for i in range(self.num_columns) if i not in dropped])
 
@@ -400,7 +393,7 @@ class Columns(Generic[Column]):
                     raise InvalidType(f"columns are renamed by their names, which must be strings, found {shown(old)}")
             new = {self._schema.index_of(old): name for old, name in names.items()}
             names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
-        return self._with_schema(renamed(self._schema, names))
+        return self._with_schema(late.column_names.renamed(self._schema, names))
 
     def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> Self:
         """Replace the schema's metadata; builds and copies nothing."""
@@ -427,7 +420,7 @@ class Columns(Generic[Column]):
         InvalidType
             If there is no conversion between two types.
         """
-        target = checked_schema(target_schema)
+        target = late.column_names.checked_schema(target_schema)
         if self._schema.names != target.names:
             raise InvalidArgument(
                 f"the names of the schema are {target.names[:20]}, expected those of the columns: "
@@ -473,9 +466,7 @@ class Columns(Generic[Column]):
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
-        from shmarrow.layout.arguments import checked_positions
-
-        return self._gathered(*checked_positions(indices))
+        return self._gathered(*late.layout.arguments.checked_positions(indices))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
         """Return the rows where ``mask`` is True; a copy.
@@ -494,9 +485,7 @@ class Columns(Generic[Column]):
         InvalidArgument
             If it has another length.
         """
-        from shmarrow.layout.selection import selection
-
-        positions, valid = selection(mask, self.num_rows, null_selection_behavior)
+        positions, valid = late.layout.selection.selection(mask, self.num_rows, null_selection_behavior)
         return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)
 
     # --- values ---
@@ -505,7 +494,7 @@ class Columns(Generic[Column]):
         """Return a list of Python values per column, by name. If names repeat, the last column wins."""
         return {name: column.to_pylist() for name, column in zip(self.schema.names, self.columns, strict=True)}
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         """Return the values as an ndarray of shape (rows, columns); a copy.
 
         Numbers are converted exactly to a common dtype; columns without one become Python values.
@@ -519,9 +508,7 @@ class Columns(Generic[Column]):
         if copy is False:
             raise CopyRequired("columns are separate in memory, so one ndarray of all of them requires a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
-        from shmarrow.casts.ndarray import as_dtype
-
-        return as_dtype(result, dtype, None)
+        return late.casts.ndarray.as_dtype(result, dtype, None)
 
     # --- other tools ---
 
@@ -559,9 +546,7 @@ class Columns(Generic[Column]):
         >>> batch.for_consumer("spark").schema.types
         [DataType(decimal128(20, 0)), DataType(string)]
         """
-        from shmarrow.interchange.for_consumer import columns
-
-        return columns(self, name, lossy)
+        return late.interchange.for_consumer.columns(self, name, lossy)
 
     def to_pandas(
         self,
@@ -619,9 +604,7 @@ class Columns(Generic[Column]):
         >>> sa.table({"n": [1, 2], "s": ["a", None]}).to_pandas(arrow_backed=True).dtypes.tolist()
         [int64[pyarrow], string[pyarrow]]
         """
-        from shmarrow.interchange.pandas import frame
-
-        return frame(self, arrow_backed, ignore_metadata, writable, options)
+        return late.interchange.pandas.frame(self, arrow_backed, ignore_metadata, writable, options)
 
     @classmethod
     def from_pandas(
@@ -668,9 +651,7 @@ class Columns(Generic[Column]):
         FieldNotFound
             If the frame lacks a column of ``columns`` or of the schema.
         """
-        from shmarrow.tabular import from_pandas
-
-        return from_pandas(cls, df, schema, preserve_index, columns, metadata)
+        return late.tabular.from_pandas(cls, df, schema, preserve_index, columns, metadata)
 
     # --- comparing ---
 
@@ -695,19 +676,15 @@ class Columns(Generic[Column]):
         return self.equals(other) if type(other) is type(self) else NotImplemented
 
     def __repr__(self) -> str:
-        from shmarrow.display import columns_text
-
-        return columns_text(self)
+        return late.display.columns_text(self)
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        from shmarrow.display import columns_html
-
-        return columns_html(self)
+        return late.display.columns_html(self)
 
 
-def as_matrix(names: Sequence[str], columns: Sequence[Array | ChunkedArray], num_rows: int) -> npt.NDArray[Any]:
+def as_matrix(names: Sequence[str], columns: Sequence[Array | ChunkedArray], num_rows: int) -> NDArray:
     """Convert columns to an ndarray of shape (rows, columns); see :meth:`Columns.__array__`."""
     parts = [column.to_numpy(zero_copy_only=False) for column in columns]
     dtypes = {part.dtype for part in parts}
@@ -727,7 +704,7 @@ def as_matrix(names: Sequence[str], columns: Sequence[Array | ChunkedArray], num
     return result
 
 
-def _check_exact(name: str, values: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
+def _check_exact(name: str, values: NDArray, dtype: DType) -> None:
     most = 1 << (np.finfo(dtype).nmant + 1)
     if most > np.iinfo(values.dtype).max:
         return

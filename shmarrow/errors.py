@@ -145,7 +145,7 @@ class StoreFull(StorageError):
 
 
 class TimedOut(StorageError, TimeoutError):
-    """What was waited for did not happen in time."""
+    """A wait that ended at its timeout."""
 
 
 class at:
@@ -353,7 +353,7 @@ class Settings:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in self._values().items()])})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _remake, (type(self), self._values())
 
 

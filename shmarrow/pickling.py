@@ -18,6 +18,7 @@ from pickle import PickleBuffer
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from shmarrow import late
 from shmarrow.buffer import Bytes, as_bytes
 
 if TYPE_CHECKING:
@@ -75,9 +76,7 @@ PICKLERS = (
 
 
 def _register(module: ModuleType) -> None:
-    from shmarrow.interchange.picklers import register
-
-    return register(module)
+    return late.interchange.picklers.register(module)
 
 
 def await_picklers() -> None:

@@ -163,7 +163,7 @@ class StateMachine:
     @property
     def busy(self) -> bool:
         """Whether the calling thread is in the middle of an operation."""
-        return self.turn._is_owned()  # type: ignore[attr-defined, no-any-return]
+        return self.turn._is_owned()  # type: ignore[attr-defined]
 
     @property
     def inherited(self) -> bool:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from shmarrow import capsules
+from shmarrow import capsules, late
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices
 from shmarrow.capsules import PyCapsule
 from shmarrow.chunked import ChunkedArray
 from shmarrow.chunking import cut, locate, split, starts_of
@@ -21,7 +22,7 @@ from shmarrow.columns import Columns, Key, is_reader
 from shmarrow.errors import InvalidArgument, InvalidType, at, full_name, iterated, not_expected, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
-from shmarrow.layout.memory import Indices, slice_bounds
+from shmarrow.layout.memory import slice_bounds
 from shmarrow.pickling import travels
 from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tabular import as_column, made_from
@@ -112,8 +113,7 @@ class Table(Columns[ChunkedArray]):
         if isinstance(data, RecordBatch):
             return cls(data.schema, [data])
         if is_reader(data):
-            table: Table = data.read_all()
-            return table
+            return data.read_all()
         if isinstance(data, (list, tuple)) and data and all(map(_is_batch, data)):
             return cls.from_batches(data)
         return cls._import(data) if capsules.has_data(data) else None
@@ -272,27 +272,23 @@ class Table(Columns[ChunkedArray]):
         If its columns have different chunks, a batch ends wherever a chunk of any column ends. Errors as
         :meth:`RecordBatch.from_pyarrow`.
         """
-        from shmarrow.interchange.pyarrow import table_from_pyarrow
-
-        return table_from_pyarrow(table)
+        return late.interchange.pyarrow.from_pyarrow(table, "Table")
 
     def to_pyarrow(self) -> pa.Table:
         """Convert to a ``pyarrow.Table`` with one chunk per batch, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
-        from shmarrow.interchange.pyarrow import table_to_pyarrow
+        return late.interchange.pyarrow.table_to_pyarrow(self)
 
-        return table_to_pyarrow(self)
-
-    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export the batches as a PyCapsule ``arrow_array_stream`` (Arrow PyCapsule interface), zero-copy.
 
         Tables of many batches are exported one batch at a time, which needs pyarrow. Parameters and errors as for
         :meth:`Array.__arrow_c_array__`; an error in a later batch is reported through the stream.
         """
-        from shmarrow.interchange.c_data.export_stream import export_batches
+        return late.interchange.c_data.export_stream.export_batches(
+            self.schema, self.batches, requested_schema, **unknown
+        )
 
-        return export_batches(self.schema, self.batches, requested_schema, **unknown)
-
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Table, (self.schema, self.batches)
 
 
@@ -465,28 +461,22 @@ class RecordBatchReader:
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
-        from shmarrow.interchange.for_consumer import reader
+        return late.interchange.for_consumer.reader(self.schema, self, name, lossy, self.close)
 
-        return reader(self.schema, self, name, lossy, self.close)
-
-    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export the remaining batches as a PyCapsule ``arrow_array_stream``; each is read when the consumer asks.
 
         Parameters and errors as for :meth:`Array.__arrow_c_array__`; needs pyarrow. An error in a later batch is
         reported through the stream.
         """
-        from shmarrow.interchange.c_data.export_stream import export_reader
-
-        return export_reader(self, requested_schema, **unknown)
+        return late.interchange.c_data.export_stream.export_reader(self, requested_schema, **unknown)
 
     def close(self) -> None:
         """Release the source. Batches already read stay valid; closing twice is allowed."""
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        from shmarrow.display import reader_html
-
-        return reader_html(self)
+        return late.display.reader_html(self)
 
     def __enter__(self) -> Self:
         return self
@@ -534,9 +524,9 @@ class _Batches(NotCopied, RecordBatchReader):
         self._close()
 
     def __repr__(self) -> str:
-        from shmarrow.display import holding, line
-
-        return line("RecordBatchReader", "of batches", *holding(None, None, len(self.schema)), self._states.state)
+        return late.display.line(
+            "RecordBatchReader", "of batches", *late.display.holding(None, None, len(self.schema)), self._states.state
+        )
 
 
 def mapped_batches(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from shmarrow import capsules
+from shmarrow import capsules, late
 from shmarrow.chunked import ChunkedArray
 from shmarrow.column_names import checked_schema
 from shmarrow.columns import Columns
@@ -122,16 +122,12 @@ def from_frame(
     columns: Sequence[Any] | None = None,
 ) -> C:
     """Make a batch or a table from a pandas DataFrame, with the metadata from which pandas restores it."""
-    from shmarrow.build import array
-    from shmarrow.build.frames import KEY, check_no_duplicates, read_frame
-    from shmarrow.build.pandas import with_extension
-
-    read = read_frame(frame, schema, preserve_index, columns)
+    read = late.build.frames.read_frame(frame, schema, preserve_index, columns)
     parts = [*read.columns, *read.levels]
-    stored = [with_extension(part.values, array) for part in parts]
+    stored = [late.build.pandas.with_extension(part.values, late.build.array) for part in parts]
     try:
         if schema is not None:
-            check_no_duplicates(read)
+            late.build.frames.check_no_duplicates(read)
             values = {part.name: found for part, (found, _) in zip(parts, stored, strict=True)}
             made = kind.from_pydict(values, schema, metadata)
             types = [made.schema.field(part.name).type for part in parts]
@@ -143,7 +139,7 @@ def from_frame(
     except ShmarrowError as error:
         _name_levels(error, [level.name for level in read.levels])
         raise
-    found = made.schema.with_metadata({**(made.schema.metadata or {}), KEY: read.metadata(types)})
+    found = made.schema.with_metadata({**(made.schema.metadata or {}), late.build.frames.KEY: read.metadata(types)})
     for i, (_, extension) in enumerate(stored if schema is None else ()):
         if extension is not None:
             found = found.set(i, found.field(i).with_metadata(extension))

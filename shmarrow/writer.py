@@ -1,6 +1,6 @@
-"""The life cycle of writers: whatever is published is written, and ends, by these rules.
+"""The life cycle of writers: everything that is published follows these rules.
 
-What a writer writes is seen by nobody until the writer ends, which it does exactly once. :meth:`Writer.close` publishes
+Nobody sees what a writer has written until the writer ends, which it does exactly once. :meth:`Writer.close` publishes
 it whole; :meth:`Writer.abort` drops it without a trace. Invariants:
 
 * a ``with`` block closes at its end, and aborts on an exception. Garbage collection aborts, and so does the end of the

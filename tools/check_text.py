@@ -20,7 +20,7 @@ RULES = (
 
 
 def findings(path: Path) -> Iterator[str]:
-    """What is wrong with a file, with the line of each; nothing for files that are not text."""
+    """Yield the problems of a file, each with its line; none for files that are not text."""
     try:
         text = path.read_bytes().decode()
     except (UnicodeDecodeError, OSError):

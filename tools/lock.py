@@ -31,7 +31,7 @@ HEADER = """\
 
 
 def resolved() -> list[dict[str, Any]]:
-    """What pip would install into an empty environment: its installation report."""
+    """Return pip's report of what it would install into an empty environment."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--dry-run"]

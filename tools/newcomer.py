@@ -106,10 +106,10 @@ def wheel() -> Path:
 
 
 def check_contents(path: Path) -> Iterator[str]:
-    """What the wheel lacks of the package: every file that is not a cache belongs into it."""
+    """Yield the files of the package that the wheel lacks, and those that it should not have."""
     held = set(zipfile.ZipFile(path).namelist())
     files = (file for file in (ROOT / "shmarrow").rglob("*") if file.is_file() and "__pycache__" not in file.parts)
-    wanted = {file.relative_to(ROOT).as_posix() for file in files} | {"pyspark_shmarrow.py"}
+    wanted = {file.relative_to(ROOT).as_posix() for file in files} | {"pyspark_shmarrow.py", "shmarrow_command.py"}
     yield from (f"the wheel lacks {name}" for name in sorted(wanted - held))
     tests = [name for name in held if name.startswith(("tests/", "benchmarks/", "docs/"))]
     yield from (f"the wheel should not contain {name}" for name in sorted(tests))

@@ -1,1 +1,1 @@
-"""What all benchmarks share: sides that take turns, statistics, memory, the facts of the machine, tables and plots."""
+"""Shared by all benchmarks: sides that take turns, statistics, memory, the facts of the machine, tables and plots."""

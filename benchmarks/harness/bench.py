@@ -269,7 +269,7 @@ class Bench:
 
 
 class Skipped(Exception):
-    """What a part needs is missing; the message says what."""
+    """A part lacks something that it needs; the message says what."""
 
 
 @contextmanager

@@ -67,7 +67,7 @@ AS_FAST = Faster(1, "as fast")
 
 @dataclass(frozen=True)
 class Point:
-    """Where a row stands in a plot.
+    """The position of a row in a plot.
 
     Attributes
     ----------

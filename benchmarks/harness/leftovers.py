@@ -1,4 +1,4 @@
-"""What a killed run leaves behind: a suite that still runs, and shared memory."""
+"""Leftovers of a killed run: a suite that still runs, and shared memory."""
 
 from __future__ import annotations
 

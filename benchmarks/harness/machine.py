@@ -19,7 +19,7 @@ PEERS = (
 
 
 def facts() -> dict[str, Any]:
-    """What the report shows of this machine, and its load before anything was measured."""
+    """Describe this machine for the report, and its load before anything was measured."""
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "processor": _processor(),

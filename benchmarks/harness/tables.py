@@ -115,7 +115,7 @@ def _markdown(rows: Sequence[Record]) -> Iterator[str]:
 
 
 def summary(results: Record) -> str:
-    """What the run found, in lines: counts, what is not reached, and where a peer is better."""
+    """Summarise the run in lines: counts, requirements that are not reached, and where a peer is better."""
     return "\n".join(_summary(results))
 
 

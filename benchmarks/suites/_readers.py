@@ -49,7 +49,7 @@ SIDES = {"shmarrow": ours, "pyarrow, memory_map": mapped, "pyarrow, copied": cop
 
 
 def read(side: str, path: str, say: int, gates: list[int], stop: int, seconds: float) -> None:
-    """What one process does: open the file, sum its columns once, then sum one after the other for some seconds."""
+    """The work of one process: open the file, sum its columns once, then sum one after the other for some seconds."""
     rest = iter(gates)
 
     def together() -> None:

@@ -38,7 +38,7 @@ _serial = count()
 
 
 class Started:
-    """What is unpickled as the time at which it is unpickled: the work of a task begins there."""
+    """An object that is unpickled as the time of unpickling, at which the work of a task begins."""
 
     def __reduce__(self) -> tuple[Callable[[], float], tuple[()]]:
         return time.monotonic, ()

@@ -36,7 +36,7 @@ def _footer(data: bytes) -> bytes:
 
 
 def _blocks(footer: bytes, first: int, count: int) -> slice:
-    """Where the vector of blocks is in a footer: its length, and the offset of its first block."""
+    """Return the length of the vector of blocks in a footer, and the offset of its first block."""
     start = footer.index(count.to_bytes(4, "little") + first.to_bytes(8, "little")) + 4
     return slice(start, start + count * BLOCK.itemsize)
 

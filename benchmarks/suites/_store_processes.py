@@ -1,4 +1,4 @@
-"""What the suite ``store`` needs other processes for: crowds, fresh processes, one that watches a lock."""
+"""Other processes of the suite ``store``: crowds, fresh processes, one that watches a lock."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ RESHAPE: dict[str, Callable[[Any, list[str]], Any]] = {
 
 
 def reshape(bench: Bench) -> None:
-    """What gives another batch over the same bytes, and builds none of its columns."""
+    """Operations that give another batch over the same bytes, and build none of its columns."""
     columns = 1_000
     paths = {n: bench.scratch / f"reshape-{n}" for n in (columns, 1)}
     renamed = {n: [f"renamed_{i}" for i in range(n)] for n in paths}

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def last_value(batch: Any) -> float:
-    """What a worker does with a batch: it looks at both ends of a column."""
+    """The work of a worker: it looks at both ends of a column of a batch."""
     values = batch.column(0).to_numpy()
     return float(values[0] + values[-1])
 

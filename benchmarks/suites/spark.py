@@ -167,7 +167,7 @@ class Lab:
 
     @cached_property
     def folder(self) -> str:
-        """Where tasks may write small files."""
+        """The directory in which tasks may write small files."""
         path = self._folder / "tasks"
         path.mkdir()
         return str(path)

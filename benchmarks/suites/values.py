@@ -24,7 +24,7 @@ Make = Callable[[], Any]
 
 
 class Data:
-    """What arrays of a given number of slots are made of."""
+    """Values for arrays of a given number of slots."""
 
     def __init__(self, size: int) -> None:
         random = np.random.default_rng(0)

@@ -6,6 +6,7 @@
   they lead to the public entry.
 * The section "Attributes" of a class describes its members: each text moves to the entry of its member.
 * Only public classes are shown as bases.
+* ``{entries} shmarrow.types`` lists names of a module, one per line: each gets its entry.
 """
 
 from __future__ import annotations
@@ -19,12 +20,33 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.docutils import SphinxDirective
 
 _CODE = re.compile(r"(?:sa|shmarrow)((?:\.\w+)+)(?:\(.*\))?")
 _WORD = re.compile(r"\w+")
 _FIELD = re.compile(r"Alias for field number \d+")
 _MARKUP = re.compile(r"(?::[\w:]+:`|``)([^`]+)``?")
 _TOP_LEVEL = frozenset({"class", "exception", "function", "data", "module"})
+
+
+class Entries(SphinxDirective):
+    """The entries of names in a module, by autodoc."""
+
+    has_content = True
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the entries."""
+        module = import_module(self.arguments[0])
+        lines = ["```{eval-rst}", f".. currentmodule:: {module.__name__}", ""]
+        lines += [f".. auto{_kind(getattr(module, name))}:: {name}\n" for name in self.content]
+        return self.parse_text_to_nodes("\n".join([*lines, "```"]))
+
+
+def _kind(value: Any) -> str:
+    if not inspect.isclass(value):
+        return "function"
+    return "exception" if issubclass(value, BaseException) else "class"
 
 
 class PublicNames(SphinxPostTransform):
@@ -171,6 +193,7 @@ def _annotated(obj: Any) -> set[str]:
 
 def setup(app: Any) -> dict[str, Any]:
     """Connect the hooks; the section is dropped before napoleon rewrites it."""
+    app.add_directive("entries", Entries)
     app.add_post_transform(PublicNames)
     app.add_transform(MemberTexts)
     app.connect("autodoc-process-docstring", drop_attributes, priority=400)

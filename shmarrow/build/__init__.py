@@ -80,8 +80,7 @@ def array(
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
         number = _NUMBERS.get(obj.dtype)
         if number is not None:
-            made: Array = make_array(number, len(obj), [None, frozen(obj)], 0)
-            return made
+            return make_array(number, len(obj), [None, frozen(obj)], 0)
     wanted = None if type is None else types.as_type(type)
     count = None if size is None else _count(size)
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
@@ -131,8 +130,7 @@ def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> Data
         If no type fits the values.
     """
     if not isinstance(values, (list, tuple)) or mask is not None or from_pandas:
-        result: DataType = array(values, mask=mask, from_pandas=from_pandas or None).type
-        return result
+        return array(values, mask=mask, from_pandas=from_pandas or None).type
     return type_of_values(values)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import late, types
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, Part, renumbered, shown
@@ -20,9 +21,6 @@ from shmarrow.layout.from_values import null_kinds
 from shmarrow.layout.items import columns_of_dicts, forms_of
 from shmarrow.types import DataType, from_numpy_dtype
 from shmarrow.types.zones import zone_name
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _NONE = type(None)
 _BY_CLASS: list[tuple[Any, DataType]] = [
@@ -78,9 +76,7 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
     if names == {"MonthDayNano"} and all(issubclass(kind, tuple) for kind in kinds):  # ours or pyarrow's
         return types.month_day_nano_interval()
     if names == {"UUID"}:
-        from shmarrow.extension import uuid
-
-        return uuid()
+        return late.extension.uuid()
     if all(issubclass(kind, (dt.date, np.datetime64)) for kind in kinds):
         return _moments(values, kinds)
     if all(issubclass(kind, (dt.timedelta, np.timedelta64)) for kind in kinds):
@@ -97,7 +93,7 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
     _refuse(values, kinds)
 
 
-def type_of_ndarray(values: npt.NDArray[Any], valid: Mask | None = None) -> DataType:
+def type_of_ndarray(values: NDArray, valid: Mask | None = None) -> DataType:
     """Infer the type of an ndarray's values; fixed-size lists if multidimensional."""
     dtype = values.dtype
     if values.ndim == 1 and not dtype.hasobject:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from shmarrow.types.zones import zone_name
 _BASES = {"Series", "Index", "ExtensionArray", "DataFrame"}
 
 
-@cache
+@lru_cache(256)
 def is_pandas(kind: Any) -> bool:
     """Return whether a class is one of pandas' value containers, or a subclass."""
     return any(base.__name__ in _BASES and base.__module__.partition(".")[0] == "pandas" for base in kind.__mro__)

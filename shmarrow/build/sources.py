@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import capsules
+from shmarrow import capsules, late
 from shmarrow.build import pandas
 from shmarrow.errors import InvalidType, MissingExtra, full_name
 from shmarrow.layout.array import Array
@@ -19,9 +19,7 @@ Reader = Callable[[Any], Any]
 
 def _of_arrow_array(value: Any) -> Array:
     """Convert an object with ``__arrow_array__``, through pyarrow."""
-    from shmarrow.interchange.pyarrow import array_of
-
-    return array_of(value)
+    return late.interchange.pyarrow.array_of(value)
 
 
 _INTERFACES: dict[str, Reader] = {
@@ -30,7 +28,7 @@ _INTERFACES: dict[str, Reader] = {
     capsules.STREAM: capsules.read_array,
     "__arrow_array__": _of_arrow_array,
 }
-"""What converts an object to an array, by the method that its class has."""
+"""Converters to arrays, by the method that an object's class has."""
 
 
 def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, bool]:

@@ -114,8 +114,7 @@ def decimal_integers(type: DecimalType, values: Values) -> list[int]:
 
 def _python_integers(numbers: Values) -> list[int]:
     if numbers.ndim == 1:
-        result: list[int] = numbers.tolist()
-        return result
+        return numbers.tolist()
     if numbers.shape[1] > 1:
         low = np.ascontiguousarray(numbers[:, 0]).view("<i8")
         if all(np.array_equal(numbers[:, i].view("<i8"), low >> 63) for i in range(1, numbers.shape[1])):
@@ -298,7 +297,7 @@ def to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
 
 
 def _easy(numbers: Unscaled, scale: int) -> Mask | None:
-    """Which decimals a single floating-point division rounds correctly; None for all."""
+    """Mark the decimals that a single floating-point division rounds correctly; None for all."""
     if abs(scale) > _POWER:
         return np.zeros(len(numbers), np.bool_)
     if numbers.ndim == 1:
@@ -312,14 +311,12 @@ def _easy(numbers: Unscaled, scale: int) -> Mask | None:
 def _scaled_floats(numbers: Values, by: int) -> Values:
     """Numbers, exact as floats, times ``10 ** by``, for ``abs(by) <= 22``."""
     wide = numbers.astype(np.float64)
-    scaled: Values = wide * 10.0**by if by >= 0 else wide / 10.0**-by
-    return scaled
+    return wide * 10.0**by if by >= 0 else wide / 10.0**-by
 
 
 def _reads_back(floats: Values, scale: int, numbers: Values) -> Mask:
     low = numbers if numbers.ndim == 1 else numbers[:, 0].view("<i8")
-    same: Mask = np.rint(_scaled_floats(floats, scale)) == low
-    return same
+    return np.rint(_scaled_floats(floats, scale)) == low
 
 
 def _float_of(number: int, scale: int, dtype: Any) -> tuple[float, bool]:

@@ -6,16 +6,14 @@ are in range, its values are not checked one by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import NDArray
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-Values: TypeAlias = "npt.NDArray[Any]"
+Values: TypeAlias = NDArray
 
 MAX = (1 << 63) - 1
 """The largest 64-bit integer."""
@@ -55,8 +53,7 @@ def outside(values: Values, low: int, high: int) -> Mask | None:
         return None
     if low <= int(values.min()) and int(values.max()) <= high:
         return None
-    where: Mask = (values < low) | (values > high)
-    return where
+    return (values < low) | (values > high)
 
 
 def multiplied(values: Values, factor: int) -> tuple[Values, Mask | None]:

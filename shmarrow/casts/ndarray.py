@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import DType, NDArray
 from shmarrow.casts import storage, time
 from shmarrow.casts.exact import Values, faults
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType
 from shmarrow.types import DataType, IntType, from_numpy_dtype
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool = True) -> Values:
@@ -68,7 +66,7 @@ def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool 
     return storage.convert(values, valid, given, type, safe)
 
 
-def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDArray[Any]:
+def as_dtype(values: NDArray, dtype: Any, copy: bool | None) -> NDArray:
     """Convert an ndarray to another dtype, for ``__array__``.
 
     Numeric and temporal conversions are exact or raise if an Arrow type has the dtype; numpy casts other dtypes.
@@ -116,7 +114,7 @@ def as_dtype(values: npt.NDArray[Any], dtype: Any, copy: bool | None) -> npt.NDA
     return made.astype(wanted, copy=np.may_share_memory(made, values)).reshape(values.shape)
 
 
-def _without_none(values: npt.NDArray[Any], wanted: np.dtype[Any]) -> npt.NDArray[Any]:
+def _without_none(values: NDArray, wanted: DType) -> NDArray:
     """Objects to convert to strings, with None replaced by the null value of the ``StringDType``."""
     missing = values == np.array(None)
     if not missing.any():

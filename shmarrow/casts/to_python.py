@@ -92,8 +92,7 @@ def _dates(type: Any, values: Values, valid: Mask | None, first: int) -> list[An
             wrong = odd if valid is None else odd & valid
             if wrong.any():
                 _refuse(type, values, int(wrong.argmax()), first, "which is not a whole day")
-    result: list[Any] = days.astype("M8[D]").tolist()
-    return result
+    return days.astype("M8[D]").tolist()
 
 
 def _micros(type: Any, values: Values, valid: Mask | None, first: int) -> Values:
@@ -168,8 +167,7 @@ def _exact_timedeltas(micros: Values) -> list[Any]:
 
 def _intervals(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
     if type.unit == "month":
-        result: list[Any] = values.tolist()
-        return result
+        return values.tolist()
     make = DayTime if type.unit == "day_time" else MonthDayNano
     parts = [values[name].tolist() for name in values.dtype.names or ()]
     return list(map(tuple.__new__, itertools.repeat(make), zip(*parts, strict=True)))

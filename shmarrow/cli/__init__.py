@@ -16,12 +16,13 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 import shmarrow
-from shmarrow.cli.report import INTERRUPTED, USAGE, Interrupted, WrongUsage, exit_status, print_error
+from shmarrow.cli.arguments import Declared, Run
+from shmarrow.cli.report import USAGE, Interrupted, WrongUsage, print_error
 from shmarrow.errors import ShmarrowError, printable, storage_error
 
 FILES = "files, streams, tensors and objects of stores"
@@ -32,75 +33,56 @@ _NO_OUTPUT = "redirect it to /dev/null to discard it"
 
 
 class Command(NamedTuple):
-    """One command: name, one-line help, module, the functions that add its arguments and run it, group in the help."""
+    """One command: its name, which is also that of its function; the module with that; group and line in the help."""
 
     name: str
-    help: str
     module: str
-    arguments: str = "add_arguments"
-    run: str = "run"
-    group: str = OTHERS
-
-
-def _of_data(name: str, help: str, module: str = "cli.rows") -> Command:
-    return Command(name, help, module, f"{name}_arguments", name, FILES)
-
-
-def _of_store(name: str, help: str, module: str = "cli.store") -> Command:
-    return Command(name, help, module, f"{name}_arguments", name, STORES)
+    group: str
+    help: str
 
 
 COMMANDS = (
-    _of_data("inspect", "describe an object: schema, rows, nulls, sizes, compression, alignment", "cli.inspect"),
-    _of_data("validate", "check the structure, or with --full the values too, and list all problems", "cli.validate"),
-    Command("xray", "explain every byte", "cli.xray", group=FILES),
-    _of_data("schema", "print the names and types of the columns"),
-    _of_data("head", "print the first rows"),
-    _of_data("sample", "print random rows"),
-    _of_data("cat", "print all rows"),
-    _of_data("count", "print the number of rows"),
-    _of_data("diff", "compare the schemas, row counts and values of two files", "cli.diff"),
-    Command("convert", "convert to another file format", "cli.convert", group=FILES),
-    _of_store("names", "list the objects of a store, or the stores in shared memory"),
-    _of_store("info", "print what the store knows of an object: size, age, owner, pins; or describe a ring"),
-    _of_store("put", "add a file to a store"),
-    _of_store("get", "copy an object to a file"),
-    _of_store("delete", "delete objects"),
-    _of_store("wait", "wait until objects exist"),
-    _of_store("watch", "print objects as they are published and deleted", "cli.stores"),
-    _of_store("stats", "show the size, free space, settings and attached processes of a store", "cli.stores"),
-    _of_store("evict", "evict the least recently used objects that no process has attached", "cli.stores"),
-    _of_store("collect", "delete orphaned and expired objects, and what killed writers left behind", "cli.stores"),
-    _of_store("rebuild", "rebuild the catalog of a store that was found damaged", "cli.stores"),
-    _of_store("destroy", "delete a store and all its objects", "cli.stores"),
-    Command("top", "show the stores and rings of this host, refreshed every second", "cli.top", group=STORES),
-    Command("demo", "share a real data set between Spark's workers and other processes", "cli.demo"),
-    Command("integration", "run the commands of Arrow's integration tests", "cli.integration"),
-    Command("completion", "print the completion script for a shell", "cli.completion"),
+    Command("inspect", "inspect", FILES, "describe an object: schema, rows, nulls, sizes, compression, alignment"),
+    Command("validate", "validate", FILES, "check the structure, or with --full the values too, and list all problems"),
+    Command("xray", "xray", FILES, "explain every byte"),
+    Command("schema", "schemas", FILES, "print the names and types of the columns"),
+    Command("head", "rows", FILES, "print the first rows"),
+    Command("sample", "rows", FILES, "print random rows"),
+    Command("cat", "rows", FILES, "print all rows"),
+    Command("count", "rows", FILES, "print the number of rows"),
+    Command("diff", "diff", FILES, "compare the schemas, row counts and values of two files"),
+    Command("convert", "convert", FILES, "convert to another file format"),
+    Command("names", "objects", STORES, "list the objects of a store, or the stores in shared memory"),
+    Command("info", "objects", STORES, "print what the store knows of an object, such as its age; or describe a ring"),
+    Command("put", "objects", STORES, "add a file to a store"),
+    Command("get", "objects", STORES, "copy an object to a file"),
+    Command("delete", "objects", STORES, "delete objects"),
+    Command("wait", "objects", STORES, "wait until objects exist"),
+    Command("watch", "stores", STORES, "print objects as they are published and deleted"),
+    Command("stats", "stores", STORES, "show the size, free space, settings and attached processes of a store"),
+    Command("evict", "stores", STORES, "evict the least recently used objects that no process has attached"),
+    Command("collect", "stores", STORES, "delete orphaned and expired objects, and what killed writers left behind"),
+    Command("rebuild", "stores", STORES, "rebuild the catalog of a store that was found damaged"),
+    Command("destroy", "stores", STORES, "delete a store and all its objects"),
+    Command("top", "top", STORES, "show the stores and rings of this host, refreshed every second"),
+    Command("demo", "demo", OTHERS, "share a real data set between Spark's workers and other processes"),
+    Command("integration", "integration", OTHERS, "run the commands of Arrow's integration tests"),
+    Command("completion", "completion", OTHERS, "print the completion script for a shell"),
 )
 
 
 HABITS = {
-    "tail": "`shmarrow head` prints the first rows, `shmarrow sample` random ones",
-    "show": "`shmarrow inspect` describes an object, `shmarrow head` prints its rows",
-    "meta": "`shmarrow inspect` describes an object",
-    "metadata": "`shmarrow inspect` describes an object",
-    "describe": "`shmarrow inspect` describes an object",
-    "rowcount": "`shmarrow count` prints the number of rows",
-    "wc": "`shmarrow count` prints the number of rows",
-    "check": "`shmarrow validate` checks an object",
-    "ls": "`shmarrow names` lists stores and their objects",
-    "list": "`shmarrow names` lists stores and their objects",
-    "rm": "`shmarrow delete` deletes objects, `shmarrow destroy` a store",
-    "gc": "`shmarrow collect` deletes what is orphaned or expired",
-    "add": "`shmarrow put` adds a file to a store",
-    "cp": "`shmarrow put` and `shmarrow get` copy files to and from stores",
-    "store": "each command for stores has a name of its own, such as `shmarrow names` and `shmarrow stats`",
-    "version": "`shmarrow --version` prints the version",
-    "-V": "`shmarrow --version` prints the version",
-    "-v": "`shmarrow --version` prints the version",
+    "head": "tail",
+    "inspect": "show meta metadata describe",
+    "count": "rowcount wc",
+    "validate": "check",
+    "names": "ls list store",
+    "delete": "rm",
+    "collect": "gc",
+    "put": "add cp",
+    "--version": "version -V -v",
 }
-"""Words that other tools have for commands, and what to use here."""
+"""For each command the words that other tools have for it."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -118,41 +100,47 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if not self.as_json:
             super().error(printable(message))
-        print_error(WrongUsage(message), True)
-        sys.exit(USAGE)
+        sys.exit(print_error(WrongUsage(message), True))
 
 
-def parser(words: Sequence[str], whole: bool = False) -> argparse.ArgumentParser:
+def parser(words: Sequence[str], completed: Mapping[str, Any] | None = None) -> argparse.ArgumentParser:
     """Build the parser for a command line.
 
     Parameters
     ----------
     words : sequence of str
         The command line. Only the command that it begins with is imported, and only its parser is made.
-    whole : bool
-        Import all commands.
+    completed : mapping of str to object, optional
+        Import all commands, for shtab; by the names of arguments how they are completed.
     """
+    whole = completed is not None
     made = _Parser(
         "shmarrow",
         usage="shmarrow [-h] [--version] COMMAND ...",
         description="A memory-mapped, shared-memory Arrow store, and tools for Arrow files.",
+        epilog=_listing(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.as_json = _as_json(words)
     made.add_argument("--version", action="version", version=f"shmarrow {shmarrow.__version__}")
-    made.formatter_class = argparse.RawDescriptionHelpFormatter
-    made.epilog = _listing()
     commands = made.add_subparsers(
         metavar="COMMAND", required=True, prog="shmarrow", help=None if whole else argparse.SUPPRESS
     )
     for command in [each for each in COMMANDS if each.name in words[:1] and not whole] or COMMANDS:
         description = f"{command.help[0].upper()}{command.help[1:]}."
         listed: dict[str, Any] = {"help": command.help} if whole else {}  # the epilog lists them, in groups
-        sub = commands.add_parser(command.name, description=description, **listed)
+        sub = commands.add_parser(
+            command.name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **listed
+        )
         sub.as_json = made.as_json
         if whole or command.name in words:
-            module = importlib.import_module(f"shmarrow.{command.module}")
-            getattr(module, command.arguments)(sub)
-            sub.set_defaults(run=getattr(module, command.run))
+            declared: Declared = getattr(importlib.import_module(f"shmarrow.cli.{command.module}"), command.name)
+            for names, options in declared.arguments:
+                action = sub.add_argument(*names, **options)
+                if completed and names[0] in completed:
+                    action.complete = completed[names[0]]  # type: ignore[attr-defined]
+            sub.epilog = declared.epilog
+            sub.set_defaults(run=declared.run)
     return made
 
 
@@ -176,13 +164,12 @@ def _refuse_unknown(words: Sequence[str]) -> None:
     first = words[0]
     if first in (*names, "-h", "--json") or any(each.startswith(first) and len(first) > 2 for each in _OPTIONS):
         return
-    if first in HABITS:
-        hint = HABITS[first]
-    else:
+    close = [name for name, words in HABITS.items() if first in words.split()]
+    if not close:
         from difflib import get_close_matches
 
         close = get_close_matches(first, [*names, *_OPTIONS], n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "`shmarrow --help` lists the commands"
+    hint = f"did you mean {close[0]!r}?" if close else "`shmarrow --help` lists the commands"
     what = "no command is named"
     if first.startswith("-"):
         what = "unknown option"
@@ -214,31 +201,33 @@ def main(argv: Sequence[str] | None = None) -> int:
             file.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     if sys.stdout is None:  # closed, as by `>&-`; the next file that is opened would get its descriptor
         closed = storage_error(OSError(errno.EBADF, "it is closed"), "write to", "standard output", _NO_OUTPUT)
-        print_error(closed, _as_json(words))
-        return exit_status(closed)
+        return print_error(closed, _as_json(words))
     if not words:
         parser(words).print_help(sys.stderr)
         return USAGE
     try:
-        _refuse_unknown(words)
-        arguments = parser(words).parse_args(words)
-        run: Callable[[argparse.Namespace], int] = arguments.run
-        status = run(arguments)
+        status = _run(words)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
-    except ShmarrowError as error:
-        print_error(error, _as_json(words))
-        return exit_status(error)
-    except KeyboardInterrupt:
-        print_error(Interrupted("interrupted"), _as_json(words))
-        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough; Python would fail again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        failed = storage_error(error, "write to", "standard output")
-        print_error(failed, _as_json(words))
+        status = print_error(storage_error(error, "write to", "standard output"), _as_json(words))
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_status(failed)
+        return status
+
+
+def _run(words: Sequence[str]) -> int:
+    """Run one command; of its errors, return the exit status."""
+    try:
+        _refuse_unknown(words)
+        arguments = parser(words).parse_args(words)
+        run: Run = arguments.run
+        return run(arguments)
+    except ShmarrowError as error:
+        return print_error(error, _as_json(words))
+    except KeyboardInterrupt:
+        return print_error(Interrupted("interrupted"), _as_json(words))

@@ -15,25 +15,59 @@ import datetime as dt
 import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import shmarrow as sa
 from shmarrow.cli.report import clipped
-from shmarrow.errors import counted, printable
+from shmarrow.errors import Part, counted, part_text, printable, renumbered
 
 NULL = "\\N"
 
 
-def json_rows(batch: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+class Place(NamedTuple):
+    """Where the rows of a batch are from, for errors: the target, the batch, and the row there of each row here."""
+
+    target: str
+    batch: int
+    rows: Sequence[int]
+
+    def row(self, number: int) -> int:
+        """The row there of a row here; an error may name one behind the last."""
+        return int(self.rows[number]) if number < len(self.rows) else number
+
+
+@contextmanager
+def within(*parts: Part) -> Iterator[None]:
+    """Put the parts of a location that are missing in front of that of errors that leave the block."""
+    try:
+        yield
+    except sa.ShmarrowError as error:
+        missing = [part for part in parts if part not in error.where and not error.problem.startswith(part_text(part))]
+        error.where = (*missing, *error.where)
+        raise
+
+
+def _columns(batch: Any, place: Place) -> Iterator[list[Any]]:
+    """The values of each column; errors tell where they are."""
+    for number, name in enumerate(batch.schema.names):
+        with (
+            within((place.target,), ("batch", place.batch), ("column", number, name)),
+            renumbered(place.row),
+        ):
+            yield values_of(batch.column(number))
+
+
+def json_rows(batch: Any, place: Place, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The rows of a batch as JSON objects, under these names."""
-    columns = [list(map(as_json, values_of(column))) for column in batch.columns]
+    columns = [list(map(as_json, values)) for values in _columns(batch, place)]
     for i in range(batch.num_rows):
         yield {name: column[i] for name, column in zip(names, columns, strict=True)}
 
 
-def text_rows(batch: Any, most: int | None = None) -> Iterator[str]:
+def text_rows(batch: Any, place: Place, most: int | None = None) -> Iterator[str]:
     """The rows of a batch as lines, with tabs between the cells, each of at most so many characters."""
-    columns = [[as_text(value, most) for value in values_of(column)] for column in batch.columns]
+    columns = [[as_text(value, most) for value in values] for values in _columns(batch, place)]
     if not columns:
         return iter([""] * batch.num_rows)
     return map("\t".join, zip(*columns, strict=True))

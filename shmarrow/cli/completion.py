@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from shmarrow.cli.report import reporting
+from shmarrow.cli.arguments import JSON, argument, command
 from shmarrow.optional import optional
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -16,40 +16,18 @@ to install it:
         shmarrow completion zsh > ~/.zfunc/_shmarrow
   fish  shmarrow completion fish > ~/.config/fish/completions/shmarrow.fish
   tcsh  shmarrow completion tcsh > ~/.shmarrow.csh, and source it in ~/.tcshrc"""
-_PATHS = ("target", "left", "right", "file", "source")
+_FILES = ("target", "left", "right", "file", "source")
 """Arguments that are completed with the names of files and directories."""
-_STORES = ("store", "stores")
+_DIRECTORIES = ("store", "stores")
 """Arguments that are completed with the names of directories."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _HOW
-    parser.add_argument("shell", choices=SHELLS, help="the shell")
-    parser.add_argument("--json", action="store_true", help="print errors as JSON")
-
-
-@reporting
-def run(arguments: argparse.Namespace) -> int:
+@command(argument("shell", choices=SHELLS, help="the shell"), JSON, epilog=_HOW)
+def completion(arguments: argparse.Namespace) -> int:
     """Print the script for a shell."""
     shtab = optional("shtab")
     from shmarrow.cli import parser
 
-    commands = parser([], whole=True)
-    _complete_paths(commands)
-    print(shtab.complete(commands, arguments.shell))
+    completed = {**dict.fromkeys(_FILES, shtab.FILE), **dict.fromkeys(_DIRECTORIES, shtab.DIRECTORY)}
+    print(shtab.complete(parser([], completed), arguments.shell))
     return 0
-
-
-def _complete_paths(parser: argparse.ArgumentParser) -> None:
-    import shtab
-
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for sub in action.choices.values():
-                _complete_paths(sub)
-        elif action.dest in _PATHS and not action.option_strings:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
-        elif action.dest in _STORES:
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

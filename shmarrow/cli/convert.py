@@ -9,8 +9,8 @@ import argparse
 import errno
 from contextlib import ExitStack
 
-from shmarrow.cli.progress import progress_line
-from shmarrow.cli.report import WrongUsage, render, reporting
+from shmarrow.cli.arguments import COLUMNS, JSON, OVERWRITE, argument, command
+from shmarrow.cli.report import WrongUsage, progress_line, render
 from shmarrow.cli.targets import pipe_in, pipe_out
 from shmarrow.errors import InvalidArgument, StorageError, counted, printable, recast
 from shmarrow.ipc.compression import CODECS
@@ -30,34 +30,28 @@ Parquet and CSV need pyarrow (shmarrow[arrow]).
 Tensors of one length become columns of a table; columns of numbers without nulls become tensors."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _FORMATS
-    parser.add_argument("source", metavar="IN", help="what to read: a path, shm:NAME, or - for standard input")
-    parser.add_argument("target", metavar="OUT", help="what to write: a path, shm:NAME, or - for standard output")
-    parser.add_argument("--from", dest="source_format", metavar="FORMAT", help="the format of IN; default: detected")
-    parser.add_argument(
-        "--to", dest="target_format", metavar="FORMAT", help="the format of OUT; default: from its suffix"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
-    parser.add_argument("--columns", metavar="A,B", help="only these columns or tensors, in this order")
-    parser.add_argument("--rows-per-batch", type=int, metavar="N", help="write batches (row groups) of N rows")
-    parser.add_argument("--compress", choices=(*CODECS, "none"), help="codec for arrow, arrows, parquet and tensors")
-    parser.add_argument("--level", type=int, metavar="N", help="compression level")
-    parser.add_argument("--json", action="store_true", help="print the report and errors as JSON")
-
-
-@reporting
-def run(arguments: argparse.Namespace) -> int:
+@command(
+    argument("source", metavar="IN", help="what to read: a path, shm:NAME, or - for standard input"),
+    argument("target", metavar="OUT", help="what to write: a path, shm:NAME, or - for standard output"),
+    argument("--from", dest="source_format", metavar="FORMAT", help="the format of IN; default: detected"),
+    argument("--to", dest="target_format", metavar="FORMAT", help="the format of OUT; default: from its suffix"),
+    OVERWRITE,
+    COLUMNS,
+    argument("--rows-per-batch", type=int, metavar="N", help="write batches (row groups) of N rows"),
+    argument("--compress", choices=(*CODECS, "none"), help="codec for arrow, arrows, parquet and tensors"),
+    argument("--level", type=int, metavar="N", help="compression level"),
+    JSON,
+    epilog=_FORMATS,
+)
+def convert(arguments: argparse.Namespace) -> int:
     """Convert one file and return the exit status."""
-    from shmarrow.interchange.files import convert
+    from shmarrow.interchange import files
 
     name = arguments.target
     with ExitStack() as stack:
         progress = stack.enter_context(progress_line(f"{printable(arguments.source)} → {printable(name)}", None))
         try:
-            made = convert(
+            made = files.convert(
                 pipe_in(arguments.source, stack) or arguments.source,
                 pipe_out(name, stack) or name,
                 source_format=arguments.source_format,

@@ -17,55 +17,46 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.cli.cells import as_json, as_text, unique, values_of
-from shmarrow.cli.report import Table, render, reporting
+from shmarrow.cli.arguments import COLUMNS, JSON, MEMORY, TRUST, argument, command, target, whole
+from shmarrow.cli.cells import as_json, as_text, unique, values_of, within
+from shmarrow.cli.report import Table, WrongUsage, render
 from shmarrow.cli.schemas import text_pairs
-from shmarrow.cli.targets import HELP, add_columns, add_common, add_memory, open_rows
-from shmarrow.errors import counted, printable
+from shmarrow.cli.targets import open_rows
+from shmarrow.errors import counted, printable, renumbered
 from shmarrow.layout import concat_arrays
 from shmarrow.layout.codes import slot_codes
 from shmarrow.types.extension import has_floats
 
 _PIECE = 1 << 13
 """Rows whose slots are compared at a time where they are not equal as a whole."""
-_SHOWN = 10
 _NUMBER = "number of columns of this name"
 
 
-def diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``diff``."""
-    parser.add_argument("left", metavar="A", help=HELP)
-    parser.add_argument("right", metavar="B", help="the same; only one of the two can be standard input")
-    add_common(parser)
-    add_columns(parser)
-    add_memory(parser)
-    parser.add_argument("--schema-only", action="store_true", help="compare only schemas and row counts")
-    parser.add_argument(
-        "-n", "--rows", type=int, default=_SHOWN, metavar="N", help=f"show at most N differing rows; default: {_SHOWN}"
-    )
-    parser.set_defaults(wrong_usage=parser.error)
-
-
-@reporting
+@command(
+    target("left", "A"),
+    target("right", "B"),
+    JSON,
+    TRUST,
+    COLUMNS,
+    MEMORY,
+    argument("--schema-only", action="store_true", help="compare only schemas and row counts"),
+    argument("-n", "--rows", type=whole(0), default=10, metavar="N", help="show at most N differing rows; default: 10"),
+)
 def diff(arguments: argparse.Namespace) -> int:
     """Compare two targets; the exit status is 1 if they differ."""
     if arguments.left == arguments.right == "-":
-        arguments.wrong_usage("only one of the two can be standard input")
-    if arguments.rows < 0:
-        arguments.wrong_usage(f"--rows expects 0 or more, found {arguments.rows}")
-    with open_rows(arguments, arguments.left) as left, open_rows(arguments, arguments.right) as right:
+        raise WrongUsage("only one of the two can be standard input")
+    with (
+        open_rows(arguments, arguments.left) as (left_name, left),
+        open_rows(arguments, arguments.right) as (right_name, right),
+    ):
         schema = list(schema_differences(left.schema, right.schema))
         rows = [left.num_rows, right.num_rows]
         common = [] if arguments.schema_only else comparable(left.schema, right.schema)
-        counts, first = _compare(left, right, common, arguments.rows)
-    shown = sorted({row for rows_ in first.values() for row, _, _ in rows_})[: arguments.rows]
-    values = [
-        {"row": row, "column": name, "left": mine, "right": theirs}
-        for row, name, mine, theirs in sorted(
-            [(row, name, *pair) for name in first for row, *pair in first[name]], key=lambda each: each[0]
-        )
-        if row in shown
-    ]
+        counts, first = _compare((left_name, left), (right_name, right), common, arguments.rows)
+    cells = sorted([(row, name, *pair) for name in first for row, *pair in first[name]], key=lambda each: each[0])
+    shown = sorted({row for row, *_ in cells})[: arguments.rows]
+    values = [dict(zip(("row", "column", "left", "right"), cell, strict=True)) for cell in cells if cell[0] in shown]
     found = {
         "equal": not schema and rows[0] == rows[1] and not counts,
         "schema": schema,
@@ -162,17 +153,26 @@ Found = dict[str, list[tuple[int, Any, Any]]]
 """For each column the first rows that differ, with both values."""
 
 
-def _compare(left: Any, right: Any, columns: list[Column], most: int) -> tuple[dict[str, int], Found]:
+def _compare(
+    left: tuple[str, Any], right: tuple[str, Any], columns: list[Column], most: int
+) -> tuple[dict[str, int], Found]:
     """For each column that differs how many rows do, and the first ``most`` of them."""
     counts: dict[str, int] = {}
     first: Found = {}
-    for start, mine, theirs in _aligned(left, right) if columns else ():
-        for name, i, k in columns:
-            for at, a, b, rows in unequal(mine.column(i), theirs.column(k)):
-                counts[name] = counts.get(name, 0) + len(rows)
-                known = first.setdefault(name, [])
-                shown = rows[: most - len(known)]
-                known += zip((shown + (start + at)).tolist(), _at(a, shown), _at(b, shown), strict=True)
+    for start, *batches in _aligned(left[1], right[1]) if columns else ():
+        for name, *numbers in columns:
+            sides = [batch.column(number) for batch, number in zip(batches, numbers, strict=True)]
+            try:
+                for at, a, b, rows in unequal(*sides):
+                    counts[name] = counts.get(name, 0) + len(rows)
+                    known = first.setdefault(name, [])
+                    shown = rows[: most - len(known)]
+                    known += zip((shown + (start + at)).tolist(), _at(a, shown), _at(b, shown), strict=True)
+            except sa.ShmarrowError:
+                for (target, _), number, column in zip((left, right), numbers, sides, strict=True):
+                    with within((target,), ("column", number, name)), renumbered(lambda row, start=start: start + row):
+                        column.validate(full=True)  # which tells where it is wrong
+                raise
     return {name: counts[name] for name, _, _ in columns if name in counts}, first
 
 
@@ -229,10 +229,7 @@ def differing(mine: Any, theirs: Any) -> Any:
 def _differing_floats(mine: Any, theirs: Any) -> Any:
     x, y = mine.values, theirs.values
     same = (x == y) | ((x != x) & (y != y))
-    valid, their = mine._mask(), theirs._mask()
-    if valid is None and their is None:
-        return ~same
-    valid, their = (np.ones(len(x), bool) if each is None else each for each in (valid, their))
+    valid, their = np.asarray(mine.is_valid()), np.asarray(theirs.is_valid())
     return (valid != their) | (valid & ~same)
 
 

@@ -1,6 +1,6 @@
-"""The stores that commands work on: a named one, or all of this host, and their contents.
+"""The stores and rings that commands work on: a named one, or all of this host; and the words that describe them.
 
-Nothing here locks, pins or changes a store.
+Nothing here locks, pins or changes a store or a ring.
 """
 
 from __future__ import annotations
@@ -9,43 +9,26 @@ import argparse
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import shmarrow as sa
+from shmarrow.cli.report import time_text
+from shmarrow.display import size as size_text
 from shmarrow.errors import printable
+from shmarrow.ring import protocol as ring_protocol
+from shmarrow.ring import ring_info
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
+from shmarrow.store import ObjectInfo
 from shmarrow.store.protocol import CONTROL, MAGIC
 
 COUNTERS = ("puts", "hits", "misses", "evictions", "expired")
-_MOST_SECONDS = 1e9
 _MOST_NAMES = 10_000
 """At most so many names are searched for one that is similar to a missing one."""
 
 
 # --- one store --------------------------------------------------------------------------------------------------
-
-
-def add_store(
-    parser: argparse.ArgumentParser, store: str | None = None, help: str = "the store: shm:NAME or a directory"
-) -> None:
-    """Add the arguments that all store commands have."""
-    parser.add_argument("store", metavar="STORE", nargs=store, help=help)
-    parser.add_argument("--json", action="store_true", help="print results and errors as JSON")
-    parser.add_argument("--trust", action="store_true", help="accept a store that other users own or may write to")
-    parser.set_defaults(wrong_usage=parser.error)
-
-
-def seconds(text: str) -> float:
-    """Parse a number of seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= _MOST_SECONDS:
-        raise argparse.ArgumentTypeError(f"expected seconds from 0 to {_MOST_SECONDS:.0f}, found {text!r}")
-    return value
 
 
 @contextmanager
@@ -56,7 +39,7 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
         store = sa.Store(where, trust=arguments.trust, create=False)
     except sa.ObjectNotFound as error:
         error.hint = "`shmarrow names` lists the stores in shared memory"
-        _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared_stores())
+        _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared(is_store))
         raise
     with store:
         try:
@@ -81,32 +64,62 @@ def _guess(error: sa.ObjectNotFound, name: str, names: list[str]) -> None:
         error.hint = f"did you mean {found!r}?"
 
 
-# --- all stores -------------------------------------------------------------------------------------------------
+# --- all stores and rings ---------------------------------------------------------------------------------------
 
 
-def shared_stores() -> list[str]:
-    """The stores in shared memory whose directory this user may read, as sorted ``shm:NAME``."""
-    with suppress(OSError), os.scandir(SHM_DIRECTORY) as found:
-        return sorted([SHM_SCHEME + each.name for each in found if each.name[0] != "." and _is_store(each)])
+def shared(test: Callable[[str], bool]) -> list[str]:
+    """What this user may read in shared memory and passes a test, as sorted ``shm:NAME``."""
+    with suppress(OSError):
+        names = [SHM_SCHEME + name for name in os.listdir(SHM_DIRECTORY) if name[0] != "."]
+        return sorted(filter(test, names))
     return []
 
 
-def _is_store(entry: os.DirEntry[str]) -> bool:
-    with suppress(OSError):
-        if entry.is_dir(follow_symlinks=False):
-            fd = os.open(f"{entry.path}/{CONTROL}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                return stat.S_ISREG(os.fstat(fd).st_mode) and os.pread(fd, len(MAGIC), 0) == MAGIC
-            finally:
-                os.close(fd)
+def is_store(where: str) -> bool:
+    """Whether a location is that of a store."""
+    path = _path(where)
+    return not os.path.islink(path) and _begins_with(f"{path}/{CONTROL}", MAGIC)
+
+
+def is_ring(where: str) -> bool:
+    """Whether a location is that of a ring."""
+    return _begins_with(_path(where), ring_protocol.MAGIC)
+
+
+def _path(where: str) -> str:
+    return f"{SHM_DIRECTORY}/{where[len(SHM_SCHEME) :]}" if where.startswith(SHM_SCHEME) else where
+
+
+def _begins_with(path: str, magic: bytes) -> bool:
+    """Whether a path is that of a regular file with these first bytes."""
+    with suppress(OSError, ValueError):
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return stat.S_ISREG(os.fstat(fd).st_mode) and os.pread(fd, len(magic), 0) == magic
+        finally:
+            os.close(fd)
     return False
+
+
+def look(where: str, trust: bool) -> dict[str, Any] | None:
+    """The state of a store or a ring; ``error`` and ``message`` if it cannot be opened, None if it is gone."""
+    ring = is_ring(where)
+    known = {"ring" if ring else "store": where, "user": owner_of(where)}
+    try:
+        if ring:
+            return known | ring_state(where, trust)
+        with sa.Store(where, create=False, trust=trust) as store:
+            return known | holdings(store)
+    except (sa.ObjectNotFound, FileNotFoundError):
+        return None
+    except sa.ShmarrowError as error:
+        return known | {"error": type(error).__name__, "message": str(error), "reason": error.message}
 
 
 def holdings(store: sa.Store) -> dict[str, Any]:
     """The contents of a store, for JSON: bytes, object counts, counters, and attached objects by process."""
     found = store.stats()
     taken = found.nbytes + found.removed + found.drafts
-    room = found.free if found.capacity is None else max(min(found.free, found.capacity - taken), 0)
     return {
         "store": store.name,
         "user": owner_of(store.path),
@@ -116,7 +129,7 @@ def holdings(store: sa.Store) -> dict[str, Any]:
         "removed": found.removed,
         "drafts": found.drafts,
         "capacity": found.capacity,
-        "room": room,
+        "room": found.free if found.capacity is None else max(min(found.free, found.capacity - taken), 0),
         "total": found.total,
         "free": found.free,
         "catalog": found.catalog,
@@ -128,16 +141,12 @@ def holdings(store: sa.Store) -> dict[str, Any]:
     }
 
 
-def look(where: str, trust: bool) -> dict[str, Any] | None:
-    """The contents of the store at a location; ``error`` and ``message`` if it cannot be opened, None if it is gone."""
-    try:
-        with sa.Store(where, create=False, trust=trust) as store:
-            return holdings(store)
-    except (sa.ObjectNotFound, FileNotFoundError):
-        return None
-    except sa.ShmarrowError as error:
-        kind = type(error).__name__
-        return {"store": where, "user": owner_of(where), "error": kind, "message": str(error), "reason": error.message}
+def ring_state(where: str, trust: bool) -> dict[str, Any]:
+    """The state of a ring, for JSON: its frames, writer and readers."""
+    found = ring_info(where, trust)
+    readers = [{**each._asdict(), "command": command_of(each.process)} for each in found.readers]
+    shown = {"kind": found.kind, "policy": found.policy, "slots": found.slots, "bytes": found.nbytes}
+    return {**shown, "frames": found.frames, "writer": found.writer, "readers": readers}
 
 
 def reason(found: dict[str, Any]) -> str:
@@ -147,9 +156,8 @@ def reason(found: dict[str, Any]) -> str:
 
 def owner_of(where: str) -> str | None:
     """The name of the user who owns what is at a location; None if it is gone."""
-    path = f"{SHM_DIRECTORY}/{where[len(SHM_SCHEME) :]}" if where.startswith(SHM_SCHEME) else where
     with suppress(OSError):
-        uid = os.stat(path).st_uid
+        uid = os.stat(_path(where)).st_uid
         with suppress(KeyError):
             return pwd.getpwuid(uid).pw_name
         return str(uid)
@@ -163,14 +171,77 @@ def command_of(process: int) -> str | None:
     return None
 
 
+def process_text(process: int, command: str | None) -> str:
+    """A process as people know it."""
+    return f"{process} {command or ''}".rstrip() if process > 0 else "another container"
+
+
 def pins_text(pins: list[dict[str, Any]], most: int = 4) -> list[str]:
     """The number of attached objects by process, one line each."""
-    lines = [
-        f"{each['objects']} by "
-        + (f"{each['process']} {each['command'] or ''}".rstrip() if each["process"] > 0 else "another container")
-        for each in pins[:most]
-    ]
+    lines = [f"{each['objects']} by {process_text(each['process'], each['command'])}" for each in pins[:most]]
     others = pins[most:]
     if others:
         lines.append(f"{sum([each['objects'] for each in others])} by {len(others)} others")
     return lines
+
+
+def readers_text(found: dict[str, Any]) -> list[str]:
+    """The writer and the readers of a ring, one line each."""
+    writer = found["writer"]
+    return [
+        "no writer" if writer is None else f"written by {process_text(writer, command_of(writer))}",
+        *[
+            f"frame {each['position']}, {each['missed']} missed, by {process_text(each['process'], each['command'])}"
+            for each in found["readers"]
+        ],
+    ]
+
+
+# --- objects ----------------------------------------------------------------------------------------------------
+
+
+def described(found: ObjectInfo) -> dict[str, Any]:
+    """What a store knows of an object, for JSON."""
+    what = found.description
+    return {
+        "name": found.name,
+        "kind": found.kind,
+        "rows": what.num_rows,
+        "batches": what.num_batches,
+        "shape": None if what.shape is None else list(what.shape),
+        "type": None if what.type is None else str(what.type),
+        "schema": None if what.schema is None else {field.name: str(field.type) for field in what.schema.fields},
+        "bytes": found.nbytes,
+        "allocated": found.allocated,
+        "shared": found.shared,
+        "sources": list(found.sources),
+        "generation": found.generation,
+        "path": found.path,
+        "age": found.age,
+        "idle": found.idle,
+        "pins": found.pins,
+        "expires_in": found.expires_in,
+        "owner": found.owner,
+        "orphaned": found.orphaned,
+        "protected": found.protected,
+    }
+
+
+def state_fields(found: dict[str, Any]) -> dict[str, str]:
+    """What a store knows of an object beside its contents, for people."""
+    shared = f"{size_text(found['shared'])}, with {', '.join(found['sources'])}"
+    return {
+        "shared": shared if found["shared"] else "",
+        "file": found["path"] or "none: it is inline in the control file",
+        "generation": str(found["generation"]),
+        "age": f"{time_text(found['age'])}, last used {time_text(found['idle'])} ago",
+        "pins": f"{found['pins']} (processes that have it attached)",
+        "expires": "" if found["expires_in"] is None else f"in {time_text(found['expires_in'])}",
+        "owner": owner_text(found),
+        "state": "protected" if found["protected"] else "",
+    }
+
+
+def owner_text(found: dict[str, Any]) -> str:
+    """The process that owns an object."""
+    return "orphaned" if found["orphaned"] else "" if found["owner"] is None else str(found["owner"])

@@ -11,13 +11,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import shmarrow as sa
 from shmarrow.cli import schemas
+from shmarrow.cli.arguments import TARGET, argument, command
 from shmarrow.cli.measure import ALIGNED, Measured, measure, row_total
-from shmarrow.cli.report import Fields, Table, clipped, render, reporting, size_text, time_text
-from shmarrow.cli.targets import Target, add_target, open_bytes, refuse_others, stored
+from shmarrow.cli.report import Fields, Table, batches_text, clipped, exact_size, render
+from shmarrow.cli.targets import ROWS, open_bytes
+from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
 
@@ -32,36 +35,29 @@ _COLUMNS = 60
 """Rows of the table of columns on a terminal."""
 _DICTIONARIES = 1 << 12
 """Dictionary batches that are read."""
-_STORED = ("generation", "path", "age", "idle", "pins", "expires_in", "owner", "orphaned", "protected")
-ALIGNMENTS = (
-    ("64", ALIGNED, "no consumer has to copy for alignment"),
-    ("8", 8, "only JAX has to copy for alignment"),
-    ("element", 1, "only JAX has to copy for alignment"),
-    ("less", 0, "copied by JAX, polars and other users of arrow-rs"),
-)
-"""Classes of buffers: their name in JSON, the least alignment in bytes, and which consumers copy them."""
+_Sizes = dict[int, list[tuple[str, int, int]]]
+"""For each field node its buffers: their names, and their bytes as stored and decompressed."""
+_ALIGNMENTS = {
+    "64": ("64 bytes", "no consumer has to copy for alignment"),
+    "8": ("8 bytes", "only JAX has to copy for alignment"),
+    "element": ("their elements", "only JAX has to copy for alignment"),
+    "less": ("less than their elements need", "copied by JAX, polars and other users of arrow-rs"),
+}
+"""Classes of buffers by their name in JSON: what they are aligned to, and which consumers copy them."""
 
 
-def inspect_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``inspect``."""
-    add_target(parser)
-    parser.add_argument("--exact", action="store_true", help="read the metadata of all batches instead of a sample")
-
-
-@reporting
+@command(*TARGET, argument("--exact", action="store_true", help="read the metadata of all batches instead of a sample"))
 def inspect(arguments: argparse.Namespace) -> int:
     """Describe an Arrow object."""
-    with open_bytes(arguments.target, arguments.trust) as (name, source):
-        refuse_others(name, source.data)
-        from shmarrow.xray import Overview
+    from shmarrow.xray import Overview
 
+    with open_bytes(arguments.target, arguments.trust) as source:
         overview = Overview(source, DEFAULT_LIMITS)
-        kind = overview.kind
-        found = {"target": arguments.target, "kind": kind, "bytes": overview.size}
-        if kind in ("file", "stream"):
+        found = {"target": arguments.target, "kind": overview.kind, "bytes": overview.size}
+        if overview.kind in ROWS:
             found |= facts(overview, arguments.exact)
         else:
-            found["tensors"] = schemas.tensors(Target(name, kind, source, source.data))
+            found["tensors"] = schemas.tensors(overview.kind, source.data)
     found["stored"] = _stored(arguments)
     render(arguments.json, found, *_texts(found))
     return 0
@@ -69,17 +65,15 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Return the store's description of an object; None if it is in no store."""
-    with stored(arguments.target, arguments.trust) as store_and_name:
-        if store_and_name is None:
-            return None
-        store, name = store_and_name
-        info = store.info(name)
-        return {
-            "store": store.name,
-            "name": name,
-            "kind": info.kind,
-            **{field: getattr(info, field) for field in _STORED},
-        }
+    from shmarrow.xray.target import split_name
+
+    place = split_name(arguments.target)
+    if place is None:
+        return None
+    from shmarrow.cli.host import described
+
+    with sa.Store(place[0], trust=arguments.trust, create=False) as store:
+        return {"store": store.name, **described(store.info(place[1]))}
 
 
 # --- facts --------------------------------------------------------------------------------------------------------
@@ -89,6 +83,10 @@ def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
     """Describe a file or a stream, as JSON."""
     measured = measure(found, exact)
     rows, rows_exact = row_total(found, measured, exact)
+    severities = [each.severity for each in found.findings]
+    sizes: _Sizes = {}
+    for role, stored, plain in zip(found.buffer_roles, measured.stored, measured.plain, strict=True):
+        sizes.setdefault(role.node, []).append((role.buffer, stored, plain))
     return {
         "version": found.version,
         "endianness": found.endianness,
@@ -96,77 +94,39 @@ def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
         "batches": len(found.blocks),
         "rows": rows,
         "rows_exact": rows_exact,
-        "truncated": found._cut is not None or (found.kind == "file" and found.footer is None),
+        "truncated": found.truncated,
         "sampled_batches": None if measured.exact else measured.read,
         "unreadable_batches": measured.broken,
         "metadata": schemas.text_pairs({} if found.schema is None else found.schema.metadata),
-        "columns": [_column(column, found, measured) for column in _fields(found.wires)],
+        "columns": _columns(found.wires, measured, sizes, count()),
         "dictionaries": _dictionaries(found),
         "alignment": _alignment(found, measured),
-        "findings": _severities(found),
+        "findings": {severity: severities.count(severity) for severity in ("error", "warning", "note")},
     }
 
 
-def _severities(found: Overview) -> dict[str, int]:
-    severities = [each.severity for each in found.findings]
-    return {severity: severities.count(severity) for severity in ("error", "warning", "note")}
-
-
-class _Node:
-    """A field with its number among the nodes of a batch, and its children."""
-
-    __slots__ = ("children", "last", "number", "wire")
-
-    def __init__(self, wire: FieldLayout, number: int) -> None:
-        self.wire = wire
-        self.number = self.last = number
-        self.children: list[_Node] = []
-        for child in wire.children:
-            self.children.append(_Node(child, self.last + 1))
-            self.last = self.children[-1].last
-
-
-def _fields(wires: Sequence[FieldLayout]) -> Iterator[_Node]:
-    number = 0
+def _columns(wires: Sequence[FieldLayout], measured: Measured, sizes: _Sizes, nodes: Iterator[int]) -> list[Any]:
+    """The fields with all below them: type, nulls and bytes; they are numbered like the nodes of a batch."""
+    made = []
     for wire in wires:
-        node = _Node(wire, number)
-        yield node
-        number = node.last + 1
-
-
-def _column(node: _Node, found: Overview, measured: Measured) -> dict[str, Any]:
-    """A field with all below it: its type, nulls and bytes."""
-    own, below = _buffers_of(found, node.number, node.number), _buffers_of(found, node.number, node.last)
-    stored_bytes = sum([measured.stored[i] for i in below])
-    plain = sum([measured.plain[i] for i in below])
-    buffers: dict[str, int] = {}
-    for i in own:
-        name = found.buffer_roles[i].buffer
-        buffers[name] = buffers.get(name, 0) + measured.scaled(measured.stored[i])
-    made = {
-        "name": node.wire.field.name,
-        "type": str(node.wire.field.type),
-        "nullable": node.wire.field.nullable,
-        "values": measured.scaled(measured.lengths[node.number]),
-        "nulls": measured.scaled(measured.nulls[node.number]),
-        "bytes": measured.scaled(stored_bytes),
-        "decompressed": measured.scaled(plain),
-        "ratio": round(plain / stored_bytes, 3) if stored_bytes else None,
-        "buffers": buffers,
-    }
-    if node.children:
-        made["children"] = [_column(child, found, measured) for child in node.children]
+        node = next(nodes)
+        children = _columns(wire.children, measured, sizes, nodes)
+        own = sizes.get(node, [])
+        stored = sum([size for _, size, _ in own]) + sum([each["bytes"] for each in children])
+        plain = sum([size for _, _, size in own]) + sum([each["decompressed"] for each in children])
+        column = {
+            "name": wire.field.name,
+            "type": str(wire.field.type),
+            "nullable": wire.field.nullable,
+            "values": measured.lengths[node],
+            "nulls": measured.nulls[node],
+            "bytes": stored,
+            "decompressed": plain,
+            "ratio": round(plain / stored, 3) if stored else None,
+            "buffers": {name: size for name, size, _ in own},
+        }
+        made.append({**column, "children": children} if children else column)
     return made
-
-
-def _buffers_of(found: Overview, first: int, last: int) -> range:
-    """The buffers of the nodes from ``first`` to ``last``: they follow each other."""
-    from bisect import bisect_left, bisect_right
-
-    columns = found.buffer_roles
-    return range(
-        bisect_left(columns, first, key=lambda role: role.node), bisect_right(columns, last, key=lambda role: role.node)
-    )
 
 
 def _dictionaries(found: Overview) -> list[dict[str, Any]]:
@@ -174,20 +134,12 @@ def _dictionaries(found: Overview) -> list[dict[str, Any]]:
     from shmarrow.xray.messages import read_batch
 
     made: dict[int, dict[str, Any]] = {}
+    sums = {"values": 0, "bytes": 0, "batches": 0, "deltas": 0}
     for field in encoded_fields(found.wires):
         assert field.dictionary_id is not None
         assert field.values is not None
-        id, values = field.dictionary_id, field.values
-        new = {
-            "id": id,
-            "type": str(values.field.type),
-            "fields": [],
-            "values": 0,
-            "bytes": 0,
-            "batches": 0,
-            "deltas": 0,
-        }
-        each = made.setdefault(id, new)
+        id = field.dictionary_id
+        each = made.setdefault(id, {"id": id, "type": str(field.values.field.type), "fields": [], **sums})
         each["fields"].append(field.field.name)
     for offset, length, body in found.dictionaries[:_DICTIONARIES].tolist():
         try:
@@ -206,7 +158,7 @@ def _dictionaries(found: Overview) -> list[dict[str, Any]]:
 
 def _alignment(found: Overview, measured: Measured) -> dict[str, Any]:
     """Count the buffers of a batch by alignment, and list those that are not aligned for their elements."""
-    counts = dict.fromkeys([name for name, _, _ in ALIGNMENTS], 0)
+    counts = dict.fromkeys(_ALIGNMENTS, 0)
     less = []
     for role, alignment, used in zip(found.buffer_roles, measured.alignment, measured.used, strict=True):
         if not used:
@@ -238,35 +190,47 @@ def element_bytes(role: BufferRole) -> int:
 
 
 def _texts(found: dict[str, Any]) -> Iterator[Fields | Table | str]:
-    fields = {"target": printable(found["target"]), "kind": _KINDS[found["kind"]], "size": _exact_size(found["bytes"])}
-    if "tensors" in found:
-        yield Fields({**fields, **_stored_fields(found["stored"])})
+    fields = {"target": found["target"], "kind": _KINDS[found["kind"]], "size": exact_size(found["bytes"])}
+    if found["kind"] in ROWS:
+        fields |= _row_fields(found)
+    if (stored := found["stored"]) is not None:
+        from shmarrow.cli.host import state_fields
+
+        fields["store"] = f"{stored['store']}, object {stored['name']}, kind {stored['kind']}"
+        fields |= state_fields(stored)
+    yield Fields(fields)
+    if found["kind"] in ROWS:
+        yield from _tables(found)
+    else:
         yield ""
         yield schemas.tensor_table(found["tensors"])
-        return
-    fields |= {
+
+
+def _row_fields(found: dict[str, Any]) -> dict[str, str | list[str]]:
+    batches, sampled, broken = found["batches"], found["sampled_batches"], found["unreadable_batches"]
+    problems = ", ".join([f"{severity}s" for severity, number in found["findings"].items() if number])
+    return {
         "format": f"metadata version {found['version']}, {found['endianness']}-endian",
         "rows": _rows(found),
         "compression": _compression(found),
-        "estimated": ""
-        if found["sampled_batches"] is None
-        else f"columns, from {found['sampled_batches']} of {found['batches']} batches; --exact reads all",
-        "metadata": "\n".join([f"{clipped(key)}: {clipped(value)}" for key, value in found["metadata"].items()]),
-        "unreadable": _batches(found["unreadable_batches"]) if found["unreadable_batches"] else "",
-        "problems": _problems(found),
-        **_stored_fields(found["stored"]),
+        "estimated": "" if sampled is None else f"columns, from {sampled} of {batches} batches; --exact reads all",
+        "metadata": [f"{clipped(key)}: {clipped(value)}" for key, value in found["metadata"].items()],
+        "unreadable": batches_text(broken) if broken else "",
+        "problems": f"{problems}; `shmarrow validate` lists them" if problems else "",
     }
-    yield Fields(fields)
+
+
+def _tables(found: dict[str, Any]) -> Iterator[Table | str]:
     rows = list(_column_rows(found["columns"], ""))
     if rows:
         yield ""
-        shown = rows if not sys.stdout.isatty() or len(rows) <= _COLUMNS else rows[:_COLUMNS]
+        shown = rows[:_COLUMNS] if sys.stdout.isatty() else rows
         headers = ("column", "type", "nulls", "bytes", "ratio", "buffers")
-        keep = [i for i, _ in enumerate(headers) if headers[i] != "ratio" or found["compression"]]
+        keep = [i for i, header in enumerate(headers) if header != "ratio" or found["compression"]]
         cells = [[row[i] for i in keep] for row in shown]
         yield Table([headers[i] for i in keep], cells, (0, 1, len(keep) - 1), True)
         if len(shown) < len(rows):
-            yield (f"{len(rows) - len(shown)} more fields; `shmarrow inspect TARGET | cat` shows all")
+            yield f"{len(rows) - len(shown)} more fields; `shmarrow inspect TARGET | cat` shows all"
     if found["dictionaries"]:
         yield ""
         yield Table(
@@ -280,15 +244,24 @@ def _texts(found: dict[str, Any]) -> Iterator[Fields | Table | str]:
             ],
             (0, 1, 2), True,
         )  # fmt: skip
-    if any(found["alignment"][name] for name, _, _ in ALIGNMENTS):
+    if any(found["alignment"][name] for name in _ALIGNMENTS):
         yield ""
-        yield from _alignment_lines(found)
+    swapped = "every consumer swaps the bytes" if (found["endianness"], sys.byteorder) == ("big", "little") else ""
+    decompressed = "decompressed anyway" if found["compression"] else ""
+    for name, (what, who) in _ALIGNMENTS.items():
+        if number := found["alignment"][name]:
+            yield f"{counted(number, 'buffer')} per batch aligned to {what}: {swapped or decompressed or who}"
+    for each in found["alignment"]["misaligned"][:10]:
+        yield (
+            f"  {each['buffer']} of {printable(each['field'])}: aligned to {each['alignment']}, "
+            f"its elements need {each['needed']}"
+        )
 
 
 def _rows(found: dict[str, Any]) -> str:
     """Return the number of rows as text; of a truncated object, that of its whole batches."""
     about = "" if found["rows_exact"] else "about "
-    text = f"{about}{found['rows']} in {_batches(found['batches'])}"
+    text = f"{about}{found['rows']} in {batches_text(found['batches'])}"
     if not found["truncated"]:
         return text
     return f"{text} before the end, which is missing" if found["batches"] else "unknown: the end is missing"
@@ -298,43 +271,12 @@ def _deltas(each: dict[str, Any]) -> str:
     return f" ({counted(each['deltas'], 'delta')})" if each["deltas"] else ""
 
 
-def _batches(number: int) -> str:
-    return "1 batch" if number == 1 else f"{number} batches"
-
-
-def _exact_size(size: int) -> str:
-    return f"{size_text(size)} ({size} bytes)" if size >= 1024 else size_text(size)
-
-
 def _compression(found: dict[str, Any]) -> str:
     if not found["compression"]:
         return ""
-    stored_bytes, plain = (sum([each[key] for each in found["columns"]]) for key in ("bytes", "decompressed"))
-    ratio = f", ratio {plain / stored_bytes:.2f}" if stored_bytes else ""
+    stored, plain = (sum([each[key] for each in found["columns"]]) for key in ("bytes", "decompressed"))
+    ratio = f", ratio {plain / stored:.2f}" if stored else ""
     return f"{found['compression']}{ratio}; every consumer has to decompress the columns it reads"
-
-
-def _problems(found: dict[str, Any]) -> str:
-    parts = [f"{severity}s" for severity, number in found["findings"].items() if number]
-    return f"{', '.join(parts)}; `shmarrow validate` lists them" if parts else ""
-
-
-def _stored_fields(info: dict[str, Any] | None) -> dict[str, str]:
-    if info is None:
-        return {}
-    owner = "orphaned" if info["orphaned"] else "" if info["owner"] is None else f"process {info['owner']}"
-    states = ["protected"] if info["protected"] else []
-    made = {
-        "store": f"{printable(info['store'])}, object {printable(info['name'])}, kind {info['kind']}",
-        "file": printable(info["path"]) if info["path"] else "none: it is inline in the control file",
-        "generation": str(info["generation"]),
-        "age": f"{time_text(info['age'])}, last used {time_text(info['idle'])} ago",
-        "pins": f"{info['pins']} (processes that have it attached)",
-        "owner": owner,
-        "state": ", ".join(states),
-        "expires": "" if info["expires_in"] is None else f"in {time_text(info['expires_in'])}",
-    }
-    return made
 
 
 def _column_rows(columns: Sequence[dict[str, Any]], indent: str) -> Iterator[list[str]]:
@@ -343,20 +285,3 @@ def _column_rows(columns: Sequence[dict[str, Any]], indent: str) -> Iterator[lis
         ratio = "" if each["ratio"] is None else f"{each['ratio']:.2f}"
         yield [indent + each["name"], each["type"], str(each["nulls"]), size_text(each["bytes"]), ratio, buffers]
         yield from _column_rows(each.get("children", ()), indent + "  ")
-
-
-def _alignment_lines(found: dict[str, Any]) -> Iterator[str]:
-    texts = {"64": "64 bytes", "8": "8 bytes", "element": "their elements", "less": "less than their elements need"}
-    swapped = found["endianness"] == "big" and sys.byteorder == "little"
-    for name, _, who in ALIGNMENTS:
-        number = found["alignment"][name]
-        if number:
-            why = (
-                "every consumer swaps the bytes" if swapped else "decompressed anyway" if found["compression"] else who
-            )
-            yield f"{counted(number, 'buffer')} per batch aligned to {texts[name]}: {why}"
-    for each in found["alignment"]["misaligned"][:10]:
-        yield (
-            f"  {each['buffer']} of {printable(each['field'])}: aligned to {each['alignment']}, "
-            f"its elements need {each['needed']}"
-        )

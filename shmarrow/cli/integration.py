@@ -18,51 +18,16 @@ from itertools import islice
 from typing import Any
 
 import shmarrow
+from shmarrow.cli.arguments import argument, command
 from shmarrow.cli.cells import values_of
 from shmarrow.cli.diff import schema_differences, unequal
+from shmarrow.cli.report import WrongUsage
 from shmarrow.cli.schemas import children, text_pairs
 from shmarrow.cli.targets import pipe_in, pipe_out
 from shmarrow.integration.json import read_json, write_json
 
 _SHOWN = 20
 _MODE = 0o644
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of the integration tests."""
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    def add(name: str, help: str, action: Callable[[argparse.Namespace, ExitStack], int]) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
-        made.set_defaults(action=action)
-        return made
-
-    for name, help, action in (
-        ("arrow-to-json", "write the contents of an Arrow file as JSON", _arrow_to_json),
-        ("json-to-arrow", "write the contents of a JSON document as an Arrow file", _json_to_arrow),
-        ("validate", "compare an Arrow file with a JSON document; exit with 0 if they are equal", _validate),
-    ):
-        command = add(name, help, action)
-        command.add_argument("--arrow", metavar="FILE", required=True, help="the Arrow file")
-        command.add_argument("--json", metavar="FILE", required=True, help="the JSON document, or compressed as .gz")
-    command = add("stream-to-file", "write the batches of a stream as a file", _stream_to_file)
-    _add_ends(command, "--stream", "--arrow")
-    command = add("file-to-stream", "write the batches of a file as a stream", _file_to_stream)
-    _add_ends(command, "--arrow", "--stream")
-
-
-def _add_ends(command: argparse.ArgumentParser, source: str, sink: str) -> None:
-    for option, name, side in ((source, "source", "input"), (sink, "sink", "output")):
-        where = command.add_mutually_exclusive_group()
-        where.add_argument(name, nargs="?", metavar=name.upper(), help=f"a file; standard {side} if left out, or -")
-        where.add_argument(option, metavar="FILE", dest=f"{name}_option", help=f"the same as {name.upper()}")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the parsed command; returns the exit status."""
-    action: Callable[[argparse.Namespace, ExitStack], int] = arguments.action
-    with ExitStack() as stack:
-        return action(arguments, stack)
 
 
 # --- the commands ------------------------------------------------------------------------------------------------
@@ -72,23 +37,21 @@ def _open_file(name: str, stack: ExitStack) -> Any:
     return stack.enter_context(shmarrow.ipc.open_file(pipe_in(name, stack) or name))
 
 
-def _arrow_to_json(arguments: argparse.Namespace, stack: ExitStack) -> int:
-    reader, sink = _open_file(arguments.arrow, stack), pipe_out(arguments.json, stack) or arguments.json
+def _arrow_to_json(stack: ExitStack, arrow: str, json: str) -> int:
+    reader, sink = _open_file(arrow, stack), pipe_out(json, stack) or json
     write_json(sink, reader.read_all(), overwrite=True, mode=_MODE)
     return 0
 
 
-def _json_to_arrow(arguments: argparse.Namespace, stack: ExitStack) -> int:
-    table = read_json(pipe_in(arguments.json, stack) or arguments.json)
-    sink = pipe_out(arguments.arrow, stack) or arguments.arrow
-    with shmarrow.ipc.new_file(sink, table.schema, overwrite=True, mode=_MODE) as writer:
+def _json_to_arrow(stack: ExitStack, arrow: str, json: str) -> int:
+    table = read_json(pipe_in(json, stack) or json)
+    with shmarrow.ipc.new_file(pipe_out(arrow, stack) or arrow, table.schema, overwrite=True, mode=_MODE) as writer:
         writer.write_table(table)
     return 0
 
 
-def _validate(arguments: argparse.Namespace, stack: ExitStack) -> int:
-    json = read_json(pipe_in(arguments.json, stack) or arguments.json)
-    found = _differences(json, _open_file(arguments.arrow, stack).read_all())
+def _validate(stack: ExitStack, arrow: str, json: str) -> int:
+    found = _differences(read_json(pipe_in(json, stack) or json), _open_file(arrow, stack).read_all())
     shown = list(islice(found, _SHOWN))
     for line in shown:
         print(line)
@@ -97,25 +60,54 @@ def _validate(arguments: argparse.Namespace, stack: ExitStack) -> int:
     return 1 if shown else 0
 
 
-def _stream_to_file(arguments: argparse.Namespace, stack: ExitStack) -> int:
-    return _copy(arguments, stack, shmarrow.ipc.open_stream, shmarrow.ipc.new_file)
+def _stream_to_file(stack: ExitStack, stream: str, arrow: str) -> int:
+    reader = stack.enter_context(shmarrow.ipc.open_stream(pipe_in(stream, stack) or stream))
+    return _copy(reader, shmarrow.ipc.new_file, pipe_out(arrow, stack) or arrow)
 
 
-def _file_to_stream(arguments: argparse.Namespace, stack: ExitStack) -> int:
-    return _copy(arguments, stack, shmarrow.ipc.open_file, shmarrow.ipc.new_stream)
+def _file_to_stream(stack: ExitStack, arrow: str, stream: str) -> int:
+    return _copy(_open_file(arrow, stack), shmarrow.ipc.new_stream, pipe_out(stream, stack) or stream)
 
 
-def _copy(
-    arguments: argparse.Namespace, stack: ExitStack, open_source: Callable[..., Any], new_sink: Callable[..., Any]
-) -> int:
-    source = arguments.source_option or arguments.source or "-"
-    target = arguments.sink_option or arguments.sink or "-"
-    reader = stack.enter_context(open_source(pipe_in(source, stack) or source))
-    sink = pipe_out(target, stack) or target
+def _copy(reader: Any, new_sink: Callable[..., Any], sink: Any) -> int:
     with new_sink(sink, reader.schema, overwrite=True, mode=_MODE) as writer:
         for batch in reader:
             writer.write_batch(batch)
     return 0
+
+
+_ACTIONS: dict[str, tuple[Callable[..., int], tuple[str, str]]] = {
+    "arrow-to-json": (_arrow_to_json, ("arrow", "json")),
+    "json-to-arrow": (_json_to_arrow, ("json", "arrow")),
+    "validate": (_validate, ("json", "arrow")),
+    "stream-to-file": (_stream_to_file, ("stream", "arrow")),
+    "file-to-stream": (_file_to_stream, ("arrow", "stream")),
+}
+"""The commands: their functions, and the options that name what they read and write."""
+_PIPES = ("stream-to-file", "file-to-stream")
+"""Commands whose files may be named without options, and default to standard input and output."""
+
+
+@command(
+    argument("action", metavar="COMMAND", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)),
+    argument("--arrow", metavar="FILE", help="the Arrow file"),
+    argument("--json", metavar="FILE", help="the JSON document, or compressed as .gz"),
+    argument("--stream", metavar="FILE", help="the stream"),
+    argument("files", metavar="FILE", nargs="*", help="of the two commands for streams: the source and the sink"),
+)
+def integration(arguments: argparse.Namespace) -> int:
+    """Run a command of the integration tests; returns the exit status."""
+    run, ends = _ACTIONS[arguments.action]
+    named = {end: getattr(arguments, end) for end in ends}
+    unnamed = [end for end in ends if named[end] is None]
+    pipes = arguments.action in _PIPES
+    if len(arguments.files) > (len(unnamed) if pipes else 0):
+        raise WrongUsage(f"{arguments.action} does not take {arguments.files[-1]!r}")
+    if unnamed and not pipes:
+        raise WrongUsage(f"{arguments.action} needs {' and '.join([f'--{end}' for end in unnamed])}")
+    named |= dict(zip(unnamed, [*arguments.files, "-", "-"], strict=False))
+    with ExitStack() as stack:
+        return run(stack, **named)
 
 
 # --- comparing ---------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ ALIGNED = 64
 
 
 class Measured(NamedTuple):
-    """Totals of the batches that were read.
+    """Totals of all batches; of a sample, scaled up.
 
     Attributes
     ----------
@@ -49,8 +49,10 @@ class Measured(NamedTuple):
         How many batches there are, how many of them were read, and how many more could not be.
     lengths, nulls : list of int
         For each field node.
-    stored, plain, used : list of int
-        For each buffer: bytes as stored, bytes when decompressed, and how many of them are not empty.
+    stored, plain : list of int
+        For each buffer: bytes as stored, and bytes when decompressed.
+    used : list of bool
+        For each buffer whether it ever has bytes.
     alignment : list of int
         For each buffer the largest power of two up to 64 that the offsets of all are multiples of.
     """
@@ -62,17 +64,13 @@ class Measured(NamedTuple):
     nulls: list[int]
     stored: list[int]
     plain: list[int]
-    used: list[int]
+    used: list[bool]
     alignment: list[int]
 
     @property
     def exact(self) -> bool:
         """Whether all batches were read."""
         return self.read + self.broken == self.batches
-
-    def scaled(self, number: int) -> int:
-        """A sum over the batches that were read, for all of them."""
-        return number if self.exact or not self.read else round(number * (self.batches / self.read))
 
 
 def measure(found: Overview, exact: bool = False) -> Measured:
@@ -87,7 +85,7 @@ def measure(found: Overview, exact: bool = False) -> Measured:
     """
     count, roles = len(found.blocks), len(found.buffer_roles)
     sums = np.zeros((3, roles), object)  # Python ints: hostile lengths add up to more than 64 bits
-    totals = np.zeros((len(found.nodes), 2), object)
+    totals = np.zeros((found.num_nodes, 2), object)
     offsets = np.zeros(roles, np.int64)
     read = broken = 0
     for number in _chosen(found, exact):
@@ -97,7 +95,7 @@ def measure(found: Overview, exact: bool = False) -> Measured:
             broken += 1
             continue
         owners = _owners(found, batch)
-        if len(owners) != len(batch.buffers) or len(batch.nodes) != len(found.nodes):
+        if len(owners) != len(batch.buffers) or len(batch.nodes) != found.num_nodes:
             broken += 1
             continue
         read += 1
@@ -110,20 +108,20 @@ def measure(found: Overview, exact: bool = False) -> Measured:
             sums[row] += made.astype(object)
         np.bitwise_or.at(offsets, owners, np.where(used, starts, 0))
     low = (offsets | ALIGNED) & -(offsets | ALIGNED)
-    rows, nulls = totals.T.tolist()
-    stored, plain, filled = sums.tolist()
-    return Measured(count, read, broken, rows, nulls, stored, plain, filled, low.tolist())
+    share = 1 if read + broken == count or not read else count / read
+    lengths, nulls, stored, plain = [[round(each * share) for each in row] for row in (*totals.T, *sums[:2])]
+    return Measured(count, read, broken, lengths, nulls, stored, plain, sums[2].astype(bool).tolist(), low.tolist())
 
 
 def _chosen(found: Overview, exact: bool) -> Sequence[int]:
     """The batches to read."""
     count, roles = len(found.blocks), max(len(found.buffer_roles), 1)
-    most = min(_PAIRS // (roles + len(found.nodes)), _BATCHES)
+    most = min(_PAIRS // (roles + found.num_nodes), _BATCHES)
     if found.compression and found.size > _SMALL:
         most = min(most, _PREFIXES // roles)
     if exact or count <= max(most, 1):
         return range(count)
-    return np.unique(np.linspace(0, count - 1, max(1, min(most, _SAMPLE))).astype(int)).tolist()  # type: ignore[no-any-return]
+    return np.unique(np.linspace(0, count - 1, max(1, min(most, _SAMPLE))).astype(int)).tolist()
 
 
 def _owners(found: Overview, batch: Batch) -> Numbers:
@@ -154,5 +152,4 @@ def row_total(found: Overview, measured: Measured, exact: bool = False) -> tuple
     if ROW_COUNTS in (found.metadata or {}) or exact or count <= _COUNTED:
         with suppress(ShmarrowError):
             return int(found.rows().sum()), True
-    lengths = measured.lengths[:1] or [0]
-    return measured.scaled(lengths[0]), not count
+    return (measured.lengths[0] if measured.lengths else 0), not count

@@ -1,4 +1,4 @@
-"""The demo's readers: they attach to shared partitions, prove that nothing was copied, and compute.
+"""The demo's readers: they attach to shared partitions, compute, and tell what that takes of the memory.
 
 :func:`main` is one reader, in a process of its own. It prints a line of JSON when it has computed; on a line to its
 standard input it prints what its memory is charged with; at the end of its input it ends, so no reader outlives the
@@ -8,8 +8,6 @@ process that started it.
 from __future__ import annotations
 
 import json
-import os
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -17,8 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import shmarrow as sa
-
-Range = tuple[int, int]
 
 
 class Trips(NamedTuple):
@@ -92,74 +88,33 @@ def _added(one: Trips, two: Trips) -> Trips:
     )
 
 
-def mapped_ranges(names: Iterable[str]) -> dict[str, Range]:
-    """Return the address ranges (start, end) at which the kernel has mapped objects in this process."""
-    paths = {_path(name): name for name in names}
-    found = {}
-    with open("/proc/self/maps", encoding="utf-8") as file:
-        for line in file:
-            addresses, *_, path = line.rstrip("\n").split(maxsplit=5)
-            if path in paths:
-                start, end = addresses.split("-")
-                found[paths[path]] = int(start, 16), int(end, 16)
-    return found
+def charged() -> dict[str, int]:
+    """The shared memory that this process has mapped, in bytes.
 
-
-def _path(name: str) -> str:
-    return f"/dev/shm/{name.removeprefix('shm:')}" if name.startswith("shm:") else name
-
-
-def buffers_of(array: Any) -> Iterator[Any]:
-    """All buffers of an array and of its children that have bytes."""
-    yield from (buffer for buffer in array.buffers() if buffer is not None and buffer.nbytes)
-    for child in array.children:
-        yield from buffers_of(child)
-
-
-def charged(names: Iterable[str]) -> dict[str, int]:
-    """Return ``Rss`` and ``Pss`` of this process's mappings of objects, in bytes.
-
-    The kernel counts a page that n processes have mapped as a whole one in the resident set of each, and as one n-th of
-    one in the proportional set of each.
+    The kernel counts a page that n processes have mapped as a whole one in the resident set (``Rss``) of each, and as
+    one n-th of one in the proportional set (``Pss``) of each.
     """
-    paths = set(map(_path, names))
-    sums = {"Rss": 0, "Pss": 0}
-    counts = False
-    with open("/proc/self/smaps", encoding="utf-8") as file:
-        for line in file:
-            if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
-                counts = line.rstrip("\n").split(maxsplit=5)[-1] in paths
-                continue
-            key, _, value = line.partition(":")
-            if counts and key in sums:
-                sums[key] += int(value.split()[0]) << 10
-    return sums
+    return {
+        "Rss": _kibibytes("/proc/self/status", "RssShmem:") << 10,
+        "Pss": _kibibytes("/proc/self/smaps_rollup", "Pss_Shmem:") << 10,
+    }
+
+
+def _kibibytes(path: str, field: str) -> int:
+    with open(path, encoding="utf-8") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(field))
 
 
 def main(names: list[str]) -> None:
     """Run one reader, as described at the top."""
     tables = [sa.ipc.open_file(name).read_all() for name in names]
-    ranges = mapped_ranges(names)
-    arrays = inside = touched = 0
-    for name, table in zip(names, tables, strict=True):
-        start, end = ranges[name]
+    for table in tables:
         for batch in table.batches:
             for column in batch.columns:
-                for buffer in buffers_of(column):
-                    arrays += 1
-                    inside += start <= buffer.address and buffer.address + buffer.nbytes <= end
-                    touched += int(buffer.max())  # so that every page is mapped
-    start, end = ranges[names[0]]
-    first = tables[0].batches[0].column(0).to_numpy()
-    said = {
-        "pid": os.getpid(),
-        "mapped": [start, end],
-        "first": [first.ctypes.data, first.ctypes.data + first.nbytes],
-        "buffers": arrays,
-        "inside": inside,
-        "trips": merged(found for table in tables for found in trips(table)),
-    }
-    print(json.dumps(said), flush=True)
+                for buffer in column.buffers():
+                    if buffer is not None and buffer.nbytes:
+                        buffer.max()  # so that every page is mapped
+    print(json.dumps(merged(found for table in tables for found in trips(table))), flush=True)
     if sys.stdin.readline():
-        print(json.dumps(charged(names)), flush=True)
+        print(json.dumps(charged()), flush=True)
         sys.stdin.read()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import shmarrow as sa
+from shmarrow.display import size as size_text
 from shmarrow.errors import MORE_MEMORY, printable
 
 OTHER, USAGE, NOT_FOUND, EXISTS, FULL = 1, 2, 3, 4, 5
@@ -24,7 +27,11 @@ _IN_A_SHELL: dict[str | None, str | None] = {
 }
 """Hints for programs, and those for a shell in place of them."""
 
-Run = Callable[[argparse.Namespace], int]
+_TICK = 0.1
+_WIPE = "\r\033[K"
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
 
 
 class WrongUsage(sa.InvalidArgument):
@@ -35,27 +42,35 @@ class Interrupted(sa.ShmarrowError):
     """Ctrl-C."""
 
 
+_STATUS = (
+    (WrongUsage, USAGE),
+    (sa.ObjectNotFound, NOT_FOUND),
+    (sa.ObjectExists, EXISTS),
+    (sa.StoreFull, FULL),
+    (Interrupted, INTERRUPTED),
+)
+
+
 def exit_status(error: sa.ShmarrowError) -> int:
     """The exit status for an error."""
-    kinds = (
-        (WrongUsage, USAGE), (sa.ObjectNotFound, NOT_FOUND), (sa.ObjectExists, EXISTS), (sa.StoreFull, FULL),
-        (Interrupted, INTERRUPTED),
-    )  # fmt: skip
-    return next((status for kind, status in kinds if isinstance(error, kind)), OTHER)
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), OTHER)
 
 
-def print_error(error: sa.ShmarrowError, as_json: bool) -> None:
-    """Print an error to standard error: one line, or an object with ``error``, ``message``, ``hint`` and ``status``."""
-    import json
+def print_error(error: sa.ShmarrowError, as_json: bool) -> int:
+    """Print an error to standard error: one line, or an object with ``error``, ``message``, ``hint`` and ``status``.
 
-    hint = shell_hint(error)
+    Returns
+    -------
+    int
+        The exit status for it.
+    """
+    hint, status = shell_hint(error), exit_status(error)
     if as_json:
-        found = {
-            "error": type(error).__name__, "message": error.problem, "hint": hint, "status": exit_status(error)
-        }  # fmt: skip
+        found = {"error": type(error).__name__, "message": error.problem, "hint": hint, "status": status}
         print(json.dumps(found), file=sys.stderr)
     else:
         print(f"shmarrow: {printable(error.problem if hint is None else f'{error.problem}; {hint}')}", file=sys.stderr)
+    return status
 
 
 def shell_hint(error: sa.ShmarrowError) -> str | None:
@@ -65,42 +80,12 @@ def shell_hint(error: sa.ShmarrowError) -> str | None:
     return _IN_A_SHELL.get(error.hint, error.hint)
 
 
-def reporting(run: Run) -> Run:
-    """Make a command print its errors and return their exit status."""
-
-    def call(arguments: argparse.Namespace) -> int:
-        try:
-            return run(arguments)
-        except sa.ShmarrowError as error:
-            print_error(error, arguments.json)
-            return exit_status(error)
-
-    return call
+# --- values -------------------------------------------------------------------------------------------------------
 
 
 def clipped(text: str, most: int = 200) -> str:
     """The first characters of a longer text, and its length."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
-
-
-def byte_size(text: str) -> int:
-    """Parse a number of bytes with an optional unit."""
-    import re
-
-    found = re.fullmatch(r"([0-9]{1,18})\s*([KMGT]?)(i?B)?", text, re.IGNORECASE)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"expected bytes, such as 4096, 64K, 100M or 2GiB, found {text!r}")
-    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
-
-
-def size_text(size: int) -> str:
-    """Format a number of bytes for people, such as ``1.5 MiB``."""
-    value, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def time_text(seconds: float) -> str:
@@ -111,11 +96,17 @@ def time_text(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON value on one line."""
-    import json
+def exact_size(size: int) -> str:
+    """Format a number of bytes, with all its digits."""
+    return size_text(size) if size < 1024 else f"{size_text(size)} ({size} bytes)"
 
-    print(json.dumps(value), flush=True)
+
+def batches_text(number: int) -> str:
+    """Format a number of batches."""
+    return "1 batch" if number == 1 else f"{number} batches"
+
+
+# --- results ------------------------------------------------------------------------------------------------------
 
 
 class Table(NamedTuple):
@@ -147,19 +138,23 @@ class Table(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """Names and values of a result, one pair per line; further lines of a value are indented."""
+    """Names and values of a result, one pair per line; a value may have several lines."""
 
-    values: Mapping[str, str]
+    values: Mapping[str, str | Sequence[str]]
 
     def lines(self) -> list[str]:
         """The lines, without the empty values."""
-        shown = {name: list(map(printable, value.splitlines())) for name, value in self.values.items() if value}
+        shown = {name: [value] if isinstance(value, str) else value for name, value in self.values.items() if value}
         width = max(map(len, shown))
-        return [f"{'' if i else name:{width}}  {line}" for name, lines in shown.items() for i, line in enumerate(lines)]
+        return [
+            f"{'' if i else name:{width}}  {printable(line)}"
+            for name, lines in shown.items()
+            for i, line in enumerate(lines)
+        ]
 
 
 def render(as_json: bool, document: Any, *text: Table | Fields | str) -> None:
-    """Print a result: the document as JSON, or its text.
+    """Print a result: the document as JSON on one line, or its text.
 
     Parameters
     ----------
@@ -171,16 +166,11 @@ def render(as_json: bool, document: Any, *text: Table | Fields | str) -> None:
         The same for people and for pipelines. A string is a line; an empty one separates tables.
     """
     if as_json:
-        print_json(document)
-    else:
-        show(*text)
-
-
-def show(*text: Table | Fields | str) -> None:
-    """Print text; see :func:`render`."""
+        text = (json.dumps(document),)
     for each in text:
         for line in (each,) if isinstance(each, str) else each.lines():
             print(line)
+    sys.stdout.flush()
 
 
 def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
@@ -189,3 +179,42 @@ def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collect
     formats = [f"{{:{'<' if i in left else '>'}{width}}}" for i, width in enumerate(widths)]
     rule = ["─" * width for width in widths]
     return ["   ".join(formats).format(*row).rstrip() for row in (headers, rule, *rows)]
+
+
+@contextmanager
+def progress_line(text: str, total: int | None, format: Callable[[int], str] = str) -> Iterator[Callable[..., None]]:
+    """A line of progress on standard error, if that is a terminal; it is removed at the end.
+
+    Parameters
+    ----------
+    text : str
+        What is done.
+    total : int, optional
+        The final value; None if unknown.
+    format : callable
+        Formats the values.
+
+    Yields
+    ------
+    callable
+        Takes the current value, and optionally the final one.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, total=None: None
+        return
+    shown = 0.0
+
+    def show(done: int, total: int | None = total) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown >= _TICK or done == total:
+            shown = now
+            sys.stderr.write(f"{_WIPE}{text}: {format(done)}{f' of {format(total)}' if total else ''}")
+            sys.stderr.flush()
+
+    try:
+        show(0)
+        yield show
+    finally:
+        sys.stderr.write(_WIPE)
+        sys.stderr.flush()

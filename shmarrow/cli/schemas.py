@@ -8,19 +8,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import shmarrow as sa
+from shmarrow.cli.arguments import COLUMNS, TARGET, argument, command
 from shmarrow.cli.report import Table, clipped, render
-from shmarrow.cli.targets import Target
+from shmarrow.cli.targets import ROWS, open_target, rows_of
 from shmarrow.types.extension import storage_of
 
 
-def show(arguments: argparse.Namespace, schema: Any) -> int:
-    """Print a schema."""
+@command(
+    *TARGET,
+    COLUMNS,
+    argument("--metadata", action="store_true", help="also print the metadata of the schema and its fields"),
+)
+def schema(arguments: argparse.Namespace) -> int:
+    """Print the fields, with their children below them; of tensors the type and shape."""
+    with open_target(arguments.target, arguments.trust, in_order=True) as target:
+        if target.kind not in ROWS:
+            found = tensors(target.kind, target.data)
+            render(arguments.json, {"target": arguments.target, "tensors": found}, tensor_table(found))
+            return 0
+        with rows_of(arguments, arguments.target, target) as reader:
+            fields = reader.schema
     headers = ["field", "type", "nulls", *(["metadata"] if arguments.metadata else [])]
-    text = [Table(headers, [row[: len(headers)] for row in tree(schema, sys.stdout.isatty())], range(4))]
-    pairs = [f"{clipped(key)}={clipped(value)}" for key, value in text_pairs(schema.metadata).items()]
-    if arguments.metadata and pairs:
-        text.append(Table(("key", "value"), [("schema metadata", pair) for pair in pairs], (0, 1)))
-    render(arguments.json, {"target": arguments.target, **as_json(schema)}, *text)
+    text = [Table(headers, [row[: len(headers)] for row in tree(fields, sys.stdout.isatty())], range(4))]
+    if arguments.metadata and fields.metadata:
+        text.append(Table(("key", "value"), [("schema metadata", pair) for pair in _pairs(fields.metadata)], (0, 1)))
+    render(arguments.json, {"target": arguments.target, **as_json(fields)}, *text)
     return 0
 
 
@@ -46,16 +58,16 @@ def children(type: Any) -> list[Any]:
     return list(storage.value_type.fields if storage.layout == "dictionary" else storage.fields)
 
 
-def tree(schema: Any, indent: bool = True) -> Iterator[list[str]]:
+def tree(fields: Iterable[Any], indent: bool = True, before: str = "") -> Iterator[list[str]]:
     """The fields and their children: name, type, whether it is nullable, metadata."""
-    yield from _rows(schema, "", indent)
-
-
-def _rows(fields: Iterable[Any], before: str, indent: bool) -> Iterator[list[str]]:
     for field in fields:
-        pairs = ", ".join([f"{clipped(key)}={clipped(value)}" for key, value in text_pairs(field.metadata).items()])
-        yield [before + field.name, str(field.type), "nullable" if field.nullable else "not null", pairs]
-        yield from _rows(children(field.type), f"{before}  " if indent else f"{before}{field.name}.", indent)
+        nulls = "nullable" if field.nullable else "not null"
+        yield [before + field.name, str(field.type), nulls, ", ".join(_pairs(field.metadata))]
+        yield from tree(children(field.type), indent, f"{before}  " if indent else f"{before}{field.name}.")
+
+
+def _pairs(metadata: Mapping[bytes, bytes] | None) -> list[str]:
+    return [f"{clipped(key)}={clipped(value)}" for key, value in text_pairs(metadata).items()]
 
 
 def text_pairs(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
@@ -67,13 +79,6 @@ def text_pairs(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 
 
 # --- tensors ------------------------------------------------------------------------------------------------------
-
-
-def show_tensors(arguments: argparse.Namespace, target: Target) -> int:
-    """Print the type and shape of a tensor, or of each tensor in a bundle."""
-    found = tensors(target)
-    render(arguments.json, {"target": arguments.target, "tensors": found}, tensor_table(found))
-    return 0
 
 
 def tensor_table(found: list[dict[str, Any]]) -> Table:
@@ -91,18 +96,18 @@ def tensor_table(found: list[dict[str, Any]]) -> Table:
     return Table(("tensor", "form", "type", "shape", "dimensions"), rows, range(5))
 
 
-def tensors(target: Target) -> list[dict[str, Any]]:
-    """Describe the tensors of a target.
+def tensors(kind: str, data: Any) -> list[dict[str, Any]]:
+    """Describe a tensor, or the tensors of a bundle.
 
     Raises
     ------
     InvalidData
         If they break the format.
     """
-    if target.kind == "bundle":
-        with sa.load_tensors(target.data) as bundle:
+    if kind == "bundle":
+        with sa.load_tensors(data) as bundle:
             return [{"name": name, **_tensor(bundle[name])} for name in bundle]
-    return [{"name": None, **_tensor(sa.ipc.read_tensor(target.data))}]
+    return [{"name": None, **_tensor(sa.ipc.read_tensor(data))}]
 
 
 def _tensor(tensor: Any) -> dict[str, Any]:

@@ -1,31 +1,28 @@
 """Commands on whole stores: ``evict``, ``collect``, ``rebuild``, ``destroy``, ``watch``, ``stats``.
 
-The rules are those of ``cli/store.py``.
+The rules are those of ``cli/objects.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.cli.host import COUNTERS, add_store, holdings, opened, pins_text, seconds, shared_stores
-from shmarrow.cli.report import Fields, Table, byte_size, exit_status, print_error, render, reporting, size_text
+from shmarrow.cli.arguments import PREFIX, argument, byte_size, command, seconds, store, whole
+from shmarrow.cli.host import COUNTERS, holdings, is_store, opened, pins_text, shared
+from shmarrow.cli.report import Fields, Table, print_error, render
+from shmarrow.display import size as size_text
 from shmarrow.errors import printable
 from shmarrow.store import Event
 from shmarrow.store.catalog import rebuild_catalog
 
 
-def evict_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``evict``."""
-    add_store(parser)
-    parser.add_argument("size", metavar="SIZE", type=byte_size, help="bytes to free, such as 4096, 64K, 100M or 2GiB")
-
-
-@reporting
+@command(
+    *store(), argument("size", metavar="SIZE", type=byte_size, help="bytes to free, such as 4096, 64K, 100M or 2GiB")
+)
 def evict(arguments: argparse.Namespace) -> int:
     """Evict objects that no process has attached, least recently used first."""
     with opened(arguments) as store:
@@ -34,17 +31,12 @@ def evict(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def collect_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``collect``."""
-    add_store(parser, "*")
-
-
-@reporting
+@command(*store("*"))
 def collect(arguments: argparse.Namespace) -> int:
     """Delete orphaned and expired objects and leftovers, in the given stores or all in shared memory."""
     found: list[dict[str, Any]] = []
     status = 0
-    for where in arguments.store or shared_stores():
+    for where in arguments.store or shared(is_store):
         try:
             with opened(arguments, where) as store:
                 collected = store.collect()
@@ -54,8 +46,8 @@ def collect(arguments: argparse.Namespace) -> int:
                 if not isinstance(error, sa.ObjectNotFound):  # gone since it was listed
                     found.append({"store": where, "objects": [], "leftovers": 0, "skipped": str(error)})
                 continue
-            print_error(error, arguments.json)
-            status = status or exit_status(error)
+            failed = print_error(error, arguments.json)
+            status = status or failed
     if not arguments.store:
         leftovers = segment.collect_leftovers(segment.SHM_DIRECTORY)
         found.append({"store": segment.SHM_SCHEME, "objects": [], "leftovers": leftovers})
@@ -72,12 +64,7 @@ def collect(arguments: argparse.Namespace) -> int:
     return status
 
 
-def rebuild_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``rebuild``."""
-    add_store(parser)
-
-
-@reporting
+@command(*store())
 def rebuild(arguments: argparse.Namespace) -> int:
     """Rebuild a catalog from its slots: objects whose checksums and files are right are kept."""
     rebuild_catalog(arguments.store, arguments.trust)
@@ -87,12 +74,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def destroy_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``destroy``."""
-    add_store(parser)
-
-
-@reporting
+@command(*store())
 def destroy(arguments: argparse.Namespace) -> int:
     """Delete a store with its objects and directory; processes keep the objects they have attached."""
     with opened(arguments) as store:
@@ -102,15 +84,12 @@ def destroy(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``watch``."""
-    add_store(parser)
-    parser.add_argument("--prefix", default="", help="only objects whose names start with PREFIX")
-    parser.add_argument("--seconds", type=seconds, metavar="SECONDS", help="stop after this time")
-    parser.add_argument("--count", type=int, metavar="N", help="stop after N events")
-
-
-@reporting
+@command(
+    *store(),
+    PREFIX,
+    argument("--seconds", type=seconds, metavar="SECONDS", help="stop after this time"),
+    argument("--count", type=whole(0), metavar="N", help="stop after N events"),
+)
 def watch(arguments: argparse.Namespace) -> int:
     """Print the existing objects, then those that are published and deleted."""
     end = None if arguments.seconds is None else time.monotonic() + arguments.seconds
@@ -130,15 +109,9 @@ def watch(arguments: argparse.Namespace) -> int:
 def _print_event(arguments: argparse.Namespace, event: Event) -> None:
     found = {"event": event.kind, "name": event.name, "generation": event.generation or None, "time": time.time()}
     render(arguments.json, found, f"{event.kind:9}  {printable(event.name)}")
-    sys.stdout.flush()
 
 
-def stats_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``stats``."""
-    add_store(parser)
-
-
-@reporting
+@command(*store())
 def stats(arguments: argparse.Namespace) -> int:
     """Show size, free space, settings and attached processes of a store."""
     with opened(arguments) as store:
@@ -153,7 +126,7 @@ def stats(arguments: argparse.Namespace) -> int:
         "file system": f"{size_text(found['total'])}, {size_text(found['free'])} of it free",
         "mode": f"{settings.mode:04o}{', durable' if settings.durable else ''}, of {found['user']}",
         "so far": ", ".join([f"{found[name]} {name}" for name in COUNTERS if found[name]]),
-        "attached": "\n".join(pins_text(found["pins"])),
+        "attached": pins_text(found["pins"]),
     }
     document = {**found, "settings": {**settings._asdict(), "mode": f"{settings.mode:04o}"}}
     render(arguments.json, document, Fields(fields))

@@ -15,14 +15,15 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import shmarrow as sa
 from shmarrow.buffer import Bytes
-from shmarrow.cli.report import WrongUsage, byte_size
+from shmarrow.cli.arguments import limits_of
+from shmarrow.cli.report import WrongUsage
 from shmarrow.errors import Limits, storage_error
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -31,7 +32,6 @@ from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.sources import open_source
 from shmarrow.sources.formats import HEAD, recognized
 
-HELP = "an Arrow file, stream or tensor: a path, shm:NAME, STORE/NAME (an object of a store), or - for standard input"
 ROWS = ("file", "stream")
 _CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a NumPy array",
               "a NumPy archive", "a safetensors file")  # fmt: skip
@@ -41,38 +41,6 @@ _TEXTS = {
     ".csv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"
 }  # fmt: skip
 """Names of text formats by suffix, for text of one column, which has no separators to recognize it by."""
-_DECOMPRESSED = 1 << 30
-
-
-def add_target(parser: argparse.ArgumentParser, name: str = "target") -> None:
-    """The arguments of a command that reads one target."""
-    parser.add_argument(name, metavar=name.upper(), help=HELP)
-    add_common(parser)
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """The options that all commands on targets have."""
-    parser.add_argument("--json", action="store_true", help="print results and errors as JSON")
-    parser.add_argument("--trust", action="store_true", help="accept a store that other users own or may write to")
-
-
-def add_columns(parser: argparse.ArgumentParser) -> None:
-    """The option that selects columns."""
-    parser.add_argument("--columns", metavar="A,B", help="only these columns, in this order")
-
-
-def add_memory(parser: argparse.ArgumentParser) -> None:
-    """The option that bounds what compressed data may become."""
-    parser.add_argument(
-        "--max-decompressed", type=byte_size, default=_DECOMPRESSED, metavar="SIZE",
-        help="refuse a column of a batch, or dictionaries, of more decompressed bytes; default: 1G",
-    )  # fmt: skip
-
-
-def limits_of(arguments: argparse.Namespace) -> Limits:
-    """The limits of readers: those of ``--max-decompressed``."""
-    size = max(getattr(arguments, "max_decompressed", _DECOMPRESSED), 1)
-    return Limits(decompressed_bytes=size, dictionary_bytes=size)
 
 
 class Target(NamedTuple):
@@ -97,29 +65,18 @@ class Target(NamedTuple):
 
 
 @contextmanager
-def open_bytes(word: str, trust: bool = False) -> Iterator[tuple[str, Any]]:
-    """The name of a target, and a source with all of its bytes; standard input goes through a temporary file.
+def open_bytes(word: str, trust: bool = False) -> Iterator[Any]:
+    """A source with all bytes of a target; standard input goes through a temporary file.
 
     Raises
     ------
     ObjectNotFound
         If there is nothing of this name.
+    InvalidData
+        If the bytes are recognized as those of another format.
     """
-    from shmarrow.xray.target import open_target
-
     with ExitStack() as stack:
-        pipe = pipe_in(word, stack)
-        if pipe is not None:
-            from shmarrow.interchange.files import spooled
-
-            source = open_source(spooled(pipe, stack))
-            source.name = pipe_name(word)
-        else:
-            source = _located(open_target, word, trust)
-        stack.callback(source.close)
-        if source.data is not None:
-            refuse_others(source.name, source.data)
-        yield source.name, source
+        yield _source(word, trust, pipe_in(word, stack), stack)
 
 
 @contextmanager
@@ -141,28 +98,40 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
         If the bytes are not Arrow's.
     """
     with ExitStack() as stack:
-        pipe = pipe_in(word, stack) if in_order else None
-        if pipe is not None:
-            from shmarrow.interchange.files import opened, spooled
+        pipe = pipe_in(word, stack)
+        if pipe is not None and in_order:
+            from shmarrow.interchange.files import opened
 
             found = opened(pipe)
-            name = pipe_name(word)
+            pipe, name = found.file, pipe_name(word)
             if found.head and not found.head.startswith(MAGIC):
                 _refuse(name, found.head)
-                yield Target(name, "stream", found.file, None)
+                yield Target(name, "stream", pipe, None)
                 return
-            source: Any = open_source(spooled(found.file, stack))
-            source.name = name
-            yield Target(name, kind_of(source.data, name), source, source.data)
-            return
-    with open_bytes(word, trust) as (name, source):
-        yield Target(name, kind_of(source.data, name), source, source.data)
+        source = _source(word, trust, pipe, stack)
+        yield Target(source.name, kind_of(source.data, source.name), source, source.data)
 
 
-def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) -> Any:
+def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
+    """The source of a target, or of a pipe."""
+    if pipe is None:
+        source = _located(word, trust)
+    else:
+        from shmarrow.interchange.files import spooled
+
+        source = open_source(spooled(pipe, stack))
+        source.name = pipe_name(word)
+    stack.callback(source.close)
+    refuse_others(source.name, source.data)
+    return source
+
+
+def _located(word: str, trust: bool) -> Any:
     """The source of a path or a name; errors tell how to name objects of a store."""
+    from shmarrow.xray import target
+
     try:
-        return open_target(word, trust)
+        return target.open_target(word, trust)
     except (sa.StorageError, sa.InvalidArgument) as error:
         from shmarrow.store.protocol import CONTROL
 
@@ -173,22 +142,6 @@ def _located(open_target: Callable[[str, bool], Any], word: str, trust: bool) ->
         elif path == word and word[:1] not in "./~" and os.path.exists(f"{SHM_DIRECTORY}/{word.partition('/')[0]}"):
             error.hint = f"did you mean {SHM_SCHEME + word!r}?"
         raise
-
-
-@contextmanager
-def stored(word: str, trust: bool = False) -> Iterator[tuple[sa.Store, str] | None]:
-    """The store of a target ``STORE/NAME``, and the object's name; None where the target is in no store."""
-    if "/" not in word or os.path.isfile(word):
-        yield None
-        return
-    from shmarrow.xray.target import split_name
-
-    found = split_name(word)
-    if found is None:
-        yield None
-        return
-    with sa.Store(found[0], trust=trust, create=False) as store:
-        yield store, found[1]
 
 
 def pipe_in(word: str, stack: ExitStack) -> Any:
@@ -236,7 +189,6 @@ def kind_of(data: Bytes, name: str) -> str:
     InvalidData
         If they are none.
     """
-    refuse_others(name, data)
     if data[: len(MAGIC)].tobytes() == MAGIC:
         return "bundle" if _is_bundle(data) else "file"
     found = message_at(data, 0, name)
@@ -281,10 +233,10 @@ def _refuse(name: str, head: bytes) -> None:
 
 
 @contextmanager
-def open_rows(arguments: argparse.Namespace, word: str, in_order: bool = False) -> Iterator[Any]:
-    """A reader of a target's batches; the errors are those of :func:`open_target` and :func:`rows_of`."""
+def open_rows(arguments: argparse.Namespace, word: str, in_order: bool = False) -> Iterator[tuple[str, Any]]:
+    """The name of a target, and a reader of its batches; errors are those of :func:`open_target`, :func:`rows_of`."""
     with open_target(word, arguments.trust, in_order) as target, rows_of(arguments, word, target) as reader:
-        yield reader
+        yield target.name, reader
 
 
 @contextmanager
@@ -298,11 +250,14 @@ def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterato
     FieldNotFound
         If a column is not there.
     """
-    columns = _chosen(arguments)
+    columns = getattr(arguments, "columns", None)
+    names = None if columns is None else columns.split(",")
+    if names is not None and "" in names:
+        raise WrongUsage(f"--columns expects names separated by commas, found {columns!r}")
     if target.kind not in ROWS:
         raise sa.InvalidData(f"{target.name} is a {target.kind}, which has no rows; `shmarrow inspect {word}` shows it")
     with open_reader(target, limits_of(arguments)) as reader:
-        yield reader if columns is None else _Selected(reader, columns)
+        yield reader if names is None else _Selected(reader, names)
 
 
 def open_reader(target: Target, limits: Limits) -> Any:
@@ -314,16 +269,6 @@ def open_reader(target: Target, limits: Limits) -> Any:
     from shmarrow.ipc.stream.reader import MappedStreamReader
 
     return MappedStreamReader(target.source, limits)
-
-
-def _chosen(arguments: argparse.Namespace) -> list[str] | None:
-    columns = getattr(arguments, "columns", None)
-    if columns is None:
-        return None
-    names: list[str] = columns.split(",")
-    if "" in names:
-        raise WrongUsage(f"--columns expects names separated by commas, found {columns!r}")
-    return names
 
 
 class _Selected:

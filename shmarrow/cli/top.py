@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from shmarrow.cli import rings
-from shmarrow.cli.host import COUNTERS, look, opened, pins_text, reason, seconds, shared_stores
-from shmarrow.cli.report import aligned, print_json, reporting, size_text
+from shmarrow.cli.arguments import JSON, TRUST, argument, command, seconds, whole
+from shmarrow.cli.host import COUNTERS, is_ring, is_store, look, opened, pins_text, readers_text, reason, shared
+from shmarrow.cli.report import Table, aligned, render
+from shmarrow.display import size as size_text
 from shmarrow.errors import counted, printable
 
 _SHORTEST = 0.05
@@ -25,46 +26,31 @@ _HEADERS = (
 )  # fmt: skip
 _DROPPED = ("evicted/s", "capacity", "user", "removed", "puts/s", "gets/s")
 """The columns that are dropped on a narrow terminal, in this order."""
-_SHOWN = ("puts", "hits", "evictions")
-"""The rates in tables; JSON has all."""
+_SIZES = ("size", "bytes"), ("removed", "removed"), ("capacity", "capacity")
+_SHOWN = ("puts/s", "puts"), ("gets/s", "hits"), ("evicted/s", "evictions")
+"""The rates in tables, and the counters that they come from; JSON has all."""
 
 Sample = dict[str, Any]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``top``."""
-    parser.add_argument(
+@command(
+    argument(
         "stores",
         metavar="STORE",
         nargs="*",
         help="shm:NAME, a directory, or a ring; default: all stores and rings in shared memory",
-    )
-    parser.add_argument(
-        "--interval", type=_interval, default=1.0, metavar="SECONDS", help="refresh interval; default: 1"
-    )
-    parser.add_argument("--count", type=_count, metavar="N", help="stop after N refreshes")
-    parser.add_argument("--json", action="store_true", help="print a JSON object per refresh, and errors as JSON")
-    parser.add_argument("--trust", action="store_true", help="also open stores that other users own or may write to")
-
-
-def _interval(text: str) -> float:
-    return max(seconds(text), _SHORTEST)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
-    return int(text)
-
-
-@reporting
-def run(arguments: argparse.Namespace) -> int:
+    ),
+    argument("--interval", type=seconds, default=1.0, metavar="SECONDS", help="refresh interval; default: 1"),
+    argument("--count", type=whole(1), metavar="N", help="stop after N refreshes"),
+    JSON,
+    TRUST,
+)
+def top(arguments: argparse.Namespace) -> int:
     """Show the stores until Ctrl-C."""
     for where in arguments.stores:
-        if rings.is_ring(where):
-            continue
-        with opened(arguments, where):
-            pass  # what cannot be opened at the start is an error; later it is a row that says so
+        if not is_ring(where):
+            with opened(arguments, where):
+                pass  # what cannot be opened at the start is an error; later it is a row that says so
     try:
         show = _as_json if arguments.json else _as_table if sys.stdout.isatty() else _as_lines
         show(_looks(arguments))
@@ -82,9 +68,8 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
     due = time.monotonic()
     while True:
         at, now = time.time(), time.monotonic()
-        places = arguments.stores or [*shared_stores(), *rings.shared_rings()]
-        looks = [(rings.look if rings.is_ring(where) else look)(where, arguments.trust) for where in places]
-        found = [each for each in looks if each is not None]
+        places = arguments.stores or [*shared(is_store), *shared(is_ring)]
+        found = [each for where in places if (each := look(where, arguments.trust)) is not None]
         for each in found:
             if "error" not in each:
                 each["rates"] = _rates(before.get(_name(each)), each, now - last)
@@ -93,7 +78,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
         if number == arguments.count:
             return
         before, last = {_name(each): each for each in found if "error" not in each}, now
-        due = max(due + arguments.interval, time.monotonic())
+        due = max(due + max(arguments.interval, _SHORTEST), time.monotonic())
         time.sleep(max(due - time.monotonic(), 0))
 
 
@@ -115,8 +100,8 @@ def _rates(before: Sample | None, now: Sample, elapsed: float) -> dict[str, floa
 
 def _as_json(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     for at, found in looks:
-        of_rings = [each for each in found if "ring" in each]
-        print_json({"time": at, "stores": [each for each in found if "ring" not in each], "rings": of_rings})
+        by_kind = {kind: [each for each in found if kind in each] for kind in ("store", "ring")}
+        render(True, {"time": at, "stores": by_kind["store"], "rings": by_kind["ring"]})
 
 
 def _as_lines(looks: Iterator[tuple[float, list[Sample]]]) -> None:
@@ -124,9 +109,7 @@ def _as_lines(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     print("time", *_HEADERS, sep="\t", flush=True)
     for at, found in looks:
         clock = time.strftime("%H:%M:%S", time.localtime(at))
-        for each in found:
-            *cells, pins = _cells(each)
-            print(clock, *cells, ", ".join(pins), sep="\t", flush=True)
+        render(False, None, Table((), [(clock, *cells, ", ".join(attached)) for cells, attached in map(_cells, found)]))
 
 
 def _as_table(looks: Iterator[tuple[float, list[Sample]]]) -> None:
@@ -134,13 +117,17 @@ def _as_table(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     drawn = 0
     for at, found in looks:
         title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(len(found), 'store')}"
-        lines = [title, *_table([line for each in found for line in _lines_of(each)])]
+        rows = []
+        for cells, attached in map(_cells, found):  # a line for each attached process, but at least one
+            rows.append([*cells, (attached or [""])[0]])
+            rows += [[*[""] * len(cells), each] for each in attached[1:]]
+        lines = [title, *_fitting(rows)]
         sys.stdout.write((f"\033[{drawn}F\033[J" if drawn else "") + "\n".join(lines) + "\n")
         sys.stdout.flush()
         drawn = len(lines)
 
 
-def _table(rows: list[list[str]]) -> list[str]:
+def _fitting(rows: list[list[str]]) -> list[str]:
     """Return the lines of a table that fits the terminal, without empty columns."""
     size = shutil.get_terminal_size()
     kept = [number for number in range(len(_HEADERS)) if any(row[number] for row in rows)]
@@ -153,35 +140,25 @@ def _table(rows: list[list[str]]) -> list[str]:
     return [line[: size.columns] for line in lines[: size.lines - 2]]
 
 
-def _lines_of(found: Sample) -> Iterator[list[str]]:
-    """Yield the cells of a store: a line for each of its attached processes, but at least one."""
-    *cells, pins = _cells(found)
-    yield [*cells, pins[0] if pins else ""]
-    yield from ([*[""] * len(cells), pin] for pin in pins[1:])
-
-
-def _cells(found: Sample) -> tuple[Any, ...]:
-    """The cells of a store's row; the last is the list of attached processes."""
-    name, user = printable(_name(found)), found["user"] or ""
+def _cells(found: Sample) -> tuple[list[str], list[str]]:
+    """The cells of a row, and the lines of the last one: the attached processes."""
+    rates = found.get("rates") or {}
+    shown = {"store": printable(_name(found)), "user": found["user"] or ""}
     if "error" in found:
-        return (
-            name,
-            user,
-            *[""] * (len(_HEADERS) - 3),
-            [printable(reason(found))],
-        )
-    rates = found["rates"]
-    if "ring" in found:
-        frames = "" if rates is None else f"{rates['frames']:.0f}"
-        shown = {"store": name, "user": user, "size": size_text(found["bytes"]), "puts/s": frames}
-        return *[shown.get(header, "") for header in _HEADERS[:-1]], rings.readers_text(found)
-    return (
-        name,
-        user,
-        str(found["objects"]),
-        *[size_text(found[field]) if found[field] else "" for field in ("bytes", "removed")],
-        size_text(found["capacity"]) if found["capacity"] else "",
-        size_text(found["room"]),
-        *["" if rates is None else f"{rates[field]:.0f}" for field in _SHOWN],
-        pins_text(found["pins"]),
-    )
+        attached = [printable(reason(found))]
+    elif "ring" in found:
+        shown |= {"size": size_text(found["bytes"]), "puts/s": _rate(rates, "frames")}
+        attached = readers_text(found)
+    else:
+        shown |= {
+            "objects": str(found["objects"]),
+            **{header: size_text(found[field]) for header, field in _SIZES if found[field]},
+            "room": size_text(found["room"]),
+            **{header: _rate(rates, counter) for header, counter in _SHOWN},
+        }
+        attached = pins_text(found["pins"])
+    return [shown.get(header, "") for header in _HEADERS[:-1]], attached
+
+
+def _rate(rates: dict[str, float], name: str) -> str:
+    return f"{rates[name]:.0f}" if name in rates else ""

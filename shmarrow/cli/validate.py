@@ -16,8 +16,10 @@ from itertools import islice
 from typing import Any
 
 from shmarrow import xray
-from shmarrow.cli.report import render, reporting, shell_hint
-from shmarrow.cli.targets import add_memory, add_target, limits_of, open_bytes, refuse_others
+from shmarrow.cli.arguments import MEMORY, TARGET, argument, command, limits_of, whole
+from shmarrow.cli.cells import within
+from shmarrow.cli.report import Table, render, shell_hint
+from shmarrow.cli.targets import open_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ShmarrowError, Unsupported, counted, printable
 from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -26,61 +28,46 @@ from shmarrow.sources import open_source
 from shmarrow.xray import Finding, Overview
 from shmarrow.xray.messages import read_batch
 
-_MOST = 1000
 _FAILING = ("error", "warning")
 """Findings of these severities make the exit status 1."""
-_REMEDIES = ((Unsupported, "write it with another type or version"),)
 _AGAIN = "write the object again; what has no finding can be read"
 
 
-def validate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``validate``."""
-    add_target(parser)
-    add_memory(parser)
-    parser.add_argument("--full", action="store_true", help="also check values: UTF-8, offsets, indices, ranges, nulls")
-    parser.add_argument(
-        "--limit", type=_limit, default=_MOST, metavar="N", help=f"stop after N findings; default: {_MOST}"
-    )
-
-
-def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
-    return int(text)
-
-
-@reporting
+@command(
+    *TARGET,
+    MEMORY,
+    argument("--full", action="store_true", help="also check values: UTF-8, offsets, indices, ranges, nulls"),
+    argument("--limit", type=whole(1), default=1000, metavar="N", help="stop after N findings; default: 1000"),
+)
 def validate(arguments: argparse.Namespace) -> int:
     """Print what is wrong with an object; the exit status is 1 if there are errors or warnings."""
-    with open_bytes(arguments.target, arguments.trust) as (name, source):
-        refuse_others(name, source.data)
+    with open_bytes(arguments.target, arguments.trust) as source:
         overview = Overview(source, limits_of(arguments))
-        found: list[dict[str, Any]] = []
-        for each in islice(findings(overview, source, arguments.full), arguments.limit):
-            found.append(each._asdict())
-            if not arguments.json:
-                _print(found[-1])
-    counts = {severity: sum([each["severity"] == severity for each in found]) for severity in (*_FAILING, "note")}
+        found = list(islice(findings(overview, source, arguments.full), arguments.limit))
+    counts = {severity: sum([each.severity == severity for each in found]) for severity in (*_FAILING, "note")}
     valid = not any(counts[severity] for severity in _FAILING)
     complete = len(found) < arguments.limit
     document = {
         "target": arguments.target, "kind": overview.kind, "valid": valid, "full": arguments.full,
-        "complete": complete, **{f"{severity}s": number for severity, number in counts.items()}, "findings": found,
+        "complete": complete, **{f"{severity}s": number for severity, number in counts.items()},
+        "findings": [each._asdict() for each in found],
     }  # fmt: skip
     what = ", ".join([counted(number, severity) for severity, number in counts.items() if number]) or "no findings"
     checked = "structure and values" if arguments.full else "structure; --full checks values, too"
     end = "" if complete else f"; stopped after {len(found)} findings, see --limit"
-    render(arguments.json, document, f"{printable(arguments.target)}: {overview.kind}, {what} ({checked}){end}")
+    summary = f"{printable(arguments.target)}: {overview.kind}, {what} ({checked}){end}"
+    render(arguments.json, document, *_texts(found), summary)
     return 0 if valid else 1
 
 
-def _print(found: dict[str, Any]) -> None:
-    place = f"[{found['start']}, {found['end']})"
-    message, remedy = printable(found["message"]), printable(found["remedy"])
-    if sys.stdout.isatty():
-        print(f"{found['severity']:8} {place}: {message}\n         to do: {remedy}")
-    else:
-        print(found["severity"], found["start"], found["end"], message, remedy, sep="\t")
+def _texts(found: list[Finding]) -> Iterator[Table | str]:
+    if not sys.stdout.isatty():
+        rows = [(each.severity, str(each.start), str(each.end), each.message, each.remedy) for each in found]
+        yield Table((), rows)
+        return
+    for each in found:
+        yield f"{each.severity:8} [{each.start}, {each.end}): {printable(each.message)}"
+        yield f"         to do: {printable(each.remedy)}"
 
 
 # --- findings -----------------------------------------------------------------------------------------------------
@@ -108,14 +95,33 @@ def findings(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
             yield each
 
 
-def _read(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
-    kinds = {"tensor": _read_tensors, "sparse tensor": _read_tensors, "bundle": _read_bundle}
-    return kinds.get(overview.kind, _read_batches)(overview, source, full)
-
-
 def _finding(overview: Overview, start: int, end: int, error: ShmarrowError) -> Finding:
-    remedy = shell_hint(error) or next((text for kind, text in _REMEDIES if isinstance(error, kind)), _AGAIN)
-    return Finding(start, max(start, end), "error", error.problem.removeprefix(f"{overview.name}: "), remedy)
+    again = "write it with another type or version" if isinstance(error, Unsupported) else _AGAIN
+    problem = error.problem.removeprefix(f"{overview.name}: ")
+    return Finding(start, max(start, end), "error", problem, shell_hint(error) or again)
+
+
+def _read(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
+    """Read everything with the readers."""
+    if overview.kind in ("file", "stream"):
+        yield from _read_batches(overview, source, full)
+        return
+    from shmarrow.ipc.tensor.bundle import load_tensors
+    from shmarrow.ipc.tensor.reader import read_tensors
+
+    try:
+        if overview.kind == "bundle":
+            bundle = load_tensors(overview.data, limits=overview.limits)
+            for name in bundle:
+                try:
+                    bundle[name].validate(full=full)
+                except ShmarrowError as error:
+                    yield _finding(overview, 0, overview.size, error)
+        else:
+            for tensor in read_tensors(overview.data):
+                tensor.validate(full=full)
+    except ShmarrowError as error:
+        yield _finding(overview, 0, overview.size, error)
 
 
 def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
@@ -146,16 +152,14 @@ def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Findi
         for column in range(batch.num_columns):
             field = batch.schema.field(column)
             try:
-                array = batch.column(column)
-                array.validate(full=full)
-                if full and field.required and array.null_count:
-                    raise InvalidData(f"the field is not nullable but has {counted(array.null_count, 'null')}")
+                with within(("batch", number), ("column", column, field.name)):
+                    array = batch.column(column)
+                    array.validate(full=full)
+                    if full and field.required and array.null_count:
+                        raise InvalidData(f"the field is not nullable but has {counted(array.null_count, 'null')}")
             except ShmarrowError as error:
-                if dictionaries.caused(error, column):
-                    continue
-                if ("column", column, field.name) not in error.where:
-                    error.where = ("batch", number), ("column", column, field.name), *error.where
-                yield _finding(overview, *_extent(overview, number, column), error)
+                if not dictionaries.caused(error, column):
+                    yield _finding(overview, *_extent(overview, number, column), error)
 
 
 class _Dictionaries:
@@ -226,31 +230,3 @@ def _extent(overview: Overview, number: int, column: int) -> tuple[int, int]:
     if not places or min(places)[0] < 0 or max(end for _, end in places) > body:
         return offset, offset + metadata + body
     return batch.body + min(places)[0], batch.body + max(end for _, end in places)
-
-
-def _read_bundle(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
-    """Read all tensors of a bundle."""
-    from shmarrow.ipc.tensor.bundle import load_tensors
-
-    try:
-        bundle = load_tensors(overview.data, limits=overview.limits)
-        names = list(bundle)
-    except ShmarrowError as error:
-        yield _finding(overview, 0, overview.size, error)
-        return
-    for name in names:
-        try:
-            bundle[name].validate(full=full)
-        except ShmarrowError as error:
-            yield _finding(overview, 0, overview.size, error)
-
-
-def _read_tensors(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
-    """Read all tensor messages."""
-    from shmarrow.ipc.tensor.reader import read_tensors
-
-    try:
-        for tensor in read_tensors(overview.data):
-            tensor.validate(full=full)
-    except ShmarrowError as error:
-        yield _finding(overview, 0, overview.size, error)

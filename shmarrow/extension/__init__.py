@@ -11,73 +11,42 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shmarrow.extension.array import ExtensionArray
+from shmarrow import types
+from shmarrow.extension.array import ExtensionArray as ExtensionArray
 from shmarrow.lazy import lazy
-from shmarrow.types.extension import (
-    METADATA_KEY,
-    NAME_KEY,
-    ExtensionType,
-    extension_type,
-    generation,
-    provide_extension_type,
-    register_extension_type,
-    storage_field,
-    unregister_extension_type,
-)
+from shmarrow.types.extension import METADATA_KEY as METADATA_KEY
+from shmarrow.types.extension import NAME_KEY as NAME_KEY
+from shmarrow.types.extension import ExtensionType as ExtensionType
+from shmarrow.types.extension import extension_type as extension_type
+from shmarrow.types.extension import generation as generation
+from shmarrow.types.extension import register_extension_type as register_extension_type
+from shmarrow.types.extension import storage_field as storage_field
+from shmarrow.types.extension import unregister_extension_type as unregister_extension_type
 
 if TYPE_CHECKING:
-    from shmarrow.extension.booleans import Bool8Array, Bool8Type, bool8
-    from shmarrow.extension.json import JsonArray, JsonType, json_
-    from shmarrow.extension.opaque_values import OpaqueType, opaque
-    from shmarrow.extension.tensors import (
-        FixedShapeTensorArray,
-        FixedShapeTensorType,
-        VariableShapeTensorArray,
-        VariableShapeTensorType,
-        fixed_shape_tensor,
-        variable_shape_tensor,
-    )
-    from shmarrow.extension.uuids import UuidType, uuid
-    from shmarrow.extension.variants import VariantArray, VariantType, parquet_variant
-    from shmarrow.extension.zoned_timestamps import (
-        TimestampWithOffsetArray,
-        TimestampWithOffsetType,
-        timestamp_with_offset,
-    )
+    from shmarrow.extension.booleans import Bool8Array as Bool8Array
+    from shmarrow.extension.booleans import Bool8Type as Bool8Type
+    from shmarrow.extension.booleans import bool8 as bool8
+    from shmarrow.extension.json import JsonArray as JsonArray
+    from shmarrow.extension.json import JsonType as JsonType
+    from shmarrow.extension.json import json_ as json_
+    from shmarrow.extension.opaque_values import OpaqueType as OpaqueType
+    from shmarrow.extension.opaque_values import opaque as opaque
+    from shmarrow.extension.tensors import FixedShapeTensorArray as FixedShapeTensorArray
+    from shmarrow.extension.tensors import FixedShapeTensorType as FixedShapeTensorType
+    from shmarrow.extension.tensors import VariableShapeTensorArray as VariableShapeTensorArray
+    from shmarrow.extension.tensors import VariableShapeTensorType as VariableShapeTensorType
+    from shmarrow.extension.tensors import fixed_shape_tensor as fixed_shape_tensor
+    from shmarrow.extension.tensors import variable_shape_tensor as variable_shape_tensor
+    from shmarrow.extension.uuids import UuidType as UuidType
+    from shmarrow.extension.uuids import uuid as uuid
+    from shmarrow.extension.variants import VariantArray as VariantArray
+    from shmarrow.extension.variants import VariantType as VariantType
+    from shmarrow.extension.variants import parquet_variant as parquet_variant
+    from shmarrow.extension.zoned_timestamps import TimestampWithOffsetArray as TimestampWithOffsetArray
+    from shmarrow.extension.zoned_timestamps import TimestampWithOffsetType as TimestampWithOffsetType
+    from shmarrow.extension.zoned_timestamps import timestamp_with_offset as timestamp_with_offset
 
-__all__ = [
-    "METADATA_KEY",
-    "NAME_KEY",
-    "Bool8Array",
-    "Bool8Type",
-    "ExtensionArray",
-    "ExtensionType",
-    "FixedShapeTensorArray",
-    "FixedShapeTensorType",
-    "JsonArray",
-    "JsonType",
-    "OpaqueType",
-    "TimestampWithOffsetArray",
-    "TimestampWithOffsetType",
-    "UuidType",
-    "VariableShapeTensorArray",
-    "VariableShapeTensorType",
-    "VariantArray",
-    "VariantType",
-    "bool8",
-    "extension_type",
-    "fixed_shape_tensor",
-    "generation",
-    "json_",
-    "opaque",
-    "parquet_variant",
-    "register_extension_type",
-    "storage_field",
-    "timestamp_with_offset",
-    "unregister_extension_type",
-    "uuid",
-    "variable_shape_tensor",
-]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
@@ -107,4 +76,4 @@ CANONICAL = {
 """The classes of canonical extension types by name, imported when data name the type."""
 
 for _name, _class in CANONICAL.items():
-    provide_extension_type(_name, partial(getattr, sys.modules[__name__], _class))
+    types.extension.provide_extension_type(_name, partial(getattr, sys.modules[__name__], _class))

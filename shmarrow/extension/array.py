@@ -11,18 +11,16 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls
-from shmarrow.layout.memory import Indices
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, ExtensionType, Field
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class ExtensionArray(Array, of=ExtensionType):
@@ -62,8 +60,7 @@ class ExtensionArray(Array, of=ExtensionType):
             found = storage.type if isinstance(storage, Array) else storage.__class__.__name__
             raise InvalidType(f"{type}: expected a storage array of {type.storage_type}, found {found}")
         of_storage: Any = storage
-        made: Self = of_storage._with(type=type)
-        return made
+        return of_storage._with(type=type)
 
     def _under(self, storage: Any) -> Any:
         return storage._with(type=self._type)
@@ -76,7 +73,7 @@ class ExtensionArray(Array, of=ExtensionType):
     def _valid(self) -> Mask:
         return self._storage._valid()
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         """The values of the storage as an ndarray."""
         return self._storage.to_numpy(zero_copy_only)
 
@@ -87,8 +84,7 @@ class ExtensionArray(Array, of=ExtensionType):
         return self._under(self._storage._gather_valid(indices, valid))
 
     def trim(self) -> Self:
-        result: Self = self._under(self._storage.trim())
-        return result
+        return self._under(self._storage.trim())
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
@@ -99,9 +95,7 @@ class ExtensionArray(Array, of=ExtensionType):
         return self._storage._same(other.storage, live)
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import slot_codes
-
-        return slot_codes(self.storage)
+        return late.layout.codes.slot_codes(self.storage)
 
     def _run_starts(self) -> Indices:
         return self._storage._run_starts()
@@ -118,9 +112,7 @@ class ExtensionArray(Array, of=ExtensionType):
         source = array.type
         if isinstance(source, ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
-                from shmarrow.casts.storage import no_way
-
-                raise no_way(source, target)
+                raise late.casts.storage.no_way(source, target)
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 
@@ -175,16 +167,13 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        from shmarrow.casts import kinds_of
-        from shmarrow.casts.python import exact_bytes
-
         items = converted(type, type.from_python, values)
-        items = list(exact_bytes(type.storage_type, items, kinds_of(items)))
+        items = list(late.casts.python.exact_bytes(type.storage_type, items, late.casts.kinds_of(items)))
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)
         return cls.from_storage(type, storage)
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
+    def from_numpy(cls, type: Any, values: NDArray, valid: Mask | None = None) -> Self:
         """Create an array from an ndarray that converts to the storage type; copies only if the storage does.
 
         Parameters
@@ -196,14 +185,11 @@ class ExtensionArray(Array, of=ExtensionType):
         valid : bool ndarray, optional
             False where a slot is null.
         """
-        from shmarrow.layout.from_values import array_from_numpy, array_from_pylist
-
         if values.dtype.kind == "O" and values.ndim == 1:
             keep = [True] * len(values) if valid is None else valid.tolist()
             items = [item if kept else None for item, kept in zip(values.tolist(), keep, strict=True)]
-            result: Self = array_from_pylist(items, type)
-            return result
-        return cls.from_storage(type, array_from_numpy(values, type.storage_type, valid))
+            return late.layout.from_values.array_from_pylist(items, type)
+        return cls.from_storage(type, late.layout.from_values.array_from_numpy(values, type.storage_type, valid))
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from shmarrow import types
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, counted
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.types import DataType, ExtensionType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class Bool8Type(ExtensionType):
@@ -39,7 +37,7 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
 
     __slots__ = ()
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         """Return a bool ndarray of shape (length,); a view, unless there are bytes other than 0 and 1.
 
         With nulls, return an object array of True, False and None if a copy is allowed.
@@ -51,7 +49,7 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
             result[:] = self.to_pylist()
             return result
         storage: Any = self._storage
-        values: npt.NDArray[Any] = storage.values
+        values: NDArray = storage.values
         if not len(values) or int(values.view(np.uint8).max()) <= 1:
             return values.view(np.bool_)
         if zero_copy_only:
@@ -61,7 +59,7 @@ class Bool8Array(ExtensionArray, of=Bool8Type):
         return np.asarray(values != 0)
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
+    def from_numpy(cls, type: Any, values: NDArray, valid: Mask | None = None) -> Self:
         """Create an array from bool or int8 values of shape (n,); zero-copy if contiguous."""
         return super().from_numpy(type, values.view(np.int8) if values.dtype == np.bool_ else values, valid)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import late, types
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import NDArray
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsupported, shown
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import as_json, checked_text, children_of, parameters_of
@@ -17,9 +18,6 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import validity_of
 from shmarrow.types import DataType, ExtensionType, Field, from_numpy_dtype
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _MOST_DIMENSIONS = 63
 """numpy's limit, less one for the rows."""
@@ -41,13 +39,13 @@ class _TensorType(ExtensionType):
     dim_names: tuple[str, ...] | None
     permutation: tuple[int, ...] | None
 
-    def logical(self, tensor: npt.NDArray[Any], first: int = 0) -> npt.NDArray[Any]:
+    def logical(self, tensor: NDArray, first: int = 0) -> NDArray:
         """Return the logical view of an ndarray in physical order; dimensions before ``first`` are not permuted."""
         if self.permutation is None:
             return tensor
         return tensor.transpose(*range(first), *[first + axis for axis in self.permutation])
 
-    def physical(self, tensor: npt.NDArray[Any], first: int = 0) -> npt.NDArray[Any]:
+    def physical(self, tensor: NDArray, first: int = 0) -> NDArray:
         """Return the physical view of an ndarray in logical order."""
         if self.permutation is None:
             return tensor
@@ -142,7 +140,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
 
     __slots__ = ()
 
-    def to_numpy_ndarray(self) -> npt.NDArray[Any]:
+    def to_numpy_ndarray(self) -> NDArray:
         """Return all tensors as one ndarray of shape ``(length, *logical_shape)``; a read-only view.
 
         Raises
@@ -155,23 +153,22 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
             tensors = flat.reshape(self._length, *self._type.shape)
         except ValueError as error:
             raise InvalidData(f"{self._type}: invalid shape for an ndarray: {error}") from None
-        result: npt.NDArray[Any] = self._type.logical(tensors, 1)
-        return result
+        return self._type.logical(tensors, 1)
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         """Return :meth:`to_numpy_ndarray`; with nulls, the storage's ndarray if a copy is allowed."""
         if zero_copy_only or not self.null_count:
             return self.to_numpy_ndarray()
         return super()._to_numpy(False)
 
-    def tensor(self, index: int) -> npt.NDArray[Any] | None:
+    def tensor(self, index: int) -> NDArray | None:
         """Return one tensor as an ndarray of its logical shape, a read-only view; None for null."""
         _check_index(self, index)
         row = self.slice(index, 1)
         return None if row.null_count else row.to_numpy_ndarray()[0]
 
     @classmethod
-    def from_numpy_ndarray(cls, values: npt.NDArray[Any], dim_names: Sequence[str] | None = None) -> Self:
+    def from_numpy_ndarray(cls, values: NDArray, dim_names: Sequence[str] | None = None) -> Self:
         """Create tensors from an ndarray of shape (length, ...); zero-copy unless it has gaps or negative strides.
 
         The memory order of the dimensions is kept, and recorded as the type's permutation.
@@ -208,10 +205,8 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
         return cls.from_numpy(type, values)
 
     @classmethod
-    def from_numpy(cls, type: Any, values: npt.NDArray[Any], valid: Mask | None = None) -> Self:
+    def from_numpy(cls, type: Any, values: NDArray, valid: Mask | None = None) -> Self:
         """Create tensors from an ndarray in the form of :meth:`to_numpy_ndarray`; copies unless it is in row order."""
-        from shmarrow.layout.from_values import array_from_numpy
-
         if values.dtype.kind == "O" and values.ndim == 1:
             return super().from_numpy(type, values, valid)
         if values.shape[1:] != type.logical_shape:
@@ -220,7 +215,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
             )
         flat = np.ascontiguousarray(type.physical(values, 1)).reshape(-1)
         validity, count = validity_of(valid)
-        child = array_from_numpy(flat, type.value_type)
+        child = late.layout.from_values.array_from_numpy(flat, type.value_type)
         storage = make_array(type.storage_type, len(values), [validity], count, 0, [child])
         return cls.from_storage(type, storage)
 
@@ -323,17 +318,17 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
 
     __slots__ = ()
 
-    def shapes(self) -> npt.NDArray[np.int32]:
+    def shapes(self) -> NDArray:
         """Physical shape of each tensor, int32 of shape (length, ndim), unspecified for nulls; a view."""
-        sizes: npt.NDArray[np.int32] = self._part("shape")._window().values
+        sizes: NDArray = self._part("shape")._window().values
         return sizes.reshape(self._length, self._type.ndim)
 
-    def tensor(self, index: int) -> npt.NDArray[Any] | None:
+    def tensor(self, index: int) -> NDArray | None:
         """Return one tensor as an ndarray of its logical shape, a read-only view; None for null."""
         _check_index(self, index)
         return self.slice(index, 1).to_tensors()[0]
 
-    def to_tensors(self) -> list[npt.NDArray[Any] | None]:
+    def to_tensors(self) -> list[NDArray | None]:
         """Return the tensors as ndarrays of their logical shapes, read-only views; None for nulls.
 
         Raises
@@ -358,12 +353,10 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
         except ValueError as error:
             raise InvalidData(f"{self._type}: invalid shape for an ndarray: {error}") from None
 
-    def _checked(self, valid: Mask | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def _checked(self, valid: Mask | None) -> tuple[NDArray, NDArray]:
         """Offsets into the elements, and shapes, checked to match where ``valid`` is True."""
-        from shmarrow.layout.offsets import checked_offsets
-
         data, shape = self._part("data"), self._part("shape")
-        offsets = checked_offsets(data, len(data.values), "elements")
+        offsets = late.layout.offsets.checked_offsets(data, len(data.values), "elements")
         shapes = self.shapes()
         counts = np.diff(offsets)
         with np.errstate(over="ignore", invalid="ignore"):

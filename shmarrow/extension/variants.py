@@ -87,20 +87,17 @@ class VariantArray(ExtensionArray, of=VariantType):
     @property
     def metadata(self) -> Array:
         """Metadata of each value; zero-copy."""
-        result: Array = self._part("metadata")
-        return result
+        return self._part("metadata")
 
     @property
     def value(self) -> Array | None:
         """Encoded values, or None if the type has no such field; zero-copy."""
-        result: Array | None = self._optional("value")
-        return result
+        return self._optional("value")
 
     @property
     def typed_value(self) -> Array | None:
         """Shredded values, or None if the type has no such field; zero-copy."""
-        result: Array | None = self._optional("typed_value")
-        return result
+        return self._optional("typed_value")
 
     def _optional(self, name: str) -> Any:
         return self._part(name) if name in self._type.storage_type.names else None

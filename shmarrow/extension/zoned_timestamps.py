@@ -9,7 +9,7 @@ from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import children_of, values_of
-from shmarrow.layout import PrimitiveArray
+from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType, ExtensionType, Field
 
 
@@ -44,7 +44,7 @@ class TimestampWithOffsetType(ExtensionType):
     @property
     def unit(self) -> str:
         """Unit of the timestamps: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``."""
-        return self.storage_type.field("timestamp").type.unit  # type: ignore[attr-defined, no-any-return]
+        return self.storage_type.field("timestamp").type.unit  # type: ignore[attr-defined]
 
     def to_python(self, value: Any) -> Any:
         moment, minutes = value["timestamp"], value["offset_minutes"] or 0
@@ -80,15 +80,13 @@ class TimestampWithOffsetArray(ExtensionArray, of=TimestampWithOffsetType):
     @property
     def timestamps(self) -> PrimitiveArray:
         """Values as a timestamp array in UTC; zero-copy."""
-        result: PrimitiveArray = self._part("timestamp")
-        return result
+        return self._part("timestamp")
 
     @property
     def offset_minutes(self) -> PrimitiveArray:
         """Offsets in minutes as an int16 array; copied only if dictionary or run-end encoded."""
         offsets = self._part("offset_minutes")
-        result: PrimitiveArray = offsets if offsets.type.layout == "primitive" else offsets.decode()
-        return result
+        return offsets if offsets.type.layout == "primitive" else offsets.decode()
 
     def _check_values(self) -> None:
         super()._check_values()

@@ -10,21 +10,18 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from shmarrow import bitmap, types
-from shmarrow.buffer import as_bytes
+from shmarrow.buffer import NDArray, as_bytes
 from shmarrow.casts.decimals import decimal_integers, decimal_words
 from shmarrow.errors import InvalidData, at
 from shmarrow.integration.json_schema import shown
 from shmarrow.layout.binary import join_bytes
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-Values: TypeAlias = "npt.NDArray[Any]"
+Values: TypeAlias = NDArray
 
 
 def no_item(index: int, text: str) -> InvalidData:

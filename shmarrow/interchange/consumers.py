@@ -107,8 +107,7 @@ def _as_list(type: Any) -> DataType:
 
 
 def _values(type: Any) -> DataType:
-    found: DataType = type.value_type
-    return found
+    return type.value_type
 
 
 def _to(type: DataType) -> Callable[[Any], DataType]:

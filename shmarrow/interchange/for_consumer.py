@@ -205,8 +205,7 @@ def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:
 def array(column: Column, name: str, lossy: str | Iterable[str]) -> Column:
     """Implement :meth:`Array.for_consumer` and :meth:`ChunkedArray.for_consumer`."""
     casting = casting_for(name, lossy)
-    made: Column = casting.column(column, casting.stages(column.type))
-    return made
+    return casting.column(column, casting.stages(column.type))
 
 
 def columns(rows: Rows, name: str, lossy: str | Iterable[str]) -> Rows:

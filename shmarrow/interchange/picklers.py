@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from shmarrow import late
 from shmarrow.errors import ShmarrowError
 from shmarrow.pickling import add_pickler
 
@@ -25,10 +26,8 @@ _LOOPBACK = ("tcp://127.", "tcp://[::1]", "tls://127.", "tls://[::1]")
 
 def reduced(value: Any) -> Any:
     """Reduce a value to its handle if it has one, otherwise to a copy; for use as ``__reduce__``."""
-    from shmarrow.interchange.handles import handle
-
     try:
-        return _open, (handle(value),)
+        return _open, (late.interchange.handles.handle(value),)
     except ShmarrowError:
         return value.__reduce_ex__(4)
 
@@ -38,9 +37,7 @@ def _open(handle: Any) -> Any:
     try:
         return handle.open()
     except ShmarrowError as error:
-        from shmarrow.interchange.handles.unavailable import Unavailable
-
-        return Unavailable(handle.kind, error)
+        return late.interchange.handles.unavailable.Unavailable(handle.kind, error)
 
 
 def with_multiprocessing(module: ModuleType) -> None:
@@ -68,11 +65,9 @@ def with_distributed(module: ModuleType) -> None:
 
 def _serialized(value: Any, context: Any = None) -> tuple[dict[str, Any], list[Any]]:
     """Return header and frames of a handle, or of a pickle with out-of-band buffers."""
-    from shmarrow.interchange.handles import handle
-
     if _same_host(context):
         try:
-            return {"handle": True}, [pickle.dumps(handle(value), 5)]
+            return {"handle": True}, [pickle.dumps(late.interchange.handles.handle(value), 5)]
         except ShmarrowError:
             pass
     buffers: list[pickle.PickleBuffer] = []

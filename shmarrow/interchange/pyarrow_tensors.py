@@ -28,8 +28,7 @@ def tensor_from_pyarrow(value: Any) -> Tensor | SparseTensor:
     if form is SparseCSFTensor:
         raise InvalidType("pyarrow does not expose the axis order of a SparseCSFTensor; pass to_tensor()")
     if form is not None:
-        made: SparseTensor = form.from_numpy(*value.to_numpy(), value.shape, dim_names=value.dim_names or None)
-        return made
+        return form.from_numpy(*value.to_numpy(), value.shape, dim_names=value.dim_names or None)
     if capsules.is_column(value):
         return Tensor.from_array(array(value, from_pandas=False))
     raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")

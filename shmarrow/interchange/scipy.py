@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidType
 from shmarrow.optional import optional
 from shmarrow.tensor import SparseCOOTensor, SparseMatrix, SparseTensor
-from shmarrow.tensor.element import NDArray
 from shmarrow.tensor.formats import FORMS
 from shmarrow.tensor.sparse import Form
 from shmarrow.types import MetadataLike
@@ -62,8 +62,7 @@ def _from_scipy(value: Any, dim_names: Iterable[str] | None, metadata: MetadataL
     given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
     if value.format in ("csr", "csc") and value.ndim == 2:
         form = FORMS[value.format.upper()]
-        made: SparseTensor = form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
-        return made
+        return form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
     coo = value.tocoo()
     return SparseCOOTensor.from_numpy(coo.data, np.stack(coo.coords, axis=1), coo.shape, **given)
 

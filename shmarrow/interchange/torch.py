@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shmarrow.buffer import NDArray
 from shmarrow.errors import CopyRequired, ExportRefused, InvalidType, StorageError, Unsupported
 from shmarrow.layout import Array
 from shmarrow.optional import optional
 from shmarrow.tensor import SparseCOOTensor, SparseMatrix, SparseTensor, Tensor
 from shmarrow.tensor.dense import Exposed, as_dim_names, integers_of, own_elements
-from shmarrow.tensor.element import ML_DTYPES, NDArray, as_element
+from shmarrow.tensor.element import ML_DTYPES, as_element
 from shmarrow.tensor.formats import FORMS
 from shmarrow.tensor.sparse import Form
 from shmarrow.types import MetadataLike, as_metadata
@@ -151,8 +152,7 @@ def _from_torch(value: torch.Tensor, dim_names: Iterable[str] | None, metadata: 
         if layout is torch.sparse_csr
         else ("CSC", (value.ccol_indices(), value.row_indices()))
     )
-    made: SparseTensor = FORMS[form].from_numpy(values, *[part.numpy() for part in parts], shape, **given)
-    return made
+    return FORMS[form].from_numpy(values, *[part.numpy() for part in parts], shape, **given)
 
 
 # --- GPU --------------------------------------------------------------------------------------------------------

@@ -9,37 +9,42 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import sources
-from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, Limits, as_limits
-from shmarrow.ipc.file.reader import RecordBatchFileReader
+from shmarrow import errors, late, sources, types
+from shmarrow.errors import Limits as Limits
+from shmarrow.ipc.file.reader import RecordBatchFileReader as RecordBatchFileReader
 from shmarrow.lazy import lazy
-from shmarrow.sources import open_source
-from shmarrow.types import MetadataLike, Schema
 
 if TYPE_CHECKING:
-    from shmarrow.ipc.draft import Draft, VariableSize, new_draft
-    from shmarrow.ipc.file.appender import RecordBatchFileAppender
-    from shmarrow.ipc.file.writer import RecordBatchFileWriter
-    from shmarrow.ipc.options import IpcWriteOptions
-    from shmarrow.ipc.stream.decoder import BatchEvent, DictionaryEvent, EndEvent, SchemaEvent, StreamDecoder
-    from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
-    from shmarrow.ipc.stream.state import IpcStats
-    from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
-    from shmarrow.ipc.tensor.reader import TensorReader, read_tensor, read_tensors
-    from shmarrow.ipc.tensor.writer import (
-        TensorWriter,
-        get_tensor_size,
-        new_tensor,
-        write_tensor,
-    )
-    from shmarrow.tables import RecordBatchWithMetadata
+    from shmarrow.ipc.draft import Draft as Draft
+    from shmarrow.ipc.draft import VariableSize as VariableSize
+    from shmarrow.ipc.draft import new_draft as new_draft
+    from shmarrow.ipc.file.appender import RecordBatchFileAppender as RecordBatchFileAppender
+    from shmarrow.ipc.file.writer import RecordBatchFileWriter as RecordBatchFileWriter
+    from shmarrow.ipc.options import IpcWriteOptions as IpcWriteOptions
+    from shmarrow.ipc.stream.decoder import BatchEvent as BatchEvent
+    from shmarrow.ipc.stream.decoder import DictionaryEvent as DictionaryEvent
+    from shmarrow.ipc.stream.decoder import EndEvent as EndEvent
+    from shmarrow.ipc.stream.decoder import SchemaEvent as SchemaEvent
+    from shmarrow.ipc.stream.decoder import StreamDecoder as StreamDecoder
+    from shmarrow.ipc.stream.reader import MappedStreamReader as MappedStreamReader
+    from shmarrow.ipc.stream.reader import RecordBatchStreamReader as RecordBatchStreamReader
+    from shmarrow.ipc.stream.state import IpcStats as IpcStats
+    from shmarrow.ipc.stream.writer import RecordBatchStreamWriter as RecordBatchStreamWriter
+    from shmarrow.ipc.tensor.reader import TensorReader as TensorReader
+    from shmarrow.ipc.tensor.reader import read_tensor as read_tensor
+    from shmarrow.ipc.tensor.reader import read_tensors as read_tensors
+    from shmarrow.ipc.tensor.writer import TensorWriter as TensorWriter
+    from shmarrow.ipc.tensor.writer import get_tensor_size as get_tensor_size
+    from shmarrow.ipc.tensor.writer import new_tensor as new_tensor
+    from shmarrow.ipc.tensor.writer import write_tensor as write_tensor
+    from shmarrow.tables import RecordBatchWithMetadata as RecordBatchWithMetadata
 
 
 def new_file(
     sink: Any,
-    schema: Schema,
+    schema: types.Schema,
     options: IpcWriteOptions | None = None,
-    metadata: MetadataLike | None = None,
+    metadata: types.MetadataLike | None = None,
     *,
     overwrite: bool | None = None,
     mode: int | None = None,
@@ -77,15 +82,13 @@ def new_file(
     StorageError
         If the directory is not writable, or the file object does not accept all bytes.
     """
-    from shmarrow.ipc.file.writer import RecordBatchFileWriter
-
     target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
-    return RecordBatchFileWriter(target, schema, options, metadata)
+    return late.ipc.file.writer.RecordBatchFileWriter(target, schema, options, metadata)
 
 
 def new_stream(
     sink: Any,
-    schema: Schema,
+    schema: types.Schema,
     options: IpcWriteOptions | None = None,
     *,
     overwrite: bool | None = None,
@@ -93,10 +96,8 @@ def new_stream(
     durable: bool = False,
 ) -> RecordBatchStreamWriter:
     """Create a writer of the streaming format. Parameters and errors are those of :func:`new_file`."""
-    from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
-
     target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
-    return RecordBatchStreamWriter(target, schema, options)
+    return late.ipc.stream.writer.RecordBatchStreamWriter(target, schema, options)
 
 
 def append_file(
@@ -126,21 +127,19 @@ def append_file(
     StorageError
         On closing, if the file was replaced or changed in the meantime.
     """
-    from shmarrow.ipc.file.appender import RecordBatchFileAppender
-
-    source = open_source(where)
+    source = sources.open_source(where)
     if source.identity is None or not isinstance(where, (str, bytes, os.PathLike)):
         source.close()
-        raise InvalidArgument("append_file needs a path or a shm: name, as it replaces the file")
-    reader = RecordBatchFileReader(source, DEFAULT_LIMITS)
+        raise errors.InvalidArgument("append_file needs a path or a shm: name, as it replaces the file")
+    reader = RecordBatchFileReader(source, errors.DEFAULT_LIMITS)
     sink = sources.open_sink(where, overwrite=True, durable=durable, replacing=source.identity)
-    return RecordBatchFileAppender(reader, sink, options)
+    return late.ipc.file.appender.RecordBatchFileAppender(reader, sink, options)
 
 
 def open_file(
     source: Any,
     *,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits = errors.DEFAULT_LIMITS,
     memory_map: bool = True,
     zero_copy_only: bool = False,
     included_fields: Iterable[int | str] | None = None,
@@ -176,14 +175,14 @@ def open_file(
     InvalidType
         If the source is a text-mode file or of an unsupported type.
     """
-    limits = as_limits(limits, trust)
-    return RecordBatchFileReader(open_source(source, memory_map), limits, zero_copy_only, included_fields)
+    limits = errors.as_limits(limits, trust)
+    return RecordBatchFileReader(sources.open_source(source, memory_map), limits, zero_copy_only, included_fields)
 
 
 def open_stream(
     source: Any,
     *,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits = errors.DEFAULT_LIMITS,
     memory_map: bool = True,
     included_fields: Iterable[int | str] | None = None,
     trust: bool = False,
@@ -194,46 +193,15 @@ def open_stream(
     file object or a socket, returns a :class:`RecordBatchStreamReader`, which reads from the current position exactly
     up to the end of the stream. Parameters and errors are those of :func:`open_file`.
     """
-    from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
+    limits = errors.as_limits(limits, trust)
+    opened = sources.open_source(source, memory_map, sequential=True)
+    kind: Any = (
+        late.ipc.stream.reader.RecordBatchStreamReader
+        if opened.data is None
+        else late.ipc.stream.reader.MappedStreamReader
+    )
+    return kind(opened, limits, included_fields)
 
-    limits = as_limits(limits, trust)
-    opened = open_source(source, memory_map, sequential=True)
-    kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
-    return kind(opened, limits, included_fields)  # type: ignore[no-any-return]
-
-
-__all__ = [
-    "BatchEvent",
-    "DictionaryEvent",
-    "Draft",
-    "EndEvent",
-    "IpcStats",
-    "IpcWriteOptions",
-    "Limits",
-    "MappedStreamReader",
-    "RecordBatchFileAppender",
-    "RecordBatchFileReader",
-    "RecordBatchFileWriter",
-    "RecordBatchStreamReader",
-    "RecordBatchStreamWriter",
-    "RecordBatchWithMetadata",
-    "SchemaEvent",
-    "StreamDecoder",
-    "TensorReader",
-    "TensorWriter",
-    "VariableSize",
-    "append_file",
-    "get_tensor_size",
-    "new_draft",
-    "new_file",
-    "new_stream",
-    "new_tensor",
-    "open_file",
-    "open_stream",
-    "read_tensor",
-    "read_tensors",
-    "write_tensor",
-]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(

@@ -51,8 +51,7 @@ _FOLLOWED = "{} bytes follow it"
 def _compress_lz4(data: memoryview, level: int | None) -> bytes:
     import lz4.frame
 
-    packed: bytes = lz4.frame.compress(data, compression_level=level or 0, store_size=True)
-    return packed
+    return lz4.frame.compress(data, compression_level=level or 0, store_size=True)
 
 
 def _decompress_lz4(data: memoryview, target: Bytes) -> int:

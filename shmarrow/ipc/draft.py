@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.buffer import PADDING, Bytes, padded
+from shmarrow.bitmap import Mask
+from shmarrow.buffer import PADDING, Bytes, NDArray, padded
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import (
     FieldNotFound,
@@ -42,9 +43,6 @@ from shmarrow.types import Field, MetadataLike, Schema
 from shmarrow.types.extension import storage_of
 from shmarrow.writer import Writer, operation
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 _SIZE = struct.Struct("<i")
 _FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", "binary", "large_binary")
 
@@ -67,7 +65,7 @@ class VariableSize(NamedTuple):
         The bytes of all slots.
     """
 
-    offsets: npt.NDArray[Any]
+    offsets: NDArray
     data: Bytes
 
 
@@ -86,7 +84,7 @@ class _Column:
         self.type: Any = storage_of(field.type)
         self.length = length
         self.places: dict[str, tuple[int, int]] = {}
-        self.arrays: dict[str, npt.NDArray[Any]] = {}
+        self.arrays: dict[str, NDArray] = {}
 
     @property
     def null_count(self) -> int:
@@ -248,7 +246,7 @@ class Draft(Writer):
         return iter(self.columns)
 
     @operation
-    def valid(self, path: str) -> npt.NDArray[np.bool_]:
+    def valid(self, path: str) -> Mask:
         """Return the validity of a column: a writable bool ndarray of shape (slots,), initially all True.
 
         Raises

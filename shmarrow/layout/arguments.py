@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.buffer import EMPTY, Bytes, DType, Indices, NDArray
 from shmarrow.casts import exact_items
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, LimitExceeded, counted, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.memory import Indices, frozen, validity_of
+from shmarrow.layout.memory import frozen, validity_of
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType, DictionaryType, int64
 from shmarrow.types.extension import storage_of
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 def as_array(values: Any, what: str, type: DataType | None = None) -> Array:
@@ -37,9 +35,7 @@ def as_array(values: Any, what: str, type: DataType | None = None) -> Array:
 
 
 def _built(values: Any, type: DataType | None) -> Array:
-    from shmarrow.build import array
-
-    return array(values, type)
+    return late.build.array(values, type)
 
 
 def refuse_type(value: Any, what: str) -> None:
@@ -81,7 +77,7 @@ def one_array(values: Any) -> Any:
     return _built(values, None) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
 
 
-def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+def exact_integers(values: Any, dtype: DType, what: str) -> NDArray:
     """Return integers of shape (n,) in another dtype without loss; a view if they already have it.
 
     Raises
@@ -116,9 +112,7 @@ def exact_integers(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[
     return np.ascontiguousarray(given, dtype)
 
 
-def offsets_and_nulls(
-    offsets: Any, dtype: np.dtype[Any], what: str = "offsets"
-) -> tuple[npt.NDArray[Any], Mask | None]:
+def offsets_and_nulls(offsets: Any, dtype: DType, what: str = "offsets") -> tuple[NDArray, Mask | None]:
     """Return offsets of shape (n,), and which are valid; None if all are.
 
     A null offset gets the value of the next valid one.

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow import bitmap, capsules
-from shmarrow.buffer import Buffer
+from shmarrow import bitmap, capsules, late
+from shmarrow.buffer import Buffer, NDArray
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     EXPANDED_VALUES,
@@ -44,7 +44,6 @@ from shmarrow.types.extension import has_floats
 
 if TYPE_CHECKING:
     import jax
-    import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
     import torch
@@ -98,8 +97,7 @@ class Array(LayoutHooks):
     @property
     def type(self) -> DataType:
         """The logical type."""
-        found: DataType = self._type
-        return found
+        return self._type
 
     @property
     def offset(self) -> int:
@@ -123,18 +121,14 @@ class Array(LayoutHooks):
         InvalidData
             If offsets, run ends or type ids are out of range.
         """
-        from shmarrow.layout.sizes import referenced_bytes
-
-        return referenced_bytes(self)
+        return late.layout.sizes.referenced_bytes(self)
 
     def get_total_buffer_size(self) -> int:
         """Return the bytes of all buffers regardless of slicing, including children and dictionary.
 
         Shared buffers count once.
         """
-        from shmarrow.layout.sizes import buffer_bytes
-
-        return buffer_bytes(self)
+        return late.layout.sizes.buffer_bytes(self)
 
     def buffers(self) -> list[Buffer | None]:
         """Return the buffers of this array and then its children, in the order of the buffer listing; views."""
@@ -160,16 +154,14 @@ class Array(LayoutHooks):
         nans = self._storage._nans() if nan_is_null else None
         if nans is not None:
             bits |= bitmap.pack(nans)
-        result: BooleanArray = boolean_bits(bits, self._length)
-        return result
+        return boolean_bits(bits, self._length)
 
     def is_valid(self) -> BooleanArray:
         """Return a BooleanArray that is True for valid slots, the inverse of :meth:`is_null`; raises as it does.
 
         Zero-copy if the validity bitmap alone determines the result and the array starts at a byte boundary.
         """
-        result: BooleanArray = boolean_bits(self._valid_bits(), self._length)
-        return result
+        return boolean_bits(self._valid_bits(), self._length)
 
     # --- access ---
 
@@ -244,7 +236,7 @@ class Array(LayoutHooks):
     tolist = to_pylist
     """Alias of :meth:`to_pylist`, as in pyarrow."""
 
-    def to_numpy(self, zero_copy_only: bool = True, writable: bool = False) -> npt.NDArray[Any]:
+    def to_numpy(self, zero_copy_only: bool = True, writable: bool = False) -> NDArray:
         """Return the values as an ndarray of shape (length,), or (length, list_size, ...) for fixed-size lists.
 
         Parameters
@@ -284,12 +276,9 @@ class Array(LayoutHooks):
         np.int64(4)
         """
         values, missing = self._storage._masked_values()
-        made: np.ma.MaskedArray[Any, Any] = np.ma.array(
-            values, mask=np.ma.nomask if missing is None else missing, copy=False
-        )
-        return made
+        return np.ma.array(values, mask=np.ma.nomask if missing is None else missing, copy=False)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         """Return the values as an ndarray; see :meth:`to_numpy`. Raises if a number or time does not fit ``dtype``.
 
         Raises
@@ -299,10 +288,8 @@ class Array(LayoutHooks):
         CopyRequired
             If a copy is needed and ``copy`` is False.
         """
-        from shmarrow.casts.ndarray import as_dtype
-
         result = self.to_numpy(zero_copy_only=copy is False)
-        return as_dtype(result, dtype, copy) if dtype is not None or copy else result
+        return late.casts.ndarray.as_dtype(result, dtype, copy) if dtype is not None or copy else result
 
     # --- gathering ---
 
@@ -325,10 +312,7 @@ class Array(LayoutHooks):
         LimitExceeded
             If there is no memory for the result.
         """
-        from shmarrow.layout.arguments import checked_positions
-
-        result: Self = self._take(*checked_positions(indices))
-        return result
+        return self._take(*late.layout.arguments.checked_positions(indices))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
         """Return the slots where ``mask`` is True; copies only what the layout requires.
@@ -347,9 +331,7 @@ class Array(LayoutHooks):
         InvalidArgument
             If the length of the mask is wrong, or the behaviour is unknown.
         """
-        from shmarrow.layout.selection import selection
-
-        positions, valid = selection(mask, self._length, null_selection_behavior)
+        positions, valid = late.layout.selection.selection(mask, self._length, null_selection_behavior)
         return self if valid is None and len(positions) == self._length else self._take(positions, valid)
 
     def drop_null(self) -> Self:
@@ -364,8 +346,7 @@ class Array(LayoutHooks):
         if missing is None or not missing.any():
             return self
         check_slots(self)
-        kept: Self = self._take(np.flatnonzero(~missing))
-        return kept
+        return self._take(np.flatnonzero(~missing))
 
     def fill_null(self, fill_value: Any) -> Self:
         """Replace the nulls reported by :meth:`is_null`; returns the array itself if it has none.
@@ -384,10 +365,7 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
-        from shmarrow.layout.selection import fill_null
-
-        found: Self = fill_null(self, fill_value)
-        return found
+        return late.layout.selection.fill_null(self, fill_value)
 
     # --- comparing ---
 
@@ -470,10 +448,10 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``length`` or ``offset`` is negative.
         """
-        from shmarrow.layout.arguments import checked_parts
-
         made = cls._expect(type) if cls.layouts else as_type(type)
-        result: Array = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
+        result: Array = make_array(
+            made, *late.layout.arguments.checked_parts(made, length, buffers, null_count, offset, children or ())
+        )
         result.validate()
         result._check_null_count()
         return result
@@ -541,10 +519,7 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
-        from shmarrow.layout.codes import codes_of
-
-        result: Self = self._take(codes_of(self, with_null=True)[1])
-        return result
+        return self._take(late.layout.codes.codes_of(self, with_null=True)[1])
 
     def dictionary_encode(
         self, null_encoding: str = "mask", index_type: DataType | str | None = None
@@ -570,11 +545,12 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
-        from shmarrow.layout.dictionary import DictionaryArray, encode
-
-        found: Any = self if isinstance(self._storage, DictionaryArray) else encode(self, null_encoding, index_type)
-        made: DictionaryArray = found
-        return made
+        found: Any = (
+            self
+            if isinstance(self._storage, late.layout.dictionary.DictionaryArray)
+            else late.layout.dictionary.encode(self, null_encoding, index_type)
+        )
+        return found
 
     def run_end_encode(self, run_end_type: DataType | str = "int32") -> RunEndEncodedArray:
         """Encode runs of equal adjacent values; adjacent nulls form one run.
@@ -586,11 +562,12 @@ class Array(LayoutHooks):
         InvalidData
             If the array is too long for the run end type.
         """
-        from shmarrow.layout.run_end_encoded import RunEndEncodedArray, encode
-
-        found: Any = self if isinstance(self._storage, RunEndEncodedArray) else encode(self, run_end_type)
-        made: RunEndEncodedArray = found
-        return made
+        found: Any = (
+            self
+            if isinstance(self._storage, late.layout.run_end_encoded.RunEndEncodedArray)
+            else late.layout.run_end_encoded.encode(self, run_end_type)
+        )
+        return found
 
     # --- other libraries ---
 
@@ -607,9 +584,7 @@ class Array(LayoutHooks):
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        from shmarrow.interchange.pyarrow import array_from_pyarrow
-
-        return array_from_pyarrow(array)
+        return late.interchange.pyarrow.from_pyarrow(array, "Array")
 
     def to_pyarrow(self) -> pa.Array:
         """Convert to a ``pyarrow.Array``, zero-copy.
@@ -624,9 +599,7 @@ class Array(LayoutHooks):
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        from shmarrow.interchange.pyarrow import array_to_pyarrow
-
-        return array_to_pyarrow(self)
+        return late.interchange.pyarrow.to_pyarrow(self, "Array")
 
     @staticmethod
     def from_pandas(obj: Any, mask: Any = None, type: DataType | str | None = None, safe: bool = True) -> Array:
@@ -634,9 +607,7 @@ class Array(LayoutHooks):
 
         The same as ``sa.array(obj, type, mask, from_pandas=True)``; see :func:`shmarrow.array` for the arguments.
         """
-        from shmarrow.build import array
-
-        return array(obj, type, mask, from_pandas=True, safe=safe)
+        return late.build.array(obj, type, mask, from_pandas=True, safe=safe)
 
     def to_pandas(self, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
         """Convert to a ``pandas.Series``, through pyarrow.
@@ -675,9 +646,7 @@ class Array(LayoutHooks):
         MissingExtra
             If pandas or pyarrow is not installed.
         """
-        from shmarrow.interchange.pandas import series
-
-        return series(self, arrow_backed, writable, options)
+        return late.interchange.pandas.series(self, arrow_backed, writable, options)
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> Array:
         """Cast to a type that another tool accepts; returns the same object if none is needed.
@@ -704,9 +673,7 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
-        from shmarrow.interchange.for_consumer import array
-
-        return array(self, name, lossy)
+        return late.interchange.for_consumer.array(self, name, lossy)
 
     def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
         """Convert to a torch tensor; see :meth:`Tensor.to_torch`. Booleans are copied: torch stores one per byte.
@@ -718,9 +685,7 @@ class Array(LayoutHooks):
         MissingExtra
             If torch is not installed.
         """
-        from shmarrow.interchange.torch import array_to_torch
-
-        return array_to_torch(self, device, writable=writable)
+        return late.interchange.torch.array_to_torch(self, device, writable=writable)
 
     def to_jax(self, device: jax.Device | None = None) -> jax.Array:
         """Convert to a ``jax.Array``; see :meth:`Tensor.to_jax`. Booleans are copied: JAX stores one per byte.
@@ -732,9 +697,7 @@ class Array(LayoutHooks):
         InvalidData
             If ``jax_enable_x64`` is off, and 32 bits cannot hold a value. Other errors as for :meth:`Tensor.to_jax`.
         """
-        from shmarrow.interchange.jax import array_to_jax
-
-        return array_to_jax(self, device)
+        return late.interchange.jax.array_to_jax(self, device)
 
     def __dlpack__(self, **options: Any) -> PyCapsule:
         """Export the values as a DLPack capsule over private writable memory; see :meth:`Tensor.__dlpack__`.
@@ -746,16 +709,14 @@ class Array(LayoutHooks):
         CopyRequired
             If the array has nulls, or its values have no zero-copy form.
         """
-        from shmarrow.tensor.dense import array_to_dlpack
-
-        return array_to_dlpack(self, **options)
+        return late.tensor.dense.array_to_dlpack(self, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the DLPack device of the memory, the CPU."""
         return 1, 0
 
     def __arrow_c_array__(
-        self, requested_schema: PyCapsule | None = None, **unknown: Any
+        self, requested_schema: PyCapsule | None = None, **unknown: object
     ) -> tuple[PyCapsule, PyCapsule]:
         """Export the array as PyCapsules ``arrow_schema`` and ``arrow_array`` (Arrow PyCapsule interface), zero-copy.
 
@@ -778,9 +739,7 @@ class Array(LayoutHooks):
         MissingExtra
             If nanoarrow is not installed.
         """
-        from shmarrow.interchange.c_data.export_array import export_array
-
-        return export_array(self, requested_schema, **unknown)
+        return late.interchange.c_data.export_array.export_array(self, requested_schema, **unknown)
 
     # --- showing ---
 
@@ -797,7 +756,7 @@ class Array(LayoutHooks):
     def _preview(self, budget: Budget) -> str:
         return preview_items(self, budget)
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
         kept = self.trim()
         buffers = [None if data is None else packed(data, as_index(protocol)) for data in kept._buffers]
         return _rebuild, (kept._type, kept._length, buffers, kept.null_count, list(kept._children), kept._dictionary)

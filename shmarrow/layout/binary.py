@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.buffer import EMPTY, Bytes, Indices, NDArray
 from shmarrow.casts import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.layout.arguments import exact_integers, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, make_array
-from shmarrow.layout.memory import Indices, check_reach, frozen, offsets_of, read_only, validity_of
+from shmarrow.layout.memory import check_reach, frozen, offsets_of, read_only, validity_of
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
@@ -33,9 +34,6 @@ from shmarrow.layout.runs import gather_bytes, same_bytes, same_runs
 from shmarrow.layout.text import check_utf8, decode, is_utf8
 from shmarrow.types import DataType, binary
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 class BinaryArray(Array):
     """Array of byte strings or UTF-8 strings."""
@@ -45,7 +43,7 @@ class BinaryArray(Array):
     _joins_slices = True
 
     @property
-    def offsets(self) -> npt.NDArray[Any]:
+    def offsets(self) -> NDArray:
         """Offsets, int32 or int64 of shape (length + 1,); a read-only view."""
         return offsets_view(self)
 
@@ -119,7 +117,7 @@ class BinaryArray(Array):
         data[kept] = self.data[int(offsets[0]) : int(offsets[-1])]
         return make_array(self._type, self._length, [None, frozen(ends), read_only(data)], 0)
 
-    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+    def _copied_bytes(self, counts: NDArray) -> float:
         return float(counts @ np.diff(checked_offsets(self, len(self.data), "bytes")))
 
     def trim(self) -> Self:
@@ -151,16 +149,12 @@ class BinaryArray(Array):
         )
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import of_runs
-
         offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
-        return of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
+        return late.layout.codes.of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _run_starts(self) -> Indices:
-        from shmarrow.layout.codes import starts_of_runs
-
         offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
-        return starts_of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
+        return late.layout.codes.starts_of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_bytes(self, target)
@@ -175,7 +169,7 @@ class BinaryArray(Array):
         buffers = [kept._trimmed_validity(), frozen(offsets.astype(target.offset_dtype)), data]
         return make_array(target, len(kept), buffers, kept.null_count)
 
-    def _contiguous(self, target: Any = None) -> tuple[npt.NDArray[Any], Bytes]:
+    def _contiguous(self, target: Any = None) -> tuple[NDArray, Bytes]:
         """Checked offsets, and the data buffer; copies nothing."""
         return checked_offsets(self, len(self.data), "bytes"), self.data
 
@@ -290,7 +284,7 @@ _BLOCK = 1 << 14
 _SHORT = 64
 
 
-def split(type: Any, data: Bytes, ends: npt.NDArray[Any]) -> list[Any] | None:
+def split(type: Any, data: Bytes, ends: NDArray) -> list[Any] | None:
     """Short values that end at ``ends``, as bytes or str; None if :func:`slices` is faster or must report an error.
 
     With a NUL inserted after each value, a single ``split`` call creates all objects.

@@ -7,17 +7,18 @@ first 4 bytes, the index of a data buffer, and the offset in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.buffer import EMPTY, Bytes, Indices, NDArray, Words
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import cast_bytes, join_bytes, slices, split
 from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import Indices, check_reach, frozen, validity_of, view_of
+from shmarrow.layout.memory import check_reach, frozen, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.layout.runs import PIECE, gather_bytes, gather_pieces, is_ascii, load, offsets_from, same_bytes, same_runs
 from shmarrow.layout.text import are_first, check_utf8, decode, decodes
@@ -41,9 +42,6 @@ from shmarrow.layout.views import (
     write_views,
 )
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 class BinaryViewArray(Array):
     """Array of byte strings or UTF-8 strings in the view layout."""
@@ -53,7 +51,7 @@ class BinaryViewArray(Array):
     _joins_slices = True
 
     @property
-    def views(self) -> npt.NDArray[np.int32]:
+    def views(self) -> NDArray:
         """Views, int32 of shape (length, 4): length, inline data or prefix, buffer index, offset; a read-only view."""
         return view_of(self._buffers[1], WORDS, self._offset, self._length)
 
@@ -62,7 +60,7 @@ class BinaryViewArray(Array):
         """Data buffers of values that are not inline."""
         return [EMPTY if data is None else data for data in self._buffers[2:]]
 
-    def _words(self) -> npt.NDArray[np.uint64]:
+    def _words(self) -> Words:
         """The views as uint64 of shape (length, 2); the length is the low half of the first word."""
         return view_of(self._buffers[1], PAIR, self._offset, self._length)
 
@@ -124,7 +122,7 @@ class BinaryViewArray(Array):
         return np.array(list(map(len, self.data_buffers)), np.int64)
 
     def _places(self, first: int, views: Quarters, room: Indices) -> tuple[Mask, Sizes, Sizes]:
-        """Which views of a block are long, their buffer indices and their offsets; 0 for others.
+        """Return the mask of a block's long views, their buffer indices and their offsets; 0 for others.
 
         Lengths and offsets of up to :data:`MAX` add up without overflow.
         """
@@ -235,7 +233,7 @@ class BinaryViewArray(Array):
         buffers = [None, frozen(distinct), *self._buffers[2:]]
         return make_array(self._type, len(distinct), buffers, 0), places.reshape(-1)
 
-    def contiguous(self) -> tuple[npt.NDArray[np.int64], Bytes]:
+    def contiguous(self) -> tuple[Indices, Bytes]:
         """Return offsets of shape (length + 1,) and the concatenated bytes of all values, nulls empty; a copy.
 
         Raises
@@ -358,10 +356,8 @@ class BinaryViewArray(Array):
         )
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import of_runs
-
         offsets, data = self.contiguous()
-        return of_runs(data, offsets[:-1], np.diff(offsets), self._mask())
+        return late.layout.codes.of_runs(data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_bytes(self, target)
@@ -376,7 +372,7 @@ class BinaryViewArray(Array):
         buffers = [kept._trimmed_validity(), *made._buffers[1:]]
         return make_array(target, len(kept), buffers, kept.null_count)
 
-    def _contiguous(self, target: Any = None) -> tuple[npt.NDArray[Any], Bytes]:
+    def _contiguous(self, target: Any = None) -> tuple[NDArray, Bytes]:
         """As :meth:`contiguous`; checked before the copy to be within reach of the offsets of a target."""
         if target is not None:
             check_reach(int(self._sizes(self._mask()).sum(dtype=np.int64)), target)
@@ -497,7 +493,7 @@ class BinaryViewArray(Array):
         return cls._made(type, len(values), buffers, made.null_count)
 
     @classmethod
-    def over(cls, type: Any, data: Bytes, offsets: npt.NDArray[Any], valid: Mask | None = None) -> Self:
+    def over(cls, type: Any, data: Bytes, offsets: NDArray, valid: Mask | None = None) -> Self:
         """Create views of the values between monotonic offsets of shape (n + 1,) within the data.
 
         Short values are copied into the views; long ones are not copied.
@@ -531,7 +527,7 @@ class BinaryViewArray(Array):
         return cls._made(type, length, [validity, frozen(words), *buffers], count)
 
 
-def _referenced_buffers(words: npt.NDArray[np.uint64], buffers: list[Bytes]) -> list[Bytes]:
+def _referenced_buffers(words: Words, buffers: list[Bytes]) -> list[Bytes]:
     """The buffers that views refer to; renumbers the views in place."""
     long = np.flatnonzero(((words[:, 0] & SIZE) > INLINE) & ((words[:, 1] & SIZE) < len(buffers)))
     places = words[long, 1]

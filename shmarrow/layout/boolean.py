@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import bitmap
+from shmarrow import bitmap, late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.casts.python import addresses_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import booleans, make_array
-from shmarrow.layout.memory import Indices, read_only, validity_of
+from shmarrow.layout.memory import read_only, validity_of
 from shmarrow.layout.primitive import cast_values
 from shmarrow.types import DataType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class BooleanArray(Array):
@@ -36,12 +34,12 @@ class BooleanArray(Array):
         assert data is not None
         return bitmap.unpack(data, self._offset, self._length)
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         if zero_copy_only or self.null_count:
             return super()._to_numpy(zero_copy_only)
         return self.values
 
-    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+    def _masked_values(self) -> tuple[NDArray, Mask | None]:
         mask = self._mask()
         return self.values, None if mask is None else ~mask
 
@@ -54,8 +52,7 @@ class BooleanArray(Array):
         return bitmap.get(data, self._offset + index)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
-        values: list[Any] = self.values.tolist()
-        return values
+        return self.values.tolist()
 
     def _gather(self, indices: Indices) -> Any:
         return make_array(self._type, len(indices), [None, read_only(bitmap.pack(self.values[indices]))], 0)
@@ -80,9 +77,7 @@ class BooleanArray(Array):
         return valid is not None and not bool(((self.values != other.values) & valid).any())
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import of_keys
-
-        return of_keys(self.values.view(np.uint8), self._mask())
+        return late.layout.codes.of_keys(self.values.view(np.uint8), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_values(self, target, safe)
@@ -99,15 +94,13 @@ class BooleanArray(Array):
         return cls.from_numpy(type, bits, valid)
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
+    def from_numpy(cls, type: DataType, values: NDArray, valid: Mask | None = None, safe: bool = True) -> Self:
         """Create an array from bools, or the numbers 0 and 1, of shape (n,); a copy, as Arrow stores bits.
 
         ``valid`` is False where a slot is null; with ``safe=False``, any non-zero number is True.
         """
-        from shmarrow.casts.ndarray import from_ndarray
-
         if valid is not None:
             valid = checked_mask(valid, len(values))
-        data = read_only(bitmap.pack(from_ndarray(type, values, valid, safe)))
+        data = read_only(bitmap.pack(late.casts.ndarray.from_ndarray(type, values, valid, safe)))
         validity, nulls = validity_of(valid)
         return cls._made(type, len(values), [validity, data], nulls)

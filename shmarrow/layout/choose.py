@@ -11,11 +11,13 @@ import datetime as dt
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices
 from shmarrow.casts import exact_items
 from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError, shown
@@ -24,9 +26,6 @@ from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.map import pair_of
 from shmarrow.types import EncodedType, UnionType
 from shmarrow.types.extension import ExtensionType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _NONE = type(None)
 
@@ -54,7 +53,7 @@ Types of a kind that no row has are asked to give back each value.
 """
 
 
-def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
+def choose(type: Any, values: Sequence[Any]) -> Indices:
     """Return the position of the union's child for each value; int64 of shape (n,).
 
     None goes to the first nullable child. Without one it goes to the first: the slot may belong to a null parent, and
@@ -82,7 +81,7 @@ def choose(type: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
     return chosen
 
 
-def _by_class(values: Sequence[Any]) -> Iterator[tuple[Any, npt.NDArray[np.int64], Sequence[Any]]]:
+def _by_class(values: Sequence[Any]) -> Iterator[tuple[Any, Indices, Sequence[Any]]]:
     """The classes of the values, with the slots and values of each."""
     classes = list(map(type, values))
     distinct = dict.fromkeys(classes)
@@ -96,7 +95,7 @@ def _by_class(values: Sequence[Any]) -> Iterator[tuple[Any, npt.NDArray[np.int64
         yield cls, slots, objects[slots].tolist()
 
 
-def _all_held(type: Any, values: Sequence[Any], lengths: npt.NDArray[np.int64]) -> Mask:
+def _all_held(type: Any, values: Sequence[Any], lengths: Indices) -> Mask:
     """Whether a type holds all values of each of several runs."""
     odd = np.zeros(len(values), np.int64)
     for cls, slots, items in _by_class(values):
@@ -107,7 +106,7 @@ def _all_held(type: Any, values: Sequence[Any], lengths: npt.NDArray[np.int64]) 
 
 
 def _held(type: Any, cls: Any, items: Sequence[Any]) -> Mask:
-    """Which values of one class a type holds exactly."""
+    """Mark the values of one class that a type holds exactly."""
     if isinstance(type, EncodedType):
         return _held(type.value_type, cls, items)
     if isinstance(type, UnionType):
@@ -158,11 +157,9 @@ def _is_float(value: int, dtype: Any) -> bool:
 
 
 def _accepted(type: Any, items: Sequence[Any]) -> Mask:
-    """Which values the type's conversion, which is exact, accepts: all at once, or one by one if some fail."""
-    from shmarrow.layout.from_values import array_from_pylist
-
+    """Mark the values that the type's exact conversion accepts: all are tried at once, then one by one if any fails."""
     try:
-        array_from_pylist(items, type)
+        late.layout.from_values.array_from_pylist(items, type)
     except ShmarrowError:
         if len(items) == 1:
             return np.zeros(1, np.bool_)
@@ -172,17 +169,15 @@ def _accepted(type: Any, items: Sequence[Any]) -> Mask:
 
 def _gives_back(type: Any, item: Any) -> bool:
     """Whether a type gives back a value."""
-    from shmarrow.layout.from_values import array_from_pylist
-
     try:
-        (back,) = array_from_pylist([item], type).to_pylist()
+        (back,) = late.layout.from_values.array_from_pylist([item], type).to_pylist()
         return bool(back == item) and isinstance(back, bool) == isinstance(item, (bool, np.bool_))
     except Exception:  # user code: any exception means that the value is not accepted
         return False
 
 
 def _nested(type: Any, kind: str, items: Sequence[Any]) -> Mask:
-    """Which lists, structs or maps have the shape of a type, and parts that its children hold."""
+    """Mark the lists, structs or maps that have the shape of a type and whose items its children hold exactly."""
     if kind != "list":
         parts = [(_values if kind == "struct" else _pairs)(type, item) for item in items]
         fits = np.fromiter([each is not None for each in parts], np.bool_, len(parts))

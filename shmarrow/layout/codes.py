@@ -13,19 +13,14 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Bytes, Indices, NDArray, Words
 from shmarrow.layout.making import check_slots
-from shmarrow.layout.memory import Indices
 from shmarrow.layout.runs import LOW_BYTES, PIECE, load_words, unequal_runs
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Keys = npt.NDArray[np.uint64]
 
 
 def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
@@ -69,11 +64,10 @@ def codes_of(array: Any, with_null: bool = False) -> tuple[Indices, Indices]:
 def slot_codes(array: Any) -> Indices:
     """Return for each slot the first slot with the same value, -1 for null; shape (length,)."""
     check_slots(array)
-    codes: Indices = array._codes()
-    return codes
+    return array._codes()
 
 
-def of_keys(keys: npt.NDArray[Any], mask: Mask | None) -> Indices:
+def of_keys(keys: NDArray, mask: Mask | None) -> Indices:
     """Return the codes of keys of up to 64 bits; slots where ``mask`` is False are null."""
     words = keys.view(f"<u{keys.dtype.itemsize}")
     if words.dtype.itemsize <= 2:
@@ -88,7 +82,7 @@ def of_keys(keys: npt.NDArray[Any], mask: Mask | None) -> Indices:
     return codes
 
 
-def of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
+def of_runs(data: Bytes, starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
     """Return the codes of byte-string keys, all within the data."""
     if mask is None:
         return _first_run(data, starts, lengths)
@@ -98,7 +92,7 @@ def of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask
     return codes
 
 
-def starts_of_runs(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
+def starts_of_runs(data: Bytes, starts: Indices, lengths: Indices, mask: Mask | None) -> Indices:
     """Return the slots whose byte string differs from the previous slot's; adjacent nulls are the same."""
     if not len(starts):
         return starts
@@ -125,10 +119,9 @@ def of_parts(parts: Sequence[Indices], length: int, mask: Mask | None) -> Indice
     return of_keys(keys + 1, mask)
 
 
-def pairs(left: Indices, right: Indices, bound: int) -> Keys:
+def pairs(left: Indices, right: Indices, bound: int) -> Words:
     """Combine two codes each into one key; those on the right are less than ``bound``."""
-    result: Keys = (left + 1).view(np.uint64) * np.uint64(bound + 1) + (right + 1).view(np.uint64)
-    return result
+    return (left + 1).view(np.uint64) * np.uint64(bound + 1) + (right + 1).view(np.uint64)
 
 
 def first_slots(codes: Indices) -> Indices:
@@ -149,7 +142,7 @@ _ROUNDS = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1) ** 5 | 1) & ((1 << 64) - 
 
 
 def _first(
-    hashes: Keys, same: Callable[[Indices, Indices | slice], Mask], exact: Callable[[Indices], Sequence[bytes]]
+    hashes: Words, same: Callable[[Indices, Indices | slice], Mask], exact: Callable[[Indices], Sequence[bytes]]
 ) -> Indices:
     """Find for each row the first row with the same key.
 
@@ -187,8 +180,8 @@ def _first(
     return first
 
 
-def _first_key(keys: npt.NDArray[Any]) -> Indices:
-    words: Keys = keys.view(np.uint64)
+def _first_key(keys: NDArray) -> Indices:
+    words: Words = keys.view(np.uint64)
     return _first(
         words, lambda left, right: words[left] == words[right], lambda rows: [key.tobytes() for key in words[rows]]
     )
@@ -198,7 +191,7 @@ _HEAD = 128
 """Number of leading bytes that are hashed, besides the last eight."""
 
 
-def _first_run(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> Indices:
+def _first_run(data: Bytes, starts: Indices, lengths: Indices) -> Indices:
     heads, tails, hashes = np.empty((3, len(starts)), np.uint64)
     for first in range(0, len(starts), PIECE):
         piece = slice(first, first + PIECE)
@@ -222,18 +215,18 @@ def _first_run(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -
     return _first(hashes, same, exact)
 
 
-def _ends(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices) -> tuple[Keys, Keys]:
+def _ends(data: Bytes, starts: Indices, lengths: Indices) -> tuple[Words, Words]:
     """The first and the last eight bytes, which overlap in up to 16 bytes, and are the same in up to eight."""
     low = LOW_BYTES.take(lengths, mode="clip")
     return load_words(data, starts) & low, load_words(data, starts + np.maximum(lengths - 8, 0)) & low
 
 
-def _mixed(hashes: Keys, words: Keys) -> Keys:
+def _mixed(hashes: Words, words: Words) -> Words:
     hashes = (hashes ^ words) * _MIX
     return hashes ^ (hashes >> np.uint64(29))
 
 
-def _hashes(data: npt.NDArray[np.uint8], starts: Indices, lengths: Indices, heads: Keys, tails: Keys) -> Keys:
+def _hashes(data: Bytes, starts: Indices, lengths: Indices, heads: Words, tails: Words) -> Words:
     hashes = _mixed(_mixed(lengths.astype(np.uint64), heads), tails)
     more = np.flatnonzero(lengths > 16)
     for position in range(8, _HEAD, 8):

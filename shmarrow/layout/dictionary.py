@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, shown
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
-from shmarrow.layout.memory import Indices, frozen, read_only, validity_of
+from shmarrow.layout.memory import frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width, same_at
 from shmarrow.layout.runs import CHUNK
@@ -24,8 +26,6 @@ from shmarrow.types import DataType, DictionaryType
 from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from shmarrow.layout.primitive import PrimitiveArray
     from shmarrow.types import Field
 
@@ -44,10 +44,7 @@ class DictionaryArray(Array):
     @property
     def indices(self) -> PrimitiveArray:
         """Indices as an array of the index type; zero-copy."""
-        result: PrimitiveArray = make_array(
-            self._type.index_type, self._length, self._buffers, self._null_count, self._offset
-        )
-        return result
+        return make_array(self._type.index_type, self._length, self._buffers, self._null_count, self._offset)
 
     def decode(self) -> Array:
         """Decode to an array of the value type; a copy.
@@ -57,17 +54,14 @@ class DictionaryArray(Array):
         InvalidData
             If an index points outside of the dictionary.
         """
-        result: Array = self._repeated(self._dictionary_())
-        return result
+        return self._repeated(self._dictionary_())
 
     dictionary_decode = decode
     """Alias of :meth:`decode`, as in pyarrow."""
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import first_slots, slot_codes
-
         kept = self._shortened()
-        return first_slots(kept._through(slot_codes(kept.dictionary)))
+        return late.layout.codes.first_slots(kept._through(late.layout.codes.slot_codes(kept.dictionary)))
 
     def _through(self, codes: Indices) -> Indices:
         """Map codes of the dictionary's values to the slots; -1 for null."""
@@ -113,8 +107,6 @@ class DictionaryArray(Array):
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
         """Cast from another dictionary type, or from values to be encoded."""
-        from shmarrow.layout.codes import codes_of
-
         if isinstance(array.type, ExtensionType) and array.type != target.value_type:
             return array.storage._cast_to(target, safe)
         if array.type.__class__ is DictionaryType:
@@ -125,7 +117,7 @@ class DictionaryArray(Array):
             except InvalidData:  # perhaps of an unreferenced or duplicate value
                 kept = array._compact()
                 values = kept.dictionary._cast_to(target.value_type, safe)
-                codes, first = codes_of(values)
+                codes, first = late.layout.codes.codes_of(values)
                 _check_reach(target, len(first))
                 return _over(target, kept._through(codes), values._take(first))
         return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
@@ -134,24 +126,23 @@ class DictionaryArray(Array):
         """Return the array itself, or with the given index type."""
         if index_type is None:
             return self
-        result: Self = self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
-        return result
+        return self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
 
     def _dictionary_(self) -> Array:
         assert self._dictionary is not None
         return self._dictionary
 
-    def _checked(self, valid: Mask | None) -> npt.NDArray[Any]:
+    def _checked(self, valid: Mask | None) -> NDArray:
         """A copy of the indices, 0 where null, checked to be within the dictionary.
 
         The checked copy is used, so that concurrent writes by another process do no harm.
         """
-        values: npt.NDArray[Any] = self.indices.values
+        values: NDArray = self.indices.values
         indices = values.copy() if valid is None else np.where(valid, values, values.dtype.type(0))
         self._check_indices(indices, valid)
         return indices
 
-    def _check_indices(self, indices: npt.NDArray[Any], valid: Mask | None) -> None:
+    def _check_indices(self, indices: NDArray, valid: Mask | None) -> None:
         size = len(self._dictionary_())
         if len(indices) and (valid is None or valid.any()):
             low, high = int(indices.min()), int(indices.max())
@@ -163,17 +154,15 @@ class DictionaryArray(Array):
         size = len(self._dictionary_())
         raise InvalidData(f"{self._type}: index {int(index)} of a dictionary of {size} values", where=[("row", slot)])
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         if zero_copy_only:
             return super()._to_numpy(True)
         if not self._type.value_type.descriptor.values:
             return super()._to_numpy(False)
-        result: npt.NDArray[Any] = self.decode().to_numpy(False)
-        return result
+        return self.decode().to_numpy(False)
 
-    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
-        found: tuple[npt.NDArray[Any], Mask | None] = self.decode()._storage._masked_values()
-        return found
+    def _masked_values(self) -> tuple[NDArray, Mask | None]:
+        return self.decode()._storage._masked_values()
 
     def _value(self, index: int) -> Any:
         key = self._key(index)
@@ -209,7 +198,7 @@ class DictionaryArray(Array):
         indices = self.indices.trim()
         return self._with(offset=0, buffers=indices._buffers, null_count=self.null_count)
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
         return super(DictionaryArray, self._shortened()).__reduce_ex__(protocol)
 
     @classmethod
@@ -285,19 +274,14 @@ class DictionaryArray(Array):
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:
-        from shmarrow.layout.making import nulls, zeros
-
-        made = zeros(type, length)
-        made._dictionary = nulls(0, type.value_type)
+        made = late.layout.making.zeros(type, length)
+        made._dictionary = late.layout.making.nulls(0, type.value_type)
         return made
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        from shmarrow.layout.from_values import array_from_pylist
-
-        made = array_from_pylist(values, type.value_type)
-        result: Self = encode(made, "mask", type.index_type, type.ordered, valid)
-        return result
+        made = late.layout.from_values.array_from_pylist(values, type.value_type)
+        return encode(made, "mask", type.index_type, type.ordered, valid)
 
     @classmethod
     def from_arrays(
@@ -368,12 +352,10 @@ def encode(
     mask: Mask | None = None,
 ) -> Any:
     """Implement :meth:`Array.dictionary_encode`; slots where ``mask`` is False also become null indices."""
-    from shmarrow.layout.codes import codes_of
-
     if null_encoding not in ("mask", "encode"):
         raise InvalidArgument(f"null_encoding must be 'mask' or 'encode', found {shown(null_encoding)}")
     type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
-    codes, first = codes_of(array, null_encoding == "encode")
+    codes, first = late.layout.codes.codes_of(array, null_encoding == "encode")
     _check_reach(type, len(first))
     return _over(type, codes if mask is None else np.where(mask, codes, -1), array._take(first))
 
@@ -428,7 +410,7 @@ def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indice
     return merged.dictionary, found
 
 
-def _used(dictionary: Any, indices: npt.NDArray[Any]) -> tuple[Any, Indices]:
+def _used(dictionary: Any, indices: NDArray) -> tuple[Any, Indices]:
     """The referenced values of a dictionary, in order, and the indices remapped to them."""
     used, places = np.unique(indices, return_inverse=True)
     return dictionary._take(used), places

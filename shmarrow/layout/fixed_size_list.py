@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted, renumbered
 from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import spread_lists
 from shmarrow.layout.list_forms import Lists, Parts, of_one_length
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, spread, zeros
-from shmarrow.layout.memory import Indices, check_expansion, validity_of
+from shmarrow.layout.memory import check_expansion, validity_of
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, list_
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class FixedSizeListArray(Lists):
@@ -36,7 +34,7 @@ class FixedSizeListArray(Lists):
         size = self._type.list_size
         return self.values.slice(self._offset * size, self._length * size)
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         """Return an ndarray of shape (length, list_size, ...), zero-copy if the child's is.
 
         With nulls, or children without a numpy dtype, return an object array of Python lists if ``zero_copy_only`` is
@@ -46,10 +44,10 @@ class FixedSizeListArray(Lists):
             if zero_copy_only:
                 raise CopyRequired(f"{self._type} with {counted(self.null_count, 'null')} has no zero-copy numpy form")
             return super()._to_numpy(False)
-        inner: npt.NDArray[Any] = self._window().to_numpy(zero_copy_only)
+        inner: NDArray = self._window().to_numpy(zero_copy_only)
         return inner.reshape(self._length, self._type.list_size, *inner.shape[1:])
 
-    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+    def _masked_values(self) -> tuple[NDArray, Mask | None]:
         inner, missing = self._window()._storage._masked_values()
         shape = (self._length, self._type.list_size, *inner.shape[1:])
         mask = self._mask()

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import late, types
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import DType, Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import frozen, offsets_of, read_only, validity_of
 from shmarrow.types import DataType, EncodedType, UnionType, from_numpy_dtype
 from shmarrow.types.extension import ExtensionType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Values = npt.NDArray[Any]
 
 # --- types for dtypes -------------------------------------------------------------------------------------------
 
@@ -29,7 +25,7 @@ _HINTS = {"c": "convert to a struct of .real and .imag", "g": "convert it with .
 
 
 @lru_cache
-def type_of_dtype(dtype: np.dtype[Any]) -> DataType:
+def type_of_dtype(dtype: DType) -> DataType:
     """Return the type for a dtype other than object: strings, bytes, structs for structured dtypes, lists for arrays.
 
     Raises
@@ -59,7 +55,7 @@ def lists_of(type: DataType, shape: tuple[int, ...]) -> DataType:
     return type
 
 
-def _arrow_unit(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _arrow_unit(dtype: DType) -> DType:
     """The datetime64 or timedelta64 dtype in the closest unit of Arrow that is exact."""
     unit, count = np.datetime_data(dtype)
     if unit == "generic":
@@ -71,7 +67,7 @@ def _arrow_unit(dtype: np.dtype[Any]) -> np.dtype[Any]:
 # --- arrays -----------------------------------------------------------------------------------------------------
 
 
-def array_from_numpy(values: Values, type: DataType, valid: Mask | None = None) -> Any:
+def array_from_numpy(values: NDArray, type: DataType, valid: Mask | None = None) -> Any:
     """Create an array of ``type`` from an ndarray of at least one dimension.
 
     ``valid`` is False where a slot is null; with as many dimensions as the ndarray, it applies to the innermost values.
@@ -98,21 +94,19 @@ def array_from_numpy(values: Values, type: DataType, valid: Mask | None = None) 
     return array_from_numpy(values, natural, valid).cast(type)
 
 
-def _from_items(values: Values, type: DataType, valid: Mask | None) -> Any:
+def _from_items(values: NDArray, type: DataType, valid: Mask | None) -> Any:
     """Convert via Python objects."""
-    from shmarrow.layout.from_values import array_from_pylist
-
     items = items_of(values)
     if valid is not None:
         items = [item if keep else None for item, keep in zip(items, valid.tolist(), strict=True)]
-    return array_from_pylist(items, type)
+    return late.layout.from_values.array_from_pylist(items, type)
 
 
 _ITEMS = "OT"
 """Kinds of dtypes whose values are objects, or not accessible as a buffer."""
 
 
-def items_of(values: Values) -> list[Any]:
+def items_of(values: NDArray) -> list[Any]:
     """Return the values of a one-dimensional ndarray, as Python objects if that is exact."""
     if values.dtype.kind in "Mm":  # tolist() would convert some to integers
         return list(values)
@@ -122,7 +116,7 @@ def items_of(values: Values) -> list[Any]:
     return items
 
 
-def _lists(values: Values, type: DataType, valid: Mask | None) -> Any:
+def _lists(values: NDArray, type: DataType, valid: Mask | None) -> Any:
     """Convert the rows of a multidimensional ndarray to lists."""
     make: Callable[..., Any] | None = getattr(array_class(type), "_from_items", None)
     if make is None or type.layout == "map":
@@ -136,7 +130,7 @@ def _lists(values: Values, type: DataType, valid: Mask | None) -> Any:
     return make(type, np.full(length, size, np.int64), child, valid if inner is None else None)
 
 
-def _structs(values: Values, type: DataType, valid: Mask | None) -> Any:
+def _structs(values: NDArray, type: DataType, valid: Mask | None) -> Any:
     """Convert a structured ndarray to structs by field name; copies each field, as they are interleaved."""
     names = values.dtype.names or ()
     if type.layout != "struct":
@@ -155,7 +149,7 @@ _BLOCK = 1 << 15
 """Rows converted at once, so that they stay in the CPU cache."""
 
 
-def _bytes(values: Values, valid: Mask | None) -> Any:
+def _bytes(values: NDArray, valid: Mask | None) -> Any:
     """Convert fixed-width bytes to binary, without trailing NULs."""
     lengths = _lengths(values, valid)
     rows = np.ascontiguousarray(values).view("u1").reshape(len(values), values.dtype.itemsize)
@@ -163,7 +157,7 @@ def _bytes(values: Values, valid: Mask | None) -> Any:
     return _variable(types.binary(), types.large_binary(), lengths, data, valid)
 
 
-def _text(values: Values, valid: Mask | None) -> Any:
+def _text(values: NDArray, valid: Mask | None) -> Any:
     """Convert fixed-width UTF-32 to strings, without trailing NULs."""
     lengths = _lengths(values, valid)
     native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
@@ -188,23 +182,23 @@ def _text(values: Values, valid: Mask | None) -> Any:
     return _variable(types.string(), types.large_string(), lengths, data, valid)
 
 
-def _blocks(values: Values) -> list[Values]:
+def _blocks(values: NDArray) -> list[NDArray]:
     return [values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK)]
 
 
-def _lengths(values: Values, valid: Mask | None) -> npt.NDArray[np.int64]:
+def _lengths(values: NDArray, valid: Mask | None) -> Indices:
     lengths = np.strings.str_len(values).astype(np.int64)
     if valid is not None:
         lengths[~valid] = 0
     return lengths
 
 
-def _kept(rows: Values, lengths: npt.NDArray[np.int64]) -> Mask:
+def _kept(rows: NDArray, lengths: Indices) -> Mask:
     """True for the items of each row within its length."""
     return np.asarray(np.arange(rows.shape[1]) < lengths[:, None])
 
 
-def _variable(small: DataType, large: DataType, lengths: Values, data: list[Values], valid: Mask | None) -> Any:
+def _variable(small: DataType, large: DataType, lengths: NDArray, data: list[NDArray], valid: Mask | None) -> Any:
     type: Any = small if int(lengths.sum()) <= np.iinfo(np.int32).max else large
     offsets = offsets_of(lengths, type)
     validity, nulls = validity_of(valid)

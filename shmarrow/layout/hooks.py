@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from shmarrow import bitmap
+from shmarrow import bitmap, late
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, Indices, NDArray
 from shmarrow.errors import EXPANDED_VALUES, CopyRequired, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING
@@ -47,14 +47,12 @@ from shmarrow.layout.making import (
     one_null,
     zeros,
 )
-from shmarrow.layout.memory import Indices, check_expansion, no_index, ranges, read_only, total_of
+from shmarrow.layout.memory import check_expansion, no_index, ranges, read_only, total_of
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.layout.validation import has_required
 from shmarrow.types import DataType, Field, as_type
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from shmarrow.layout.array import Array
 
 
@@ -102,8 +100,7 @@ class LayoutHooks:
     def _storage(self) -> Array:
         """The array itself; of an extension type, as an array of the storage type."""
         own: Any = self
-        array: Array = own
-        return array
+        return own
 
     def _validity(self) -> Bytes | None:
         """The validity bitmap, starting at slot 0 of the buffers rather than of the array; None without one."""
@@ -158,8 +155,7 @@ class LayoutHooks:
     @classmethod
     def _made(cls, *arguments: Any, **keywords: Any) -> Self:
         """:func:`make_array`, typed for results known to be of this class or a subclass."""
-        made: Self = make_array(*arguments, **keywords)
-        return made
+        return make_array(*arguments, **keywords)
 
     @classmethod
     def _expect(cls, type: Any) -> DataType:
@@ -171,7 +167,7 @@ class LayoutHooks:
 
     # --- helpers for arrays of any layout ---
 
-    def _take(self, indices: npt.NDArray[Any], valid: Mask | None = None) -> Any:
+    def _take(self, indices: NDArray, valid: Mask | None = None) -> Any:
         """The slots at indices of shape (n,), null where ``valid`` is False."""
         indices = indices.astype(np.int64, copy=False)
         if valid is not None:
@@ -307,7 +303,7 @@ class LayoutHooks:
         """Create an array of ``type`` from Python values; ``valid`` is False for None, or None if no value is None."""
         raise NotImplementedError
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         """The values as an ndarray: a read-only view or a new array."""
         if zero_copy_only:
             raise CopyRequired(f"{self._type} has no zero-copy numpy form; call to_numpy(zero_copy_only=False)")
@@ -316,7 +312,7 @@ class LayoutHooks:
         result[:] = values
         return result
 
-    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+    def _masked_values(self) -> tuple[NDArray, Mask | None]:
         """The values of all slots, unspecified for nulls, and a mask of the nulls; None if there are none."""
         raise CopyRequired(
             f"numpy has no dtype for {self._type}; call to_numpy(zero_copy_only=False) for Python values"
@@ -347,7 +343,7 @@ class LayoutHooks:
         """The slots with those of ``missing`` replaced by an array of one value; None if the default is as good."""
         return None
 
-    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+    def _copied_bytes(self, counts: NDArray) -> float:
         """A lower bound of the bytes that are written when each slot is copied ``counts`` times."""
         return 0.0
 
@@ -376,9 +372,7 @@ class LayoutHooks:
 
     def _run_starts(self) -> Indices:
         """The slots that differ bitwise from the previous slot, including slot 0."""
-        from shmarrow.layout.codes import slot_codes
-
-        return np.flatnonzero(np.diff(slot_codes(self), prepend=-2))
+        return np.flatnonzero(np.diff(late.layout.codes.slot_codes(self), prepend=-2))
 
     # --- hooks: validation ---
 
@@ -465,9 +459,7 @@ class LayoutHooks:
         """Cast an array of any type to a type of this class; overridden if it does more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
-            from shmarrow.casts.storage import no_way
-
-            raise no_way(array.type, target)
+            raise late.casts.storage.no_way(array.type, target)
         return result
 
     def _view(self, target: Any) -> Any:

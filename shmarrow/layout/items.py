@@ -5,20 +5,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import concat_arrays
-from shmarrow.layout.memory import Indices
 from shmarrow.types import DataType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _NONE = type(None)
 
@@ -33,15 +31,13 @@ def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
     InvalidType
         If a value is not a list.
     """
-    from shmarrow.layout.from_values import array_from_pylist
-
     item = type.fields[0].type
     every = kinds_of(values)
     kinds = every - {_NONE}
     join = next((join for kind, join in _JOINS if kinds and all(issubclass(each, kind) for each in kinds)), None)
     if join is None:
         lengths, items = flatten_lists(type, values)
-        return lengths, array_from_pylist(items, item)
+        return lengths, late.layout.from_values.array_from_pylist(items, item)
     lengths = np.zeros(len(values), np.int64)
     if _NONE not in every:
         known: Sequence[Any] = values
@@ -62,7 +58,7 @@ def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
     return joined if joined.type == item else joined.cast(item)
 
 
-def forms_of(values: Sequence[npt.NDArray[Any]]) -> dict[tuple[Any, ...], list[int]]:
+def forms_of(values: Sequence[NDArray]) -> dict[tuple[Any, ...], list[int]]:
     """Return the positions of ndarrays by dtype, row shape and class.
 
     Raises
@@ -78,7 +74,7 @@ def forms_of(values: Sequence[npt.NDArray[Any]]) -> dict[tuple[Any, ...], list[i
     return forms
 
 
-def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
+def _of_ndarrays(values: Sequence[NDArray], item: DataType) -> Any:
     """Concatenate the values of ndarrays, one dtype at a time."""
     forms = forms_of(values)
     if len(forms) == 1:
@@ -92,13 +88,11 @@ def _of_ndarrays(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
     return concat_arrays(parts)._take_runs(starts, lengths)
 
 
-def _of_one_dtype(values: Sequence[npt.NDArray[Any]], item: DataType) -> Any:
-    from shmarrow.layout.from_numpy import array_from_numpy
-
+def _of_one_dtype(values: Sequence[NDArray], item: DataType) -> Any:
     if isinstance(values[0], np.ma.MaskedArray):
         missing = np.concatenate([np.ma.getmaskarray(value) for value in values])
-        return array_from_numpy(np.concatenate([value.data for value in values]), item, ~missing)
-    return array_from_numpy(np.concatenate(values), item)
+        return late.layout.from_numpy.array_from_numpy(np.concatenate([value.data for value in values]), item, ~missing)
+    return late.layout.from_numpy.array_from_numpy(np.concatenate(values), item)
 
 
 _JOINS: list[tuple[Any, Callable[[Sequence[Any], DataType], Any]]] = [
@@ -109,8 +103,6 @@ _JOINS: list[tuple[Any, Callable[[Sequence[Any], DataType], Any]]] = [
 
 def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]:
     """Return the length of each list, 0 for None, and a flat list of all elements."""
-    from shmarrow.layout.from_numpy import items_of
-
     kinds = kinds_of(values)
     if kinds <= {list, tuple, _NONE}:
         lists = [value or () for value in values] if _NONE in kinds else values
@@ -121,7 +113,7 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
         if value is None:
             continue
         if isinstance(value, np.ndarray) and value.ndim:
-            value = items_of(value) if value.ndim == 1 else list(value)
+            value = late.layout.from_numpy.items_of(value) if value.ndim == 1 else list(value)
         elif isinstance(value, Mapping) and type.layout == "map":
             value = list(value.items())
         elif isinstance(value, Array):

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidData, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.list_forms import Lists, Parts, in_list, packed
 from shmarrow.layout.making import concat_arrays, make_array, spread
-from shmarrow.layout.memory import Indices, check_reach, frozen, offsets_of, validity_of
+from shmarrow.layout.memory import check_reach, frozen, offsets_of, validity_of
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
@@ -30,9 +31,6 @@ from shmarrow.layout.offsets import (
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 class ListArray(Lists):
     """Array of lists."""
@@ -42,7 +40,7 @@ class ListArray(Lists):
     _joins_slices = True
 
     @property
-    def offsets(self) -> npt.NDArray[Any]:
+    def offsets(self) -> NDArray:
         """Offsets, int32 or int64 of shape (length + 1,); a read-only view."""
         return offsets_view(self)
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, renumbered, row_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.making import array_class, is_sparse, make_array, no_memory
-from shmarrow.layout.memory import Indices, check_expansion, frozen, ranges, total_of, validity_of
+from shmarrow.layout.memory import check_expansion, frozen, ranges, total_of, validity_of
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, int32, int64
 from shmarrow.types.descriptors import TYPES
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from shmarrow.layout.primitive import PrimitiveArray
 
-Parts: TypeAlias = "tuple[Sequence[npt.NDArray[Any]], Indices, Any]"
+Parts: TypeAlias = tuple[Sequence[NDArray], Indices, Any]
 """Lists: the buffers after validity, the start of each list in the child, and the child."""
 
 LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list")
@@ -68,8 +68,7 @@ class Lists(Array):
 
     def _elements(self, items: Any) -> list[Any]:
         """Slots of the child as Python objects."""
-        found: list[Any] = items.to_pylist()
-        return found
+        return items.to_pylist()
 
     def _value(self, index: int) -> Any:
         items = self._item_run(index)
@@ -86,8 +85,7 @@ class Lists(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        result: Self = cls._from_items(type, *items_of_lists(type, values), valid)
-        return result
+        return cls._from_items(type, *items_of_lists(type, values), valid)
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:
@@ -101,8 +99,7 @@ class Lists(Array):
         validity, nulls = validity_of(valid)
         kept = sizes if valid is None else np.where(valid, sizes, 0)
         type = int64() if dtype.itemsize == 8 else int32()
-        result: PrimitiveArray = make_array(type, self._length, [validity, frozen(kept.astype(dtype))], nulls)
-        return result
+        return make_array(type, self._length, [validity, frozen(kept.astype(dtype))], nulls)
 
     def value_parent_indices(self) -> PrimitiveArray:
         """Return the slot of the list of each element of ``flatten()``, as an int64 array; a copy.
@@ -120,10 +117,9 @@ class Lists(Array):
             slots = np.repeat(np.arange(self._length), sizes)
         except MemoryError:
             raise no_memory(self, total_of(sizes)) from None
-        result: PrimitiveArray = make_array(int64(), len(slots), [None, frozen(slots)], 0)
-        return result
+        return make_array(int64(), len(slots), [None, frozen(slots)], 0)
 
-    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+    def _copied_bytes(self, counts: NDArray) -> float:
         _, sizes, items = self._spans()
         positions = 8 * float(counts @ sizes)
         if len(items) > EXPANDED_VALUES and is_sparse(items):
@@ -131,10 +127,8 @@ class Lists(Array):
         return positions + float(items._storage._copied_bytes(np.repeat(counts, sizes)))
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import of_lists
-
         starts, sizes, items = self._spans()
-        return of_lists(items, starts, sizes, self._mask())
+        return late.layout.codes.of_lists(items, starts, sizes, self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)
@@ -163,7 +157,7 @@ def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any
     return _over(array, target, parts, values)
 
 
-def _over(array: Any, type: Any, parts: Sequence[npt.NDArray[Any]], items: Any) -> Any:
+def _over(array: Any, type: Any, parts: Sequence[NDArray], items: Any) -> Any:
     """Lists with the validity of an array, from the buffers after it and the child."""
     buffers = [array._trimmed_validity(), *map(frozen, parts)]
     return make_array(type, len(array), buffers, array.null_count, 0, [items])

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, Part, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.list_forms import Lists, Parts
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array
 from shmarrow.layout.memory import (
-    Indices,
     check_expansion,
     check_reach,
     frozen,
@@ -29,9 +29,6 @@ from shmarrow.layout.runs import CHUNK, PIECE
 from shmarrow.layout.validation import EXPORTED_SLOTS, check_required, too_many
 from shmarrow.types import DataType, Field
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 class ListViewArray(Lists):
     """Array of lists in the view layout: an offset and a size each."""
@@ -40,12 +37,12 @@ class ListViewArray(Lists):
     layouts: ClassVar[tuple[str, ...]] = ("list_view",)
 
     @property
-    def offsets(self) -> npt.NDArray[Any]:
+    def offsets(self) -> NDArray:
         """Offsets, int32 or int64 of shape (length,); a read-only view."""
         return view_of(self._buffers[1], self._type.offset_dtype, self._offset, self._length)
 
     @property
-    def sizes(self) -> npt.NDArray[Any]:
+    def sizes(self) -> NDArray:
         """Sizes, int32 or int64 of shape (length,); a read-only view."""
         return view_of(self._buffers[2], self._type.offset_dtype, self._offset, self._length)
 
@@ -58,7 +55,7 @@ class ListViewArray(Lists):
         self._check_runs(starts, sizes)
         return starts, sizes
 
-    def _check_runs(self, starts: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int = 0) -> None:
+    def _check_runs(self, starts: NDArray, sizes: NDArray, first: int = 0) -> None:
         """Check that lists, starting at slot ``first``, are within the child."""
         total = len(self.values)
         ends = np.add(starts, sizes, dtype=np.int64)
@@ -76,8 +73,7 @@ class ListViewArray(Lists):
         """Return the values of all valid lists, concatenated; a copy."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes, starts)
-        result: Array = self.values._take_runs(starts, sizes)
-        return result
+        return self.values._take_runs(starts, sizes)
 
     def _check_total(self, sizes: Indices, starts: Indices | None = None) -> None:
         """Limit the total length of overlapping lists; with ``starts`` also in bytes, before elements are copied."""
@@ -119,7 +115,7 @@ class ListViewArray(Lists):
         buffers = [None, frozen(self.offsets[indices]), frozen(self.sizes[indices])]
         return make_array(self._type, len(indices), buffers, 0, 0, self._children)
 
-    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+    def _copied_bytes(self, counts: NDArray) -> float:
         return 0.0  # elements are not copied
 
     def trim(self) -> Self:

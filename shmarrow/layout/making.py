@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from shmarrow import bitmap, capsules
+from shmarrow import bitmap, capsules, late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
 from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, not_expected
@@ -133,13 +133,10 @@ def nulls(size: int, type: DataType | str | None = None) -> Array:
     LimitExceeded
         If memory runs out.
     """
-    from shmarrow.layout.arguments import checked_size
-
-    size = checked_size(size, "the number of nulls")
+    size = late.layout.arguments.checked_size(size, "the number of nulls")
     made = null() if type is None else as_type(type)
     try:
-        found: Array = array_class(made)._nulls(made, size)
-        return found
+        return array_class(made)._nulls(made, size)
     except (MemoryError, ValueError, OverflowError) as error:
         if isinstance(error, ShmarrowError):
             raise
@@ -189,14 +186,11 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
     InvalidType
         If their types differ, or one is not an array.
     """
-    from shmarrow.layout.arguments import items_of
-    from shmarrow.layout.array import Array
-
-    found: list[AnyArray] = items_of(arrays, "arrays")
+    found: list[AnyArray] = late.layout.arguments.items_of(arrays, "arrays")
     if not found:
         raise InvalidArgument("nothing to concatenate: expected at least one array")
     for i, item in enumerate(found):
-        if not isinstance(item, Array):
+        if not isinstance(item, late.layout.array.Array):
             if not capsules.has_data(item):
                 raise not_expected("a list of shmarrow.Array", item)
             found[i] = capsules.read_array(item)

@@ -12,7 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidData, InvalidType, at, counted, shown
 from shmarrow.layout.arguments import as_array, refuse_type
@@ -21,7 +23,7 @@ from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
 from shmarrow.layout.list_forms import Lists, cast_lists
 from shmarrow.layout.making import array_class, make_array
-from shmarrow.layout.memory import Indices, check_expansion
+from shmarrow.layout.memory import check_expansion
 from shmarrow.layout.validation import check_no_nulls, check_required
 from shmarrow.types import DataType, EncodedType, Field, StructType, map_
 
@@ -39,14 +41,12 @@ class MapArray(ListArray):
     @property
     def keys(self) -> Array:
         """Keys of all maps, regardless of slicing."""
-        keys: Array = self._entries.field(0)
-        return keys
+        return self._entries.field(0)
 
     @property
     def items(self) -> Array:
         """Items of all maps, regardless of slicing."""
-        items: Array = self._entries.field(1)
-        return items
+        return self._entries.field(1)
 
     def _elements(self, items: Any) -> list[Any]:
         return list(zip(items.field(0).to_pylist(), items.field(1).to_pylist(), strict=True))
@@ -173,19 +173,16 @@ class MapArray(ListArray):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Create maps from dicts or lists of (key, item) pairs."""
-        from shmarrow.layout.from_values import array_from_pylist
-
         lengths, keys, items = _pairs(type, values)
         entries = type.entries_field.type
-        key_array = array_from_pylist(keys, entries.fields[0].type)
+        key_array = late.layout.from_values.array_from_pylist(keys, entries.fields[0].type)
         missing = key_array._logical_nulls()
         if missing is not None and missing.any():
             slot = int(np.searchsorted(np.cumsum(lengths), int(missing.argmax()), "right"))
             raise InvalidData(f"{type}: a key is null", where=[("row", slot)])
-        children = [key_array, array_from_pylist(items, entries.fields[1].type)]
+        children = [key_array, late.layout.from_values.array_from_pylist(items, entries.fields[1].type)]
         child = make_array(entries, len(keys), [None], 0, 0, children)
-        result: Self = cls._from_items(type, lengths, child, valid)
-        return result
+        return cls._from_items(type, lengths, child, valid)
 
 
 def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[Any]]:

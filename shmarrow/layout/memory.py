@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask, pack
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, DType, Indices, NDArray
 from shmarrow.errors import (
     EXPANDED_VALUES,
     IndexOutOfRange,
@@ -21,20 +21,15 @@ from shmarrow.errors import (
 )
 from shmarrow.layout.listing import LISTING
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
-Indices: TypeAlias = "npt.NDArray[np.int64]"
-
-
-def read_only(data: npt.NDArray[Any]) -> Bytes:
+def read_only(data: NDArray) -> Bytes:
     """Return new data as read-only bytes."""
     flat = data.reshape(-1).view(np.uint8) if data.dtype != np.uint8 or data.ndim != 1 else data
     flat.flags.writeable = False
     return flat
 
 
-def frozen(data: npt.NDArray[Any]) -> Bytes:
+def frozen(data: NDArray) -> Bytes:
     """Return a read-only view of the bytes of borrowed data; the caller's array stays writable."""
     flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     flat = flat[:]
@@ -42,12 +37,12 @@ def frozen(data: npt.NDArray[Any]) -> Bytes:
     return flat
 
 
-def kept(old: npt.NDArray[Any], new: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def kept(old: NDArray, new: NDArray) -> NDArray:
     """Return ``old`` if ``new`` has the same values, which takes no memory, else ``new`` in its dtype."""
     return old if np.array_equal(old, new) else new.astype(old.dtype)
 
 
-def view_of(data: Any, dtype: np.dtype[Any], offset: int, length: int) -> npt.NDArray[Any]:
+def view_of(data: Any, dtype: DType, offset: int, length: int) -> NDArray:
     """Return ``length`` items of a buffer starting at item ``offset``; works for missing buffers too."""
     if not length or not dtype.itemsize or data is None:
         return np.empty(length, dtype)
@@ -86,7 +81,7 @@ LONGEST = (1 << 63) - 1
 """Maximum length of an array."""
 
 
-def offsets_of(lengths: Indices, type: Any) -> npt.NDArray[Any]:
+def offsets_of(lengths: Indices, type: Any) -> NDArray:
     """Return offsets of shape (n + 1,) from n lengths, in the dtype of the type.
 
     Raises

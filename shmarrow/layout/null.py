@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array, nulls
-from shmarrow.layout.memory import LONGEST, Indices, check_expansion, total_of
+from shmarrow.layout.memory import LONGEST, check_expansion, total_of
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:
@@ -73,14 +75,11 @@ class NullArray(Array):
     def dictionary_encode(
         self, null_encoding: str = "mask", index_type: DataType | str | None = None
     ) -> DictionaryArray:
-        from shmarrow.layout.dictionary import encode
-
-        few = encode(self.slice(0, 1), null_encoding, index_type)
+        few = late.layout.dictionary.encode(self.slice(0, 1), null_encoding, index_type)
         made: Any = nulls(self._length, few.type)
         if null_encoding == "encode":  # the zeroed indices refer to the null in the dictionary
             made = made._with(null_count=0, buffers=[None, made._buffers[1]], dictionary=few.dictionary)
-        found: DictionaryArray = made
-        return found
+        return made
 
     def _codes(self) -> Indices:
         return np.full(self._length, -1, np.int64)

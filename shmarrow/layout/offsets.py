@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidData
 from shmarrow.layout.memory import check_reach
 from shmarrow.layout.runs import CHUNK
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
-
-def offsets_view(array: Any) -> npt.NDArray[Any]:
+def offsets_view(array: Any) -> NDArray:
     """Return the offsets of an array, of shape (length + 1,); zero if an empty array has no buffer."""
     dtype = array.type.offset_dtype
     data = array._buffers[1]
@@ -29,13 +27,13 @@ def check_ends(array: Any, size: int, unit: str) -> None:
     _check_ends(array, offsets_view(array), size, unit)
 
 
-def _check_ends(array: Any, offsets: npt.NDArray[Any], size: int, unit: str) -> None:
+def _check_ends(array: Any, offsets: NDArray, size: int, unit: str) -> None:
     first, last = offsets.item(0), offsets.item(-1)
     if not 0 <= first <= last <= size:
         raise InvalidData(f"{array.type}: the offsets range from {first} to {last} but there are {size} {unit}")
 
 
-def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
+def checked_offsets(array: Any, size: int, unit: str) -> NDArray:
     """Return the offsets, checked to be monotonic and in range."""
     offsets = offsets_view(array)
     _check_ends(array, offsets, size, unit)
@@ -48,14 +46,14 @@ def checked_offsets(array: Any, size: int, unit: str) -> npt.NDArray[Any]:
     return offsets
 
 
-def same_lengths(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+def same_lengths(left: NDArray, right: NDArray) -> bool:
     """Return whether two sequences of offsets give the same lengths."""
     if left[0] != right[0]:
         left, right = left - left[0], right - right[0]
     return bool(np.array_equal(left, right))
 
 
-def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
+def trimmed_offsets(array: Any, size: int) -> tuple[NDArray, slice]:
     """Return offsets shifted to start at 0, and the slice of items they need; a view if they already start at 0."""
     check_ends(array, size, "items")
     offsets = offsets_view(array)
@@ -63,7 +61,7 @@ def trimmed_offsets(array: Any, size: int) -> tuple[npt.NDArray[Any], slice]:
     return (offsets - offsets[0] if first else offsets), slice(first, last)
 
 
-def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> tuple[npt.NDArray[Any], list[slice]]:
+def joined_offsets(arrays: Sequence[Any], sizes: Sequence[int]) -> tuple[NDArray, list[slice]]:
     """Return the offsets of concatenated arrays, and the slice of the ``sizes`` items of each array they refer to."""
     type = arrays[0].type
     parts = [offsets_view(array) for array in arrays]

@@ -8,22 +8,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import bitmap
+from shmarrow import bitmap, late
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY
+from shmarrow.buffer import EMPTY, DType, Indices, NDArray
 from shmarrow.errors import CopyRequired, InvalidData, counted
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import CLASSES, check_slots, make_array
-from shmarrow.layout.memory import Indices, check_expansion, frozen, read_only, validity_of, view_of
+from shmarrow.layout.memory import check_expansion, frozen, read_only, validity_of, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, FloatType, LargeBinaryType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class PrimitiveArray(Array):
@@ -33,14 +30,14 @@ class PrimitiveArray(Array):
     layouts = ("primitive",)
 
     @property
-    def values(self) -> npt.NDArray[Any]:
+    def values(self) -> NDArray:
         """Stored values as an ndarray of shape (length,), including null slots; a read-only view.
 
         Decimals of more than 64 bits have the shape (length, words), least significant 64-bit word first.
         """
         return view_of(self._buffers[1], self._type.storage, self._offset, self._length)
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         dtype = self._type.numpy_dtype
         if dtype is None or (self._null_count and self.null_count):
             return self._to_numpy_copy(zero_copy_only)
@@ -49,14 +46,12 @@ class PrimitiveArray(Array):
             return np.empty(length, dtype)
         return np.ndarray(length, dtype, self._buffers[1], self._offset * size)
 
-    def _to_numpy_copy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy_copy(self, zero_copy_only: bool) -> NDArray:
         if zero_copy_only:
             why = f"numpy has no dtype for {self._type}"
             if self.null_count:
                 why = f"an array with {counted(self.null_count, 'null')} has no zero-copy numpy form"
             raise CopyRequired(f"{why}; call to_numpy(zero_copy_only=False), or use .values and .is_valid()")
-        from shmarrow.casts import convert
-
         mask = self._mask()
         dtype = _copied_dtype(self._type)
         if dtype is None or dtype.kind not in "fMm":
@@ -66,12 +61,12 @@ class PrimitiveArray(Array):
         elif self.values.dtype.kind == "f":
             result = self.values.copy()
         else:
-            result = convert(self.values, mask, self._type, FloatType(64))
+            result = late.casts.convert(self.values, mask, self._type, FloatType(64))
         if mask is not None:
             result[~mask] = np.array("NaT" if dtype.kind in "Mm" else np.nan, dtype)
         return result
 
-    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
+    def _masked_values(self) -> tuple[NDArray, Mask | None]:
         mask, values = self._mask(), self.values
         if self._type.numpy_dtype is not None:
             values = values.view(self._type.numpy_dtype)
@@ -85,31 +80,26 @@ class PrimitiveArray(Array):
         return np.isnan(self.values) if self.values.dtype.kind == "f" else None
 
     def _value(self, index: int) -> Any:
-        from shmarrow.casts.to_python import to_python
-
-        return to_python(self._type, self.values[index : index + 1], first=index)[0]
+        return late.casts.to_python.to_python(self._type, self.values[index : index + 1], first=index)[0]
 
     def _value_preview(self, index: int, budget: Budget) -> str:
-        from shmarrow.casts.storage import shown
-        from shmarrow.casts.time import KINDS
-
         if self.values.dtype in (np.float16, np.float32):
             exact = float(self.values[index])
             whole = exact.is_integer() and abs(exact) < 1 << 53
             return str(exact if whole else float(str(self.values[index])))  # the shortest digits that round-trip
-        if self._type.descriptor.values in KINDS:  # includes values out of the range of Python's classes
+        if (
+            self._type.descriptor.values in late.casts.time.KINDS
+        ):  # includes values out of the range of Python's classes
             try:
                 return str(self._value(index))
             except InvalidData:
-                return shown(self._type, self.values[index : index + 1])
+                return late.casts.storage.shown(self._type, self.values[index : index + 1])
         return super()._value_preview(index, budget)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
-        from shmarrow.casts.to_python import to_python
-
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
-        return to_python(self._type, self.values, valid)
+        return late.casts.to_python.to_python(self._type, self.values, valid)
 
     def _gather(self, indices: Indices) -> Any:
         values, width = self.values, self._type.byte_width
@@ -129,7 +119,7 @@ class PrimitiveArray(Array):
         numbers[missing] = value.values[0]
         return make_array(self._type, self._length, [None, frozen(numbers)], 0)
 
-    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+    def _copied_bytes(self, counts: NDArray) -> float:
         return float(counts.sum()) * int(self._type.byte_width)
 
     def trim(self) -> Self:
@@ -167,13 +157,13 @@ class PrimitiveArray(Array):
         return True
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import of_keys, of_runs
-
         width, mask = self._type.byte_width, self._mask()
         if width in (1, 2, 4, 8):
-            return of_keys(self.values, mask)
+            return late.layout.codes.of_keys(self.values, mask)
         data = self.values.view(np.uint8).reshape(-1) if width else EMPTY
-        return of_runs(data, np.arange(self._length) * width, np.full(self._length, width, np.int64), mask)
+        return late.layout.codes.of_runs(
+            data, np.arange(self._length) * width, np.full(self._length, width, np.int64), mask
+        )
 
     def _run_starts(self) -> Indices:
         if not self._type.byte_width or not self._length:
@@ -206,11 +196,9 @@ class PrimitiveArray(Array):
         return make_array(LargeBinaryType(False), len(kept), buffers, kept.null_count)
 
     def _check_values(self) -> None:
-        from shmarrow.casts.storage import broken, shown
-
         values = self.values
         for start in range(0, self._length, _PIECE) if self._type.byte_width else ():
-            wrong, rule = broken(self._type, values[start : start + _PIECE])
+            wrong, rule = late.casts.storage.broken(self._type, values[start : start + _PIECE])
             if wrong is None:
                 continue
             mask = self._mask()
@@ -218,19 +206,16 @@ class PrimitiveArray(Array):
                 wrong = wrong & mask[start : start + _PIECE]
             if wrong.any():
                 slot = start + int(wrong.argmax())
-                held = shown(self._type, values[slot : slot + 1])
+                held = late.casts.storage.shown(self._type, values[slot : slot + 1])
                 raise InvalidData(f"{self._type}: {rule}, found {held}", where=[("row", slot)])
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        from shmarrow.casts import kinds_of
-        from shmarrow.casts.python import from_python
-
-        if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
+        if type.descriptor.values == "bytes" and memoryview in late.casts.kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if valid is None:
-            return cls._made(type, len(values), [None, frozen(from_python(type, values))], 0)
-        known = from_python(type, list(itertools.compress(values, valid.tobytes())))
+            return cls._made(type, len(values), [None, frozen(late.casts.python.from_python(type, values))], 0)
+        known = late.casts.python.from_python(type, list(itertools.compress(values, valid.tobytes())))
         data = np.zeros(len(values), type.storage)
         if type.byte_width:
             data[valid] = known.view(type.storage).reshape(-1) if type.descriptor.values == "bytes" else known
@@ -240,10 +225,8 @@ class PrimitiveArray(Array):
     @classmethod
     def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Create an integer or float array from numbers of that kind, with None where ``valid`` is False."""
-        from shmarrow.casts.python import from_numbers
-
         known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
-        numbers = from_numbers(type, known)
+        numbers = late.casts.python.from_numbers(type, known)
         if valid is None:
             return cls._made(type, len(values), [None, frozen(numbers)], 0)
         filled = np.zeros(len(values), type.storage)
@@ -251,7 +234,7 @@ class PrimitiveArray(Array):
         return cls._made(type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(known))
 
     @classmethod
-    def from_numpy(cls, type: DataType, values: npt.NDArray[Any], valid: Mask | None = None, safe: bool = True) -> Self:
+    def from_numpy(cls, type: DataType, values: NDArray, valid: Mask | None = None, safe: bool = True) -> Self:
         """Create an array from an ndarray; zero-copy if it is contiguous and has the storage dtype.
 
         Parameters
@@ -266,17 +249,13 @@ class PrimitiveArray(Array):
         safe : bool
             False allows the losses listed in :func:`shmarrow.casts.convert`.
         """
-        from shmarrow.casts.ndarray import from_ndarray
-
         if valid is not None:
-            from shmarrow.layout.arguments import checked_mask
-
-            valid = checked_mask(valid, len(values))
+            valid = late.layout.arguments.checked_mask(valid, len(values))
         if values.dtype.kind in "Mm":
             missing = np.isnat(values)
             if missing.any():
                 valid = ~missing if valid is None else valid & ~missing
-        data = frozen(from_ndarray(type, values, valid, safe))
+        data = frozen(late.casts.ndarray.from_ndarray(type, values, valid, safe))
         validity, nulls = validity_of(valid)
         return cls._made(type, len(values), [validity, data], nulls)
 
@@ -285,12 +264,12 @@ _PIECE = 1 << 17
 """Slots compared or checked at once, so that they stay in the CPU cache."""
 
 
-def _comparable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _comparable(values: NDArray) -> NDArray:
     """Numbers unchanged, other values as words of shape (n,) or (n, words) that compare like the values."""
     return values if values.dtype.kind in "iuf" else _words(values)
 
 
-def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _words(values: NDArray) -> NDArray:
     """The bits of the values as words of shape (n,) or (n, words)."""
     size = values.dtype.itemsize * math.prod(values.shape[1:])
     word = next(width for width in (8, 4, 2, 1) if size % width == 0)
@@ -300,16 +279,14 @@ def _words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def cast_values(array: Any, target: DataType, safe: bool) -> Any:
     """Cast between numbers, bools and temporal types; None if there is no cast."""
-    from shmarrow.casts import convert, convertible
-
-    if not convertible(array.type, target):
+    if not late.casts.convertible(array.type, target):
         return None
-    values = convert(array.values, array._mask(), array.type, target, safe)
+    values = late.casts.convert(array.values, array._mask(), array.type, target, safe)
     data = read_only(bitmap.pack(values)) if values.dtype.kind == "b" else frozen(values)
     return make_array(target, len(array), [array._trimmed_validity(), data], array.null_count)
 
 
-def _copied_dtype(type: DataType) -> np.dtype[Any] | None:
+def _copied_dtype(type: DataType) -> DType | None:
     """The numpy dtype, if any, for the type's values with a null marker."""
     kind = type.descriptor.values
     if kind == "integer":

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.buffer import Indices
 from shmarrow.errors import EXPANDED_VALUES, LimitExceeded
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import is_sparse
-from shmarrow.layout.memory import Indices
 from shmarrow.layout.preview import clip
 
 REPEATED_BYTES = 1 << 30

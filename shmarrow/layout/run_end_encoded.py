@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
 from shmarrow.layout.arguments import as_array, refuse_type
 from shmarrow.layout.array import Array
 from shmarrow.layout.codes import codes_of, slot_codes
 from shmarrow.layout.making import check_bits, check_slots, concat_arrays, make_array, nulls
-from shmarrow.layout.memory import Indices, frozen, kept
+from shmarrow.layout.memory import frozen, kept
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import CHUNK
@@ -25,8 +27,6 @@ from shmarrow.types import DataType, Field, RunEndEncodedType
 from shmarrow.types.extension import ExtensionType
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from shmarrow.layout.primitive import PrimitiveArray
 
 
@@ -40,19 +40,17 @@ class RunEndEncodedArray(Array):
     def run_ends(self) -> PrimitiveArray:
         """Run ends as stored, regardless of slicing."""
         found: Any = self._children[0]
-        ends: PrimitiveArray = found
-        return ends
+        return found
 
     @property
     def values(self) -> Array:
         """Values of all runs as stored, regardless of slicing."""
         return self._children[1]
 
-    def _ends(self) -> npt.NDArray[Any]:
-        ends: npt.NDArray[Any] = self.run_ends.values
-        return ends
+    def _ends(self) -> NDArray:
+        return self.run_ends.values
 
-    def _window(self) -> tuple[int, npt.NDArray[np.int64]]:
+    def _window(self) -> tuple[int, Indices]:
         """The first run of the slice, and its run ends relative to the slice's first slot, checked."""
         if not self._length:
             return 0, np.empty(0, np.int64)
@@ -75,8 +73,7 @@ class RunEndEncodedArray(Array):
             If memory runs out.
         """
         first, ends = self._window()
-        result: Array = self._repeated(self.values.slice(first, len(ends)), ends)
-        return result
+        return self._repeated(self.values.slice(first, len(ends)), ends)
 
     def _repeated(self, values: Any, ends: Indices) -> Any:
         """The values of runs with these ends, repeated to one per slot."""
@@ -122,16 +119,14 @@ class RunEndEncodedArray(Array):
         values = array._cast_values(first, ends, target.value_type, safe)
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
 
-    def _to_numpy(self, zero_copy_only: bool) -> npt.NDArray[Any]:
+    def _to_numpy(self, zero_copy_only: bool) -> NDArray:
         if zero_copy_only:
             return super()._to_numpy(True)
         check_slots(self)
-        result: npt.NDArray[Any] = self.decode().to_numpy(False)
-        return result
+        return self.decode().to_numpy(False)
 
-    def _masked_values(self) -> tuple[npt.NDArray[Any], Mask | None]:
-        found: tuple[npt.NDArray[Any], Mask | None] = self.decode()._storage._masked_values()
-        return found
+    def _masked_values(self) -> tuple[NDArray, Mask | None]:
+        return self.decode()._storage._masked_values()
 
     def _run_of(self, index: int) -> int:
         run = _find(self._ends(), self._offset + index, "right")
@@ -170,8 +165,7 @@ class RunEndEncodedArray(Array):
     def trim(self) -> Self:
         first, ends = self._window()
         ends = kept(self._ends()[first : first + len(ends)], ends)
-        result: Self = self._build(ends, self.values.slice(first, len(ends)).trim(), self._length)
-        return result
+        return self._build(ends, self.values.slice(first, len(ends)).trim(), self._length)
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
@@ -243,8 +237,7 @@ class RunEndEncodedArray(Array):
     def unique(self) -> Self:
         first, ends = self._window()
         runs = codes_of(self.values.slice(first, len(ends)), with_null=True)[1]
-        result: Self = self._take(np.concatenate(([0], ends))[runs])
-        return result
+        return self._take(np.concatenate(([0], ends))[runs])
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:
@@ -254,10 +247,7 @@ class RunEndEncodedArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        from shmarrow.layout.from_values import array_from_pylist
-
-        result: Self = encode(array_from_pylist(values, type.value_type), type)
-        return result
+        return encode(late.layout.from_values.array_from_pylist(values, type.value_type), type)
 
     @classmethod
     def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Self:
@@ -301,7 +291,7 @@ def _start(run: int, ends: Indices) -> int:
     return int(ends[run - 1]) if run else 0
 
 
-def _find(ends: npt.NDArray[Any], slot: int, side: Literal["left", "right"]) -> int:
+def _find(ends: NDArray, slot: int, side: Literal["left", "right"]) -> int:
     """Binary search for ``slot`` in run ends, in their dtype, as numpy would otherwise convert all of them."""
     return int(np.searchsorted(ends, ends.dtype.type(min(slot, np.iinfo(ends.dtype).max)), side))
 

@@ -7,15 +7,12 @@ ranges follow each other in the data, those are copied as one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
-from shmarrow.layout.memory import Indices, read_only
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from shmarrow.buffer import Bytes, Indices, NDArray, Words
+from shmarrow.layout.memory import read_only
 
 CHUNK = 1 << 20
 """Bytes or offsets processed at once."""
@@ -30,7 +27,7 @@ _LONG = 1024
 """Bytes of a range that are copied as words; what lies beyond is copied range by range."""
 
 
-def offsets_from(lengths: npt.NDArray[Any]) -> Indices:
+def offsets_from(lengths: NDArray) -> Indices:
     """Return offsets of shape (n + 1,) from n lengths."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths.astype(np.int64, copy=False), out=offsets[1:])
@@ -71,7 +68,7 @@ def _merged(to: Indices, starts: Indices, lengths: Indices) -> tuple[Indices, In
     return to[firsts], starts, ends - starts
 
 
-def _copy_ranges(target: npt.NDArray[np.uint8], to: Indices, starts: Indices, lengths: Indices, data: Bytes) -> None:
+def _copy_ranges(target: Bytes, to: Indices, starts: Indices, lengths: Indices, data: Bytes) -> None:
     """Copy byte ranges to ascending, adjacent places.
 
     numpy copies words of a fixed size fastest, so each range is copied as words of doubling size, and spills into those
@@ -93,29 +90,28 @@ def _copy_ranges(target: npt.NDArray[np.uint8], to: Indices, starts: Indices, le
     words[to] = load(data, starts, words.dtype)
 
 
-def _items_at(data: npt.NDArray[np.uint8], dtype: Any) -> npt.NDArray[Any]:
+def _items_at(data: Bytes, dtype: Any) -> NDArray:
     """An overlapping view of the item at each position of the data."""
     item = np.dtype(dtype)
     return np.ndarray((len(data) - item.itemsize + 1,), item, data, 0, (1,))
 
 
-def load(data: Bytes, starts: Indices, dtype: Any) -> npt.NDArray[Any]:
+def load(data: Bytes, starts: Indices, dtype: Any) -> NDArray:
     """Read an item of a dtype at each position, zero-padded beyond the data."""
     size = np.dtype(dtype).itemsize
     if len(data) < size:
         data = np.concatenate([data, np.zeros(size - len(data), np.uint8)])
     last = len(data) - size
     if not len(starts) or int(starts.max()) <= last:
-        inside: npt.NDArray[Any] = _items_at(data, dtype)[starts]
-        return inside
-    found: npt.NDArray[Any] = _items_at(data, dtype)[np.minimum(starts, last)]
+        return _items_at(data, dtype)[starts]
+    found: NDArray = _items_at(data, dtype)[np.minimum(starts, last)]
     beyond = np.flatnonzero(starts > last)
     end = np.concatenate([data[last:], np.zeros(size, np.uint8)])
     found[beyond] = _items_at(end, dtype)[np.minimum(starts[beyond] - last, size)]
     return found
 
 
-def load_words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
+def load_words(data: Bytes, starts: Indices) -> Words:
     """Read eight bytes at each position as a little-endian number, zero-padded beyond the data."""
     return load(data, starts, "V8").view("<u8")
 

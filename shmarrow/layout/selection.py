@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.layout.arguments import as_array, checked_mask, one_array
 from shmarrow.layout.array import Array
 from shmarrow.layout.boolean import BooleanArray
 from shmarrow.layout.making import check_slots, concat_arrays
-from shmarrow.layout.memory import Indices
 from shmarrow.layout.null import NullArray
 from shmarrow.types import bool_
 

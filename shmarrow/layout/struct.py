@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
 from shmarrow.layout.arguments import as_array, items_of, masked_validity
@@ -16,13 +18,10 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, zeros
-from shmarrow.layout.memory import Indices, check_expansion, validity_of
+from shmarrow.layout.memory import check_expansion, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, struct
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _NONE = type(None)
 
@@ -96,7 +95,7 @@ class StructArray(Array):
         children = [child._take(indices) for child in self._windows()]
         return make_array(self._type, len(indices), [None], 0, 0, children)
 
-    def _copied_bytes(self, counts: npt.NDArray[np.float64]) -> float:
+    def _copied_bytes(self, counts: NDArray) -> float:
         return sum([float(child._storage._copied_bytes(counts)) for child in self._windows()])
 
     def trim(self) -> Self:
@@ -118,9 +117,9 @@ class StructArray(Array):
         return valid is not None and all(mine._equal(theirs, valid) for mine, theirs in pairs)
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import of_parts, slot_codes
-
-        return of_parts([slot_codes(child) for child in self._windows()], self._length, self._mask())
+        return late.layout.codes.of_parts(
+            [late.layout.codes.slot_codes(child) for child in self._windows()], self._length, self._mask()
+        )
 
     def _cast(self, target: Any, safe: bool) -> Any:
         """Cast field by field, matched by name; duplicate names are matched in order."""
@@ -265,11 +264,9 @@ def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | 
 
 def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
     """Build one child; unions, which have no validity, are built from the slots of valid structs only."""
-    from shmarrow.layout.from_values import array_from_pylist
-
     if valid is None or type.layout not in ("dense_union", "sparse_union"):
-        return array_from_pylist(column, type)
-    known = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
+        return late.layout.from_values.array_from_pylist(column, type)
+    known = late.layout.from_values.array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
     return known._take(np.maximum(np.cumsum(valid) - 1, 0), valid)
 
 
@@ -342,8 +339,7 @@ def structured_array(names: Sequence[str], columns: Sequence[Any], length: int) 
     return made
 
 
-def _part(column: Any) -> np.ndarray[Any, Any]:
+def _part(column: Any) -> NDArray:
     if isinstance(column, StructArray) and not column.null_count:
         return column.to_structured_array()
-    found: np.ndarray[Any, Any] = column.to_numpy(zero_copy_only=False)
-    return found
+    return column.to_numpy(zero_copy_only=False)

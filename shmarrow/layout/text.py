@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, NDArray
 from shmarrow.errors import InvalidData
 from shmarrow.layout.runs import CHUNK, is_ascii
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _DECODED = 1 << 15
 """Bytes decoded at once: their text stays in the CPU cache."""
@@ -33,7 +30,7 @@ def decode(type: Any, value: bytes, index: int) -> str:
         raise InvalidData(text, where=[("row", index)]) from None
 
 
-def check_utf8(type: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 0, mask: Mask | None = None) -> None:
+def check_utf8(type: Any, data: Bytes, offsets: NDArray, first: int = 0, mask: Mask | None = None) -> None:
     """Check that every slot is UTF-8, except where ``mask`` is False; ``first`` is the number of the first slot.
 
     The bytes of all slots are checked in large blocks; ASCII needs no further check. A block that is not UTF-8, or a
@@ -46,12 +43,12 @@ def check_utf8(type: Any, data: Bytes, offsets: npt.NDArray[Any], first: int = 0
                 decode(type, data[int(offsets[i]) : int(offsets[i + 1])].tobytes(), first + i)
 
 
-def is_utf8(data: Bytes, offsets: npt.NDArray[Any]) -> bool:
+def is_utf8(data: Bytes, offsets: NDArray) -> bool:
     """Return whether every slot, including null slots, is UTF-8."""
     return next(_broken_pieces(data, offsets), None) is None
 
 
-def _broken_pieces(data: Bytes, offsets: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+def _broken_pieces(data: Bytes, offsets: NDArray) -> Iterator[tuple[int, int]]:
     """Half-open ranges of slots with at least one that is not UTF-8."""
     if is_ascii(data[offsets.item(0) : offsets.item(-1)]):
         return
@@ -67,7 +64,7 @@ def _broken_pieces(data: Bytes, offsets: npt.NDArray[Any]) -> Iterator[tuple[int
         start = end
 
 
-def _splits_well(region: Bytes, starts: npt.NDArray[Any]) -> bool:
+def _splits_well(region: Bytes, starts: NDArray) -> bool:
     """Whether the region is UTF-8 and every slot starts at a character boundary."""
     return decodes(region) and bool(are_first(region, starts).all())
 
@@ -84,8 +81,8 @@ def decodes(data: Bytes) -> bool:
     return True
 
 
-def are_first(data: Bytes, places: npt.NDArray[Any]) -> Mask:
-    """Which places, including the end of the data, are character boundaries."""
+def are_first(data: Bytes, places: NDArray) -> Mask:
+    """Mark the offsets that are character boundaries; the end of the data is one."""
     if len(places) and int(places.max()) >= len(data):
         inside = places < len(data)
         found = np.ones(len(places), np.bool_)

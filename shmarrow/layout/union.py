@@ -7,26 +7,23 @@ Unions have no validity bitmap: a slot is null if the child's slot is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import errors
+from shmarrow import errors, late
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers, items_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, concat_arrays, make_array, nulls, one_null
-from shmarrow.layout.memory import Indices, frozen, read_only, view_of
+from shmarrow.layout.memory import frozen, read_only, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import same_at
 from shmarrow.layout.runs import CHUNK
 from shmarrow.layout.struct import match
 from shmarrow.types import DataType, Field, union
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _ID = np.dtype("i1")
 _OFFSET = np.dtype("<i4")
@@ -39,7 +36,7 @@ class UnionArray(Array):
     layouts = ("dense_union", "sparse_union")
 
     @property
-    def type_ids(self) -> npt.NDArray[np.int8]:
+    def type_ids(self) -> NDArray:
         """Type ids, int8 of shape (length,); a read-only view."""
         return view_of(self._buffers[0], _ID, self._offset, self._length)
 
@@ -48,7 +45,7 @@ class UnionArray(Array):
         return bool(self._type.mode == "dense")
 
     @property
-    def offsets(self) -> npt.NDArray[Any]:
+    def offsets(self) -> NDArray:
         """Slot of the child for each slot, int32 of shape (length,); in a sparse union, its own position."""
         if self._dense:
             return view_of(self._buffers[1], _OFFSET, self._offset, self._length)
@@ -60,7 +57,7 @@ class UnionArray(Array):
         child = self._children[index]
         return child if self._dense else child.slice(self._offset, self._length)
 
-    def _child_numbers(self) -> npt.NDArray[np.int64]:
+    def _child_numbers(self) -> Indices:
         """The position of each slot's child, from checked type ids."""
         table = np.full(256, -1, np.int64)
         table[list(self._type.type_codes)] = np.arange(len(self._type.type_codes))
@@ -192,8 +189,6 @@ class UnionArray(Array):
         return result
 
     def _codes(self) -> Indices:
-        from shmarrow.layout.codes import of_keys, pairs, slot_codes
-
         bound = max([len(child) for child in self._children], default=0)
         keys = np.zeros(self._length, np.uint64)
         for slots, number, at in self._each():
@@ -201,9 +196,9 @@ class UnionArray(Array):
             if len(child) > 2 * len(at):
                 used, at = np.unique(at, return_inverse=True)
                 child = child._take(used)
-            codes = slot_codes(child)[at]
-            keys[slots] = pairs(np.full(len(slots), number), codes, bound)
-        return of_keys(keys, None)
+            codes = late.layout.codes.slot_codes(child)[at]
+            keys[slots] = late.layout.codes.pairs(np.full(len(slots), number), codes, bound)
+        return late.layout.codes.of_keys(keys, None)
 
     def _cast(self, target: Any, safe: bool) -> Any:
         """Cast children matched by name, between dense and sparse unions."""
@@ -274,7 +269,7 @@ class UnionArray(Array):
                     self._check_order(self.offsets[slots], slots, codes.index(id), last[id])
                     last[id] = int(self.offsets[slots[-1]])
 
-    def _check_order(self, at: npt.NDArray[Any], slots: Indices, number: int, last: int) -> None:
+    def _check_order(self, at: NDArray, slots: Indices, number: int, last: int) -> None:
         """Check that offsets into one child are in range and do not decrease."""
         self._check_within(at, slots, number)
         at = np.append(last, at)
@@ -283,7 +278,7 @@ class UnionArray(Array):
             i = int(back.argmax())
             raise InvalidData(f"{self._type}: the offsets into a child decrease from {int(at[i])} to {int(at[i + 1])}")
 
-    def _check_within(self, at: npt.NDArray[Any], slots: Indices, number: int) -> None:
+    def _check_within(self, at: NDArray, slots: Indices, number: int) -> None:
         size = len(self._children[number])
         if int(at.min()) < 0 or int(at.max()) >= size:
             wrong = int(((at < 0) | (at >= size)).argmax())
@@ -336,8 +331,7 @@ class UnionArray(Array):
             first = concat_arrays([self._children[0], one_null(self._type.fields[0].type)])
             offsets = np.where(valid, self.offsets, len(first) - 1).astype(_OFFSET)
             buffers = [read_only(ids), frozen(offsets)]
-            result: Self = self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
-            return result
+            return self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
         kept = self._take(np.arange(self._length))
         children = [child._take(np.arange(len(valid)), valid) for child in kept._children]
         return self._with(offset=0, buffers=[read_only(ids)], children=children)
@@ -351,10 +345,7 @@ class UnionArray(Array):
         InvalidType
             If no child holds a value exactly.
         """
-        from shmarrow.layout.choose import choose
-        from shmarrow.layout.from_values import array_from_pylist
-
-        numbers = choose(type, values)
+        numbers = late.layout.choose.choose(type, values)
         objects = np.fromiter(values, object, len(values))
         dense = type.mode == "dense"
         offsets = np.zeros(len(values), _OFFSET)
@@ -363,7 +354,7 @@ class UnionArray(Array):
             chosen = numbers == number
             slots = np.flatnonzero(chosen)
             offsets[slots] = np.arange(len(slots))
-            child = array_from_pylist(objects[slots].tolist(), field.type)
+            child = late.layout.from_values.array_from_pylist(objects[slots].tolist(), field.type)
             children.append(
                 child if dense or len(slots) == len(values) else child._take(np.where(chosen, offsets, 0), chosen)
             )

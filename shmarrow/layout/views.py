@@ -7,17 +7,13 @@ rest of an inline value, or the buffer index in its low half and the offset in i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
-from shmarrow.layout.memory import Indices
+from shmarrow.buffer import Bytes, Indices, NDArray, Words
 from shmarrow.layout.runs import LOW_BYTES, is_ascii, load_words
 from shmarrow.layout.text import decodes
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 INLINE = 12
 """Maximum size of an inline value; longer values are in data buffers."""
@@ -35,8 +31,8 @@ INLINE_BITS = np.array(
 """The bits of the last three quarters of a view that belong to an inline value of each length."""
 
 
-Sizes: TypeAlias = "npt.NDArray[np.uint32]"
-Quarters: TypeAlias = "npt.NDArray[np.uint32]"
+Sizes: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.uint32]]
+Quarters: TypeAlias = Sizes
 """Views by quarter, of shape (4, n): lengths, prefixes, buffer indices, offsets; or lengths, and inline values."""
 
 
@@ -45,7 +41,7 @@ class Piece(NamedTuple):
 
     first: int
     """The first slot."""
-    words: npt.NDArray[np.uint64]
+    words: Words
     sizes: Sizes
     """The lengths, 0 if null."""
     source: Bytes
@@ -105,7 +101,7 @@ def extents(
     return needed, np.where(high > 0, low, 0), high
 
 
-def write_views(words: npt.NDArray[np.uint64], data: Bytes, offsets: npt.NDArray[Any], base: int, number: int) -> int:
+def write_views(words: Words, data: Bytes, offsets: NDArray, base: int, number: int) -> int:
     """Write views of byte ranges, with long ones in buffer ``number`` after ``base``; return the maximum length."""
     starts = offsets[:-1].astype(np.int64)
     lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)

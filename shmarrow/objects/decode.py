@@ -145,7 +145,7 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
         table = Table(schema, batches)
         return table if kind == "table" else table.column(0)
     column: Any = batches[0].column(0)
-    return column if kind == "array" else column.to_pylist()[0]  # type: ignore[no-any-return]
+    return column if kind == "array" else column.to_pylist()[0]
 
 
 # --- messages ---------------------------------------------------------------------------------------------------

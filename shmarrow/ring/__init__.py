@@ -1,7 +1,7 @@
 """Rings: frames of one shape, passed from one writer to many readers in shared memory.
 
-``protocol`` has the layout of the file and its locks, ``file`` opens it, ``frames`` writes and reads what is in a slot,
-and ``ring`` has the steps of writer and readers.
+``protocol`` has the layout of the file, ``file`` its words, locks and semaphores, ``frames`` writes and reads what is
+in a slot, and ``ring`` has the steps of writer and readers.
 """
 
 from shmarrow.ring.frames import Slot

@@ -1,11 +1,11 @@
 """Frames in slots: record batches and tensors that are written in place, and read in place.
 
-A slot holds one message, whose buffers have a fixed place: the next multiple of 64 after as many bytes as the buffer of
-``like`` takes. Invariants:
+A slot holds one message: metadata whose size never changes, and a body in which each buffer has a fixed place. The
+writer lays frames out as :class:`BatchFrames` or :class:`TensorFrames`, which differ in what a frame may be; a
+:class:`Reader` opens both. Invariants:
 
 * what does not fit, or is of another type, is an error before anything is written;
-* a reader copies a message's metadata before it looks at them, and recognises those that a writer of this package made,
-  which differ in numbers only: these are checked, not parsed.
+* a reader copies a message's metadata before it looks at them, and opens a slot again only if they have changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import U1, Bytes, padded
+from shmarrow.buffer import U1, Bytes, as_bytes, padded
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
@@ -25,22 +25,20 @@ from shmarrow.errors import (
     InvalidData,
     InvalidType,
     LimitExceeded,
-    Limits,
     Unsupported,
     full_name,
 )
-from shmarrow.ipc.batch.decode import ArrayLoader, BatchHeader, header_of
+from shmarrow.ipc.batch.decode import open_batch
 from shmarrow.ipc.batch.encode import in_schema
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
 from shmarrow.ipc.message.decode import message_at, parse_metadata
-from shmarrow.ipc.message.encode import MOST_ROWS, batch_message, batch_template
-from shmarrow.ipc.message.framing import CONTINUATION
+from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.tensor.decode import DenseHeader, read_header
 from shmarrow.ipc.tensor.encode import encode_tensor
-from shmarrow.layout.listing import LISTING, BufferSpec, bytes_needed, walk
+from shmarrow.layout.listing import LISTING, walk
 from shmarrow.layout.parts import take_apart
 from shmarrow.ring.protocol import BATCH, TENSOR
 from shmarrow.tensor import Tensor
@@ -54,27 +52,43 @@ _IN_PLACE = ("primitive", "fixed_size_list", "struct")
 _NODE, _BUFFER = STRUCTS["FieldNode"], STRUCTS["Buffer"]
 _MOST = 1 << 46
 
+Copies = list[tuple[int, Bytes]]
+"""Bytes, and where they go in a slot."""
 
-class _Parts(NamedTuple):
-    """A column as the message describes it: its nodes, and its buffers' places."""
+
+class _Column(NamedTuple):
+    """A column as the message describes it: lengths and null counts, and offsets and sizes of the buffers."""
 
     nodes: Sequence[int]
     buffers: Sequence[int]
 
 
-class _Planned(NamedTuple):
-    """A column to be copied: its parts, and the offsets and bytes of its buffers."""
-
-    parts: _Parts
-    copies: list[tuple[int, Bytes]]
+def _below(field: Field) -> list[Field]:
+    return list(walk([field], lambda each: storage_of(each.type).fields))
 
 
-def _fields(field: Field) -> Sequence[Field]:
-    return storage_of(field.type).fields  # type: ignore[no-any-return]
+def _is_in_place(field: Field) -> bool:
+    """Whether a column can be filled in place: all of it is numbers, whose places are known."""
+    return all(storage_of(each.type).layout in _IN_PLACE for each in _below(field))
+
+
+def copy_into(memory: Bytes, copies: Copies) -> None:
+    """Copy bytes to their places in a slot."""
+    for start, data in copies:
+        memory[start : start + len(data)] = data
+
+
+def frames_like(like: Any) -> BatchFrames | TensorFrames:
+    """Return the layout of frames like a batch, or a tensor."""
+    batch = None if isinstance(like, (np.ndarray, Tensor)) else RecordBatch._of_rows(like)
+    return TensorFrames(as_tensor(like)) if batch is None else BatchFrames(batch)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
 
 
 class BatchFrames:
-    """How a writer lays out record batches.
+    """Layout of a ring's record batches, for the writer.
 
     Parameters
     ----------
@@ -84,9 +98,17 @@ class BatchFrames:
     Attributes
     ----------
     head : bytes
-        The Schema message.
+        The message that describes all frames: that of the schema.
     size : int
-        Size of the largest message in bytes.
+        Size of the largest frame in bytes.
+    schema, rows : Schema and int
+        What a frame has, and has at most.
+    start : int
+        Size of the metadata of each frame, after which its body begins.
+    in_place : list of bool
+        Whether each column can be filled in place.
+    filled : list of _Column
+        Columns of the most rows, without nulls.
     """
 
     kind = BATCH
@@ -95,40 +117,46 @@ class BatchFrames:
         self.schema = like.schema
         self.rows = like.num_rows
         self.head = schema_message(encode_schema(like.schema, DEFAULT_OPTIONS), DEFAULT_OPTIONS)
-        self._read = BatchReader(np.frombuffer(self.head, U1), "the schema of the ring")
-        self._places: list[list[tuple[int, int]]] = []
-        self._in_place: list[bool] = []
-        end = 0
+        self.in_place = list(map(_is_in_place, like.schema))
+        self.filled: list[_Column] = []
+        self._rooms: list[list[tuple[int, int]]] = []
+        self._end = self.start = 0
         for field, column in zip(like.schema, like.columns, strict=True):
-            below = list(walk([field], _fields))
-            refused = next((each for each in below if storage_of(each.type).layout in _REFUSED), None)
-            if refused is not None:
-                raise Unsupported(
-                    f"column {field.name!r}: a ring cannot hold {refused.type}, whose size has no limit",
-                    hint="cast the column: to string or binary, or to the type of the dictionary's values",
-                )
-            self._in_place.append(may_be_filled(field))
-            places: list[tuple[int, int]] = []
-            for each, part in zip(below, take_apart([column], trim=True), strict=True):
-                for spec, data in zip(_buffers(each), part._buffers, strict=True):
-                    size = len(data) if data is not None else 0
-                    if spec.role == "validity":
-                        size = bitmap.bytes_for(part._length) if each.nullable else 0
-                    places.append((end, size))
-                    end += padded(size)
-            self._places.append(places)
-        self._body = end
-        self._start = 0
-        self._full = [self.empty(i, self.rows) for i in range(len(like.schema))]
-        self._start = len(self._message(self.rows, self._full))
-        self.size = self._start + end
+            self._make_room(field, column)
+        self._last: tuple[int, list[_Column], bytes] = -1, [], b""
+        self.start = len(self.metadata(self.rows, self.filled))
+        self._last = -1, [], b""
+        self.size = self.start + self._end
         if self.size > _MOST:
             raise LimitExceeded(f"expected frames of at most {_MOST} bytes, found {self.size}")
-        self._slots: dict[int, Slot] = {}
-        self._last: tuple[Any, bytes] = ((-1, []), b"")
+        self._reader = Reader(BATCH, np.frombuffer(self.head, U1), "the schema of the ring")
+        self._views: dict[int, RecordBatch] = {}
 
-    def prepare(self, value: Any) -> Callable[[int, Bytes], None]:
-        """Check a batch, and return the function that copies it into a slot.
+    def _make_room(self, field: Field, column: Any) -> None:
+        """Lay out a column: each buffer has as many bytes as in ``like``, from the next multiple of 64 on."""
+        nodes: list[int] = []
+        buffers: list[int] = []
+        rooms = []
+        for each, part in zip(_below(field), take_apart([column], trim=True), strict=True):
+            layout = storage_of(each.type).layout
+            if layout in _REFUSED:
+                raise Unsupported(
+                    f"column {field.name!r}: a ring cannot hold {each.type}, whose size has no limit",
+                    hint="cast the column: to string or binary, or to the type of the dictionary's values",
+                )
+            nodes += (part._length, 0)
+            for spec, data in zip(LISTING[layout].buffers, part._buffers, strict=True):
+                needed = size = 0 if data is None else len(data)
+                if spec.role == "validity":
+                    needed, size = 0, bitmap.bytes_for(part._length) if each.nullable else 0
+                buffers += (self._end, needed)
+                rooms.append((self._end, size))
+                self._end += padded(size)
+        self.filled.append(_Column(nodes, buffers))
+        self._rooms.append(rooms)
+
+    def prepare(self, value: Any) -> Copies:
+        """Check a batch, and return what goes into a slot.
 
         Raises
         ------
@@ -142,18 +170,13 @@ class BatchFrames:
             raise InvalidType(f"the ring holds record batches, found {full_name(value)}")
         batch = in_schema(given, self.schema, adapt=True)
         if batch.num_rows > self.rows:
-            raise LimitExceeded(f"a frame of the ring has at most {self.rows} rows, found {batch.num_rows}")
-        planned = [self.plan(i, column) for i, column in enumerate(batch.columns)]
+            raise self._too_many(batch.num_rows)
+        copies: Copies = []
+        columns = [self.column(i, column, copies) for i, column in enumerate(batch.columns)]
+        return [*copies, (0, np.frombuffer(self.metadata(batch.num_rows, columns), U1))]
 
-        def copy(number: int, memory: Bytes) -> None:
-            for each in planned:
-                self.copy(memory, each)
-            self.finish(memory, batch.num_rows, [each.parts for each in planned])
-
-        return copy
-
-    def plan(self, index: int, column: Any) -> _Planned:
-        """Find where a column goes.
+    def column(self, index: int, column: Any, copies: Copies) -> _Column:
+        """Describe a column, and add what is to be copied.
 
         Raises
         ------
@@ -162,13 +185,12 @@ class BatchFrames:
         """
         nodes: list[int] = []
         buffers: list[int] = []
-        copies: list[tuple[int, Bytes]] = []
-        places = iter(self._places[index])
+        rooms = iter(self._rooms[index])
         for part in take_apart([column], trim=True):
             null_count = part.null_count
             nodes += (part._length, null_count)
             for spec, data in zip(LISTING[part._type.layout].buffers, part._buffers, strict=True):
-                start, room = next(places)
+                start, room = next(rooms)
                 size = 0 if data is None or (spec.role == "validity" and not null_count) else len(data)
                 if size > room:
                     raise LimitExceeded(
@@ -177,82 +199,38 @@ class BatchFrames:
                     )
                 buffers += (start, size)
                 if size:
-                    copies.append((start, data))
-        return _Planned(_Parts(nodes, buffers), copies)
+                    copies.append((self.start + start, data))
+        return _Column(nodes, buffers)
 
-    def copy(self, memory: Bytes, planned: _Planned) -> None:
-        """Copy the buffers of a column to a slot."""
-        for start, data in planned.copies:
-            start += self._start
-            memory[start : start + len(data)] = data
+    def metadata(self, rows: int, columns: list[_Column]) -> bytes:
+        """The metadata of a frame's message."""
+        if self._last[:2] != (rows, columns):
+            values = {
+                "length": rows,
+                "nodes": np.array([number for each in columns for number in each.nodes], "<i8").view(_NODE),
+                "buffers": np.array([number for each in columns for number in each.buffers], "<i8").view(_BUFFER),
+            }
+            made = batch_message(values, self._end, None, DEFAULT_OPTIONS)
+            if len(made) < self.start:  # numbers that are 0 may be omitted from the metadata
+                size = (self.start - 8).to_bytes(4, "little")
+                made = made[:4] + size + made[8:] + bytes(self.start - len(made))
+            self._last = rows, columns, made
+        return self._last[2]
 
-    def empty(self, index: int, rows: int) -> _Parts:
-        """The parts of a column that is filled in place: full, and without nulls."""
-        nodes: list[int] = []
-        buffers: list[int] = []
-        places = iter(self._places[index])
-
-        def add(field: Field, length: int) -> None:
-            type = storage_of(field.type)
-            nodes.extend((length, 0))
-            for spec in _buffers(field):
-                needed = 0 if spec.role == "validity" else bytes_needed(spec, type, length)
-                buffers.extend((next(places)[0], needed))
-            for child in type.fields:
-                add(child, length * getattr(type, "list_size", 1))
-
-        add(self.schema.field(index), rows if self._in_place[index] else 0)
-        return _Parts(nodes, buffers)
-
-    def fill(self, number: int, memory: Bytes, rows: int | None) -> Slot:
-        """A slot to be filled in place."""
+    def fill(self, slot: int, memory: Bytes, rows: int | None) -> Slot:
+        """A frame over a slot, to be filled in place."""
         if rows is None:
-            known = self._slots.get(number)
-            if known is None:
-                known = self._slots[number] = Slot(self, number, memory, self.rows)
-            known.clear()
-            return known
-        if not 0 <= rows <= self.rows:
-            raise LimitExceeded(f"a frame of the ring has at most {self.rows} rows, found {rows}")
-        return Slot(self, number, memory, rows)
+            rows = self.rows
+        elif not 0 <= rows <= self.rows:
+            raise self._too_many(rows)
+        views = self._views.get(slot)
+        if views is None:
+            memory[: self.start] = np.frombuffer(self.metadata(self.rows, self.filled), U1)
+            views = self._views[slot] = self._reader(memory, "a slot", slot)
+        return Slot(self, memory, views, rows)
 
-    def parts_in_place(self, rows: int) -> list[_Parts]:
-        """The parts of all columns that are filled in place."""
-        return self._full if rows == self.rows else [self.empty(i, rows) for i in range(len(self.schema))]
-
-    def views(self, number: int, memory: Bytes, rows: int, parts: list[_Parts]) -> RecordBatch:
-        """The columns that can be filled in place, over a slot."""
-        self.finish(memory, rows, parts)
-        return self._read(memory, "a slot", number)
-
-    def may_fill(self, index: int) -> bool:
-        """Whether a column can be filled in place."""
-        return self._in_place[index]
-
-    def finish(self, memory: Bytes, rows: int, parts: list[_Parts]) -> None:
-        """Write the metadata of a slot's message."""
-        if self._last[0] != (rows, parts):
-            self._last = (rows, parts), self._message(rows, parts)
-        memory[: self._start] = np.frombuffer(self._last[1], U1)
-
-    def _message(self, rows: int, parts: list[_Parts]) -> bytes:
-        values = {
-            "length": rows,
-            "nodes": np.array([number for each in parts for number in each.nodes], "<i8").view(_NODE),
-            "buffers": np.array([number for each in parts for number in each.buffers], "<i8").view(_BUFFER),
-        }
-        made = batch_message(values, self._body, None, DEFAULT_OPTIONS)
-        gap = self._start - len(made)  # numbers that are 0 may be omitted from the metadata
-        return made if gap <= 0 else made[:4] + (self._start - 8).to_bytes(4, "little") + made[8:] + bytes(gap)
-
-
-def may_be_filled(field: Field) -> bool:
-    """Whether a column can be filled in place: all of it is numbers, whose places are known."""
-    return all(storage_of(each.type).layout in _IN_PLACE for each in walk([field], _fields))
-
-
-def _buffers(field: Field) -> tuple[BufferSpec, ...]:
-    return LISTING[storage_of(field.type).layout].buffers
+    def _too_many(self, rows: int) -> LimitExceeded:
+        return LimitExceeded(f"a frame of the ring has at most {self.rows} rows, found {rows}")
 
 
 class Slot:
@@ -272,21 +250,12 @@ class Slot:
     Thread safety: threads may fill columns at the same time.
     """
 
-    def __init__(self, frames: BatchFrames, number: int, memory: Bytes, rows: int) -> None:
+    def __init__(self, frames: BatchFrames, memory: Bytes, views: RecordBatch, rows: int) -> None:
         self.num_rows = rows
         self._frames = frames
         self._memory = memory
-        self._in_place = frames.parts_in_place(rows)
-        self._views = frames.views(number, memory, rows, self._in_place)
-        self._parts: dict[int, _Parts] = {}
-        self._assigned = False
-
-    def clear(self) -> None:
-        """Begin the next frame."""
-        self._parts.clear()
-        if self._assigned:
-            self._assigned = False
-            self._frames.finish(self._memory, self.num_rows, self._in_place)
+        self._views = views
+        self._columns: dict[int, _Column] = {}
 
     def __getitem__(self, name: str | int) -> Any:
         """Return a column to fill.
@@ -296,15 +265,20 @@ class Slot:
         InvalidType
             If numpy cannot fill it in place.
         """
-        index = self._frames.schema.index_of(name)
-        if not self._frames.may_fill(index):
-            field = self._frames.schema.field(index)
+        frames = self._frames
+        index = frames.schema.index_of(name)
+        if not frames.in_place[index]:
+            field = frames.schema.field(index)
             raise InvalidType(
                 f"column {field.name!r}: {field.type} cannot be filled in place",
                 hint=f"assign values: slot[{field.name!r}] = values",
             )
-        self._parts[index] = self._in_place[index]
-        return self._views.column(index)
+        column, found = self._views.column(index), frames.filled[index]
+        if self.num_rows < frames.rows:
+            column = column.slice(0, self.num_rows)
+            found = frames.column(index, column, [])
+        self._columns[index] = found
+        return column
 
     def __setitem__(self, name: str | int, values: Any) -> None:
         """Copy values into a column.
@@ -316,15 +290,15 @@ class Slot:
         InvalidType, InvalidData
             If they have another type or number of rows, or nulls where the field has none.
         """
-        index = self._frames.schema.index_of(name)
-        one = Schema([self._frames.schema.field(index)])
+        frames = self._frames
+        index = frames.schema.index_of(name)
+        one = Schema([frames.schema.field(index)])
         column = RecordBatch.from_arrays([values], schema=one).column(0)
         if len(column) != self.num_rows:
             raise InvalidArgument(f"column {name!r}: expected {self.num_rows} values, found {len(column)}")
-        planned = self._frames.plan(index, column)
-        self._frames.copy(self._memory, planned)
-        self._parts[index] = planned.parts
-        self._assigned = True
+        copies: Copies = []
+        self._columns[index] = frames.column(index, column, copies)
+        copy_into(self._memory, copies)
 
     def close(self) -> None:
         """Write the metadata, at the end of the block.
@@ -334,194 +308,132 @@ class Slot:
         InvalidArgument
             If a column was neither taken nor assigned.
         """
-        parts = self._parts
-        if len(parts) < len(self._in_place):
-            missing = [name for i, name in enumerate(self._frames.schema.names) if i not in parts]
+        columns, frames = self._columns, self._frames
+        if len(columns) < len(frames.filled):
+            missing = [name for i, name in enumerate(frames.schema.names) if i not in columns]
             raise InvalidArgument(f"the columns {missing} were not filled, so nothing is published")
-        if self._assigned:
-            self._frames.finish(self._memory, self.num_rows, [parts[i] for i in range(len(parts))])
+        made = frames.metadata(self.num_rows, [columns[i] for i in range(len(columns))])
+        self._memory[: len(made)] = np.frombuffer(made, U1)
 
     def __repr__(self) -> str:
         return f"<Slot of {self.num_rows} rows: {', '.join(self._frames.schema.names)}>"
 
 
-class _Header(NamedTuple):
-    """Checked metadata of a message, the size of its body, and the bytes that say so."""
-
-    found: Any
-    body_length: int
-    data: bytes
-
-    @property
-    def framed(self) -> bytes:
-        """The bytes with the prefix that this package writes."""
-        return CONTINUATION + len(self.data).to_bytes(4, "little") + self.data
-
-
-class _Known(NamedTuple):
-    """What is known of a slot: the bytes of its message's metadata, and what was made of them."""
-
-    data: bytes
-    loader: ArrayLoader
-    columns: dict[int, Any]
-
-
-def _has_nulls(array: Any) -> bool:
-    return any(part._null_count for part in walk([array], lambda each: each._children))
-
-
-class BatchReader:
-    """Reads record batches from slots.
-
-    Parameters
-    ----------
-    head : uint8 ndarray
-        The Schema message; copied.
-    where : str
-        Describes it in errors.
-    limits : Limits
-        Bounds on what is accepted.
-    """
-
-    def __init__(self, head: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> None:
-        found = message_at(head.copy(), 0, where, limits)
-        if found is None or found.message.kind != "Schema":
-            raise InvalidData(f"{where}: expected a Schema message")
-        header = found.message.header
-        self.schema = read_schema(header.reader.data, header.position, where, limits)
-        self._source: Any = self.schema._source
-        self._limits = limits
-        self._known: dict[int, _Known] = {}
-        self._in_place = [may_be_filled(field) for field in self.schema]
-        fields = list(walk(self.schema, _fields))
-        sizes = len(fields), sum([len(_buffers(each)) for each in fields]), -1
-        self._template = batch_template("RecordBatch", sizes, None, "V5") if max(sizes) <= MOST_ROWS else None
-        if self._template is not None:
-            zeros = [0, 0, bytes(16 * sizes[0]), bytes(16 * sizes[1])]
-            self._table = parse_metadata(np.frombuffer(self._template.filled(zeros), U1), where).header
-
-    def __call__(self, memory: Bytes, where: str, slot: int) -> RecordBatch:
-        """Open the batch in a slot; columns are built and checked on access."""
-        known = self._known.get(slot)
-        if known is None or memory[: len(known.data)].tobytes() != known.data:
-            known = self._known[slot] = self._open(memory, where)
-        made = RecordBatch(self.schema, known.loader.length, source=known.loader)
-        made._columns.update(known.columns)
-        return made
-
-    def _open(self, memory: Bytes, where: str) -> _Known:
-        found = message_at(memory, 0, where, self._limits, parse=self._parse)
-        if found is None:
-            raise InvalidData(f"{where}: expected a RecordBatch message")
-        header = found.message
-        loader = ArrayLoader(header.found, memory[found.body : found.end], self._source, {}, where, self._limits)
-        return _Known(header.framed, loader, {})
-
-    def release(self, batch: RecordBatch, slot: int) -> None:
-        """Make a batch refuse to build columns, as its slot is about to be overwritten.
-
-        Columns of numbers without nulls are kept for the next batch in the slot: they are the same memory.
-        """
-        known = self._known.get(slot)
-        columns = batch._columns
-        if known is not None and batch._source is known.loader and len(columns) > len(known.columns):
-            known.columns.update({i: each for i, each in columns.items() if self._in_place[i] and not _has_nulls(each)})
-        batch._source = _RELEASED
-        batch._columns = {}
-
-    def _parse(self, metadata: Bytes, where: str, limits: Limits) -> _Header:
-        data = metadata.tobytes()
-        values = None if self._template is None else self._template.values(data)
-        if values is not None and values[0] >= 0 <= values[1]:
-            body_length, length, nodes, buffers = values
-            return _Header(BatchHeader(self._table, 4, length, _pairs(nodes), _pairs(buffers)), body_length, data)
-        message = parse_metadata(np.frombuffer(data, U1), where, limits)
-        if message.kind != "RecordBatch":
-            raise InvalidData(f"{where}: expected a RecordBatch message, found {message.kind}")
-        header = header_of(message.header, message.version, where)
-        return _Header(header, message.body_length, data)
-
-
-def _pairs(data: bytes) -> Any:
-    return np.frombuffer(data, "<i8").reshape(-1, 2)
-
-
 class TensorFrames:
-    """How a writer lays out tensors of one shape and element type; attributes are those of :class:`BatchFrames`."""
+    """Layout of a ring's tensors of one shape and element type, in row-major order, for the writer.
+
+    Attributes are those of :class:`BatchFrames`; the message that describes all frames is the metadata of each.
+    """
 
     kind = TENSOR
 
     def __init__(self, like: Any) -> None:
         if not isinstance(like, Tensor):
             raise Unsupported(f"a ring holds record batches and dense tensors, found {type(like).__name__}")
-        payload = encode_tensor(like)
+        zeros = np.zeros(like.shape, like.storage.dtype)
+        self._like = Tensor(zeros, like._element, like.dim_names, like.metadata)
+        payload = encode_tensor(self._like)
         self.head = payload.metadata
         self.size = payload.size
-        self._like = like
-        self._slots: dict[int, Any] = {}
 
-    def prepare(self, value: Any) -> Callable[[int, Bytes], None]:
-        """Check a tensor, and return the function that copies it into a slot.
+    def prepare(self, value: Any) -> Copies:
+        """Check a tensor, and return what goes into a slot.
 
         Raises
         ------
         InvalidType
             If its shape or element type is not that of the ring.
         """
-        found = as_tensor(value)
-        like = self._like
+        found, like = as_tensor(value), self._like
         if not isinstance(found, Tensor) or (found.shape, found._element) != (like.shape, like._element):
             raise InvalidType(f"the ring holds tensors like {like!r}, found {found!r}")
-        storage = found.storage
-        return lambda number, memory: np.copyto(self._over(number, memory), storage)
+        data = as_bytes(np.asarray(found.storage, order="C"))
+        return [(len(self.head), data), (0, np.frombuffer(self.head, U1))]
 
-    def fill(self, number: int, memory: Bytes, rows: int | None) -> Any:
+    def fill(self, slot: int, memory: Bytes, rows: int | None) -> Any:
         """An ndarray over a slot, to be filled in place."""
+        like = self._like
         if rows is not None:
-            raise InvalidArgument(f"the frames of the ring are tensors, all of shape {self._like.shape}; found rows")
-        return element_values(self._over(number, memory), self._like._element)
-
-    def _over(self, number: int, memory: Bytes) -> Any:
-        """The elements in a slot, whose metadata are written when it is first used."""
-        known = self._slots.get(number)
-        if known is None:
-            start = len(self.head)
-            memory[:start] = np.frombuffer(self.head, U1)
-            header = read_header(memory[8:start], "a slot", DEFAULT_LIMITS)
-            assert isinstance(header, DenseHeader)
-            known = np.ndarray(header.shape, header.dtype, memory[start:], 0, header.strides)
-            self._slots[number] = known
-        return known
+            raise InvalidArgument(f"the frames of the ring are tensors, all of shape {like.shape}; found rows")
+        start = len(self.head)
+        memory[:start] = np.frombuffer(self.head, U1)
+        return element_values(np.ndarray(like.shape, like.storage.dtype, memory, start), like._element)
 
 
-class TensorReader:
-    """Reads tensors from slots."""
+# --- reading ----------------------------------------------------------------------------------------------------
 
-    def __init__(self, head: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._limits = limits
-        self._known: dict[int, tuple[bytes, Tensor]] = {}
 
-    def __call__(self, memory: Bytes, where: str, slot: int) -> Tensor:
-        """Open the tensor in a slot."""
+class Reader:
+    """Opens the frames in slots.
+
+    Parameters
+    ----------
+    kind : int
+        The kind of frames.
+    head : uint8 ndarray
+        The message that describes all of them; copied.
+    where : str
+        Describes it in errors.
+    """
+
+    def __init__(self, kind: int, head: Bytes, where: str) -> None:
+        self._schema = _schema_in(head.copy(), where) if kind == BATCH else None
+        self._in_place = [] if self._schema is None else list(map(_is_in_place, self._schema))
+        self._known: dict[int, tuple[bytes, Any]] = {}
+
+    def __call__(self, memory: Bytes, where: str, slot: int) -> Any:
+        """Open the frame in a slot: a tensor, or a batch whose columns are built and checked on access."""
         known = self._known.get(slot)
         if known is None or memory[: len(known[0])].tobytes() != known[0]:
-            found = message_at(memory, 0, where, self._limits, parse=_tensor_header)
-            if found is None:
-                raise InvalidData(f"{where}: expected a Tensor message")
-            header = found.message
-            known = self._known[slot] = header.framed, header.found.over(memory[found.body : found.end])
-        return known[1]
+            known = self._known[slot] = self._open(memory, where)
+        found = known[1]
+        if self._schema is None:
+            return found
+        made = RecordBatch(self._schema, found.num_rows, source=found._source)
+        made._columns.update(found._columns)
+        return made
 
-    def release(self, tensor: Tensor, slot: int) -> None:
-        """Do nothing: a tensor is its memory."""
+    def _open(self, memory: Bytes, where: str) -> tuple[bytes, Any]:
+        size = 8 + int.from_bytes(memory[4:8].tobytes(), "little")
+        data = memory[:size].copy()
+        parse: Callable[..., Any] = read_header if self._schema is None else parse_metadata
+        found = message_at(data, 0, where, parse=parse, cut=True)
+        if found is None or found.end > len(memory):
+            raise InvalidData(f"{where}: expected a message of at most {len(memory)} bytes")
+        message, body = found.message, memory[found.body : found.end]
+        if self._schema is not None:
+            return data.tobytes(), open_batch(message, body, self._schema, {}, where, DEFAULT_LIMITS)
+        if not isinstance(message, DenseHeader):
+            raise InvalidData(f"{where}: expected a Tensor message")
+        return data.tobytes(), message.over(body)
+
+    def release(self, frame: Any, slot: int) -> None:
+        """Make a batch refuse to build columns, as its slot is about to be overwritten; a tensor is its memory.
+
+        Columns of numbers without nulls are kept for the next batch in the slot: they are the same memory.
+        """
+        if not isinstance(frame, RecordBatch):
+            return
+        known, columns = (
+            self._known.get(slot, (b"", None))[1],
+            frame._columns,
+        )
+        if known is not None and frame._source is known._source and len(columns) > len(known._columns):
+            kept = {i: each for i, each in columns.items() if self._in_place[i] and not _has_nulls(each)}
+            known._columns.update(kept)
+        frame._source, frame._columns = _RELEASED, {}
 
 
-def _tensor_header(metadata: Bytes, where: str, limits: Limits) -> _Header:
-    data = metadata.tobytes()
-    header = read_header(np.frombuffer(data, U1), where, limits)
-    if not isinstance(header, DenseHeader):
-        raise InvalidData(f"{where}: expected a Tensor message")
-    return _Header(header, header.body_length, data)
+def _schema_in(head: Bytes, where: str) -> Schema:
+    found = message_at(head, 0, where)
+    if found is None or found.message.kind != "Schema":
+        raise InvalidData(f"{where}: expected a Schema message")
+    header = found.message.header
+    return read_schema(header.reader.data, header.position, where, DEFAULT_LIMITS)
+
+
+def _has_nulls(array: Any) -> bool:
+    return any(part._null_count for part in walk([array], lambda each: each._children))
 
 
 class _Released:
@@ -537,15 +449,3 @@ class _Released:
 
 
 _RELEASED: Any = _Released()
-
-
-def frames_like(like: Any) -> BatchFrames | TensorFrames:
-    """How a writer lays out frames like a batch, or a tensor."""
-    if isinstance(like, RecordBatch):
-        return BatchFrames(like)
-    batch = None if isinstance(like, (np.ndarray, Tensor)) else RecordBatch._of_rows(like)
-    return TensorFrames(as_tensor(like)) if batch is None else BatchFrames(batch)
-
-
-READERS: dict[int, Any] = {BATCH: BatchReader, TENSOR: TensorReader}
-"""By kind of frames, what reads them."""

@@ -5,6 +5,8 @@ Invariants:
 * a frame is published by one word, written when the frame and its slot's number are complete;
 * the writer marks a slot as being written, then looks whether a reader holds it; a reader marks a slot as held, then
   looks whether it still has its frame. With a fence in between on either side, one of them sees the other, and lets go;
+* what is done with a lock of the file, or in an entry, is done in turn, so that :meth:`Ring.close` of another thread
+  comes before or after it. Nobody waits for frames or slots in turn;
 * a reader holds one slot at most, from a step to the next. With one slot more than readers, one is always free;
 * what a process that was killed has marked is undone by who finds its lock free.
 """
@@ -13,10 +15,14 @@ from __future__ import annotations
 
 import errno
 import math
-import os
+import threading
 import time
+import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any, NamedTuple, NoReturn, Self
+from functools import partial
+from itertools import compress
+from typing import Any, NamedTuple, Self
 
 from shmarrow.errors import (
     Closed,
@@ -30,13 +36,14 @@ from shmarrow.errors import (
 )
 from shmarrow.ring import protocol as p
 from shmarrow.ring.file import RingFile, Trusted, open_file, open_for_writing
-from shmarrow.ring.frames import READERS, Slot, frames_like
-from shmarrow.ring.protocol import CLOSED, NEWEST, SEQUENCES
+from shmarrow.ring.frames import Reader, Slot, copy_into, frames_like
+from shmarrow.ring.protocol import CLOSED, HELD, MISSED, NEWEST, SEQUENCES, TAKEN, WAITS
 from shmarrow.segment.location import Location
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.directory import Trust, as_trust
 
 _POLICIES = {number: name for name, number in p.POLICIES.items()}
+_LARGEST = (1 << 64) - 1
 _OPENING = 0.005
 """Seconds between two checks whether a ring has been created."""
 
@@ -164,7 +171,7 @@ class Ring:
     [[[7.0, 7.0, 7.0, 7.0]]]
     """
 
-    _end: _Writer | _Reader | None = None
+    _closed = True
 
     def __init__(
         self,
@@ -177,21 +184,59 @@ class Ring:
         mode: int = 0o600,
         trust: Trust = False,
     ) -> None:
+        self._turn = threading.RLock()
+        self._writing: weakref.ref[_Writing] | None = None
         self._timeout = as_timeout(timeout)
+        self._limit = math.inf if self._timeout is None else self._timeout
         self._trust = as_trust(trust)
         if policy is not None and policy not in p.POLICIES:
             raise InvalidArgument(f"policy must be one of {list(p.POLICIES)}, found {shown(policy)}")
-        if like is None:
-            if slots is not None:
-                raise InvalidArgument("slots is for the writer of a ring, which also passes like")
-            self._end = _Reader(where, policy, self._timeout, self._trust)
-        else:
-            slots = 4 if slots is None else slots
-            if not isinstance(slots, int) or not 2 <= slots <= p.MOST_SLOTS:
-                raise InvalidArgument(f"slots must be a number from 2 to {p.MOST_SLOTS}, found {shown(slots)}")
+        if like is None and slots is not None:
+            raise InvalidArgument("slots is for the writer of a ring, which also passes like")
+        slots = 4 if slots is None else slots
+        if not isinstance(slots, int) or not 2 <= slots <= p.MOST_SLOTS:
+            raise InvalidArgument(f"slots must be a number from 2 to {p.MOST_SLOTS}, found {shown(slots)}")
+        self._entry = 0
+        """The first word of the entry of this reader; 0 for the writer."""
+        if like is not None:
             number = p.POLICIES[policy or "latest"]
-            self._end = _Writer(where, frames_like(like), slots, number, self._timeout, mode, self._trust)
-        self.name = self._end.file.name
+            self._frames = frames_like(like)
+            file = open_for_writing(where, self._frames, slots, number, mode, self._trust)
+        else:
+            file = _wait_for(where, self._limit, self._trust)
+        self.name = file.name
+        self._file = file
+        self._words = file.words
+        self._count = file.geometry.slots
+        self._all = file.geometry.policy == p.ALL
+        try:
+            if like is None:
+                self._begin_reading(policy)
+            elif self._all:
+                file.drop_semaphore(p.WRITER_WAITS)
+                file.make_semaphore(p.WRITER_WAITS)
+        except BaseException:
+            file.close()
+            raise
+        self._closed = False
+
+    def _begin_reading(self, policy: str | None) -> None:
+        file = self._file
+        if policy is not None and policy != self._policy:
+            raise InvalidArgument(
+                f"the ring {file.name!r} has the policy {self._policy!r}, which its writer gave; expected {policy!r}"
+            )
+        what = f"the ring {file.name!r}"
+        self._where = [f"slot {slot} of {what}" for slot in range(self._count)]
+        self._open = Reader(file.geometry.kind, file.head, what)
+        self._entry = file.claim()
+        if not self._entry:
+            most = counted(file.geometry.entries, "reader")
+            text = f"{what} of {self._count} slots has {most}, its maximum"
+            raise LimitExceeded(text, hint="make it with more slots")
+        self._held = self._entry + HELD
+        self._taken: int = self._words[self._entry + TAKEN]
+        self._current: Any = None
 
     # --- the writer ---
 
@@ -213,10 +258,13 @@ class Ring:
         ------
         TimedOut
             If the policy is ``"all"``, and a reader holds the next slot for too long.
+        InvalidArgument
+            If another frame is being written.
         Closed
             After :meth:`close`.
         """
-        return _Writing(self._writer(), num_rows)
+        self._check(writes=True)
+        return _Writing(self, num_rows)
 
     def put(self, frame: Any) -> None:
         """Copy a frame into the next slot and publish it.
@@ -232,39 +280,98 @@ class Ring:
             If it does not fit; nothing is written.
         InvalidType
             If it has another schema, shape or element type.
-        TimedOut, Closed
+        TimedOut, InvalidArgument, Closed
             As for :meth:`write`.
         """
-        writer = self._writer()
-        copy = writer.frames.prepare(frame)
-        slot = writer.begin()
-        copy(slot, writer.file.slots[slot])
-        writer.publish(slot)
+        self._check_idle()
+        copies = self._frames.prepare(frame)
+        writing = _Writing(self, None)
+        try:
+            slot = self._take_slot(writing)
+            copy_into(self._file.slots[slot], copies)
+            self._publish(slot)
+        finally:
+            self._writing = None
 
-    def _writer(self) -> _Writer:
-        end = self._opened()
-        if not isinstance(end, _Writer):
-            raise InvalidArgument("this Ring reads; the writer passes like")
-        return end
+    def _check_idle(self) -> None:
+        """Raise unless this is a writer, and may begin a frame: a second one would be in the same slot."""
+        self._check(writes=True)
+        if self._writing is not None and self._writing() is not None:  # else an interrupt has ended it
+            raise InvalidArgument(f"another frame of the ring {self.name!r} is being written: publish that one first")
+
+    def _take_slot(self, writing: _Writing) -> int:
+        """Take a free slot, which no reader gets from now on. The caller sets ``_writing`` to None at last."""
+        self._writing, began = weakref.ref(writing), 0.0
+        while True:
+            with self._turn:
+                self._check(writes=True)
+                found = self._free_slot()
+            if found is not None:
+                return found
+            began = began or time.monotonic()
+            self._pause(p.WRITER_WAITS, began, self._has_free)
+
+    def _has_free(self) -> bool:
+        numbers = self._file.numbers()
+        oldest = min(numbers)
+        return not self._is_needed(numbers.index(oldest), oldest)
+
+    def _free_slot(self) -> int | None:
+        """Take the slot of the oldest frame that no reader needs; None if there is none yet."""
+        words, newest = self._words, self._words[NEWEST] % self._count
+        order = sorted([(number, slot) for slot, number in enumerate(self._file.numbers())])
+        if self._all:
+            order = order[:1]
+        else:
+            order.sort(key=lambda each: each[1] == newest)  # the newest frame last: readers may want it
+        for number, slot in order:
+            if self._is_needed(slot, number):
+                continue
+            words[SEQUENCES + slot] = 0
+            self._file.fence()
+            if not self._is_needed(slot, number):
+                return slot
+            words[SEQUENCES + slot] = number
+        return None
+
+    def _is_needed(self, slot: int, number: int) -> bool:
+        """Whether a living reader holds a slot, or with the policy ``"all"`` has yet to take the frame in it."""
+        file = self._file
+        needing = [i for i, held in enumerate(file.all(HELD)) if held == slot + 1]
+        if self._all:
+            there = zip(file.all(p.PROCESS), file.all(TAKEN), strict=True)
+            needing += [i for i, (process, taken) in enumerate(there) if process and taken < number]
+        return bool(needing) and not all(map(file.free_if_dead, needing))
+
+    def _publish(self, slot: int) -> None:
+        """Publish the frame in a slot."""
+        with self._turn:
+            self._check()
+            words, file = self._words, self._file
+            number = words[NEWEST] // self._count + 1
+            newest = number * self._count + slot
+            if newest > _LARGEST:
+                raise InvalidData(f"the ring {self.name!r} is damaged: it has {number - 1} frames")
+            words[SEQUENCES + slot] = number
+            if p.REORDERED:
+                file.fence()
+            words[NEWEST] = newest
+            for entry in compress(file.entries, file.all(WAITS)):
+                file.wake(entry + WAITS)
 
     # --- readers ---
 
     @property
     def missed(self) -> int:
         """The number of frames that this reader has missed so far."""
-        end = self._reader()
-        return end.file.control.words[end.entry + p.MISSED]  # type: ignore[no-any-return]
+        self._check(writes=False)
+        return self._words[self._entry + MISSED]
 
     @property
     def position(self) -> int:
         """The number of the frame that this reader took last, or after which it was opened; frames count from 1."""
-        return self._reader().taken
-
-    def _reader(self) -> _Reader:
-        end = self._opened()
-        if not isinstance(end, _Reader):
-            raise InvalidArgument("this Ring writes; pickle it, or open another one without like, to read")
-        return end
+        self._check(writes=False)
+        return self._taken
 
     def __iter__(self) -> Self:
         return self
@@ -281,10 +388,15 @@ class Ring:
         InvalidData
             If the message in the slot is invalid.
         """
-        found = self._reader().next()
-        if found is None:
-            raise StopIteration
-        return found
+        began = 0.0
+        while True:
+            found, ended = self._look()
+            if found is not None:
+                return found
+            if ended:
+                raise StopIteration
+            began = began or time.monotonic()
+            self._wait(began)
 
     def __aiter__(self) -> Self:
         return self
@@ -292,51 +404,165 @@ class Ring:
     async def __anext__(self) -> Any:
         import asyncio
 
-        reader = self._reader()
         began = time.monotonic()
         while True:
-            ended = reader.is_closed()
-            found = reader.step()
+            found, ended = self._look()
             if found is not None:
                 return found
             if ended:
                 raise StopAsyncIteration
-            await asyncio.to_thread(reader.pause, began)
+            await asyncio.to_thread(self._wait, began)
+
+    def _look(self) -> tuple[Any, bool]:
+        """The next frame, if it is there; and whether the writer had closed the ring before that was looked for."""
+        with self._turn:
+            self._check(writes=False)
+            ended = bool(self._words[CLOSED])
+            return self._step(), ended
+
+    def _step(self) -> Any:
+        """Release the current frame and take the next one; None if it is not there yet."""
+        words, held, taken = self._words, self._held, self._taken
+        if words[held]:
+            self._release()
+        while True:
+            word = words[NEWEST]
+            number, slot = divmod(word, self._count)
+            if number <= taken:
+                return None
+            if self._all and number > taken + 1:
+                number, slot = taken + 1, self._slot_of(taken + 1)
+            words[held] = slot + 1
+            self._file.fence()
+            if words[SEQUENCES + slot] == number:
+                break
+            words[held] = 0
+            if words[NEWEST] == word:  # the writer had no other slot for the next frame
+                return None
+        if number > taken + 1:
+            words[self._entry + MISSED] = words[self._entry + MISSED] + number - taken - 1 & _LARGEST
+        self._taken = words[self._entry + TAKEN] = number
+        self._current = self._open(self._file.slots[slot], self._where[slot], slot)
+        return self._current
+
+    def _slot_of(self, number: int) -> int:
+        numbers = self._file.numbers()
+        if number not in numbers:
+            raise InvalidData(f"the ring {self.name!r} is damaged: frame {number} is in none of {numbers}")
+        return numbers.index(number)
+
+    def _release(self) -> None:
+        """Give up the slot of the current frame."""
+        current, self._current = self._current, None
+        held = self._words[self._held]
+        if held:
+            if current is not None:
+                self._open.release(current, held - 1)
+            self._words[self._held] = 0
+            if self._all:
+                self._file.wake(p.WRITER_WAITS)
+
+    def _wait(self, began: float) -> None:
+        self._pause(self._entry + WAITS, began, self._has_next)
+
+    def _has_next(self) -> bool:
+        number, slot = divmod(self._words[NEWEST], self._count)
+        is_there = self._words[SEQUENCES + slot] == number  # or the writer had no other slot for the next frame
+        return bool((number > self._taken and is_there) or self._words[CLOSED])
 
     # --- both ---
+
+    def _pause(self, place: int, began: float, ready: Callable[[], bool]) -> None:
+        """Wait for a while, unless ``ready()``; the place is that of :meth:`RingFile.pause`.
+
+        Raises
+        ------
+        TimedOut
+            If the time since ``began`` exceeds the timeout.
+        """
+
+        def is_ready() -> bool:
+            with self._turn:
+                return self._closed or ready()
+
+        waited = time.monotonic() - began
+        if waited >= self._limit:
+            with self._turn:
+                self._check()
+                raise self._timed_out()
+        self._file.pause(place, self._limit - waited, waited, is_ready)
+        if self._closed:
+            raise Closed("the Ring was closed while it waited")
+
+    def _timed_out(self) -> TimedOut:
+        found = state_of(self._file)
+        if self._entry:
+            writer = "its writer has ended" if found.writer is None else f"its writer is process {found.writer}"
+            text = f"no frame after {found.frames} in the ring {found.name!r} for {self._limit:g} s; {writer}"
+        else:
+            slowest = min(found.readers, key=lambda each: each.position, default=None)
+            who = f"process {slowest.process} has taken frame {slowest.position} of {found.frames}" if slowest else "?"
+            text = f"no slot of the ring {found.name!r} was free for {self._limit:g} s: {who}"
+        return TimedOut(errno.ETIMEDOUT, text)
 
     @property
     def policy(self) -> str:
         """``"latest"`` or ``"all"``."""
-        return _POLICIES[self._opened().file.geometry.policy]
+        self._check()
+        return self._policy
+
+    @property
+    def _policy(self) -> str:
+        return _POLICIES[self._file.geometry.policy]
 
     def info(self) -> RingInfo:
         """Return the state of the ring."""
-        return state_of(self._opened().file)
+        self._check()
+        return state_of(self._file)
 
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._end is None
+        return self._closed
 
     def close(self) -> None:
         """Close the Ring; again without effect.
 
         The writer ends the iteration of every reader after the newest frame, and removes the name. A reader gives up
         its slot.
-        """
-        end, self._end = self._end, None
-        if end is not None and end.file.control.fd >= 0:
-            end.close()
-            end.file.close()
 
-    def _opened(self) -> _Writer | _Reader:
-        end = self._end
-        if end is None:
+        Raises
+        ------
+        StorageError
+            If the name cannot be removed; the Ring is closed.
+        """
+        with self._turn:
+            closed, self._closed = self._closed, True
+            if closed or self._file.fd < 0:
+                return
+            file = self._file
+            try:
+                if self._entry:
+                    self._release()
+                    self._words[self._entry + p.PROCESS] = 0
+                    file.drop_semaphore(self._entry + WAITS)
+                    if self._all:
+                        file.wake(p.WRITER_WAITS)
+                else:
+                    file.end()
+            finally:
+                file.close()
+
+    def _check(self, writes: bool | None = None) -> None:
+        """Raise Closed, or InvalidArgument unless this is the writer, or a reader."""
+        if self._closed:
             raise Closed("the Ring is closed; open another one")
-        if end.file.control.fd < 0:
+        if self._file.fd < 0:
             raise Closed(f"the ring {self.name!r} was opened by a parent of this process; open it again")
-        return end
+        if writes is True and self._entry:
+            raise InvalidArgument("this Ring reads; the writer passes like")
+        if writes is False and not self._entry:
+            raise InvalidArgument("this Ring writes; pickle it, or open another one without like, to read")
 
     def __enter__(self) -> Self:
         return self
@@ -349,297 +575,76 @@ class Ring:
             self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        file = self._opened().file
-        return _reopen, (file.location, self._timeout, self._trust)
+        self._check()
+        return partial(Ring, timeout=self._timeout, trust=self._trust), (self._file.location,)
 
     def __repr__(self) -> str:
-        state = "closed" if self._end is None else type(self._end).__name__.strip("_").lower()
+        state = "closed" if self._closed else "reader" if self._entry else "writer"
         return f"<Ring {getattr(self, 'name', '')!r}, {state}>"
-
-
-def _reopen(where: str, timeout: float | None, trust: Trusted) -> Ring:
-    return Ring(where, timeout=timeout, trust=trust)
 
 
 class _Writing:
     """A frame being filled; a context manager that publishes it. A class, as generators cost more than a frame."""
 
-    __slots__ = ("_frame", "_rows", "_slot", "_writer")
+    __slots__ = ("__weakref__", "_frame", "_ring", "_rows", "_slot")
 
-    def __init__(self, writer: _Writer, rows: int | None) -> None:
-        self._writer = writer
+    def __init__(self, ring: Ring, rows: int | None) -> None:
+        self._ring = ring
         self._rows = rows
 
     def __enter__(self) -> Any:
-        writer = self._writer
-        slot = self._slot = writer.begin()
-        frame = self._frame = writer.frames.fill(slot, writer.file.slots[slot], self._rows)
-        return frame
+        ring = self._ring
+        ring._check_idle()
+        try:
+            slot = self._slot = ring._take_slot(self)
+            self._frame = ring._frames.fill(slot, ring._file.slots[slot], self._rows)
+        except BaseException:
+            ring._writing = None
+            raise
+        return self._frame
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            if self._frame.__class__ is Slot:
-                self._frame.close()
-            self._writer.publish(self._slot)
-
-
-class _Writer:
-    """The writer's end of a ring."""
-
-    def __init__(
-        self, where: Location, frames: Any, slots: int, policy: int, timeout: float | None, mode: int, trusted: Trusted
-    ) -> None:
-        self.frames = frames
-        self.file = open_for_writing(where, frames, slots, policy, mode, trusted)
-        self._all = policy == p.ALL
-        self._timeout = math.inf if timeout is None else timeout
-        self._words = self.file.control.words
-        self._waits = self.file.control.columns[p.WAITS]
-        self._count = slots
-        if self._all:
-            self.file.drop_semaphore(p.WRITER_SEMAPHORE)
-            self.file.make_semaphore(p.WRITER_SEMAPHORE)
-
-    def begin(self) -> int:
-        """Take a free slot, which no reader gets from now on."""
-        found = self._free_slot()
-        began = time.monotonic() if found is None else 0.0
-        while found is None:
-            waited = time.monotonic() - began
-            if waited >= self._timeout:
-                self._too_slow()
-            left = self._timeout - waited
-            self.file.pause(p.WRITER_WAITS, p.WRITER_SEMAPHORE, left, waited, self._is_ready)
-            found = self._free_slot()
-        return found
-
-    def _is_ready(self) -> bool:
-        sequences = self.file.control.sequences()
-        oldest = min(sequences)
-        return not self._is_needed(sequences.index(oldest), oldest)
-
-    def _free_slot(self) -> int | None:
-        """Take the slot of the oldest frame that no reader needs; None if there is none yet."""
-        control = self.file.control
-        words = control.words
-        newest = control.newest()[1]
-        sequences = control.sequences()
-        order = sorted([(number, slot) for slot, number in enumerate(sequences)])
-        if not self._all:
-            order.sort(key=lambda each: each[1] == newest)  # the newest frame last: readers may want it
-        for number, slot in order[:1] if self._all else order:
-            word = control.slots[slot]
-            if self._is_needed(slot, number):
-                continue
-            words[word] = 0
-            control.fence()
-            if not self._is_needed(slot, number):
-                return slot
-            words[word] = number
-        return None
-
-    def _is_needed(self, slot: int, number: int) -> bool:
-        """Whether a living reader holds a slot, or with the policy ``"all"`` has yet to take the frame in it."""
-        control = self.file.control
-        needing = []
-        held = control.all(p.HELD)
-        if slot + 1 in held:
-            needing += [i for i, each in enumerate(held) if each == slot + 1]
-        if self._all:
-            there = zip(control.all(p.PROCESS), control.all(p.TAKEN), strict=True)
-            needing += [i for i, (process, taken) in enumerate(there) if process and taken < number]
-        return bool(needing) and not all(map(self.file.free_if_dead, needing))
-
-    def _too_slow(self) -> NoReturn:
-        found = state_of(self.file)
-        slowest = min(found.readers, key=lambda each: each.position, default=None)
-        who = f"process {slowest.process} has taken frame {slowest.position} of {found.frames}" if slowest else "?"
-        raise TimedOut(errno.ETIMEDOUT, f"no slot of the ring {found.name!r} was free for {self._timeout:g} s: {who}")
-
-    def publish(self, slot: int) -> None:
-        """Publish the frame in a slot."""
-        words, count = self._words, self._count
-        number = words[NEWEST] // count + 1
-        words[SEQUENCES + slot] = number
-        if p.REORDERED:
-            self.file.control.fence()
-        words[NEWEST] = number * count + slot
-        if 1 in self._waits.tolist():
-            self.file.wake_readers()
-
-    def close(self) -> None:
-        """End the ring."""
-        self.file.end()
-
-
-class _Reader:
-    """A reader's end of a ring."""
-
-    def __init__(self, where: Location, policy: str | None, timeout: float | None, trusted: Trusted) -> None:
-        self._timeout = math.inf if timeout is None else timeout
-        self.file = self._wait_for(where, trusted)
         try:
-            geometry = self.file.geometry
-            if policy is not None and p.POLICIES[policy] != geometry.policy:
-                found = _POLICIES[geometry.policy]
-                raise InvalidArgument(
-                    f"the ring {self.file.name!r} has the policy {found!r}, which its writer gave; expected {policy!r}"
-                )
-            what = f"the ring {self.file.name!r}"
-            self._where = [f"slot {slot} of {what}" for slot in range(geometry.slots)]
-            self._read = READERS[geometry.kind](self.file.head, what)
-            self._all = geometry.policy == p.ALL
-            number = self.file.claim()
-            if number < 0:
-                most = geometry.entries
-                raise LimitExceeded(
-                    f"the ring {self.file.name!r} of {geometry.slots} slots has {counted(most, 'reader')}, its maximum",
-                    hint="make it with more slots",
-                )
-        except BaseException:
-            self.file.close()
-            raise
-        self.entry = self.file.control.entries[number]
-        self.file.make_semaphore(self.entry + p.SEMAPHORE)
-        self._words = self.file.control.words
-        self._fence = self.file.control.fence
-        self._count = geometry.slots
-        self._held = self.entry + p.HELD
-        self.taken: int = self._words[self.entry + p.TAKEN]
-        self._current: Any = None
+            if kind is None:
+                if self._frame.__class__ is Slot:
+                    self._frame.close()
+                self._ring._publish(self._slot)
+        finally:
+            self._ring._writing = None
 
-    def _wait_for(self, where: Location, trusted: Trusted) -> RingFile:
-        began = time.monotonic()
-        while True:
-            try:
-                found = open_file(where, False, trusted)
-                if not found.control.words[p.CLOSED]:
-                    return found
-                found.close()
-            except ObjectNotFound as error:
-                missing = error
-            else:
-                missing = ObjectNotFound(errno.ENOENT, f"the ring {where!r} was closed by its writer")
-            left = self._timeout - (time.monotonic() - began)
-            if left <= 0:
-                raise missing
-            time.sleep(min(left, _OPENING))
 
-    def is_closed(self) -> bool:
-        """Whether the writer has closed the ring; read before the last look for a frame."""
-        return bool(self.file.control.words[p.CLOSED])
-
-    def release(self) -> None:
-        """Give up the slot of the current frame."""
-        current, self._current = self._current, None
-        words = self.file.control.words
-        held = words[self.entry + p.HELD]
-        if held:
-            if current is not None:
-                self._read.release(current, held - 1)
-            words[self.entry + p.HELD] = 0
-            if self._all:
-                self.file.wake(p.WRITER_WAITS, p.WRITER_SEMAPHORE)
-
-    def next(self) -> Any:
-        """The next frame; None after the last one."""
-        began = 0.0
-        while True:
-            ended = self._words[CLOSED]
-            found = self.step()
-            if found is not None or ended:
+def _wait_for(where: Location, limit: float, trusted: Trusted) -> RingFile:
+    """Open a ring for a reader, once it exists."""
+    began = time.monotonic()
+    while True:
+        try:
+            found = open_file(where, False, trusted)
+            if not found.words[CLOSED]:
                 return found
-            began = began or time.monotonic()
-            self.pause(began)
-
-    def step(self) -> Any:
-        """Release the current frame and take the next one; None if it is not there yet."""
-        words, held, taken = self._words, self._held, self.taken
-        if words[held]:
-            self.release()
-        while True:
-            word = words[NEWEST]
-            number, slot = divmod(word, self._count)
-            if number <= taken:
-                return None
-            if self._all and number > taken + 1:
-                number, slot = taken + 1, self._slot_of(taken + 1)
-            words[held] = slot + 1
-            self._fence()
-            if words[SEQUENCES + slot] == number:
-                break
-            words[held] = 0
-            if words[NEWEST] == word:  # the writer had no other slot for the next frame
-                return None
-        if number > taken + 1:
-            words[self.entry + p.MISSED] += number - taken - 1
-        self.taken = words[self.entry + p.TAKEN] = number
-        self._current = self._read(self.file.slots[slot], self._where[slot], slot)
-        return self._current
-
-    def _slot_of(self, number: int) -> int:
-        sequences = self.file.control.sequences()
-        if number not in sequences:
-            raise InvalidData(f"the ring {self.file.name!r} is damaged: frame {number} is in none of {sequences}")
-        return sequences.index(number)
-
-    def pause(self, began: float) -> None:
-        """Wait for a frame, for a while.
-
-        Raises
-        ------
-        TimedOut
-            If the time since ``began`` exceeds the timeout.
-        """
-        waited = time.monotonic() - began
-        left = self._timeout - waited
+            found.close()
+            missing = ObjectNotFound(errno.ENOENT, f"the ring {where!r} was closed by its writer")
+        except ObjectNotFound as error:
+            missing = error
+        left = limit - (time.monotonic() - began)
         if left <= 0:
-            found = state_of(self.file)
-            writer = "its writer has ended" if found.writer is None else f"its writer is process {found.writer}"
-            raise TimedOut(
-                errno.ETIMEDOUT,
-                f"no frame after {found.frames} in the ring {found.name!r} for {self._timeout:g} s; {writer}",
-            )
-        self.file.pause(self.entry + p.WAITS, self.entry + p.SEMAPHORE, left, waited, self._is_ready)
-        if self.file.control.fd < 0:
-            raise Closed("the Ring was closed while it waited for a frame")
-
-    def _is_ready(self) -> bool:
-        return self.file.control.newest()[0] > self.taken or self.is_closed()
-
-    def close(self) -> None:
-        """Give up the slot and the entry."""
-        self.release()
-        words = self.file.control.words
-        words[self.entry + p.PROCESS] = 0
-        self.file.drop_semaphore(self.entry + p.SEMAPHORE)
-        if self._all:
-            self.file.wake(p.WRITER_WAITS, p.WRITER_SEMAPHORE)
+            raise missing
+        time.sleep(min(left, _OPENING))
 
 
 def state_of(file: RingFile) -> RingInfo:
     """The state of an open ring."""
-    control = file.control
-    columns = [control.all(word) for word in (p.PROCESS, p.TAKEN, p.MISSED, p.HELD)]
+    words = file.words
+    columns = [file.all(word) for word in (p.PROCESS, TAKEN, MISSED, HELD)]
     readers = [
         ReaderInfo(process, position, missed, holds > 0)
         for number, (process, position, missed, holds) in enumerate(zip(*columns, strict=True))
-        if process and (process == os.getpid() or control.is_locked(p.reader_lock(number)))
+        if process and file.is_locked(p.READER_LOCKS + number)
     ]
-    words = control.words
     writer = words[p.WRITER]
-    alive = not words[p.CLOSED] and (writer == os.getpid() or control.is_locked(p.WRITER_LOCK))
-    kind = {p.BATCH: "record batch", p.TENSOR: "tensor"}[file.geometry.kind]
-    return RingInfo(
-        file.name,
-        kind,
-        _POLICIES[file.geometry.policy],
-        file.geometry.slots,
-        file.geometry.size,
-        control.newest()[0],
-        writer if alive else None,
-        readers,
-    )
+    alive = not words[CLOSED] and file.is_locked(p.WRITER_LOCK)
+    made = file.geometry
+    kind, policy = p.KINDS[made.kind], _POLICIES[made.policy]
+    return RingInfo(file.name, kind, policy, made.slots, made.size, file.newest, writer if alive else None, readers)
 
 
 def ring_info(where: Location, trust: Trust = False) -> RingInfo:

@@ -114,4 +114,4 @@ def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]] | None:
     finally:
         if now - began > _LONG:
             _resume = now + _REST * (now - began)
-    return found
+    return sorted(set(found))  # read in pieces, between which locks come and go, it repeats lines

@@ -1,4 +1,4 @@
-"""All uses of what pyspark does not document, each with its purpose and what happens where it is missing.
+"""All uses of undocumented parts of pyspark, each with its purpose and a fallback where it is missing.
 
 Nothing else in this package uses names of pyspark that begin with an underscore, or its undocumented modules. Most of
 these functions do without what is missing, as their docstrings say.
@@ -63,11 +63,11 @@ def parallelism(session: SparkSession) -> int:
     return int(found[1]) if found else 1
 
 
-def on_cluster() -> bool:
-    """Whether this process has a session, classic or Connect, whose workers may run on other hosts."""
+def cluster_session() -> SparkSession | None:
+    """Return the active session, classic or Connect, if its workers may run on other hosts."""
     module = sys.modules.get("pyspark.sql")
     session = None if module is None else module.SparkSession.getActiveSession()
-    return session is not None and not is_stopped(session) and not is_local(session)
+    return None if session is None or is_stopped(session) or is_local(session) else session
 
 
 def is_local(session: SparkSession) -> bool:
@@ -124,7 +124,7 @@ def run_daemon() -> None:
 
 
 def pickled_offset(size: int) -> int:
-    """Return where Spark's file of a broadcast has the first byte of a bytes object of 64 KiB or more.
+    """Return the offset, in the file of a broadcast, of the first byte of a bytes object of 64 KiB or more.
 
     If a version writes it elsewhere, objects in the file are still found, but not aligned.
     """
@@ -151,7 +151,7 @@ def is_loaded(broadcast: Broadcast[bytes]) -> bool:
 
 
 def forget(broadcast: Broadcast[bytes]) -> None:
-    """Let no later job send a broadcast that was pickled outside of a job, and is going to be destroyed.
+    """Keep later jobs from sending a broadcast that was pickled outside of a job and is about to be destroyed.
 
     Without pyspark's list of these, such a job fails, and the next one works.
     """

@@ -9,19 +9,17 @@ Invariants:
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import capsules
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.segment.host import host_name
 from shmarrow.spark._pyspark import parallelism
-from shmarrow.spark.cargo import carry, check_collected
-from shmarrow.spark.frame import SharedFrame
+from shmarrow.spark.app_store import driver_store
+from shmarrow.spark.delivery import check_collected, send
+from shmarrow.spark.frame import SharedFrame, frame_name
 from shmarrow.spark.handle import PartitionHandle
-from shmarrow.spark.home import home
 from shmarrow.spark.jobs import as_session
 from shmarrow.spark.results import of_frame
 from shmarrow.tables import table as as_table
@@ -82,9 +80,9 @@ def share_table(
     if count is None:
         count = max(min(parallelism(session), rows.nbytes // SMALLEST), 1)
     count = min(count, rows.num_rows)
-    found = home(store)
+    found = driver_store(store)
     opened = found.store()
-    name = f"frame-{os.urandom(8).hex()}"
+    name = frame_name()
     frame = SharedFrame(found, name, rows.schema, [])
     try:
         handles = []
@@ -93,15 +91,12 @@ def share_table(
             part = rows if count == 1 else rows.slice(start, stop - start)
             each = opened._put_as_file(f"{name}/{i:05d}-0", part)
             frame.keep(opened.pin(each).close)
-            where = found.where, found.id, found.user, each
             size = opened.attach(each).size
-            handles.append(
-                PartitionHandle(*where, stop - start, len(part.batches), size, i, 0, os.getpid(), host_name())
-            )
-        carriers = carry(session, found, [handle.name for handle in handles])
-        if carriers:
-            frame.keep(partial(carriers[0].destroy, False))  # they share one file
-            handles = [replace(each, carrier=by) for each, by in zip(handles, carriers, strict=True)]
+            handles.append(PartitionHandle.of_object(found, each, stop - start, len(part.batches), size, i, 0))
+        ways = send(session, found, [handle.name for handle in handles])
+        if ways:
+            frame.keep(partial(ways[0].destroy, False))  # they share one file
+            handles = [replace(each, way=by) for each, by in zip(handles, ways, strict=True)]
         frame.handles = tuple(handles)
         return frame
     except BaseException:

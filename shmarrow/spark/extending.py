@@ -8,7 +8,6 @@ Invariants:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.errors import InvalidData, InvalidType, at, counted, full_name
 from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.optional import optional
-from shmarrow.segment.host import host_name
-from shmarrow.spark.frame import SharedFrame
+from shmarrow.spark.app_store import AppStore, driver_store
+from shmarrow.spark.frame import SharedFrame, frame_name
 from shmarrow.spark.handle import PartitionHandle
-from shmarrow.spark.home import Home, home
 from shmarrow.spark.jobs import as_session
-from shmarrow.spark.mapping import Partitions, attached_in, run
+from shmarrow.spark.mapping import attached_in, run
 from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
 from shmarrow.spark.sharing import (
     check_wanted,
-    frame_name,
     handle_column,
     handle_row,
     object_name,
@@ -44,21 +41,17 @@ if TYPE_CHECKING:
 
 
 def with_columns(
-    frame: SharedFrame,
-    partitions: Partitions,
-    spark: SparkSession,
-    function: Callable[[Table], Any],
-    schema: str | StructType,
+    frame: SharedFrame, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType
 ) -> SharedFrame:
     """See :meth:`SharedFrame.with_columns`."""
     spark = as_session(spark)
     if not callable(function):
         raise InvalidType(f"expected a function, found {full_name(function)}")
     expected = expected_by_spark(struct_type(spark, schema))
-    found, name = home(frame.home.where), frame_name()
+    found, name = driver_store(frame.store.where), frame_name()
     task = partial(Extend, found, name, function, Fitting(expected))
     empty = Table(schema_from_pyarrow(expected), [])
-    rows = run(partitions, spark, task, handle_column())
+    rows = run(frame, spark, task, handle_column())
     return published(rows, found, name, lambda: joined(Table(frame.schema, []), empty).schema)
 
 
@@ -66,7 +59,7 @@ def with_columns(
 class Extend:
     """The worker's side: puts each partition with the columns that the function gives for it."""
 
-    home: Home
+    store: AppStore
     frame: str
     function: Callable[[Table], Any]
     fitting: Fitting
@@ -79,21 +72,18 @@ class Extend:
         assert context is not None  # it runs in a task
         attempt = context.taskAttemptId()
         for handle, table in attached_in(batches, self.handles):
-            check_wanted(self.home, self.frame)
+            check_wanted(self.store, self.frame)
             fitted = optional("pyarrow").Table.from_batches(self.fitting.fit(self.function(table)), self.fitting.schema)
             with at(f"partition {handle.partition}"):
                 made = joined(table, Table.from_pyarrow(fitted))
-            here = self.home.here()
+            here = self.store.here()
             store = here.store()
             name = object_name(self.frame, handle.partition, attempt)
             store.put(name, made, protect=True, reuse=True)
-            still_wanted(self.home, self.frame, store, name)
+            still_wanted(self.store, self.frame, store, name)
             counts = made.num_rows, len(made.batches), store.info(name).nbytes
-            where = here.where, here.id, here.user, name
-            yield handle_row(
-                PartitionHandle(*where, *counts, handle.partition, attempt, os.getpid(), host_name()),
-                made.to_pyarrow().schema,
-            )
+            put = PartitionHandle.of_object(here, name, *counts, handle.partition, attempt)
+            yield handle_row(put, made.to_pyarrow().schema)
 
 
 def joined(table: Table, added: Table) -> Table:

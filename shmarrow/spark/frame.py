@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, ObjectNotFound, StorageError, shown
-from shmarrow.spark.handle import PartitionHandle, delete_frame, is_frame
-from shmarrow.spark.home import Home
+from shmarrow.spark.app_store import AppStore
+from shmarrow.spark.handle import PartitionHandle
 from shmarrow.tables import Table
 from shmarrow.types import Schema
 from shmarrow.types.base import as_int
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from shmarrow.spark.mapping import Partitions
     from shmarrow.torch import BatchDataset
 
 
@@ -31,7 +31,7 @@ class SharedFrame:
 
     Attributes
     ----------
-    home : Home
+    store : AppStore
         The driver's store, and the owner of the objects there.
     name : str
         Prefix of the names of all its objects.
@@ -44,11 +44,16 @@ class SharedFrame:
     """
 
     def __init__(
-        self, home: Home, name: str, schema: Schema, handles: Iterable[PartitionHandle], spark_schema: str | None = None
+        self,
+        store: AppStore,
+        name: str,
+        schema: Schema,
+        handles: Iterable[PartitionHandle],
+        spark_schema: str | None = None,
     ) -> None:
-        if not is_frame(name):
+        if not (isinstance(name, str) and re.fullmatch("frame-[0-9a-f]{16}", name)):
             raise InvalidArgument(f"the name of a frame is frame-, then 16 hexadecimal digits, found {shown(name)}")
-        self.home = home
+        self.store = store
         self.name = name
         self.schema = schema
         self.handles = tuple(sorted(handles, key=lambda handle: handle.partition))
@@ -66,15 +71,13 @@ class SharedFrame:
         self._ends.append(end)
         self._rows = rows
 
-    def _partitions(self, spark: SparkSession) -> Partitions:
-        from shmarrow.spark.mapping import Partitions
-
+    def rows_of(self, spark: SparkSession) -> DataFrame | None:
+        """Return the persisted DataFrame whose rows have the handles; None if it is not of this session or process."""
         rows = self._rows
-        is_mine = rows is not None and self._pid == os.getpid() and rows.sparkSession is spark
-        return Partitions(self.handles, rows if is_mine else None)
+        return rows if rows is not None and self._pid == os.getpid() and rows.sparkSession is spark else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SharedFrame, (self.home, self.name, self.schema, self.handles, self.spark_schema)
+        return SharedFrame, (self.store, self.name, self.schema, self.handles, self.spark_schema)
 
     @property
     def num_rows(self) -> int:
@@ -180,7 +183,7 @@ class SharedFrame:
         """
         from shmarrow.spark.mapping import map_frame
 
-        return map_frame(self._partitions(spark), spark, function, schema)
+        return map_frame(self, spark, function, schema)
 
     def with_columns(
         self, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType
@@ -214,7 +217,7 @@ class SharedFrame:
         """
         from shmarrow.spark.extending import with_columns
 
-        return with_columns(self, self._partitions(spark), spark, function, schema)
+        return with_columns(self, spark, function, schema)
 
     def map_batches(
         self, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: str | StructType
@@ -231,9 +234,9 @@ class SharedFrame:
         schema : str or StructType
             As for :meth:`map`.
         """
-        from shmarrow.spark.mapping import OverBatches, map_frame
+        from shmarrow.spark.mapping import map_batches
 
-        return map_frame(self._partitions(spark), spark, OverBatches(function), schema)
+        return map_batches(self, spark, function, schema)
 
     def to_df(self, spark: SparkSession) -> DataFrame:
         """Return the rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
@@ -250,7 +253,7 @@ class SharedFrame:
         """
         from shmarrow.spark.mapping import to_df
 
-        return to_df(self._partitions(spark), spark, self.schema, self.spark_schema)
+        return to_df(self, spark)
 
     def to_torch(
         self,
@@ -285,10 +288,7 @@ class SharedFrame:
             self._rows = None
             while self._ends:
                 self._ends.pop()()
-        here = {handle.home.visible_store() for handle in self.handles} | {self.home.visible_store()}
-        for store in here - {None}:
-            assert store is not None
-            delete_frame(store, self.name)
+        remove_here(self.store, self.name)
 
     def __len__(self) -> int:
         return len(self.handles)
@@ -305,6 +305,21 @@ class SharedFrame:
 
     def __repr__(self) -> str:
         return f"<SharedFrame {self.name!r}, {len(self)} partitions, {self.num_rows} rows, {self.size} bytes>"
+
+
+def frame_name() -> str:
+    """Return a name for a new frame."""
+    return f"frame-{os.urandom(8).hex()}"
+
+
+def marker(name: str) -> str:
+    """Return the name of the object that is in the driver's store as long as a frame is wanted."""
+    return f".{name}"
+
+
+def remove_here(store: AppStore, name: str) -> None:
+    """Remove all objects of a frame on this host, and nothing else."""
+    store.delete_here(marker(name), prefix=f"{name}/")
 
 
 def _attached(handles: Sequence[PartitionHandle]) -> list[Table]:

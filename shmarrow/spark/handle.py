@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import errno
-import re
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shmarrow.errors import InvalidData, StorageError, at
 from shmarrow.objects import decode
-from shmarrow.spark.home import Home, in_worker, removing
-from shmarrow.store import Store
+from shmarrow.segment.host import host_name
+from shmarrow.spark.app_store import AppStore, in_worker
 from shmarrow.tables import Table
 
 if TYPE_CHECKING:
-    from shmarrow.spark.carriers import Carrier
+    from shmarrow.spark.delivery import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,8 @@ class PartitionHandle:
 
     Attributes
     ----------
-    store : str
-        Location of its store.
-    store_id : str
-        Id of the store.
-    user : int
-        User id of the store's owner.
+    store : AppStore
+        Its store.
     name : str
         Name of the object.
     num_rows : int
@@ -45,13 +41,11 @@ class PartitionHandle:
         Id of the process that wrote it.
     host : str
         Name of the host on which it was written.
-    carrier : Carrier or None
-        What carries it to other hosts, if it was put by the driver.
+    way : Way or None
+        The way to it on other hosts, if it was put by the driver.
     """
 
-    store: str
-    store_id: str
-    user: int
+    store: AppStore
     name: str
     num_rows: int
     num_record_batches: int
@@ -60,17 +54,19 @@ class PartitionHandle:
     attempt: int
     pid: int
     host: str
-    carrier: Carrier | None = None
+    way: Way | None = None
+
+    @classmethod
+    def of_object(
+        cls, store: AppStore, name: str, rows: int, batches: int, size: int, partition: int, attempt: int
+    ) -> PartitionHandle:
+        """Return the handle of an object that this process has put."""
+        return cls(store._replace(owner=0), name, rows, batches, size, partition, attempt, os.getpid(), host_name())
 
     @property
     def is_here(self) -> bool:
         """Whether its store is visible in this process."""
-        return self.home.visible_store() is not None
-
-    @property
-    def home(self) -> Home:
-        """Its store."""
-        return Home(self.store, self.store_id, 0, self.user)
+        return self.store.visible() is not None
 
     def attach(self) -> Table:
         """Attach to the partition and return it as a table, zero-copy.
@@ -82,11 +78,11 @@ class PartitionHandle:
         ObjectNotFound
             If it was destroyed.
         """
-        from shmarrow.spark.carriers import InStore, mapping, open_first
+        from shmarrow.spark.delivery import InStore, explaining_limits, open_first
 
         what = f"{self.name!r}, which is on host {self.host!r}"
-        ways = [InStore(self.home, self.name), *([] if self.carrier is None else [self.carrier])]
-        with at(f"partition {self.partition}"), mapping(what, self.size):
+        ways = [InStore(self.store, self.name), *([] if self.way is None else [self.way])]
+        with at(f"partition {self.partition}"), explaining_limits(what, self.size):
             try:
                 found = decode(open_first(what, ways).segment)
             except StorageError as error:
@@ -96,16 +92,3 @@ class PartitionHandle:
             if not isinstance(found, Table):
                 raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
         return found
-
-
-def is_frame(name: object) -> bool:
-    """Whether this is a valid name of a frame."""
-    return isinstance(name, str) and re.fullmatch("frame-[0-9a-f]{16}", name) is not None
-
-
-def delete_frame(store: Store, name: str) -> None:
-    """Remove all objects of a frame from a store, and nothing else."""
-    with removing():
-        store.delete(prefix=f"{name}/")
-    with removing():
-        store.delete(name)  # the marker

@@ -3,7 +3,7 @@
 Invariants:
 
 * the value is stored once, in the driver's store, and workers attach to it. If they cannot, Spark distributes it to
-  each executor, as a file that all its workers map (:mod:`shmarrow.spark.carriers`);
+  each executor, as a file that all its workers map (:mod:`shmarrow.spark.delivery`);
 * functions are pickled with references to the value, not with the value;
 * a process caches attached values, also between tasks, and returns them only until they are destroyed;
 * modules that only the driver needs are imported only there: a worker's first access is mostly imports.
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.errors import InvalidArgument, ObjectNotFound
 from shmarrow.objects import decode
-from shmarrow.spark.carriers import Carrier, mapping, open_first
-from shmarrow.spark.held import MISSING, drop, held, hold
-from shmarrow.spark.values import as_given, as_stored
+from shmarrow.spark.delivery import Way, explaining_limits, open_first
+from shmarrow.spark.values import MISSING, as_given, as_stored, cache, cached, drop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,10 +50,10 @@ class HostBroadcast:
     session for which it was made.
     """
 
-    def __init__(self, name: str, size: int, carriers: tuple[Carrier, ...], destroyed: bool = False) -> None:
+    def __init__(self, name: str, size: int, ways: tuple[Way, ...], destroyed: bool = False) -> None:
         self.name = name
         self.size = size
-        self._carriers = carriers
+        self._ways = ways
         self._destroyed = destroyed
         self._pin: Pin | None = None
         """On the driver: keeps the object in its store from being evicted."""
@@ -74,7 +73,7 @@ class HostBroadcast:
             If it is not available in this process, or its address space is too small; then the error names
             ``spark.executor.pyspark.memory``.
         """
-        found = held(self.name)
+        found = cached(self.name)
         return self._open() if found is MISSING else found
 
     def _gone(self) -> ObjectNotFound:
@@ -83,10 +82,10 @@ class HostBroadcast:
     def _open(self) -> Any:
         if self._destroyed:
             raise self._gone()
-        with mapping(f"the broadcast {self.name!r}", self.size):
-            found = open_first(f"the broadcast {self.name!r}", self._carriers)
+        with explaining_limits(f"the broadcast {self.name!r}", self.size):
+            found = open_first(f"the broadcast {self.name!r}", self._ways)
             value = as_given(decode(found.segment))
-        return hold(self.name, value, found.is_there)
+        return cache(self.name, value, found.exists)
 
     def destroy(self, blocking: bool = False) -> None:
         """Delete the value everywhere. Processes that have it mapped keep it; later accesses raise ObjectNotFound.
@@ -112,8 +111,8 @@ class HostBroadcast:
             )
         assert self._pin is not None
         self._pin.close()
-        for carrier in self._carriers:
-            carrier.destroy(blocking)
+        for way in self._ways:
+            way.destroy(blocking)
         drop(self.name)
         self._destroyed = True  # last, so that the next call completes one that was interrupted
 
@@ -123,7 +122,7 @@ class HostBroadcast:
         return self._pin is not None and self._pid == os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HostBroadcast, (self.name, self.size, () if self._destroyed else self._carriers, self._destroyed)
+        return HostBroadcast, (self.name, self.size, () if self._destroyed else self._ways, self._destroyed)
 
     def __enter__(self) -> Self:
         if self._destroyed:
@@ -137,7 +136,7 @@ class HostBroadcast:
             self.destroy()
 
     def __repr__(self) -> str:
-        how = ", ".join([type(carrier).__name__ for carrier in self._carriers])
+        how = ", ".join([type(way).__name__ for way in self._ways])
         return f"<HostBroadcast {self.name!r}, {self.size:,} bytes, {'destroyed' if self._destroyed else how}>"
 
 
@@ -175,21 +174,20 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     torch tensors in shared memory must not be written to: torch has no read-only tensors, and the write would kill the
     process. ``clone`` them, or copy them to a GPU, before training.
     """
-    from shmarrow.spark.cargo import carry, check_collected
-    from shmarrow.spark.carriers import InStore
-    from shmarrow.spark.home import home
+    from shmarrow.spark.app_store import driver_store
+    from shmarrow.spark.delivery import InStore, check_collected, send
     from shmarrow.spark.jobs import as_session
 
     session = as_session(spark)
     check_collected(value)
-    lies = home(store)
+    lies = driver_store(store)
     opened = lies.store()
     name = f"broadcast-{os.urandom(8).hex()}"
     origin = InStore(lies, name)
     try:
         opened._put_as_file(name, as_stored(value))
         pin = opened.pin(name)  # or the store could evict it
-        made = HostBroadcast(name, opened.attach(name).size, (origin, *carry(session, lies, [name])))
+        made = HostBroadcast(name, opened.attach(name).size, (origin, *send(session, lies, [name])))
         made._pin = pin
         return made
     except BaseException:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StorageError, shown
 from shmarrow.objects import decode
-from shmarrow.spark._pyspark import on_cluster
-from shmarrow.spark.carriers import mapping
-from shmarrow.spark.held import MISSING, drop, held, hold
-from shmarrow.spark.home import Home, executor_home, home, in_worker, removing
-from shmarrow.spark.values import as_given, as_stored
+from shmarrow.spark._pyspark import cluster_session
+from shmarrow.spark.app_store import AppStore, driver_store, executor_store, in_worker, location, unless_gone
+from shmarrow.spark.delivery import explaining_limits
+from shmarrow.spark.values import MISSING, as_given, as_stored, cache, cached, drop
 from shmarrow.store import Store
 from shmarrow.store.attach import StoredSegment, live
 
@@ -44,12 +43,16 @@ class Once:
     """
 
     def __init__(
-        self, name: str, function: Callable[[], Any], home: Home | None, where: Location | Store | None = None
+        self, name: str, function: Callable[[], Any], store: AppStore | None, where: Location | None = None
     ) -> None:
         self.name = name
         self._function = function
-        self._home = home
+        self._store = store
         self._where = where
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return "once", self.name, self._store, self._where
 
     @property
     def value(self) -> Any:
@@ -67,28 +70,30 @@ class Once:
         StorageError
             If there is no store for it on this host.
         """
-        store, name = self._place()
-        key = store.id, name
-        found = held(key)
-        return self._open(store, name, key) if found is MISSING else found
+        found = cached(self._key)
+        return self._open() if found is MISSING else found
 
     def _place(self) -> tuple[Store, str]:
         """Return the store and name of the value on this host."""
-        if self._home is not None:
-            made = self._home
+        if self._store is not None:
+            made = self._store
             lies = made.here()
         elif in_worker():
-            made = lies = executor_home(self._where)
+            made = lies = executor_store(self._where)
         else:
             raise StorageError(
                 errno.EREMOTE,
                 f"once({self.name!r}) was made in a Spark worker and belongs to its executor; call once() on the "
                 "driver to use it here",
             )
-        return lies.store(), f"once/{made.id[:16]}-{made.owner}/{self.name}"
+        return lies.store(), self._object(made)
 
-    def _open(self, store: Store, name: str, key: tuple[str, str]) -> Any:
-        with mapping(f"the value of once({self.name!r})"):
+    def _object(self, made: AppStore) -> str:
+        return f"once/{made.id[:16]}-{made.owner}/{self.name}"
+
+    def _open(self) -> Any:
+        store, name = self._place()
+        with explaining_limits(f"the value of once({self.name!r})"):
             while True:
                 with suppress(ObjectNotFound):
                     segment = store.attach(name)
@@ -97,7 +102,7 @@ class Once:
             assert isinstance(segment, StoredSegment)
             generation = segment.entry.generation
             value = as_given(decode(segment))
-        return hold(key, value, partial(_is_there, store, name.encode(), generation))
+        return cache(self._key, value, partial(_is_there, store, name.encode(), generation))
 
     def _compute(self) -> Any:
         return as_stored(self._function())
@@ -109,17 +114,19 @@ class Once:
         the executor that computed it ends. A process that is computing it, or waiting for it, is not affected: the
         value exists again afterwards.
         """
-        self._delete()
-        if self._home is not None and not in_worker() and on_cluster():
+        drop(self._key)
+        if self._store is None:
+            store, name = self._place()
+            with unless_gone():
+                store.delete(name)
+            return
+        remove = partial(self._store.delete_here, self._object(self._store))
+        remove()
+        spark = None if in_worker() else cluster_session()
+        if spark is not None:
             from shmarrow.spark.jobs import on_workers
 
-            on_workers(self._delete)
-
-    def _delete(self) -> None:
-        store, name = self._place()
-        drop((store.id, name))
-        with removing():
-            store.delete(name)
+            on_workers(spark, remove)
 
     def __repr__(self) -> str:
         return f"<Once {self.name!r}>"
@@ -170,5 +177,5 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
     if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
         raise InvalidArgument(f"the name of a value must have 1 to 200 bytes in UTF-8, found {shown(name)}")
     if not in_worker():
-        return Once(name, function, home(store))
-    return Once(name, function, None, store)
+        return Once(name, function, driver_store(store))
+    return Once(name, function, None, location(store))

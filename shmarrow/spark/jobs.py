@@ -27,7 +27,7 @@ from shmarrow.optional import optional
 from shmarrow.spark._pyspark import check_version, is_connect, is_from_java, is_stopped, parallelism
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _RAISED = re.compile(r"^shmarrow\.errors\.(\w+): (.*)", re.MULTILINE)
 _ERRNOS = {ObjectNotFound: errno.ENOENT, ObjectExists: errno.EEXIST, StoreFull: errno.ENOSPC, StorageError: errno.EIO}
@@ -66,7 +66,7 @@ def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
         interrupt = _interrupt_in(error, outer)
         if interrupt is None:
             raise
-        persist(partial(cancel, tag))
+        insist(partial(cancel, tag))
         if interrupt is error:
             raise
         raise interrupt from None
@@ -78,7 +78,7 @@ def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
 def _interrupt_in(error: BaseException | None, outer: BaseException | None) -> BaseException | None:
     """Return the interrupt that an error is or that it hides; ``outer`` was being handled before.
 
-    After Ctrl-C, Spark's own cleanup in the driver may fail, as :func:`persist` explains, and that error replaces the
+    After Ctrl-C, Spark's own cleanup in the driver may fail, as :func:`insist` explains, and that error replaces the
     interrupt.
     """
     while isinstance(error, (Exception, GeneratorExit)) and error is not outer:
@@ -86,7 +86,7 @@ def _interrupt_in(error: BaseException | None, outer: BaseException | None) -> B
     return None if error is outer else error
 
 
-def persist(call: Callable[[], object]) -> None:
+def insist(call: Callable[[], object]) -> None:
     """Make a call to the JVM that cleans up, perhaps after an interrupt: several times if necessary; raises no error.
 
     After an interrupt, py4j has the JVM close all connections, the new ones too. The JVM does so when its threads next
@@ -102,32 +102,32 @@ def persist(call: Callable[[], object]) -> None:
         time.sleep(0.05 * attempt)
 
 
-def on_workers(function: Callable[[], object]) -> None:
-    """Call a function in many short tasks, so that most hosts with workers run one, and wait up to 10 seconds.
-
-    Does nothing where no session is active. There is no way to ask Spark for a task on each host.
-    """
-    if "pyspark" not in sys.modules:
-        return
-
-    def run() -> None:
-        session = active_session()
-        count = 4 * parallelism(session)
-        session.range(0, count, 1, count).mapInArrow(partial(_call, function), "n int").collect()
-
-    thread = threading.Thread(target=partial(persist, run), name="shmarrow-workers", daemon=True)
-    thread.start()
-    thread.join(PATIENCE)
-
-
 PATIENCE = 10.0
 """Seconds for which a removal on other hosts is waited for."""
 
 
-def _call(function: Callable[[], object], batches: Iterator[Any]) -> Iterator[Any]:
+def on_workers(spark: SparkSession, function: Callable[[], object], rows: DataFrame | None = None) -> None:
+    """Call a function in the tasks of a DataFrame, and wait up to 10 seconds.
+
+    By default, in many short tasks, so that most hosts with workers run one: there is no way to ask Spark for a task on
+    each host.
+    """
+
+    def run() -> None:
+        count = 4 * parallelism(spark)
+        df = spark.range(0, count, 1, count) if rows is None else rows
+        df.mapInArrow(partial(_call, function, rows is None), "n int").collect()
+
+    thread = threading.Thread(target=partial(insist, run), name="shmarrow-workers", daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+
+
+def _call(function: Callable[[], object], many: bool, batches: Iterator[Any]) -> Iterator[Any]:
     list(batches)
     function()
-    time.sleep(0.1)  # or one executor takes all tasks
+    if many:
+        time.sleep(0.1)  # or one executor takes all tasks
     return iter(())
 
 

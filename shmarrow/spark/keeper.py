@@ -25,8 +25,8 @@ def executor() -> int:
 
     That is the nearest ancestor that runs Java: between the two is the daemon from which workers are forked.
     """
-    pid = parent = os.getppid()
-    while pid > 1:
+    pid = parent = os.getppid() or os.getpid()  # a sandbox may hide the parent
+    while pid:  # in a container, Java may be process 1
         name, parent_of = _process(pid)[:2]
         if name == "java":
             return pid
@@ -64,6 +64,7 @@ def start(store: Store, name: str, pid: int) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # this package may come with the application
         start_new_session=True,  # what ends the worker's session must not end it
     )
     assert keeper.stdout is not None
@@ -78,6 +79,8 @@ def start(store: Store, name: str, pid: int) -> None:
 def main(path: str, name: str, pid: int) -> None:
     """Own objects in a store until a process ends, then remove them."""
     end = os.pidfd_open(pid)
+    if registration(pid) != name:  # it has ended meanwhile, and another process has its number
+        return
     with Store(path, owned=True, create=False) as store:
         try:
             store.put(name, store.owner(), protect=True)

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import json
 import pickle
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from shmarrow.batch import RecordBatch
 from shmarrow.errors import InvalidType, full_name
-from shmarrow.spark._pyspark import arrow_schema, is_stopped
-from shmarrow.spark.handle import PartitionHandle, delete_frame
-from shmarrow.spark.jobs import PATIENCE, as_session, persist
+from shmarrow.spark._pyspark import arrow_schema
+from shmarrow.spark.handle import PartitionHandle
+from shmarrow.spark.jobs import as_session
 from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
 from shmarrow.spark.types import spark_struct
 from shmarrow.tables import Table
@@ -33,27 +33,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from shmarrow.spark.frame import SharedFrame
+
     Batches = Iterator[pa.RecordBatch]
 
 
 _WAIT = 10.0
 """Seconds that a task on the wrong host waits before it fails."""
 _PATIENT_ATTEMPTS = 3
-
-
-class Partitions(NamedTuple):
-    """The partitions of a frame.
-
-    Attributes
-    ----------
-    handles : tuple of PartitionHandle
-        Their handles.
-    rows : DataFrame or None
-        The persisted DataFrame with the handles, if it belongs to the session in use.
-    """
-
-    handles: tuple[PartitionHandle, ...]
-    rows: DataFrame | None
 
 
 @dataclass(frozen=True)
@@ -113,41 +100,46 @@ class OverBatches:
         return self.function(iter(table.batches))
 
 
-def map_frame(partitions: Partitions, spark: SparkSession, function: Callable[[Table], Any], schema: Any) -> DataFrame:
+def map_frame(frame: SharedFrame, spark: SparkSession, function: Callable[[Table], Any], schema: Any) -> DataFrame:
     """See :meth:`SharedFrame.map`."""
     spark = as_session(spark)
-    called = function.function if isinstance(function, OverBatches) else function
-    if not callable(called):
-        raise InvalidType(f"expected a function, found {full_name(called)}")
+    if not callable(function):
+        raise InvalidType(f"expected a function, found {full_name(function)}")
     struct = struct_type(spark, schema)
-    return run(partitions, spark, partial(OverPartitions, function, Fitting(expected_by_spark(struct))), struct)
+    return run(frame, spark, partial(OverPartitions, function, Fitting(expected_by_spark(struct))), struct)
 
 
-def run(partitions: Partitions, spark: SparkSession, task: Callable[..., Any], struct: StructType) -> DataFrame:
+def map_batches(
+    frame: SharedFrame, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: Any
+) -> DataFrame:
+    """See :meth:`SharedFrame.map_batches`."""
+    return map_frame(frame, spark, OverBatches(function) if callable(function) else function, schema)
+
+
+def run(frame: SharedFrame, spark: SparkSession, task: Callable[..., Any], struct: StructType) -> DataFrame:
     """Return the rows that a task makes of partitions; ``task`` gets their handles or None, and is then pickled."""
-    handles, rows = partitions
+    rows, count = frame.rows_of(spark), len(frame)
     if rows is not None:
         return rows.mapInArrow(task(None), struct)
-    count = len(handles)
     if not count:
         return spark.createDataFrame([], struct)
-    return spark.range(0, count, 1, count).mapInArrow(task(handles), struct)
+    return spark.range(0, count, 1, count).mapInArrow(task(frame.handles), struct)
 
 
 # --- the rows as they are ---------------------------------------------------------------------------------------
 
 
-def to_df(partitions: Partitions, spark: SparkSession, schema: Schema, spark_schema: str | None) -> DataFrame:
+def to_df(frame: SharedFrame, spark: SparkSession) -> DataFrame:
     """See :meth:`SharedFrame.to_df`."""
     spark = as_session(spark)
-    struct = _struct(schema, spark_schema)
+    struct = _struct(frame.schema, frame.spark_schema)
     if not len(struct):
-        return spark.range(sum(handle.num_rows for handle in partitions.handles)).select()
+        return spark.range(frame.num_rows).select()
     names = [f"c{i}" for i in range(len(struct))]  # Spark does not support duplicate names here
     fields = [type(each)(name, each.dataType, each.nullable) for name, each in zip(names, struct, strict=True)]
     fitting = Fitting(arrow_schema(struct), names)
     task = partial(OverPartitions, _itself, fitting)
-    return run(partitions, spark, task, type(struct)(fields)).toDF(*struct.names)
+    return run(frame, spark, task, type(struct)(fields)).toDF(*struct.names)
 
 
 def _itself(table: Table) -> Table:
@@ -159,36 +151,3 @@ def _struct(schema: Schema, spark_schema: str | None) -> StructType:
     from pyspark.sql.types import StructType
 
     return spark_struct(schema) if spark_schema is None else StructType.fromJson(json.loads(spark_schema))
-
-
-# --- releasing --------------------------------------------------------------------------------------------------
-
-
-def drop_rows(rows: DataFrame, name: str, handles: Sequence[PartitionHandle]) -> None:
-    """Let Spark drop the rows of a frame, and first have the objects removed that lie on other hosts."""
-    if is_stopped(rows.sparkSession):
-        return
-
-    def remove() -> None:
-        rows.mapInArrow(Remove(name), "n int").collect()
-
-    if not all(handle.is_here for handle in handles):
-        thread = threading.Thread(target=partial(persist, remove), name="shmarrow-destroy", daemon=True)
-        thread.start()
-        thread.join(PATIENCE)
-    persist(rows.unpersist)
-
-
-@dataclass(frozen=True)
-class Remove:
-    """The worker's side of destroying a frame: removes the frame from the stores of its partitions."""
-
-    name: str
-
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            for row in batch.column(0).to_pylist():
-                store = pickle.loads(row)[0].home.visible_store()
-                if store is not None:
-                    delete_frame(store, self.name)
-        return iter(())

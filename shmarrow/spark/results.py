@@ -57,19 +57,13 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
     """
     if found is None:
         return
-    if isinstance(found, RecordBatch):
-        yield found
-    elif isinstance(found, Table):
-        yield from found.batches
-    elif isinstance(found, RecordBatchReader) or capsules.has_stream(found):
+    if isinstance(found, Mapping):
+        found = from_columns(found)
+    elif capsules.is_frame(found):
+        found = of_frame(found).replace_schema_metadata(None)
+    if isinstance(found, (RecordBatch, Table, RecordBatchReader)) or capsules.has_data(found):
         with rows_of(found) as reader:
             yield from reader
-    elif isinstance(found, Mapping):
-        yield from from_columns(found).batches
-    elif capsules.is_frame(found):
-        yield from of_frame(found).replace_schema_metadata(None).batches
-    elif capsules.has_data(found):
-        yield from table(found).batches
     elif isinstance(found, Iterable) and not _has_no_rows(found):
         for each in found:
             yield from batches_of(each, from_columns)

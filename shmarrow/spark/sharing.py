@@ -28,19 +28,19 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.optional import optional
 from shmarrow.segment import Location
-from shmarrow.segment.host import host_name
-from shmarrow.spark._pyspark import arrow_schema, parallelism
-from shmarrow.spark.frame import SharedFrame
-from shmarrow.spark.handle import PartitionHandle, delete_frame
-from shmarrow.spark.home import Home, home
+from shmarrow.spark._pyspark import arrow_schema, is_local, is_stopped, parallelism
+from shmarrow.spark.app_store import AppStore, driver_store
+from shmarrow.spark.frame import SharedFrame, frame_name, marker, remove_here
+from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.jobs import (
     active_session,
     as_session,
     cancelled_with,
+    insist,
     is_session,
+    on_workers,
     worker_errors,
 )
-from shmarrow.spark.mapping import drop_rows
 from shmarrow.spark.results import pyarrow_batches
 from shmarrow.spark.types import check_type
 from shmarrow.store import Store
@@ -107,8 +107,8 @@ def share(
 
     Notes
     -----
-    If it fails or is interrupted, nothing of the frame is left on the driver's host. On other hosts, what finished
-    tasks have written is left until their executors end.
+    If it fails or is interrupted, nothing of the frame is left on the driver's host. On other hosts, many short tasks
+    remove what finished ones have written; what they do not reach is left until its executor ends.
 
     If the source gives other rows each time it is computed, a partition that was lost has other rows afterwards, as
     with any DataFrame that Spark caches.
@@ -121,43 +121,54 @@ def share(
     if function is not None and not callable(function):
         raise InvalidType(f"function must be callable, found {full_name(function)}")
     df, names, spark_schema = _source(source, function, partitions)
-    found = home(store)
+    found = driver_store(store)
     name = frame_name()
     task = Publish(found, name, names, function, target_bytes)
     rows = df.mapInArrow(task, handle_column())
     return published(rows, found, name, lambda: _schema_without_rows(df, task), spark_schema)
 
 
-def frame_name() -> str:
-    """Return a name for a new frame."""
-    return f"frame-{os.urandom(8).hex()}"
-
-
 def published(
-    rows: DataFrame, found: Home, name: str, schema_without_rows: Callable[[], Schema], spark_schema: str | None = None
+    rows: DataFrame,
+    store: AppStore,
+    name: str,
+    schema_without_rows: Callable[[], Schema],
+    spark_schema: str | None = None,
 ) -> SharedFrame:
     """Compute a DataFrame whose tasks publish the partitions of a frame, and return the frame.
 
     If that fails or is interrupted, nothing of the frame is left on this host.
     """
-    mine = found.store()
+    spark = rows.sparkSession
     rows = rows.persist()
-    handles: list[PartitionHandle] = []
+    remove = partial(store.delete_here, prefix=f"{name}/")  # the marker stays: Spark may compute lost rows again
     try:
-        mine.put(name, b"", protect=True)  # the marker
-        with worker_errors(), cancelled_with(rows.sparkSession, name):
+        store.store().put(marker(name), b"", protect=True)
+        with worker_errors(), cancelled_with(spark, name):
             each = [pickle.loads(row["handle"]) for row in rows.collect()]
         handles = [handle for handle, _ in each]
         schemas: dict[bytes, int] = {}
         for handle, schema in each:
             schemas.setdefault(schema, handle.partition)
-        frame = SharedFrame(found, name, _one_schema(schemas) or schema_without_rows(), handles, spark_schema)
-        frame.keep(partial(drop_rows, rows, name, handles), rows)
+        frame = SharedFrame(store, name, _one_schema(schemas) or schema_without_rows(), handles, spark_schema)
+        frame.keep(partial(_drop, rows, remove), rows)
         return frame
     except BaseException:
-        drop_rows(rows, name, handles)
-        delete_frame(mine, name)
+        remove_here(store, name)
+        insist(rows.unpersist)
+        if not is_stopped(spark) and not is_local(spark):
+            on_workers(spark, remove)
         raise
+
+
+def _drop(rows: DataFrame, remove: Callable[[], object]) -> None:
+    """Let Spark drop the rows of a frame, and first have the objects removed that are on other hosts."""
+    spark = rows.sparkSession
+    if is_stopped(spark):
+        return
+    if not is_local(spark):
+        on_workers(spark, remove, rows)
+    insist(rows.unpersist)
 
 
 def handle_column() -> StructType:
@@ -206,7 +217,11 @@ def numbered(df: DataFrame) -> DataFrame:
     """Make a DataFrame acceptable to ``mapInArrow``, whatever its column names, even without columns."""
     for field in df.schema:
         check_type(field.dataType, f"column {field.name!r}")
-    return df.toDF(*[f"c{i}" for i in range(len(df.columns))]) if df.columns else df.selectExpr("true AS c0")
+    names = df.columns
+    if not names:
+        return df.selectExpr("true AS c0")
+    plain = {name.lower() for name in names if name.isascii() and name.isidentifier()}
+    return df if len(plain) == len(names) else df.toDF(*[f"c{i}" for i in range(len(names))])
 
 
 # --- in Spark's workers -----------------------------------------------------------------------------------------
@@ -216,7 +231,7 @@ def numbered(df: DataFrame) -> DataFrame:
 class Publish:
     """The worker's side of sharing: stores a partition and yields one row with its handle and its schema."""
 
-    home: Home
+    store: AppStore
     frame: str
     names: tuple[str, ...] | None
     function: Function | None
@@ -227,7 +242,7 @@ class Publish:
 
         context = TaskContext.get()
         assert context is not None  # it runs in a task
-        check_wanted(self.home, self.frame)
+        check_wanted(self.store, self.frame)
         if self.names is None:  # a row with the number of the partition: Spark may compute several in one task
             numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         else:
@@ -249,25 +264,24 @@ class Publish:
         return restored if self.function is None else pyarrow_batches(self.function(restored))
 
     def _write(self, partition: int, attempt: int, first: pa.RecordBatch, rest: Batches) -> PartitionHandle:
-        here = self.home.here()
+        here = self.store.here()
         store = here.store()
         name = object_name(self.frame, partition, attempt)
         rows = count = 0
         options = IpcWriteOptions(emit_dictionary_deltas=True)
-        sink = store._publication(name, False, None, protect=True)
+        sink = store._publication(name, store._options(protect=True))
         try:
             with RecordBatchFileWriter(sink, schema_from_pyarrow(first.schema), options) as writer:
                 for batch in rechunked(first, rest, self.target_bytes):
-                    check_wanted(self.home, self.frame)
+                    check_wanted(self.store, self.frame)
                     writer.write_batch(RecordBatch.from_pyarrow(batch))
                     rows, count = rows + batch.num_rows, count + 1
         except StoreFull as error:
             other = 'store= takes a directory on a disk, too; see "Containers" in the guide to Spark'
             error.hint = f"{error.hint}; {other}" if error.hint else other
             raise
-        still_wanted(self.home, self.frame, store, name)
-        where = here.where, here.id, here.user, name
-        return PartitionHandle(*where, rows, count, sink.size, partition, attempt, os.getpid(), host_name())
+        still_wanted(self.store, self.frame, store, name)
+        return PartitionHandle.of_object(here, name, rows, count, sink.size, partition, attempt)
 
 
 def object_name(frame: str, partition: int, attempt: int) -> str:
@@ -281,10 +295,10 @@ def handle_row(handle: PartitionHandle, schema: pa.Schema) -> pa.RecordBatch:
     return optional("pyarrow").RecordBatch.from_pydict({"handle": [row]})
 
 
-def check_wanted(home: Home, frame: str) -> None:
+def check_wanted(store: AppStore, frame: str) -> None:
     """Raise ObjectNotFound if the frame was destroyed, or its first job has failed, as far as is visible here."""
-    store = home.visible_store()
-    if store is not None and frame not in store:
+    opened = store.visible()
+    if opened is not None and marker(frame) not in opened:
         raise ObjectNotFound(
             errno.ENOENT,
             f"the shared frame {frame!r} was destroyed, or its job has failed",
@@ -292,15 +306,15 @@ def check_wanted(home: Home, frame: str) -> None:
         )
 
 
-def still_wanted(home: Home, frame: str, store: Store, name: str) -> None:
+def still_wanted(store: AppStore, frame: str, opened: Store, name: str) -> None:
     """Check it again after an object was put, and else remove that.
 
     Whoever removed the marker has removed all objects that were put before that.
     """
     try:
-        check_wanted(home, frame)
+        check_wanted(store, frame)
     except ObjectNotFound:
-        store.delete(name)
+        opened.delete(name)
         raise
 
 

@@ -66,10 +66,21 @@ def spark_struct(schema: Schema) -> StructType:
     Unsupported
         If Spark has no type for one of the columns.
     """
-    from pyspark.sql.types import StructType
+    from pyspark import __version__
+    from pyspark.sql.types import StructField, StructType
 
     casting = casting_for("spark", ())
-    return StructType.fromJson({"type": "struct", "fields": [_field(field, casting) for field in schema]})
+    made = []
+    for field in schema:
+        given = _field(field, casting)
+        try:
+            made.append(StructField.fromJson(given))
+        except Exception:  # 4.0 raises an AssertionError
+            type = given["type"] if isinstance(given["type"], str) else str(field.type)
+            raise Unsupported(
+                f"column {shown(field.name)}: pyspark {__version__} has no type for {type}; later ones have"
+            ) from None
+    return StructType(made)
 
 
 def _field(field: Field, casting: Casting, where: str = "") -> dict[str, Any]:
@@ -133,8 +144,10 @@ def _mark_of(type: Any) -> bytes:
 def _marked(type: Any, mark: bytes, where: str) -> SparkType:
     if mark == b"variant":
         return "variant"
-    from pyspark.sql.types import GeographyType, GeometryType
-
+    try:
+        from pyspark.sql.types import GeographyType, GeometryType
+    except ImportError:  # before 4.1
+        return mark.decode()
     kind = GeometryType if mark == b"geometry" else GeographyType
     try:
         srid = int((type.fields[1].metadata or {})[b"srid"])

@@ -1,8 +1,14 @@
-"""Values of broadcasts and of ``once`` as objects of a store: what a store keeps as it is, and all else pickled.
+"""Values of broadcasts and of ``once``: as objects of a store, and in the cache of a process.
 
-A pickled value is a bundle: its pickle, and beside that each of its large buffers, such as those of numpy arrays and
-torch tensors (pickle protocol 5, out of band). They are not copied when it is unpickled, but lie in shared memory,
-read-only.
+A store keeps what it can as it is, and all else pickled. A pickled value is a bundle: its pickle, and beside that each
+of its large buffers, such as those of numpy arrays and torch tensors (pickle protocol 5, out of band). They are not
+copied when it is unpickled, but lie in shared memory, read-only.
+
+Each process caches the values that it has attached, so that later tasks and calls get them in microseconds. Invariants:
+
+* a value is returned only while its object exists; the caller of :func:`cache` provides the check;
+* adding a value drops those whose objects are gone, so that their memory is freed;
+* there are no locks: threads that attach to the same object at once map it twice, and one mapping is kept.
 """
 
 from __future__ import annotations
@@ -10,12 +16,12 @@ from __future__ import annotations
 import pickle
 import sys
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidType, full_name
+from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name
 
 PICKLED = b"shmarrow:pickled"
 """The key in the metadata of a bundle with a pickled value; its value is the number of buffers."""
@@ -105,3 +111,35 @@ def _tensor(raw: np.ndarray[Any, Any], dtype: Any, shape: tuple[int, ...], requi
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch has no read-only tensors
         return torch.from_numpy(raw).view(dtype).reshape(shape).requires_grad_(requires_grad)
+
+
+# --- the cache of a process -------------------------------------------------------------------------------------
+
+MISSING: Final = object()
+_CACHE: dict[Hashable, tuple[Any, Callable[[], bool]]] = {}
+
+
+def cached(key: Hashable) -> Any:
+    """Return the value of a key, or ``MISSING``."""
+    found = _CACHE.get(key)
+    return found[0] if found is not None and _exists(found[1]) else MISSING
+
+
+def cache(key: Hashable, value: Any, exists: Callable[[], bool]) -> Any:
+    """Cache a value for as long as ``exists`` returns True, and return the cached value."""
+    for other, found in list(_CACHE.items()):
+        if not _exists(found[1]):
+            drop(other)
+    return _CACHE.setdefault(key, (value, exists))[0]
+
+
+def drop(key: Hashable) -> None:
+    """Drop a value from the cache; existing references stay valid."""
+    _CACHE.pop(key, None)
+
+
+def _exists(check: Callable[[], bool]) -> bool:
+    try:
+        return check()
+    except ShmarrowError:  # its store was destroyed, or closed
+        return False

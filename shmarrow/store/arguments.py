@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,11 @@ def as_name(name: object) -> bytes:
             f"the name of an object must have 1 to {NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
         )
     return coded
+
+
+def as_new_name(name: object) -> bytes:
+    """Encode the name of a new object; None generates one."""
+    return os.urandom(12).hex().encode() if name is None else as_name(name)
 
 
 def as_names(names: str | Iterable[str]) -> list[str]:
@@ -58,6 +64,36 @@ def as_owned(owned: Any) -> bool | int:
     if not 0 < owned < OWNER_LOCKS:
         raise InvalidArgument(f"owned must be True, False or a number returned by Store.owner(), found {owned}")
     return int(owned)
+
+
+THIS_PROCESS = -1
+
+
+class PutOptions(NamedTuple):
+    """The validated options of :meth:`Store.put`.
+
+    ``expires`` is the expiry time in nanoseconds since 1970; 0 for never. ``owner`` is an owner number, 0 for none, or
+    :data:`THIS_PROCESS`.
+    """
+
+    overwrite: bool
+    expires: int
+    owner: int
+    protect: bool
+    if_generation: int | None
+
+
+def as_put_options(
+    owned: bool | int, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any
+) -> PutOptions:
+    """Check the options of an object that is put by a store opened with ``owned``."""
+    return PutOptions(
+        as_bool(overwrite, "overwrite", False),
+        as_expiry(expire_after),
+        THIS_PROCESS if owned is True else int(owned),
+        as_bool(protect, "protect", False),
+        None if if_generation is None else as_count(if_generation, "if_generation"),
+    )
 
 
 def as_count(value: Any, what: str) -> int:

@@ -55,10 +55,15 @@ class Pin:
         found = self._catalog.entry(self.slot) if self.slot >= 0 else None
         return self.slot, "" if found is None else found.name.decode(errors="replace")
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this process is a forked child of the one that has the lock."""
+        return self._pid != os.getpid()
+
     def close(self) -> None:
         """End the pin; closing twice is allowed."""
         slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it was set
-        if slot >= 0 and self._pid == os.getpid():  # a forked child has no locks of its parent
+        if slot >= 0 and not self.inherited:
             self._catalog.pins.release(slot)
 
     __del__ = close
@@ -103,15 +108,12 @@ def live(catalog: Catalog, name: bytes) -> Entry | None:
     return None if entry is None or 0 < entry.expires <= time.time_ns() else entry
 
 
-def pin_entry(catalog: Catalog, name: bytes) -> tuple[Entry, Pin] | None:
-    """Pin the object of a name; None if missing or expired."""
+def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry, Any] | None:
+    """Pin the object of a name, unless it is inline and those are not to be; None if missing or expired."""
     tries = 0
-    while True:
-        entry = catalog.find(name)
-        if entry is None or 0 < entry.expires <= time.time_ns():
-            return None
-        pin = Pin.of(catalog, entry)
-        if pin is not None:
+    while (entry := live(catalog, name)) is not None:
+        pin = Pin.of(catalog, entry) if inline or entry.file else None
+        if pin is not None or not (inline or entry.file):
             return entry, pin
         tries += 1  # it is being evicted, or was replaced
         if tries > _TRIES:
@@ -122,6 +124,7 @@ def pin_entry(catalog: Catalog, name: bytes) -> tuple[Entry, Pin] | None:
                 f"cannot attach to {entry.name.decode()!r} in the store {catalog.directory.name!r}: a process has "
                 f"been evicting it for {PATIENCE:g} s; continue that process if it is stopped, or end it",
             )
+    return None
 
 
 class InlineSegment(StoredSegment):
@@ -162,26 +165,13 @@ def is_checked(catalog: Catalog, found: StoredSegment) -> bool:
 
 def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
     """Attach to the object of a name; None if missing or expired."""
-    while (entry := live(catalog, name)) is not None:
-        if entry.file:
-            pinned = pin_entry(catalog, name)
-            if pinned is None:
-                return None
-            entry, pin = pinned
-            found = _map_entry(catalog, entry, pin)
-        else:
-            found = _copy_entry(catalog, entry)
+    while (pinned := pin_entry(catalog, name, inline=False)) is not None:
+        found = _map_entry(catalog, *pinned)
         if found is not None:
             if catalog.evicts:
-                catalog.mark_used(entry)
+                catalog.mark_used(found.entry)
             return found
     return None
-
-
-def _copy_entry(catalog: Catalog, entry: Entry) -> StoredSegment | None:
-    """Copy an inline object; None if it was removed meanwhile."""
-    data = catalog.inline(entry)
-    return None if data is None else InlineSegment(entry, (catalog.directory.path, catalog.store_id), data)
 
 
 def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | None:
@@ -197,7 +187,8 @@ def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | N
 def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
     """Map the file of an object, or copy one that is inline; None if it was removed meanwhile."""
     if not entry.file:
-        return _copy_entry(catalog, entry)
+        copied = catalog.inline(entry)
+        return None if copied is None else InlineSegment(entry, (catalog.directory.path, catalog.store_id), copied)
     name, file = entry.name.decode(errors="replace"), file_name(entry.file)
     shared = None
     if entry.parts:
@@ -226,6 +217,13 @@ def _map_part(catalog: Catalog, entry: Entry, pin: Pin | None, part: int) -> Byt
     except FileNotFoundError:
         if not catalog.exists:
             raise destroyed(catalog.directory.name) from None
+        if pin is not None and pin.inherited:
+            raise ObjectNotFound(
+                errno.ENOENT,
+                f"{name!r} was removed from the store {catalog.directory.name!r} before all of it was read: process "
+                f"{os.getpid()} was forked from one that had it attached, and has not attached it itself",
+                hint="get the object in the child",
+            ) from None
         raise _damaged(catalog, name, f"its part {part} is missing") from None
 
 
@@ -285,16 +283,13 @@ def attach_again(
         If it was removed, or the slot contains another object.
     """
     catalog = open_catalog(directory, Wanted(), trust=False, create=False)
-    try:
-        while store_id in (None, catalog.store_id) and (entry := catalog.entry(slot)) is not None:
-            if entry.file != file and entry.generation != generation:
-                break
-            pin = Pin.of(catalog, entry)
-            found = None if pin is None else _map_entry(catalog, entry, pin)
-            if found is not None:
-                return found
-    finally:
-        catalog.release()
+    while store_id in (None, catalog.store_id) and (entry := catalog.entry(slot)) is not None:
+        if entry.file != file and entry.generation != generation:
+            break
+        pin = Pin.of(catalog, entry)
+        found = None if pin is None else _map_entry(catalog, entry, pin)
+        if found is not None:
+            return found
     raise ObjectNotFound(
         errno.ENOENT,
         f"cannot attach again to file {file_name(file)} of the store {directory!r}: the object was removed",

@@ -7,7 +7,9 @@ Invariants:
 * changes are made under the commit lock, and committed through the journal, so they are atomic;
 * code that runs in the middle of a change of its own thread, such as a signal handler or a finalizer, cannot change
   the catalog;
-* nothing is used after it was closed: descriptors become -1, and access to the memory raises `Closed`.
+* whatever uses the files of a store refers to its catalog: stores, arrays by their pins, drafts, waits, watches, and a
+  call that another thread's ``close`` overtakes. Descriptors are closed when nothing refers to it any more, so none is
+  used after that.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ import time
 from collections import deque
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
-from weakref import WeakValueDictionary
+from typing import Any, Self
+from weakref import WeakSet, WeakValueDictionary, finalize
+
+import numpy as np
 
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Location
@@ -67,12 +71,13 @@ class Catalog:
     """The open files of one store in this process, shared by all Store objects of its directory.
 
     A change is made in ``with catalog.mutex, catalog.locked:``. The mutex is of its own, as an interrupt between two
-    steps of ``locked`` must not keep the other threads from changing the store.
+    steps of ``locked``, which is the catalog as a context manager, must not keep the other threads from changing the
+    store.
 
     Attributes
     ----------
     directory : Directory
-        The directory of the store; its descriptor is closed with the catalog, or if the files cannot be opened.
+        The directory of the store; its descriptor is closed with the others, or if the files cannot be opened.
     settings : Settings
         Settings of the store.
     writable : bool
@@ -91,8 +96,6 @@ class Catalog:
         Locks on names that this process computes, drafts that it writes, and records of waiters.
     waiters : Waiters
         Those who wait for changes, here and elsewhere.
-    closed : bool
-        Whether it has been closed, after its last use.
     owner : int
         Owner number of this process; 0 if it owns nothing.
     victims : deque
@@ -103,12 +106,10 @@ class Catalog:
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
-        self.closed = self.forked = False
+        self.forked = False
         self.owner = 0
         self.victims: deque[Any] = deque()
         self.mapped: WeakValueDictionary[int, Mapping] = WeakValueDictionary()
-        self._users = 1
-        self._gate = _thread.RLock()
         self._stuck = -1
         self._known: index.Known = {}
         self._fds = {directory.fd: directory.key}
@@ -122,16 +123,18 @@ class Catalog:
             self.control = ControlFile(self.control_fd, directory.name, self.writable, self.volatile, of_this_boot)
             self.journal = Journal(self.control)
             self.files = Files(directory, self.control)
-            self.pins = Pins(self.pins_fd, directory.name)
+            self.pins = Pins(self.pins_fd)
             self.lock = CommitLock(self.commit_fd, directory.name)
-            self.locked = _Locked(self)
             self.exclusive = Exclusive(self.commit_fd)
-            self.waiters = Waiters(self, self.exclusive)
-            if not of_this_boot:
-                self._begin_boot()
+            self.waiters = Waiters(self.control, directory, self.exclusive, self.settings.mode, self.modulus)
         except BaseException:
-            self._close()
+            _close(self._fds)
             raise
+        _open.add(self)
+        # When the garbage collector frees a cycle of references, finalizers in it, such as of writers, still need the
+        # files. They are closed later, as the collector does not know ndarrays: it frees this one with the catalog.
+        self._life = np.empty(0, np.uint8)
+        finalize(self._life, _end, directory.key, self._fds, self.control).atexit = False
 
     def _open(self, file: str, writable: bool | None) -> tuple[int, bool]:
         """Open a file of the store, and return whether it is writable; None falls back to read-only access."""
@@ -155,8 +158,10 @@ class Catalog:
         self.settings, self.configured, self.store_id, self.modulus = read_settings(header, where)
         self._settings_read = header[SETTINGS]
 
-    def _begin_boot(self) -> None:
+    def begin_boot(self) -> None:
         """Rebuild the catalog on first use after a reboot."""
+        if self.memory.bytes[_BOOT] == this_boot():
+            return
         if not self.writable:
             raise StorageError(
                 errno.EACCES,
@@ -166,49 +171,14 @@ class Catalog:
         with self.mutex, self.locked:
             pass
 
-    # --- references -----------------------------------------------------------------------------------------------
+    # --- descriptors ----------------------------------------------------------------------------------------------
 
-    def share(self) -> bool:
-        """Add a reference, dropped by :meth:`release`; False if the catalog is closed."""
-        with self._gate:
-            self._users += not self.closed
-            return not self.closed
-
-    def release(self) -> None:
-        """Drop a reference."""
-        with self._gate:
-            self._users -= 1
-        self.retire()
-
-    def retire(self) -> bool:
-        """Close it unless stores, watches, drafts, arrays, a change or owned objects need it; True if closed.
-
-        A destroyed store has no owned objects. A forked child that closed its descriptors closes nothing.
-        """
-        with self._gate:
-            owns = self.owner and not self.closed and self.exists
-            needed = self._users > 0 or owns or self.exclusive or not self.inherited
-            if self.closed or needed or self.lock.mine:
-                return self.closed
-            with self.mutex:
-                self.closed = self.pins.end()
-                if self.closed:
-                    self.exclusive.fd = self.lock.fd = -1
-                    self._close()
-            return self.closed
-
-    def _close(self) -> None:
-        """Close all descriptors, which releases all locks of this process on the store, and drop the mapping."""
-        if hasattr(self, "control"):
-            self.control.close()
-        self.control_fd = self.pins_fd = self.commit_fd = self.directory.fd = -1
-        while self._fds:
-            with suppress(OSError):
-                os.close(self._fds.popitem()[0])
+    def adopt(self, fds: _Descriptors) -> None:
+        """Close these descriptors, too, when this catalog ends."""
+        self._fds |= fds
 
     def after_fork(self) -> None:
         """Reset the state of this process; called in a forked child."""
-        self._gate = _thread.RLock()
         self.owner = 0
         self.forked = True
         self.exclusive.after_fork()
@@ -220,10 +190,7 @@ class Catalog:
     @property
     def inherited(self) -> bool:
         """Whether the descriptors still refer to the store's files: a forked child may have closed or reused them."""
-        try:
-            return not self.forked or all(_identity(fd) == identity for fd, identity in self._fds.items())
-        except OSError:
-            return False
+        return not self.forked or _are(self._fds)
 
     def check_inherited(self) -> None:
         """Raise Closed in a forked child that closed its descriptors."""
@@ -252,7 +219,7 @@ class Catalog:
 
     def hash(self, name: bytes) -> int:
         """Return the hash of a name."""
-        return int.from_bytes(name, "big") * p.HASH_FACTOR % self.modulus
+        return p.hash_of(name, self.modulus)
 
     def find(self, name: bytes) -> Entry | None:
         """Return the entry of a name, even if expired; None if missing. Takes no lock.
@@ -262,7 +229,7 @@ class Catalog:
         StorageError
             If it is missing because the store was destroyed.
         """
-        memory, name_hash = self.control.memory, int.from_bytes(name, "big") * p.HASH_FACTOR % self.modulus
+        memory, name_hash = self.control.memory, p.hash_of(name, self.modulus)
         while True:
             words = memory.words
             before = words[SEQUENCE]
@@ -368,9 +335,35 @@ class Catalog:
     # --- changes --------------------------------------------------------------------------------------------------
 
     @property
-    def mutex(self) -> _thread.LockType:
+    def mutex(self) -> _thread.RLock:
         """The mutex among threads, which ``locked`` requires; StorageError if this thread is changing the store."""
         return self.lock.mutex
+
+    @property
+    def locked(self) -> Self:
+        """The commit lock, as a context manager; at first, what a killed process left is repaired."""
+        return self
+
+    def __enter__(self) -> None:
+        self.check_writable()
+        self.lock.begin()
+        try:
+            self.lock.acquire()
+            self.repair()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.pins.admit()
+        finally:
+            self.lock.end()
+            self.files.close_kept()
+        if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
+            raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: {error}") from error
 
     def check_writable(self) -> None:
         """Raise StorageError if this process has read-only access."""
@@ -406,7 +399,9 @@ class Catalog:
         if removed:
             self.files.begin_removing()
         self.journal.commit(transaction.pieces(), self.settings.durable)
-        self.owner = self.owner or transaction.owner
+        if transaction.owner:
+            self.owner = transaction.owner
+            _owning.add(self)
         if transaction.told:
             self.waiters.wake(transaction.told)
         self.files.end(removed, transaction.parts)
@@ -427,6 +422,7 @@ class Catalog:
             words[BUCKETS] = 0
             self.waiters.wake(None)
             remove_files(directory, self.control_fd)
+        _owning.discard(self)
         try:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
                 os.rmdir(directory.path)
@@ -499,34 +495,8 @@ class Catalog:
         self._read_settings()
 
 
-class _Locked:
-    """Holds the commit lock of a catalog during a ``with`` block; at first, what a killed process left is repaired."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    def __enter__(self) -> None:
-        catalog = self._catalog
-        catalog.check_writable()
-        catalog.lock.begin()
-        try:
-            catalog.lock.acquire()
-            catalog.repair()
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        catalog = self._catalog
-        try:
-            catalog.pins.admit()
-        finally:
-            catalog.lock.end()
-            catalog.files.close_kept()
-        if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
-            raise InvalidData(f"the catalog of {catalog.directory.name!r} is damaged: {error}") from error
+_Descriptors = dict[int, tuple[int, int]]
+"""Descriptors, with device and inode of their files."""
 
 
 def _identity(fd: int) -> tuple[int, int]:
@@ -534,16 +504,62 @@ def _identity(fd: int) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+def _are(fds: _Descriptors) -> bool:
+    """Whether descriptors still refer to their files."""
+    try:
+        return all(_identity(fd) == identity for fd, identity in fds.items())
+    except OSError:
+        return False
+
+
 # --- the open catalogs of this process ----------------------------------------------------------------------------
 
-_open: list[Catalog] = []
-"""One of each store, since closing a second one would release the locks of the first."""
+_open: WeakSet[Catalog] = WeakSet()
+"""One of each store, since closing a descriptor of a second one would release the locks of the first."""
+_owning: set[Catalog] = set()
+"""Those whose locks say that this process, which owns objects there, is alive."""
+_ended: deque[tuple[tuple[int, int], _Descriptors, ControlFile]] = deque()
+"""Directories, descriptors and control files of catalogs that nothing refers to, until they are closed."""
+_lost: list[ControlFile] = []
+"""Those of forked children that closed all descriptors: unmapping a file closes a number that is another file's now."""
 _mutex = _thread.RLock()
 
 
+def _end(key: tuple[int, int], fds: _Descriptors, control: ControlFile) -> None:
+    """Close the files of a catalog that is gone: now, or once a thread that is opening a store has done so."""
+    _ended.append((key, fds, control))
+    _close_ended()
+
+
+def _close_ended() -> None:
+    while _ended and _mutex.acquire(False):
+        try:
+            while _ended:
+                key, fds, control = _ended.popleft()
+                heir = next((catalog for catalog in _open if catalog.directory.key == key), None)
+                if not _are(fds):
+                    _lost.append(control)
+                elif heir is None:
+                    _close(fds)
+                else:  # the store was opened again meanwhile: its locks would go with these
+                    heir.adopt(fds)
+        finally:
+            _mutex.release()
+
+
+def _close(fds: _Descriptors) -> None:
+    """Close descriptors, which releases all locks of this process on their files."""
+    while fds:
+        with suppress(OSError):
+            os.close(fds.popitem()[0])
+
+
 def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
-    """Open the catalog of a store, or share the open one; release it with :meth:`Catalog.release`."""
-    return retried(lambda: _open_catalog(where, want, trust, create), create)
+    """Open the catalog of a store, or share the open one; it is closed when nothing refers to it."""
+    try:
+        return retried(lambda: _open_catalog(where, want, trust, create), create)
+    finally:
+        _close_ended()
 
 
 def rebuild_catalog(where: Location, trust: Trust) -> None:
@@ -560,51 +576,37 @@ def rebuild_catalog(where: Location, trust: Trust) -> None:
     finally:
         os.close(directory.fd)
     catalog = open_catalog(where, Wanted(), trust, create=False)
-    try:
-        with catalog.mutex, catalog.locked:  # whoever takes the lock rebuilds it first
-            pass
-    finally:
-        catalog.release()
+    with catalog.mutex, catalog.locked:  # whoever takes the lock rebuilds it first
+        pass
 
 
 def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+    _close_ended()
     with _mutex:
-        _open[:] = [catalog for catalog in _open if not catalog.retire()]
+        _owning.difference_update([each for each in _owning if not each.exists])  # others have destroyed them
         directory = open_directory(where, want, trust, create)
+        same = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]
+        catalog = same[0] if same else Catalog(directory)
         try:
-            catalog = _shared(directory)
-            try:
-                catalog.reload(want)
-                check_trust(directory, catalog.settings.mode, catalog.control_fd)
-            except BaseException:
-                catalog.release()
-                raise
+            catalog.begin_boot()
+            catalog.reload(want)
+            check_trust(directory, catalog.settings.mode, catalog.control_fd)
         finally:
-            if all(catalog.directory is not directory for catalog in _open) and directory.fd >= 0:
+            if same:
                 os.close(directory.fd)
         return catalog
-
-
-def _shared(directory: Directory) -> Catalog:
-    for catalog in _open:
-        if catalog.directory.key == directory.key and catalog.share():
-            if catalog.inherited and catalog.exists:
-                return catalog
-            catalog.release()
-    catalog = Catalog(directory)
-    _open.append(catalog)
-    return catalog
 
 
 def _after_fork() -> None:
     global _mutex
     _mutex = _thread.RLock()
-    for catalog in _open:
+    _owning.clear()
+    for catalog in list(_open):
         catalog.after_fork()
 
 
 def _at_exit() -> None:
-    for catalog in _open:
+    for catalog in list(_open):
         catalog.waiters.leave()
 
 

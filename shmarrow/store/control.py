@@ -7,11 +7,10 @@ import errno
 import mmap
 import os
 import platform
-from typing import NamedTuple, NoReturn, Self, cast
+from typing import NamedTuple, Self
 
 from shmarrow.errors import InvalidData, StoreFull, storage_error
 from shmarrow.store import protocol as p
-from shmarrow.store.locks import closed
 
 BUCKETS, SEQUENCE, JOURNAL, EVENTS = p.word("buckets"), p.word("sequence"), p.word("journal"), p.word("events")
 _ORDERED = platform.machine() in ("x86_64", "AMD64")
@@ -54,19 +53,6 @@ class Memory(NamedTuple):
         """Return the bytes of a slot."""
         at = p.SLOTS + number * p.SLOT_SIZE
         return self.bytes[at : at + p.SLOT_SIZE]
-
-
-class _ClosedMemory:
-    """Replaces the memory of a closed store; every use raises Closed."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, field: str) -> NoReturn:
-        raise closed(self._name)
-
-    def __iter__(self) -> NoReturn:
-        self.__getattr__("")
 
 
 class ControlFile:
@@ -143,8 +129,3 @@ class ControlFile:
             os.fdatasync(self.fd)
         except OSError as error:
             raise storage_error(error, "write the catalog of", self._name) from None
-
-    def close(self) -> None:
-        """Drop the mapping; using it raises Closed."""
-        self.memory = cast(Memory, _ClosedMemory(self._name))
-        self.fd = -1

@@ -79,6 +79,11 @@ def as_trust(trust: Trust) -> bool | tuple[int, ...]:
     return found
 
 
+def trusted_users(trust: bool | tuple[int, ...]) -> frozenset[int] | None:
+    """Return the ids of all users whose files are accepted; None if those of any user are."""
+    return None if trust is True else frozenset({os.geteuid(), 0, *(trust or ())} - _unmapped())
+
+
 def _user(name: str) -> int:
     import pwd
 
@@ -231,8 +236,7 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
         If the directory cannot be created or read, is not trusted, or is neither a store nor empty.
     """
     name, path = locate(where)
-    users = as_trust(trust)
-    trusted = None if users is True else frozenset({os.geteuid(), 0, *(users or ())} - _unmapped())
+    trusted = trusted_users(as_trust(trust))
     if want.durable and path.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(
             f"the store {name!r} is in shared memory, which a crash of the machine empties, so it cannot be durable; "

@@ -158,7 +158,7 @@ class Index:
         self._where = where
         self._links: dict[int, int] = {}  # by the index of the link in the 32-bit words
         self._slots: dict[int, tuple[bytes, bytes]] = {}
-        """What slots will contain: the fields up to ``used``, and the name."""
+        """Future contents of slots: the fields up to ``used``, and the name."""
 
     def damaged(self, reason: str) -> InvalidData:
         """Return the error for a damaged catalog."""

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from typing import Any
 
-from shmarrow.errors import Closed, StorageError
+from shmarrow.errors import StorageError
 from shmarrow.segment.record_locks import holder, try_lock, unlock
 from shmarrow.store.protocol import COMMIT_LOCK
 
@@ -31,8 +31,9 @@ class CommitLock:
     """The lock for changes to the catalog, among processes and threads.
 
     A change holds ``mutex``, which excludes other threads, and then the record lock, which excludes other processes.
-    Waiting is polling with short pauses, so that early waiters are not starved by recent holders. ``fd`` is -1 when the
-    store is closed.
+    The mutex is reentrant, for a signal handler that comes just before the change of its thread begins, or just after
+    it has ended; in between, changes of the same thread are refused.
+    Waiting is polling with short pauses, so that early waiters are not starved by recent holders.
     """
 
     def __init__(self, fd: int, where: str) -> None:
@@ -42,16 +43,17 @@ class CommitLock:
 
     def after_fork(self) -> None:
         """Forget the parent's locks, and its mutex, which another thread may have held; called in a forked child."""
-        self._mutex = _thread.allocate_lock()
+        self._mutex = _thread.RLock()
         self._thread = 0
 
     @property
     def mine(self) -> bool:
-        """Whether this thread holds it: a finalizer or a signal handler may run in the middle of a change."""
-        return self._thread == _thread.get_ident() and self._mutex.locked()
+        """Whether this thread is changing the store: a finalizer or a signal handler may run in the middle of that."""
+        # Only who owns the mutex: an interrupt at the end of a change may have left the number of its thread.
+        return self._thread == _thread.get_ident() and self._mutex._is_owned()  # type: ignore[attr-defined]
 
     @property
-    def mutex(self) -> _thread.LockType:
+    def mutex(self) -> _thread.RLock:
         """The mutex among threads; StorageError if this thread holds it."""
         if self.mine:
             raise StorageError(
@@ -68,13 +70,10 @@ class CommitLock:
     def end(self) -> None:
         """Release the record lock, and end the change."""
         self._thread = 0
-        if self.fd >= 0:
-            unlock(self.fd, COMMIT_LOCK)
+        unlock(self.fd, COMMIT_LOCK)
 
     def acquire(self) -> None:
         """Acquire the record lock; :meth:`end` releases it, even if this raises."""
-        if self.fd < 0:
-            raise closed(self._where)
         tries, pause, deadline = 0, _FIRST_PAUSE, 0.0
         while not try_lock(self.fd, COMMIT_LOCK, True):
             tries += 1
@@ -95,7 +94,10 @@ class CommitLock:
 
     def free(self) -> bool:
         """Whether no thread or process holds it now."""
-        return not self._mutex.locked() and holder(self.fd, COMMIT_LOCK) is None
+        if self.mine or not self._mutex.acquire(blocking=False):
+            return False
+        self._mutex.release()
+        return holder(self.fd, COMMIT_LOCK) is None
 
 
 class Exclusive:
@@ -107,23 +109,21 @@ class Exclusive:
 
     def after_fork(self) -> None:
         """Forget the parent's locks; called in a forked child."""
-        self._mutex = _thread.allocate_lock()
-        self._threads: dict[int, int] = {}
+        self._threads: dict[int, tuple[int]] = {}
 
     def acquire(self, start: int) -> bool:
         """Lock a byte; False if another process or a thread of this one holds it."""
-        with self._mutex:
-            if start in self._threads:
-                return False
-            self._threads[start] = _thread.get_ident()
-            try:
-                if try_lock(self.fd, start, True):
-                    return True
-            except BaseException:
-                self.release(start)
-                raise
-            del self._threads[start]
+        mine = (_thread.get_ident(),)
+        if self._threads.setdefault(start, mine) is not mine:  # one step, which needs no mutex
             return False
+        try:
+            if try_lock(self.fd, start, True):
+                return True
+        except BaseException:
+            self.release(start)
+            raise
+        del self._threads[start]
+        return False
 
     def release(self, start: int) -> None:
         """Unlock a byte; does nothing unless this process holds it."""
@@ -137,12 +137,9 @@ class Exclusive:
         """Whether this process holds a byte."""
         return start in self._threads
 
-    def __bool__(self) -> bool:
-        return bool(self._threads)
-
     def mine(self, start: int) -> bool:
         """Whether this thread holds a byte."""
-        return self._threads.get(start) == _thread.get_ident()
+        return self._threads.get(start) == (_thread.get_ident(),)
 
 
 class Pins:
@@ -154,9 +151,8 @@ class Pins:
         One more than the removed slot that was last examined for pins; 0 for none.
     """
 
-    def __init__(self, fd: int, where: str) -> None:
+    def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._where = where
         self.swept = 0
         self.after_fork()
 
@@ -175,8 +171,6 @@ class Pins:
                 return False
             count = self._held.get(slot, 0)
             if not count:
-                if self._fd < 0:
-                    raise closed(self._where)
                 try:
                     if not try_lock(self._fd, slot, False):
                         return False
@@ -212,7 +206,7 @@ class Pins:
                             del held[slot]
                     released.popleft()
                 for slot in tuple(unlocked):
-                    if slot not in held and self._fd >= 0:
+                    if slot not in held:
                         unlock(self._fd, slot)
                     unlocked.discard(slot)
 
@@ -238,17 +232,6 @@ class Pins:
                     self._excluded.discard(slot)
         self._settle()
 
-    def end(self) -> bool:
-        """Stop pinning for good; does nothing and returns False if a slot is pinned, or about to be."""
-        self._settle()
-        if self._mutex.locked():
-            return False
-        with self._mutex:
-            unused = not (self._held or self._released)
-            if unused:
-                self._fd = -1
-            return unused
-
     def pinned(self, slot: int) -> bool:
         """Whether any process has a slot attached."""
         self._settle()
@@ -259,8 +242,3 @@ class Pins:
         self._settle()
         with self._mutex:
             return list(self._held)
-
-
-def closed(where: str) -> Closed:
-    """Return the error for using a closed store."""
-    return Closed(f"the store {where!r} is closed; open it again")

@@ -33,7 +33,7 @@ Fields: TypeAlias = dict[str, tuple[int, str]]
 
 
 class Layout:
-    """Where the annotated fields of a named tuple are: one after the other, from an offset.
+    """Offsets of the annotated fields of a named tuple, one after the other.
 
     Attributes
     ----------
@@ -87,14 +87,14 @@ class Identity(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Which commit was applied last, and whether one is being applied."""
+    """The last commit that was applied, and whether one is being applied."""
 
     sequence: U64
     journal: U64
 
 
 class State(NamedTuple):
-    """The state of the catalog: the last piece of every journal, and changed by nothing else."""
+    """The state of the catalog: the last record of every journal, and changed by nothing else."""
 
     buckets: U64
     free: U64
@@ -264,6 +264,11 @@ def is_object(file: str) -> bool:
 def file_name(number: int, part: int = 0) -> str:
     """Return the name of an object's file, or of its link of a number to a file of another object."""
     return f"{number:016x}-{part}" if part else f"{number:016x}"
+
+
+def hash_of(name: bytes, modulus: int) -> int:
+    """Return the hash of a name."""
+    return int.from_bytes(name, "big") * HASH_FACTOR % modulus
 
 
 def word(field: str) -> int:

@@ -13,12 +13,12 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
 from shmarrow.segment import SegmentWriter
 from shmarrow.segment.host import allows_memory
 from shmarrow.store import protocol as p
+from shmarrow.store.arguments import THIS_PROCESS, PutOptions
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.index import slots_for
 from shmarrow.store.protocol import Entry, file_name
@@ -29,23 +29,6 @@ DRAFT_SIZE = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _AROUND = 1 << 13
 """Bytes of memory that a small file may need in addition to its contents."""
-
-
-THIS_PROCESS = -1
-
-
-class PutOptions(NamedTuple):
-    """The validated options of :meth:`Store.put`.
-
-    ``expires`` is the expiry time in nanoseconds since 1970; 0 for never. ``owner`` is an owner number, 0 for none, or
-    :data:`THIS_PROCESS`.
-    """
-
-    overwrite: bool = False
-    expires: int = 0
-    owner: int = 0
-    protect: bool = False
-    if_generation: int | None = None
 
 
 def check_replaced(catalog: Catalog, name: str, found: Entry | None, options: PutOptions) -> None:
@@ -127,7 +110,6 @@ class Publication(SegmentWriter):
         self._draft_bytes = 0
         self._expected = size
         self._parts = parts
-        self._shares = False
         self.checked = False
         text = name.decode()
         super().__init__(text, f"{catalog.directory.path}/{text}")
@@ -145,7 +127,6 @@ class Publication(SegmentWriter):
         directory, mode = catalog.directory, catalog.settings.mode & 0o444
         if not 0 < size <= DRAFT_SIZE:  # a small object is checked soon enough
             self._check(catalog.find(self._coded))
-        self._shares = catalog.share()  # the object outlives its Store
         try:
             if size > DRAFT_SIZE:
                 self._reserve_draft(size)
@@ -275,6 +256,3 @@ class Publication(SegmentWriter):
         if not self._states.inherited:
             self._drop_draft()
         super()._drop()
-        if self._shares:
-            self._shares = False
-            self._catalog.release()

@@ -11,14 +11,12 @@ Invariants:
 from __future__ import annotations
 
 import errno
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import update_wrapper
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from shmarrow import segment
 from shmarrow.errors import (
@@ -35,17 +33,20 @@ from shmarrow.objects import RECORD_BATCH, Stored, decode
 from shmarrow.segment import Location, Segment
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import (
+    PutOptions,
     as_count,
     as_expiry,
     as_name,
     as_names,
+    as_new_name,
     as_owned,
     as_pairs,
     as_prefix,
+    as_put_options,
     as_timeout,
 )
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_checked, live, pin_entry, read_entry
-from shmarrow.store.catalog import open_catalog
+from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
 from shmarrow.store.events import events_since, last_event
 from shmarrow.store.protocol import Entry
@@ -66,29 +67,11 @@ if TYPE_CHECKING:
     from shmarrow.store.watch import Watch
     from shmarrow.types import Schema
 
-P = ParamSpec("P")
-R = TypeVar("R")
 K = TypeVar("K")
 _SHOWN = 50
 """Maximum number of objects in the notebook display of a store."""
 _PIECE = 1 << 24
 _UNCHANGED: Any = ...
-
-
-def _operation(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatenate[Store, P], R]:
-    """Check that the store is open, and keep its resources until the call returns, even if another thread closes it."""
-
-    def call(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self._running.append(None)
-        try:
-            self._check_open()
-            return method(self, *args, **kwargs)
-        finally:
-            self._running.pop()
-            if self._closed and not self._running:
-                self._let_go()
-
-    return update_wrapper(call, method)
 
 
 class Store:
@@ -123,7 +106,7 @@ class Store:
     ------
     InvalidArgument
         If a given setting differs from the store's. Capacity, mode, eviction and durable are stored when the
-        store is created and need not be repeated; :meth:`configure` changes them.
+        store is created and need not be repeated; :meth:`configure` changes capacity and eviction.
     ObjectNotFound
         If the store does not exist and is not to be created.
     StorageError
@@ -162,17 +145,22 @@ class Store:
         trust: Trust = False,
         create: bool | None = None,
     ) -> None:
-        self._closed = True
-        self._running: list[None] = []  # a list counts threads without a lock
-        self._held: list[None] = []
         self._owned = as_owned(owned)
         self._trust = as_trust(trust)
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable)
         creates = is_explicit(where) if create is None else as_bool(create, "create", True)
-        self._catalog = open_catalog(where, want, self._trust, creates)
-        self._held.append(None)
-        self._closed = False
+        self._opened: Catalog | None = open_catalog(where, want, self._trust, creates)
+
+    @property
+    def _catalog(self) -> Catalog:
+        """The catalog, which stays open as long as a call refers to it; Closed after :meth:`close`."""
+        catalog = self._opened
+        if catalog is None:
+            raise Closed(f"the store {self.name!r} is closed; open it again")
+        if catalog.forked:
+            catalog.check_inherited()
+        return catalog
 
     @property
     def _space(self) -> Space:
@@ -181,7 +169,7 @@ class Store:
         return Space(self._catalog)
 
     def _waiting(self, timeout: float | None) -> Waiting:
-        return Waiting(self._catalog.waiters, timeout)
+        return Waiting(self._catalog, timeout)
 
     @property
     def name(self) -> str:
@@ -208,7 +196,6 @@ class Store:
         """The settings of the store."""
         return self._catalog.settings
 
-    @_operation
     def configure(
         self,
         *,
@@ -242,7 +229,6 @@ class Store:
 
     # --- putting ---
 
-    @_operation
     def put(
         self,
         name: str | None,
@@ -303,38 +289,20 @@ class Store:
         InvalidArgument
             If ``options`` ask for compression or big-endian values of an object that shares buffers.
         """
-        from shmarrow.objects.check import SMALLEST, are_safe
         from shmarrow.objects.encode import encode
 
+        how = self._options(overwrite, expire_after, protect, if_generation)
         if as_bool(reuse, "reuse", False):
-            return self._put_sharing(name, obj, (overwrite, expire_after, protect, if_generation), options)
-        encoded = encode(obj, options)
-        if encoded.size is not None and encoded.size <= p.INLINE_MAX:
-            return self._put_inline(name, encoded, self._options(overwrite, expire_after, protect, if_generation))
-        with self._publication(name, overwrite, expire_after, protect, if_generation, size=encoded.size) as writer:
-            for part in encoded.pieces():
-                writer.write(part)
-            writer.checked = writer.size >= SMALLEST and are_safe(encoded.columns)
-        return writer.name
+            return self._put_sharing(name, obj, how, options)
+        return self._put(name, encode(obj, options), how)
 
-    @_operation
     def _put_as_file(self, name: str, obj: Any) -> str:
         """Put an object with a file of its own, however small it is: the processes that get it share its memory."""
         from shmarrow.objects.encode import encode
 
-        encoded = encode(obj)
-        with self._publication(name, False, None, size=encoded.size) as writer:
-            for part in encoded.pieces():
-                writer.write(part)
-        return writer.name
+        return self._put(name, encode(obj), self._options(), inline=-1)
 
-    def _put_sharing(
-        self,
-        name: str | None,
-        obj: Any,
-        how: tuple[bool, float | None, bool, int | None],
-        options: IpcWriteOptions | None,
-    ) -> str:
+    def _put_sharing(self, name: str | None, obj: Any, how: PutOptions, options: IpcWriteOptions | None) -> str:
         """Put an object that shares buffers with others of this store."""
         from shmarrow.objects.encode import own
         from shmarrow.reuse import Sources
@@ -344,32 +312,39 @@ class Store:
         with Sources(self._catalog.mapped, p.PARTS_MAX) as sources:
             while True:
                 encoded = sources.encode(obj, options)
-                parts = sources.descriptors
-                if not parts and encoded.size is not None and encoded.size <= p.INLINE_MAX:
-                    return self._put_inline(name, encoded, self._options(*how))
                 try:
-                    with self._publication(name, *how, size=encoded.size, parts=parts) as writer:
-                        for part in encoded.pieces():
-                            writer.write(part)
-                    return writer.name
+                    return self._put(name, encoded, how, sources.descriptors)
                 except NotShared as error:
                     sources.exclude(error.part)
 
-    def _put_inline(self, name: str | None, encoded: Encoded, options: tuple[Any, ...]) -> str:
-        """Publish a small object in the control file."""
-        from shmarrow.store.publish import PutOptions, put_inline
+    def _put(
+        self,
+        name: str | None,
+        encoded: Encoded,
+        how: PutOptions,
+        parts: Sequence[int] = (),
+        inline: int = p.INLINE_MAX,
+    ) -> str:
+        """Publish an object: a small one without parts in the control file, others in a file of their own."""
+        size = encoded.size
+        if parts or size is None or size > inline:
+            from shmarrow.objects.check import SMALLEST, are_safe
 
-        self._catalog.check_writable()
-        coded = as_name(os.urandom(12).hex() if name is None else name)
-        data = b"".join(chain.from_iterable(encoded.pieces()))
-        put_inline(self._catalog, coded, PutOptions(*options), data)
+            with self._publication(name, how, size or 0, parts) as writer:
+                for part in encoded.pieces():
+                    writer.write(part)
+                writer.checked = not parts and writer.size >= SMALLEST and are_safe(encoded.columns)
+            return writer.name
+        from shmarrow.store.publish import put_inline
+
+        catalog, coded = self._catalog, as_new_name(name)
+        put_inline(catalog, coded, how, b"".join(chain.from_iterable(encoded.pieces())))
         return coded.decode()
 
     def __setitem__(self, name: str, obj: Any) -> None:
         """Put an object, replacing an existing one."""
         self.put(name, obj, overwrite=True)
 
-    @_operation
     def put_many(
         self,
         items: Mapping[str, Any] | Iterable[tuple[str, Any]],
@@ -388,12 +363,12 @@ class Store:
         overwrite, expire_after, options, protect
             As for :meth:`put`.
         """
+        self._check_open()
         return [
             self.put(name, obj, overwrite, expire_after=expire_after, options=options, protect=protect)
             for name, obj in as_pairs(items)
         ]
 
-    @_operation
     def put_file(
         self,
         name: str | None,
@@ -423,16 +398,16 @@ class Store:
         """
         from shmarrow.objects.describe import describe
 
+        how = self._options(overwrite, expire_after)
         with segment.attach(source) as given:
             describe(given)
-            with self._publication(name, overwrite, expire_after, size=given.size) as writer:
+            with self._publication(name, how, given.size) as writer:
                 for start in range(0, given.size, _PIECE):
                     writer.write([given.data[start : start + _PIECE]])
                     if progress is not None:
                         progress(writer.size)
         return writer.name
 
-    @_operation
     def new_draft(
         self,
         name: str | None,
@@ -467,9 +442,9 @@ class Store:
         """
         from shmarrow.ipc.draft import Draft
 
-        return Draft(self._publication(name, overwrite, expire_after), schema, num_rows, bytes, RECORD_BATCH)
+        publication = self._publication(name, self._options(overwrite, expire_after))
+        return Draft(publication, schema, num_rows, bytes, RECORD_BATCH)
 
-    @_operation
     def new_file(
         self,
         name: str,
@@ -488,36 +463,26 @@ class Store:
         """
         from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
-        return RecordBatchFileWriter(self._publication(name, overwrite, expire_after), schema, options)
+        publication = self._publication(name, self._options(overwrite, expire_after))
+        return RecordBatchFileWriter(publication, schema, options)
 
-    def _publication(
-        self,
-        name: str | None,
-        overwrite: bool,
-        expire_after: float | None,
-        protect: bool = False,
-        if_generation: int | None = None,
-        size: int | None = None,
-        parts: Sequence[int] = (),
-    ) -> Publication:
-        from shmarrow.store.publish import Publication, PutOptions
+    def _publication(self, name: str | None, how: PutOptions, size: int = 0, parts: Sequence[int] = ()) -> Publication:
+        from shmarrow.store.publish import Publication
 
-        self._catalog.check_writable()
-        options = PutOptions(*self._options(overwrite, expire_after, protect, if_generation))
-        coded = as_name(os.urandom(12).hex() if name is None else name)
-        return Publication(self._catalog, coded, options, size or 0, parts)
+        catalog = self._catalog
+        catalog.check_writable()
+        return Publication(catalog, as_new_name(name), how, size, parts)
 
     def _options(
-        self, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any
-    ) -> tuple[bool, int, int, bool, int | None]:
-        """Check the fields of :class:`~shmarrow.store.publish.PutOptions`."""
-        overwrite, protect = as_bool(overwrite, "overwrite", False), as_bool(protect, "protect", False)
-        if if_generation is not None:
-            if_generation = as_count(if_generation, "if_generation")
-        owner = self._owned if self._owned.__class__ is int else -self._owned  # True becomes THIS_PROCESS
-        return overwrite, as_expiry(expire_after), owner, protect, if_generation
+        self,
+        overwrite: bool = False,
+        expire_after: float | None = None,
+        protect: bool = False,
+        if_generation: int | None = None,
+    ) -> PutOptions:
+        self._check_open()
+        return as_put_options(self._owned, overwrite, expire_after, protect, if_generation)
 
-    @_operation
     def get_or_put(
         self,
         name: str,
@@ -555,7 +520,7 @@ class Store:
         lock = p.NAME_LOCKS + self._catalog.hash(coded)
         if not callable(function):
             raise InvalidType(f"get_or_put needs a function that returns the object, found {shown(function)}")
-        self._options(False, expire_after, protect, None)
+        self._options(False, expire_after, protect)
         computing = self._catalog.exclusive
         with suppress(ObjectNotFound):
             return self.get(name)
@@ -573,7 +538,7 @@ class Store:
                             self.put(name, made, expire_after=expire_after, options=options, protect=protect)
                         with suppress(ObjectNotFound):
                             return self.get(name)
-                        return made  # type: ignore[no-any-return]
+                        return made
                 finally:
                     if computing.mine(lock):
                         computing.release(lock)
@@ -622,24 +587,16 @@ class Store:
         Closed
             If the store is closed, also by another thread during the wait.
         """
-        value = self._get(name, timeout, trust)
+        found = self._attach(name, timeout)
+        value = decode(found, as_bool(trust, "trust", False) or is_checked(self._catalog, found))
         if kind is not None and not isinstance(value, kind):
             raise InvalidType(f"expected {name!r} to be a {kind.__name__}, found a {type(value).__name__}")
         return value
-
-    @_operation
-    def _get(self, name: str, timeout: float | None, trust: bool) -> Stored:
-        found = self._attach(name, timeout)
-        try:
-            return decode(found, as_bool(trust, "trust", False) or is_checked(self._catalog, found))
-        finally:
-            found.close()
 
     def __getitem__(self, name: str) -> Stored:
         """Return an object like :meth:`get`, without waiting; an unknown name raises a ``KeyError``, too."""
         return self.get(name)
 
-    @_operation
     def attach(self, name: str, *, timeout: float | None = 0) -> Segment:
         """Map the bytes of an object. Parameters and errors as :meth:`get`."""
         return self._attach(name, timeout)
@@ -655,14 +612,13 @@ class Store:
                     catalog.check_exists()
                     if not waiting.wait(whole(encoded)):
                         break
-                    self._check_open()
+                    self._check_open()  # another thread may have closed it
         if found is None:
             catalog.count(hit=False)
             raise self._missing([name], timeout)
         catalog.count(hit=True)
         return found
 
-    @_operation
     def get_many(self, names: Iterable[str], *, timeout: float | None = 0) -> dict[str, Stored]:
         """Return several objects by name, like :meth:`get`; the timeout applies to all together.
 
@@ -671,6 +627,7 @@ class Store:
         ObjectNotFound
             If any are missing when the timeout expires; names them all.
         """
+        self._check_open()
         checked, seconds = as_names(names), as_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         try:
@@ -678,22 +635,18 @@ class Store:
         except ObjectNotFound:
             raise self._missing([name for name in checked if name not in self] or checked, seconds) from None
 
-    @_operation
     def take(self, name: str, *, timeout: float | None = 0) -> Stored:
         """Get an object and delete it; only one of several callers gets it. Parameters and errors as :meth:`get`."""
         seconds = as_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             found = self._attach(name, None if end is None else _left(end))
-            try:
-                value = decode(found, is_checked(self._catalog, found))
-                with suppress(ObjectNotFound):
-                    self._delete(as_name(name), found.entry.generation)
-                    return value
-            finally:
-                found.close()
+            value = decode(found, is_checked(self._catalog, found))
+            found.close()
+            with suppress(ObjectNotFound):
+                self._delete(as_name(name), found.entry.generation)
+                return value
 
-    @_operation
     def wait(self, names: str | Iterable[str], *, timeout: float | None = None, any: bool = False) -> list[str]:
         """Wait until objects are published, also if they are deleted again at once.
 
@@ -740,7 +693,6 @@ class Store:
                     raise self._missing([name for name in checked if name.encode() in missing], seconds)
                 self._check_open()
 
-    @_operation
     def pin(self, name: str) -> Pin:
         """Pin an object, so that it is not evicted until the pin is closed.
 
@@ -752,34 +704,29 @@ class Store:
         found = pin_entry(self._catalog, as_name(name))
         if found is None:
             raise self._missing([name])
-        return found[1]
+        pin: Pin = found[1]
+        return pin
 
     # --- reading ---
 
     def __contains__(self, name: object) -> bool:
-        self._check_open()
+        catalog = self._catalog
         try:
-            return isinstance(name, str) and live(self._catalog, as_name(name)) is not None
+            return isinstance(name, str) and live(catalog, as_name(name)) is not None
         except InvalidArgument:
             return False
 
     def names(self, prefix: str = "") -> list[str]:
         """Return the sorted names of all objects, or of those that start with ``prefix``."""
-        return sorted(self._names(prefix))
+        prefix = as_prefix(prefix)
+        names = list(chain.from_iterable(part["name"] for part in self._snapshot("name", expired=False)))
+        return sorted([name for name in names if name.startswith(prefix)] if prefix else names)
 
     def _snapshot(self, *fields: str, expired: bool = True) -> Iterator[Piece]:
         from shmarrow.store.snapshot import snapshot
 
         return snapshot(self._catalog, *fields, expired=expired)
 
-    @_operation
-    def _names(self, prefix: str = "") -> Iterator[str]:
-        prefix = as_prefix(prefix)
-        for part in self._snapshot("name", expired=False):
-            names = part["name"]
-            yield from [name for name in names if name.startswith(prefix)] if prefix else names
-
-    @_operation
     def scan(self, prefix: str = "") -> Iterator[Found]:
         """Iterate over all objects with their sizes and times, unordered; nothing is opened, pinned or locked."""
         from shmarrow.store.info import found_objects
@@ -793,17 +740,14 @@ class Store:
         """
         from shmarrow.store.snapshot import stream
 
-        self._check_open()
         return stream(self._catalog)
 
-    @_operation
     def __len__(self) -> int:
         objects, now = self._catalog.state().objects, time.time_ns()
         for part in self._snapshot("expires"):
             objects -= int(((part["expires"] != 0) & (part["expires"] <= now)).sum())
         return min(max(objects, 0), self._catalog.memory.slots)
 
-    @_operation
     def info(self, name: str) -> ObjectInfo:
         """Describe an object; does not count as a use and pins nothing.
 
@@ -824,14 +768,12 @@ class Store:
         finally:
             attached.close()
 
-    @_operation
     def stats(self) -> Stats:
         """Return usage, free space, and the processes that have objects attached."""
         from shmarrow.store.info import statistics
 
         return statistics(self._catalog, self._space)
 
-    @_operation
     def watch(self, prefix: str = "") -> Watch:
         """Return an iterator over all objects published and deleted from now on; see :class:`Watch`."""
         from shmarrow.store.watch import Watch
@@ -870,14 +812,12 @@ class Store:
         """Delete an object; see :meth:`delete`."""
         self.delete(name)
 
-    @_operation
     def _delete(self, name: bytes, generation: int | None = None) -> None:
         with self._changing(name) as (found, transaction):
             if generation is not None and found.generation != generation:
                 raise self._missing([name.decode()])
             transaction.remove(found)
 
-    @_operation
     def _delete_all(self, prefix: str) -> int:
         deleted = 0
         for part in self._snapshot("name"):
@@ -885,7 +825,6 @@ class Store:
             deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
         return deleted
 
-    @_operation
     def rename(self, name: str, new_name: str, overwrite: bool = False) -> None:
         """Rename an object atomically: it is never visible under both names or neither.
 
@@ -909,7 +848,6 @@ class Store:
                 )
             transaction.rename(found, new, self._catalog.hash(new), replaced)
 
-    @_operation
     def expire_after(self, name: str, seconds: float | None) -> None:
         """Let an object expire ``seconds`` from now, after which it may be collected; None for never.
 
@@ -922,7 +860,6 @@ class Store:
         with self._changing(as_name(name)) as (found, transaction):
             transaction.update(found._replace(expires=expires))
 
-    @_operation
     def protect(self, name: str, on: bool = True) -> None:
         """Exempt an object from eviction, or with ``on=False`` allow it again.
 
@@ -948,7 +885,6 @@ class Store:
             yield found, transaction
             catalog.commit(transaction)
 
-    @_operation
     def reserve(self, nbytes: int) -> list[str]:
         """Make space for ``nbytes`` by evicting objects; the space is not reserved for the caller.
 
@@ -964,7 +900,6 @@ class Store:
         """
         return self._space.reserve(as_count(nbytes, "nbytes"))
 
-    @_operation
     def evict(self, nbytes: int) -> list[str]:
         """Evict at least ``nbytes`` of objects that are not attached, least recently used first.
 
@@ -980,7 +915,6 @@ class Store:
         """
         return self._space.release(as_count(nbytes, "nbytes"), anything=True)
 
-    @_operation
     def collect(self) -> Collected:
         """Remove orphaned and expired objects, and leftovers of killed processes.
 
@@ -992,7 +926,6 @@ class Store:
         """Delete all objects; processes that have one attached keep it."""
         self._delete_all("")
 
-    @_operation
     def owner(self) -> int:
         """Return the owner number of this process, constant until it ends; a forked child has another.
 
@@ -1015,19 +948,10 @@ class Store:
         Its objects remain, arrays obtained from it stay valid, and ownership does not change. Drafts, writers and
         watches keep working. A thread waiting for an object gets :class:`Closed`.
         """
-        self._closed = True
-        if self._running:
-            self._catalog.waiters.wake_own()
-        else:
-            self._let_go()
+        catalog, self._opened = self._opened, None
+        if catalog is not None:
+            catalog.waiters.wake_own()
 
-    def _let_go(self) -> None:
-        """Release the catalog, once, after the last running call has returned."""
-        with suppress(IndexError):
-            self._held.pop()
-            self._catalog.release()
-
-    @_operation
     def destroy(self) -> None:
         """Remove the store, its objects and its directory, and close it; attached objects stay valid.
 
@@ -1036,15 +960,12 @@ class Store:
         StorageError
             If the directory contains other files; these and the directory remain, the store is removed.
         """
+        catalog = self._catalog
         try:
-            self._catalog.destroy()
+            catalog.destroy()
         finally:
-            if not self._catalog.exists:
+            if not catalog.exists:
                 self.close()
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # modules may be gone at the end of the interpreter
-            self.close()
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -1062,7 +983,6 @@ class Store:
 
     def __repr__(self) -> str:
         try:
-            self._check_open()
             self._catalog.check_exists()
             what = counted(self._catalog.state().objects, "object")
         except (ShmarrowError, OSError) as error:
@@ -1074,17 +994,14 @@ class Store:
 
         from shmarrow import display
 
-        if self._closed:
+        if self._opened is None:
             return display.listing_html(repr(self), [], [], [])
         found = sorted(islice(self.scan(), 1000))[:_SHOWN]
         rows = [(each.name, display.size(each.nbytes), f"{each.age:.0f} s") for each in found]
         return display.listing_html(repr(self), ["name", "size", "age"], rows, [False, True, True])
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise Closed(f"the store {self.name!r} is closed; open it again")
-        if self._catalog.forked:
-            self._catalog.check_inherited()
+        _ = self._catalog
 
     def _missing(self, names: list[str], timeout: float | None = None) -> ObjectNotFound:
         waited = f" came within {timeout:g} s" if timeout else ""

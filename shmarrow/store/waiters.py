@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -27,10 +27,12 @@ from shmarrow.segment.semaphore import (
     wait_for_post,
 )
 from shmarrow.store import protocol as p
-from shmarrow.store.control import Memory
+from shmarrow.store.control import ControlFile
 from shmarrow.store.directory import Directory
 from shmarrow.store.locks import Exclusive
-from shmarrow.store.settings import Settings
+
+if TYPE_CHECKING:
+    from shmarrow.store.catalog import Catalog
 
 CHECK = 1.0
 """Seconds after which a waiter looks again without having been woken."""
@@ -52,27 +54,17 @@ def common_prefix(names: Iterable[bytes]) -> bytes:
     return next((first[:at] for at in range(len(first)) if first[at] != last[at]), first)
 
 
-class Place(Protocol):
-    """What waiters need of a catalog."""
-
-    directory: Directory
-    settings: Settings
-    writable: bool
-
-    @property
-    def memory(self) -> Memory:
-        """The mapped control file."""
-
-    def hash(self, name: bytes) -> int:
-        """Return the hash of a name."""
-
-
 class Waiters:
     """The waiters of a store: those of this process, and those that it wakes."""
 
-    def __init__(self, control: Place, exclusive: Exclusive) -> None:
+    def __init__(
+        self, control: ControlFile, directory: Directory, exclusive: Exclusive, mode: int, modulus: int
+    ) -> None:
         self._control = control
+        self._directory = directory
         self._exclusive = exclusive
+        self._mode = mode
+        self._modulus = modulus
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -95,7 +87,7 @@ class Waiters:
                 continue
             if names is not None:
                 if length not in found:
-                    found[length] = {self._control.hash(whole(name)[:length]) for name in names}
+                    found[length] = {p.hash_of(whole(name)[:length], self._modulus) for name in names}
                 if wanted not in found[length]:
                     continue
             self._post(index, number)
@@ -103,7 +95,7 @@ class Waiters:
     def _post(self, index: int, number: int) -> None:
         known, semaphore = self._opened[index]
         if known != number:
-            directory, mode = self._control.directory, self._control.settings.mode
+            directory, mode = self._directory, self._mode
             users = None if mode & 0o002 else directory.trusted
             semaphore = open_semaphore(number, users, directory.owner[1] if mode & 0o020 else -1)
             self._opened[index] = number, semaphore
@@ -122,11 +114,10 @@ class Waiters:
 
         ``waiting.index`` says which, so that :meth:`release` undoes also what was interrupted.
         """
-        control = self._control
-        if not control.writable or not self._claim(waiting):
+        if self._exclusive.fd < 0 or not self._claim(waiting):
             return None
         number = new_number()
-        control.memory.words[_word(waiting.index, _NUMBER)] = number
+        self._control.memory.words[_word(waiting.index, _NUMBER)] = number
         made = create_semaphore(number, *self._permissions())
         if made is None:
             self.release(waiting.index)
@@ -150,7 +141,7 @@ class Waiters:
 
     def _permissions(self) -> tuple[int, int, int]:
         """Return mode, user and group of a semaphore: those who may write to the store may post."""
-        directory, mode = self._control.directory, self._control.settings.mode
+        directory, mode = self._directory, self._mode
         owner, group = directory.given
         return 0o600 | (mode & 0o022) * 3, owner, directory.owner[1] if mode & 0o022 == 0o020 else group
 
@@ -158,7 +149,7 @@ class Waiters:
         """Record that a waiter waits for names that begin with these bytes; see :func:`whole`."""
         words, ints = self._control.memory.words, self._control.memory.ints
         ints[_int(index, _WAITING)] = 0
-        words[_word(index, _HASH)] = self._control.hash(prefix)
+        words[_word(index, _HASH)] = p.hash_of(prefix, self._modulus)
         ints[_int(index, _LENGTH)] = len(prefix)
         ints[_int(index, _WAITING)] = 1
 
@@ -219,9 +210,10 @@ class Waiting:
         The record of this waiter; -1 if it has none.
     """
 
-    def __init__(self, waiters: Waiters, timeout: float | None) -> None:
+    def __init__(self, catalog: Catalog, timeout: float | None) -> None:
         self.index = -1
-        self._waiters = waiters
+        self._catalog = catalog  # its descriptors are needed until the record is given back
+        self._waiters = catalog.waiters
         self._began = time.monotonic()
         self._end = None if timeout is None else self._began + timeout
         self._prefix: bytes | None = None

@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NamedTuple, Self
 
 from shmarrow.errors import Closed
@@ -65,6 +64,7 @@ class Watch:
 
     def __init__(self, catalog: Catalog, prefix: str) -> None:
         self._catalog = catalog
+        self._name = catalog.directory.name
         self._prefix = prefix
         self._coded = prefix.encode()
         self._pending: deque[Event] = deque()
@@ -72,7 +72,6 @@ class Watch:
         self._last = last_event(catalog.memory)
         self._known = self._now()
         self.names = sorted(self._known)
-        catalog.share()
         self._closed = False
 
     def _begin(self) -> None:
@@ -85,21 +84,14 @@ class Watch:
             self._begin()
         return self._mutex
 
-    @contextmanager
-    def _waiting(self, seconds: float | None) -> Iterator[Waiting]:
-        """Keep the catalog while a thread waits, even if another one closes the watch."""
+    def _waiting(self, seconds: float | None) -> Waiting:
         with self._lock():
             self._check_open()
-            self._catalog.share()
-        try:
-            with Waiting(self._catalog.waiters, seconds) as waiting:
-                yield waiting
-        finally:
-            self._catalog.release()
+            return Waiting(self._catalog, seconds)
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Closed(f"the watch of {self._catalog.directory.name!r} is closed; make a new one")
+            raise Closed(f"the watch of {self._name!r} is closed; make a new one")
 
     def _now(self) -> dict[str, int]:
         """Return the generations of all objects by name."""
@@ -174,8 +166,9 @@ class Watch:
             if self._closed:
                 return
             self._closed = True
-        self._catalog.waiters.wake_own()
-        self._catalog.release()
+            waiters = self._catalog.waiters
+            del self._catalog
+        waiters.wake_own()
 
     def __del__(self) -> None:
         with suppress(Exception):  # modules may be gone at the end of the interpreter
@@ -218,4 +211,4 @@ class Watch:
 
     def __repr__(self) -> str:
         closed = ", closed" if self._closed else ""
-        return f"<Watch of {self._catalog.directory.name!r}, names that begin with {self._prefix!r}{closed}>"
+        return f"<Watch of {self._name!r}, names that begin with {self._prefix!r}{closed}>"

@@ -8,27 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shmarrow.lazy import lazy
-from shmarrow.tensor.dense import Tensor
+from shmarrow.tensor.dense import Tensor as Tensor
 
 if TYPE_CHECKING:
-    from shmarrow.tensor.formats import (
-        SparseCOOTensor,
-        SparseCSCMatrix,
-        SparseCSFTensor,
-        SparseCSRMatrix,
-        SparseMatrix,
-    )
-    from shmarrow.tensor.sparse import SparseTensor
-
-__all__ = [
-    "SparseCOOTensor",
-    "SparseCSCMatrix",
-    "SparseCSFTensor",
-    "SparseCSRMatrix",
-    "SparseMatrix",
-    "SparseTensor",
-    "Tensor",
-]
+    from shmarrow.tensor.formats import SparseCOOTensor as SparseCOOTensor
+    from shmarrow.tensor.formats import SparseCSCMatrix as SparseCSCMatrix
+    from shmarrow.tensor.formats import SparseCSFTensor as SparseCSFTensor
+    from shmarrow.tensor.formats import SparseCSRMatrix as SparseCSRMatrix
+    from shmarrow.tensor.formats import SparseMatrix as SparseMatrix
+    from shmarrow.tensor.sparse import SparseTensor as SparseTensor
 
 
 if not TYPE_CHECKING:

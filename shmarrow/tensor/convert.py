@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import capsules
+from shmarrow import capsules, late
 from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name
 from shmarrow.tensor.dense import Tensor
@@ -46,33 +46,23 @@ def may_be_tensor(value: Any) -> bool:
 
 
 def _from_torch(value: Any) -> Tensor | SparseTensor:
-    from shmarrow.interchange.torch import from_torch
-
-    return from_torch(value)
+    return late.interchange.torch.from_torch(value)
 
 
 def _from_jax(value: Any) -> Tensor:
-    from shmarrow.interchange.jax import tensor_from_jax
-
-    return tensor_from_jax(value)
+    return late.interchange.jax.tensor_from_jax(value)
 
 
 def _from_scipy(value: Any) -> SparseTensor:
-    from shmarrow.interchange.scipy import from_scipy
-
-    return from_scipy(value)
+    return late.interchange.scipy.from_scipy(value)
 
 
 def _from_pydata_sparse(value: Any) -> SparseTensor:
-    from shmarrow.interchange.pydata_sparse import from_pydata_sparse
-
-    return from_pydata_sparse(value)
+    return late.interchange.pydata_sparse.from_pydata_sparse(value)
 
 
 def _from_pyarrow(value: Any) -> Tensor | SparseTensor:
-    from shmarrow.interchange.pyarrow_tensors import tensor_from_pyarrow
-
-    return tensor_from_pyarrow(value)
+    return late.interchange.pyarrow_tensors.tensor_from_pyarrow(value)
 
 
 _CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {

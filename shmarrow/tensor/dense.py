@@ -17,22 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
+from shmarrow import late
+from shmarrow.buffer import Bytes, DType, NDArray
 from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
 from shmarrow.layout.memory import check_expansion
 from shmarrow.pickling import travels
 from shmarrow.segment.mappings import copied, private_view, writable
-from shmarrow.tensor.element import (
-    DType,
-    Element,
-    NDArray,
-    as_ndarray,
-    as_storage,
-    checked_bools,
-    element_values,
-    read_only,
-)
+from shmarrow.tensor.element import Element, as_ndarray, as_storage, checked_bools, element_values, read_only
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.extension import storage_of
 
@@ -235,7 +227,7 @@ class Tensor(AnyTensor):
         """Whether the elements are contiguous, in row-major or column-major order."""
         return self.storage.flags.c_contiguous or self.storage.flags.f_contiguous
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Tensor, (self.storage, self._element, self.dim_names, self.metadata)
 
     def __len__(self) -> int:
@@ -398,9 +390,7 @@ class Tensor(AnyTensor):
         MissingExtra
             If torch is not installed.
         """
-        from shmarrow.interchange.torch import tensor_from_torch
-
-        return tensor_from_torch(value, dim_names, metadata=metadata)
+        return late.interchange.torch.tensor_from_torch(value, dim_names, metadata=metadata)
 
     def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
         """Convert to a ``torch.Tensor``.
@@ -428,9 +418,7 @@ class Tensor(AnyTensor):
         MissingExtra
             If torch is not installed.
         """
-        from shmarrow.interchange.torch import tensor_to_torch
-
-        return tensor_to_torch(self, device, writable=writable)
+        return late.interchange.torch.tensor_to_torch(self, device, writable=writable)
 
     def pinned(self) -> AbstractContextManager[Tensor]:
         """Page-lock the memory for the GPU during a ``with`` block, so that transfers from it run at full speed.
@@ -448,18 +436,14 @@ class Tensor(AnyTensor):
         --------
         ``with tensor.pinned(): on_device = tensor.to_torch("cuda")``
         """
-        from shmarrow.interchange.torch import pinned
-
-        return pinned(self)
+        return late.interchange.torch.pinned(self)
 
     @staticmethod
     def from_jax(
         value: jax.Array, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
     ) -> Tensor:
         """Make a tensor over the memory of a ``jax.Array``; arrays on other devices are copied to the CPU."""
-        from shmarrow.interchange.jax import tensor_from_jax
-
-        return tensor_from_jax(value, dim_names, metadata=metadata)
+        return late.interchange.jax.tensor_from_jax(value, dim_names, metadata=metadata)
 
     def to_jax(self, device: jax.Device | None = None) -> jax.Array:
         """Convert to a ``jax.Array``: zero-copy if the memory is aligned to 64 bytes, otherwise JAX copies it.
@@ -480,9 +464,7 @@ class Tensor(AnyTensor):
         MissingExtra
             If JAX is not installed.
         """
-        from shmarrow.interchange.jax import tensor_to_jax
-
-        return tensor_to_jax(self, device)
+        return late.interchange.jax.tensor_to_jax(self, device)
 
     # --- other shapes ---
 
@@ -651,7 +633,7 @@ class Exposed:
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CPU
 
-    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **_: Any) -> Any:
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **_: object) -> Any:
         return capsule(self.array, self.element, max_version)
 
 

@@ -11,22 +11,17 @@ Invariants:
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow import capsules, types
+from shmarrow import capsules, late, types
+from shmarrow.buffer import DType, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
 from shmarrow.optional import optional
 from shmarrow.types import DataType, Metadata
 from shmarrow.types.descriptors import parse_format
 from shmarrow.types.extension import ExtensionType
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-NDArray: TypeAlias = "npt.NDArray[Any]"
-DType = np.dtype[Any]
 
 ELEMENT_KEY = b"shmarrow:element"
 """The metadata key for the actual element type."""
@@ -90,13 +85,11 @@ def _dtype_of(type: DataType) -> DType:
         raise InvalidType(f"the elements of a tensor must have a fixed width of at least one byte, found {type}")
     if storage.subdtype is not None:  # decimals of several words
         return np.dtype((np.void, storage.itemsize))
-    dtype: DType = type.numpy_dtype or storage
-    return dtype
+    return type.numpy_dtype or storage
 
 
 def _ml_dtype(name: str) -> DType:
-    dtype: DType = np.dtype(getattr(optional("ml_dtypes", "without it, use the integers of `storage`"), name))
-    return dtype
+    return np.dtype(getattr(optional("ml_dtypes", "without it, use the integers of `storage`"), name))
 
 
 @lru_cache(256)
@@ -116,9 +109,7 @@ def element_of(dtype: DType) -> Element:
             f"Arrow has no type for {dtype}; view the array as real and imaginary parts in a last dimension of 2: "
             f"array.view('f{dtype.itemsize // 2}').reshape(*array.shape, 2)"
         )
-    from shmarrow.types.dtypes import from_numpy_dtype
-
-    return Element(checked_type(from_numpy_dtype(dtype)))
+    return Element(checked_type(late.types.dtypes.from_numpy_dtype(dtype)))
 
 
 def as_element(type: DataType | DType | str) -> Element:
@@ -207,13 +198,10 @@ def as_ndarray(value: Any) -> NDArray:
     """
     if isinstance(getattr(value, "dtype", None), np.dtype) or not capsules.is_column(value):
         return np.asarray(value)
-    from shmarrow.build import array
-
-    column = array(value, from_pandas=False)
+    column = late.build.array(value, from_pandas=False)
     if column.null_count:
         raise CopyRequired(f"a tensor cannot hold nulls, and the column has {column.null_count}; replace them first")
-    values: NDArray = column.to_numpy(zero_copy_only=True)
-    return values
+    return column.to_numpy(zero_copy_only=True)
 
 
 # --- encoding ------------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.tensor.dense import Shape
-from shmarrow.tensor.element import NDArray
 from shmarrow.tensor.indices import Coordinates, IndexType, as_flat_index, as_index, counted, index_dtype
 from shmarrow.tensor.sparse import FORMS, Levels, SparseTensor
 from shmarrow.types import DataType, MetadataLike

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.buffer import DType, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded
-from shmarrow.tensor.element import DType, Element, NDArray, as_ndarray, element_values
+from shmarrow.tensor.element import Element, as_ndarray, element_values
 from shmarrow.types import DataType, IntType, as_type
 
 Coordinates = tuple[NDArray, ...]

@@ -21,18 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from shmarrow import late
+from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded
 from shmarrow.pickling import travels
 from shmarrow.tensor.dense import AnyTensor, DimNames, Shape, Tensor, as_dim_names, same_values
-from shmarrow.tensor.element import (
-    Element,
-    NDArray,
-    as_ndarray,
-    as_storage,
-    checked_bools,
-    element_values,
-    read_only,
-)
+from shmarrow.tensor.element import Element, as_ndarray, as_storage, checked_bools, element_values, read_only
 from shmarrow.tensor.indices import (
     Coordinates,
     IndexType,
@@ -296,23 +290,19 @@ class SparseTensor(AnyTensor):
 
     def to_coo(self, *, index_type: IndexType = None) -> SparseCOOTensor:
         """Convert to COO with sorted coordinates."""
-        made: SparseCOOTensor = self._convert(FORMS["COO"], index_type)
-        return made
+        return self._convert(FORMS["COO"], index_type)
 
     def to_csr(self, *, index_type: IndexType = None) -> SparseCSRMatrix:
         """Convert a two-dimensional tensor to CSR."""
-        made: SparseCSRMatrix = self._convert(FORMS["CSR"], index_type)
-        return made
+        return self._convert(FORMS["CSR"], index_type)
 
     def to_csc(self, *, index_type: IndexType = None) -> SparseCSCMatrix:
         """Convert a two-dimensional tensor to CSC."""
-        made: SparseCSCMatrix = self._convert(FORMS["CSC"], index_type)
-        return made
+        return self._convert(FORMS["CSC"], index_type)
 
     def to_csf(self, axis_order: Sequence[int] | None = None, *, index_type: IndexType = None) -> SparseCSFTensor:
         """Convert to CSF with levels in the order of ``axis_order``."""
-        made: SparseCSFTensor = self._convert(FORMS["CSF"], index_type, axis_order)
-        return made
+        return self._convert(FORMS["CSF"], index_type, axis_order)
 
     def to_dense(self) -> NDArray:
         """Convert to a dense ndarray; duplicates are added up.
@@ -356,9 +346,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If torch is not installed.
         """
-        from shmarrow.interchange.torch import sparse_from_torch
-
-        return sparse_from_torch(cls, value, dim_names, metadata=metadata)
+        return late.interchange.torch.sparse_from_torch(cls, value, dim_names, metadata=metadata)
 
     def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
         """Convert to a sparse ``torch.Tensor``: COO, CSR and CSC keep their format, CSF becomes COO.
@@ -382,9 +370,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If torch is not installed.
         """
-        from shmarrow.interchange.torch import sparse_to_torch
-
-        return sparse_to_torch(self, device, writable=writable)
+        return late.interchange.torch.sparse_to_torch(self, device, writable=writable)
 
     @classmethod
     def from_scipy(
@@ -402,9 +388,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If scipy is not installed.
         """
-        from shmarrow.interchange.scipy import sparse_from_scipy
-
-        return sparse_from_scipy(cls, value, dim_names, metadata=metadata)
+        return late.interchange.scipy.sparse_from_scipy(cls, value, dim_names, metadata=metadata)
 
     def to_scipy(self) -> scipy.sparse.sparray:
         """Convert to a sparse array of scipy: CSR to ``csr_array``, CSC to ``csc_array``, COO and CSF to ``coo_array``.
@@ -418,9 +402,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If scipy is not installed.
         """
-        from shmarrow.interchange.scipy import sparse_to_scipy
-
-        return sparse_to_scipy(self)
+        return late.interchange.scipy.sparse_to_scipy(self)
 
     @classmethod
     def from_pydata_sparse(
@@ -435,9 +417,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If the package ``sparse`` is not installed.
         """
-        from shmarrow.interchange.pydata_sparse import sparse_from_pydata
-
-        return sparse_from_pydata(cls, value, dim_names, metadata=metadata)
+        return late.interchange.pydata_sparse.sparse_from_pydata(cls, value, dim_names, metadata=metadata)
 
     def to_pydata_sparse(self) -> sparse.SparseArray:
         """Convert to an array of the package ``sparse``: CSR and CSC to ``GCXS``, COO and CSF to ``COO``.
@@ -451,9 +431,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If the package ``sparse`` is not installed.
         """
-        from shmarrow.interchange.pydata_sparse import sparse_to_pydata
-
-        return sparse_to_pydata(self)
+        return late.interchange.pydata_sparse.sparse_to_pydata(self)
 
     def _numbers(self, storage: NDArray) -> NDArray:
         """The values as a summable ndarray."""

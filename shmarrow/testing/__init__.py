@@ -16,27 +16,18 @@ from typing import TYPE_CHECKING
 from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
-    from shmarrow.testing import strategies
-    from shmarrow.testing.compare import exact
-    from shmarrow.testing.definition import Case, Physical
-    from shmarrow.testing.reader import Outcome, check_reader, read_cases
-    from shmarrow.testing.store import StoreContract
-    from shmarrow.testing.store_files import check_store
-    from shmarrow.testing.table import case, cases
+    from shmarrow.testing import strategies as strategies
+    from shmarrow.testing.compare import exact as exact
+    from shmarrow.testing.definition import Case as Case
+    from shmarrow.testing.definition import Physical as Physical
+    from shmarrow.testing.reader import Outcome as Outcome
+    from shmarrow.testing.reader import check_reader as check_reader
+    from shmarrow.testing.reader import read_cases as read_cases
+    from shmarrow.testing.store import StoreContract as StoreContract
+    from shmarrow.testing.store_files import check_store as check_store
+    from shmarrow.testing.table import case as case
+    from shmarrow.testing.table import cases as cases
 
-__all__ = [
-    "Case",
-    "Outcome",
-    "Physical",
-    "StoreContract",
-    "case",
-    "cases",
-    "check_reader",
-    "check_store",
-    "exact",
-    "read_cases",
-    "strategies",
-]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(

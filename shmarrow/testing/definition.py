@@ -56,8 +56,7 @@ class Physical:
         buffers: list[Any] = [None if text is None else np.frombuffer(to_bytes(text), "u1") for text in self.buffers]
         children = [child.array(field.type) for child, field in zip(self.children, type.fields, strict=True)]
         dictionary = None if self.dictionary is None else self.dictionary.array(type.value_type)
-        made: Array = make_array(type, self.length, buffers, self.null_count, self.offset, children, dictionary)
-        return made
+        return make_array(type, self.length, buffers, self.null_count, self.offset, children, dictionary)
 
 
 def to_bytes(text: str) -> bytes:

@@ -89,7 +89,7 @@ class _Checked:
             raise InvalidData(f"{self.name}: {message}")
 
     def objects(self) -> dict[str, int]:
-        """Check all of it; the files of the objects by name."""
+        """Check everything, and return the files of the objects by name."""
         self._chains()
         found: dict[str, int] = {}
         for number in self.states[p.LIVE]:

@@ -271,7 +271,7 @@ def values_of(type: DataType) -> Strategy:
 
 
 def can_be_null(type: DataType) -> bool:
-    """Whether an array of this type can say of a slot that it is null."""
+    """Whether arrays of this type can mark slots as null."""
     if isinstance(type, UnionType):
         nullable = [field.type for field in type.fields if field.nullable]
         return bool(nullable) and all(map(can_be_null, nullable))  # whichever of them a null goes to

@@ -10,14 +10,11 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.int64]
+from shmarrow.buffer import Indices
 
 
 class Plan(NamedTuple):
@@ -68,17 +65,17 @@ class Epoch:
         self._epoch = epoch
         if plan.shuffle:
             count = -(-plan.num_rows // plan.block_rows)
-            self._blocks: Rows = self._random(0).permutation(count)
+            self._blocks: Indices = self._random(0).permutation(count)
             sizes = np.minimum(plan.block_rows, plan.num_rows - self._blocks * plan.block_rows)
             groups = np.add.reduceat(sizes, np.arange(0, count, plan.mixed_blocks)) if count else sizes
-            self._starts: Rows = np.concatenate([[0], np.cumsum(groups)])
+            self._starts: Indices = np.concatenate([[0], np.cumsum(groups)])
             self._group = -1
-            self._rows: Rows = np.empty(0, np.int64)
+            self._rows: Indices = np.empty(0, np.int64)
 
     def _random(self, part: int) -> np.random.Generator:
         return np.random.default_rng([self._plan.seed, self._epoch, part])
 
-    def batch(self, number: int) -> Rows | range:
+    def batch(self, number: int) -> Indices | range:
         """Return the rows of a batch; a range if they are consecutive."""
         plan = self._plan
         start = number * plan.batch_size
@@ -93,7 +90,7 @@ class Epoch:
             start, first = min(stop, high), first + 1
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
-    def _mixed(self, group: int) -> Rows:
+    def _mixed(self, group: int) -> Indices:
         """Return the rows of a group of blocks in random order; the last group is cached for the next batch."""
         if group != self._group:
             plan = self._plan

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from shmarrow import capsules
+from shmarrow import capsules, late
+from shmarrow.buffer import DType
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     MAX_DEPTH,
@@ -40,7 +41,6 @@ __all__ = ["DType", "DataType", "FrozenMetadata", "Metadata", "MetadataLike", "a
 
 Metadata = Mapping[bytes, bytes]
 MetadataLike = Mapping[Any, Any]
-DType = np.dtype[Any]
 
 
 class FrozenMetadata(dict[bytes, bytes]):
@@ -71,7 +71,7 @@ class FrozenMetadata(dict[bytes, bytes]):
     def __deepcopy__(self, memo: Any) -> FrozenMetadata:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return FrozenMetadata, (dict(self),)
 
 
@@ -202,9 +202,7 @@ class DataType:
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        from shmarrow.interchange.pyarrow import type_from_pyarrow
-
-        return type_from_pyarrow(type)
+        return late.interchange.pyarrow.from_pyarrow(type, "DataType")
 
     def to_pyarrow(self) -> pa.DataType:
         """Convert to a ``pyarrow.DataType``; an extension type unknown to pyarrow becomes its storage type.
@@ -216,18 +214,14 @@ class DataType:
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        from shmarrow.interchange.pyarrow import type_to_pyarrow
-
-        return type_to_pyarrow(self)
+        return late.interchange.pyarrow.to_pyarrow(self, "DataType")
 
     def __arrow_c_schema__(self) -> PyCapsule:
         """Export the type as a PyCapsule ``arrow_schema`` (Arrow PyCapsule interface).
 
         Errors as for :meth:`Schema.__arrow_c_schema__`.
         """
-        from shmarrow.interchange.c_data.export_schema import export_type
-
-        return export_type(self)
+        return late.interchange.c_data.export_schema.export_type(self)
 
     def _set(self, **values: Any) -> None:
         """Set attributes, for constructors."""
@@ -271,7 +265,7 @@ class DataType:
     def __repr__(self) -> str:
         return f"DataType({self})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), tuple([getattr(self, name) for name in self.parameters])
 
 
@@ -363,17 +357,13 @@ def as_type(value: DataType | str) -> DataType:
 @cache
 def aliases() -> dict[str, DataType]:
     """Types by the names that :func:`as_type` accepts."""
-    from shmarrow.types.primitive import aliases
-
-    return aliases()
+    return late.types.primitive.aliases()
 
 
 @cache
 def by_dtype() -> dict[DType, DataType]:
     """Types by little-endian numpy dtype."""
-    from shmarrow.types.dtypes import by_dtype
-
-    return by_dtype()
+    return late.types.dtypes.by_dtype()
 
 
 def _of_dtype(value: Any) -> DataType | None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shmarrow.buffer import DType
 from shmarrow.errors import InvalidType, shown
 from shmarrow.types import base
-from shmarrow.types.base import DataType, DType
+from shmarrow.types.base import DataType
 from shmarrow.types.descriptors import TIME_UNIT, simple_types
 from shmarrow.types.primitive import FixedSizeBinaryType, bool_, date32, timestamp
 

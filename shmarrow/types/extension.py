@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.state_machine import fork_safe_lock
-from shmarrow.types.base import DataType, DType, Metadata, as_type
+from shmarrow.types.base import DataType, Metadata, as_type
 from shmarrow.types.descriptors import TypeDescriptor
 from shmarrow.types.field import Field
 from shmarrow.types.nested import DictionaryType
@@ -143,7 +144,7 @@ class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
     def _name(self) -> str:
         return f"extension<{self.extension_name}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.storage_type, self.serialize())
 
 

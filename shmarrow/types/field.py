@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from shmarrow import capsules
+from shmarrow import capsules, late
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidType, full_name, iterated, printable, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
@@ -133,27 +133,21 @@ class Field:
 
         Errors as for :meth:`DataType.from_pyarrow`.
         """
-        from shmarrow.interchange.pyarrow import field_from_pyarrow
-
-        return field_from_pyarrow(field)
+        return late.interchange.pyarrow.from_pyarrow(field, "Field")
 
     def to_pyarrow(self) -> pa.Field:
         """Convert to a ``pyarrow.Field``; an extension type unknown to pyarrow is recorded in its metadata.
 
         Errors as for :meth:`DataType.to_pyarrow`.
         """
-        from shmarrow.interchange.pyarrow import field_to_pyarrow
-
-        return field_to_pyarrow(self)
+        return late.interchange.pyarrow.to_pyarrow(self, "Field")
 
     def __arrow_c_schema__(self) -> PyCapsule:
         """Export the field as a PyCapsule ``arrow_schema`` (Arrow PyCapsule interface).
 
         Errors as for :meth:`Schema.__arrow_c_schema__`.
         """
-        from shmarrow.interchange.c_data.export_schema import export_field
-
-        return export_field(self)
+        return late.interchange.c_data.export_schema.export_field(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Field):
@@ -169,7 +163,7 @@ class Field:
     def __repr__(self) -> str:
         return f"Field({self})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Field, (self.name, self.type, self.nullable, self.metadata)
 
 

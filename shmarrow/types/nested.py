@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
+from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.types.base import DataType, DType, as_bool, as_int, as_type
+from shmarrow.types.base import DataType, as_bool, as_int, as_type
 from shmarrow.types.descriptors import UNION_MODE, check_complete
 from shmarrow.types.field import Field, FieldsLike, as_field, as_fields
 from shmarrow.types.primitive import IntType

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 import numpy as np
 
+from shmarrow import late
+from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.types.base import DataType, DType, as_int
+from shmarrow.types.base import DataType, as_int
 from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
 
 if TYPE_CHECKING:
@@ -248,9 +250,7 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
                 raise InvalidType(
                     f"the time zone of a timestamp must be a string or a tzinfo, found {type(tz).__name__}"
                 )
-            from shmarrow.types.zones import zone_name
-
-            tz = zone_name(tz)
+            tz = late.types.zones.zone_name(tz)
         self._set(tz=tz or None)
 
     def _name(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Protocol
 
-from shmarrow import capsules
+from shmarrow import capsules, late
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     FieldNotFound,
@@ -221,24 +221,18 @@ class Schema:
 
     def empty_table(self) -> Table:
         """Make a table of the schema without rows."""
-        from shmarrow.tables import Table
-
-        return Table(self)
+        return late.tables.Table(self)
 
     # --- other libraries ---
 
     @staticmethod
     def from_pyarrow(schema: pa.Schema) -> Schema:
         """Convert a ``pyarrow.Schema`` with the metadata of each level; errors as :meth:`DataType.from_pyarrow`."""
-        from shmarrow.interchange.pyarrow import schema_from_pyarrow
-
-        return schema_from_pyarrow(schema)
+        return late.interchange.pyarrow.from_pyarrow(schema, "Schema")
 
     def to_pyarrow(self) -> pa.Schema:
         """Convert to a ``pyarrow.Schema`` with the metadata of each level; errors as :meth:`DataType.to_pyarrow`."""
-        from shmarrow.interchange.pyarrow import schema_to_pyarrow
-
-        return schema_to_pyarrow(self)
+        return late.interchange.pyarrow.to_pyarrow(self, "Schema")
 
     def __arrow_c_schema__(self) -> PyCapsule:
         """Export the schema as a PyCapsule ``arrow_schema`` of struct type (Arrow PyCapsule interface).
@@ -250,9 +244,7 @@ class Schema:
         MissingExtra
             If nanoarrow is not installed.
         """
-        from shmarrow.interchange.c_data.export_schema import export_schema
-
-        return export_schema(self)
+        return late.interchange.c_data.export_schema.export_schema(self)
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> Schema:
         """Return the schema that ``for_consumer`` of rows produces; the schema itself if no cast is needed.
@@ -271,9 +263,7 @@ class Schema:
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
-        from shmarrow.interchange.for_consumer import schema
-
-        return schema(self, name, lossy)
+        return late.interchange.for_consumer.schema(self, name, lossy)
 
     @property
     def pandas_metadata(self) -> dict[str, Any] | None:
@@ -284,9 +274,7 @@ class Schema:
         InvalidData
             If it is not JSON, or not an object.
         """
-        from shmarrow.build.frames import pandas_metadata
-
-        return pandas_metadata(self.metadata)
+        return late.build.frames.pandas_metadata(self.metadata)
 
     def append(self, field: Field) -> Schema:
         """Append a field; InvalidType for anything else."""
@@ -351,11 +339,9 @@ class Schema:
         return f"<shmarrow.Schema of {counted(len(self), 'field')}>\n{self}"
 
     def _repr_html_(self) -> str:
-        from shmarrow.display import schema_html
+        return late.display.schema_html(self)
 
-        return schema_html(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Schema, (self.fields, self.metadata)
 
 

@@ -82,9 +82,9 @@ def _merged_field(a: Field, b: Field, permissive: bool) -> Field:
 def _merged(a: Any, b: Any, permissive: bool) -> DataType | None:
     """The type that can hold the values of both, or None."""
     if a == b:
-        return a  # type: ignore[no-any-return]
+        return a
     if "null" in (a.layout, b.layout):
-        return b if a.layout == "null" else a  # type: ignore[no-any-return]
+        return b if a.layout == "null" else a
     if isinstance(a, StructType) and isinstance(b, StructType):
         return StructType(_merged_fields([a.fields, b.fields], permissive))
     if isinstance(a, MapType) and isinstance(b, MapType):

@@ -15,11 +15,11 @@ from shmarrow.xray.model import Finding, Region
 if TYPE_CHECKING:
     from shmarrow.xray.outline import summary
     from shmarrow.xray.overviews import Overview, overview
-    from shmarrow.xray.roles import BufferRole, Node
+    from shmarrow.xray.roles import BufferRole
     from shmarrow.xray.sentences import KINDS
     from shmarrow.xray.walker import findings, walk
 
-__all__ = ["KINDS", "BufferRole", "Finding", "Node", "Overview", "Region", "findings", "overview", "summary", "walk"]
+__all__ = ["KINDS", "BufferRole", "Finding", "Overview", "Region", "findings", "overview", "summary", "walk"]
 
 
 if not TYPE_CHECKING:
@@ -27,7 +27,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".outline": "summary",
-            ".roles": "BufferRole Node",
+            ".roles": "BufferRole",
             ".overviews": "Overview overview",
             ".sentences": "KINDS",
             ".walker": "findings walk",

@@ -17,6 +17,13 @@ _MOST = 20
 _WRITE_AGAIN = "write the file again with a correct writer"
 
 
+def fitting(blocks: npt.NDArray[np.int64], first: int, end: int) -> npt.NDArray[np.bool_]:
+    """Return which messages, by offset, metadata length and body length, are within the bytes from first to end."""
+    start, metadata, body = blocks[:, 0], blocks[:, 1], blocks[:, 2]
+    good: npt.NDArray[np.bool_] = (start >= first) & (start <= end) & (metadata >= 8) & (metadata <= end - start)
+    return good & (body >= 0) & (body <= end - start - metadata)
+
+
 def check_blocks(dictionaries: npt.NDArray[np.int64], batches: npt.NDArray[np.int64], end: int) -> tuple[Finding, ...]:
     """Check that blocks are within the file, aligned, disjoint and in order.
 
@@ -44,12 +51,10 @@ def check_blocks(dictionaries: npt.NDArray[np.int64], batches: npt.NDArray[np.in
             found.append(Finding(low, max(low, high), severity, f"{name(row)}: {text.format(span)}{more}", remedy))
 
     start, metadata, body = blocks.T
-    bad = (start < HEAD) | (metadata < 8) | (body < 0) | (start > end) | (metadata > end - start)
-    bad |= body > end - start - metadata
-    report(
-        np.flatnonzero(bad), "error", f"the block {{}} is not within the file's messages, [{HEAD}, {end})", _WRITE_AGAIN
-    )
-    good = np.flatnonzero(~bad)
+    inside = fitting(blocks, HEAD, end)
+    text = f"the block {{}} is not within the file's messages, [{HEAD}, {end})"
+    report(np.flatnonzero(~inside), "error", text, _WRITE_AGAIN)
+    good = np.flatnonzero(inside)
     odd = good[(start[good] & 7 != 0) | (metadata[good] & 7 != 0)]
     report(odd, "warning", "the message {} or its body is not aligned to 8 bytes", "readers have to copy its buffers")
     order = good[np.argsort(start[good], kind="stable")]

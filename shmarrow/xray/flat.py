@@ -10,7 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -78,6 +78,10 @@ _ENUMS = {
 _MEMBERS = {name: {number: member for member, number in numbers.items()} for name, numbers in ENUMS.items()}
 
 
+_Explained = tuple[str, str, Any]
+"""What a part is, the chapter that defines it, and its value."""
+
+
 class _Slot(NamedTuple):
     """A field of a table: number, name, kind of value, and size in the table in bytes."""
 
@@ -118,21 +122,18 @@ class Flat:
         Name of the FlatBuffer, the first step of all paths.
     limits : Limits
         Bounds on what is accepted.
-    elements : bool
-        Yield a region for each field and each element, instead of one per table and vector.
     report : callable
         Called with each finding.
     """
 
     def __init__(
-        self, data: Bytes, start: int, end: int, root: str, label: str, limits: Limits, elements: bool, report: Report
+        self, data: Bytes, start: int, end: int, root: str, label: str, limits: Limits, report: Report
     ) -> None:
         self._data = data
         self._start, self._end = start, end
         self._buffer = FlatBuffer(data[start:end], label, limits)
         self._root = root
         self._path = Path(None, label, 0)
-        self._elements = elements
         self._report = report
         self._claims: dict[tuple[int, str], Claim] = {}
         self._shared: dict[tuple[int, str], int] = {}
@@ -272,68 +273,51 @@ class Flat:
     # --- regions ---
 
     def _render(self, claim: Claim, alone: bool) -> Iterable[Region]:
-        return _RENDER[claim.kind](self, claim, alone and self._elements)
+        what, chapter, value = _EXPLAINED[claim.kind](self, claim)
+        yield Region(claim.start, claim.end, claim.kind, what, str(claim.path), chapter, value)
 
     def _text(self, claim: Claim) -> str:
         name = claim.name if claim.kind == "table" else claim.kind
         times = self._shared.get((claim.start - self._start, name), 1)
         return claim.name if times == 1 else f"{claim.name} (shared by {times})"
 
-    def _root_region(self, claim: Claim, split: bool) -> Iterable[Region]:
-        path = str(claim.path)
-        yield Region(claim.start, claim.end, "root", claim.name, path, chapter_of(self._root), claim.detail)
+    def _explain_root(self, claim: Claim) -> _Explained:
+        return claim.name, chapter_of(self._root), claim.detail
 
-    def _vtable_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
+    def _explain_vtable(self, claim: Claim) -> _Explained:
         says, offsets, name = claim.detail
         slots = _slots(name)
         names = [*[slot.name for slot in slots], *[f"field {i}" for i in range(len(slots), len(offsets))]]
-        path, chapter = str(claim.path), chapter_of(name)
         fields = {key: offset for key, offset in zip(names, offsets, strict=False) if offset}
-        what = self._text(claim)
-        if not split:
-            value = {"size": claim.end - claim.start, "table_size": says, "offsets": fields}
-            yield Region(claim.start, claim.end, "vtable", what, path, chapter, value)
-            return
-        at = claim.start
-        yield Region(at, at + 2, "vtable", f"size of the {what}", path, chapter, claim.end - at)
-        yield Region(at + 2, at + 4, "vtable", f"size of table {name}", path, chapter, says)
-        for key, offset in zip(names, offsets, strict=False):
-            at += 2
-            text = f"offset of {name}.{key}" + ("" if offset else ", which is absent")
-            yield Region(at + 2, at + 4, "vtable", text, path, chapter, offset)
+        value = {"size": claim.end - claim.start, "table_size": says, "offsets": fields}
+        return self._text(claim), chapter_of(name), value
 
-    def _table_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
-        vtable, _ = claim.detail
-        name, path, chapter = claim.name, str(claim.path), chapter_of(claim.name)
-        parts = self._parts(claim)
-        if not split:
-            value = {key: value for _, _, key, value in parts}
-            yield Region(claim.start, claim.end, "table", f"table {self._text(claim)}", path, chapter, value)
-            return
-        start = claim.start
-        what = f"table {self._text(claim)}: distance back to its vtable"
-        claims = [Claim(start, start + 4, "table", what, claim.path, start - self._start - vtable)]
-        claims += [Claim(at, end, "field", f"{name}.{key}", claim.path, value) for at, end, key, value in parts]
-        yield from tile(claims, start, claim.end, lambda each, _: _plain(each, chapter), self._fill, self._overlap)
-
-    def _parts(self, claim: Claim) -> list[tuple[int, int, str, Any]]:
-        """Return start, end, name and value of each field of a table."""
+    def _explain_table(self, claim: Claim) -> _Explained:
+        """Explain a table by the values of its fields."""
         _, offsets = claim.detail
-        slots = _slots(claim.name)
-        found = []
+        slots, size = _slots(claim.name), claim.end - claim.start
+        value = {}
         for slot in slots:
             if _has(offsets, slot):
-                at = claim.start + offsets[slot.number]
-                found.append((at, at + slot.size, slot.name, self._value(claim.name, slot, at)))
-        later = range(len(slots), min(len(offsets), len(slots) + _LATER))
-        known = sorted([*offsets[: later.stop], claim.end - claim.start]) if later else []
-        for number in later:
-            if 0 < offsets[number] < claim.end - claim.start:
-                at = claim.start + offsets[number]
-                end = claim.start + next(each for each in [*known, offsets[number] + 1] if each > offsets[number])
-                raw = bytes(self._data[at : min(end, at + 8)]).hex(" ")
-                found.append((at, end, f"field {number}, of a later version", raw))
-        return found
+                value[slot.name] = self._value(claim.name, slot, claim.start + offsets[slot.number])
+        for number in range(len(slots), min(len(offsets), len(slots) + _LATER)):
+            if 0 < (at := offsets[number]) < size:
+                end = min([each for each in (*offsets, size) if each > at])
+                raw = bytes(self._data[claim.start + at : claim.start + min(end, at + 8)]).hex(" ")
+                value[f"field {number}, of a later version"] = raw
+        return f"table {self._text(claim)}", chapter_of(claim.name), value
+
+    def _explain_vector(self, claim: Claim) -> _Explained:
+        inner, dtype, length, table, slot = claim.detail
+        values = np.ndarray(length, dtype, self._data, claim.start + 4)
+        first = [self._element(table, slot, inner, claim.start, i, values[i]) for i in range(min(length, _LISTED))]
+        value: Any = first if length <= _LISTED else {"length": length, "first": first}
+        chapter = chapter_of(inner if inner in TABLES or inner in STRUCTS else table)
+        return f"{self._text(claim)}: {length} × {inner}", chapter, value
+
+    def _explain_string(self, claim: Claim) -> _Explained:
+        table = claim.name.removeprefix("string ").partition(".")[0]
+        return self._text(claim), chapter_of(table), self._string(claim.start)
 
     def _value(self, table: str, slot: _Slot, at: int) -> Any:
         """Decode a field at an absolute offset to a JSON-serializable value."""
@@ -355,45 +339,10 @@ class Flat:
         shown = bytes(self._data[start + 4 : min(start + 4 + min(length, 100 * _LISTED), self._end)])
         return shown.decode(errors="replace") + ("..." if length > len(shown) else "")
 
-    def _vector_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
-        inner, dtype, length, table, slot = claim.detail
-        path, chapter, start = (
-            str(claim.path),
-            chapter_of(inner if inner in TABLES or inner in STRUCTS else table),
-            claim.start,
-        )
-        values = np.ndarray(length, dtype, self._data, start + 4)
-        what = f"{self._text(claim)}: {length} × {inner}"
-        if not split:
-            shown = [self._element(table, slot, inner, start, i, values[i]) for i in range(min(length, _LISTED))]
-            value: Any = shown if length <= _LISTED else {"length": length, "first": shown}
-            yield Region(start, claim.end, claim.kind, what, path, chapter, value)
-            return
-        yield Region(start, start + 4, claim.kind, f"length of the {self._text(claim)}", path, chapter, length)
-        at = start + 4
-        for i in range(length):
-            value = self._element(table, slot, inner, start, i, values[i])
-            yield Region(at, at + dtype.itemsize, claim.kind, f"{table}.{slot}[{i}]", path, chapter, value)
-            at += dtype.itemsize
-
     def _element(self, table: str, slot: str, inner: str, start: int, index: int, item: Any) -> Any:
         if inner in TABLES:
             return {"at": start + 4 + 4 * index + int(item)}
         return _fields(item, inner) if inner in STRUCTS else _enumerated(table, slot, item.item())
-
-    def _string_regions(self, claim: Claim, split: bool) -> Iterable[Region]:
-        path, start, end = str(claim.path), claim.start, claim.end
-        table = claim.name.removeprefix("string ").partition(".")[0]
-        chapter, what = chapter_of(table), self._text(claim)
-        length = int(np.ndarray((), "<u4", self._data, start))
-        if not split:
-            yield Region(start, end, "string", what, path, chapter, self._string(start))
-            return
-        yield Region(start, start + 4, "string", f"length of the {what}", path, chapter, length)
-        if length:
-            yield Region(start + 4, start + 4 + length, "string", what, path, chapter, self._string(start))
-        if start + 4 + length < end:
-            yield Region(end - 1, end, "string", f"NUL behind the {what}", path, chapter, 0)
 
     def _fill(self, start: int, end: int) -> Iterable[Region]:
         """Yield regions of unreferenced bytes of the FlatBuffer."""
@@ -412,14 +361,15 @@ class Flat:
         return Region(claim.start, end, "overlap", text, str(claim.path), chapter_of(claim.name))
 
 
-_RENDER = {
-    "root": Flat._root_region,
-    "vtable": Flat._vtable_regions,
-    "table": Flat._table_regions,
-    "vector": Flat._vector_regions,
-    "block": Flat._vector_regions,
-    "string": Flat._string_regions,
+_EXPLAINED: dict[str, Callable[[Flat, Claim], _Explained]] = {
+    "root": Flat._explain_root,
+    "vtable": Flat._explain_vtable,
+    "table": Flat._explain_table,
+    "vector": Flat._explain_vector,
+    "block": Flat._explain_vector,
+    "string": Flat._explain_string,
 }
+"""How the parts of a FlatBuffer are explained, by the kind of region."""
 
 
 def padding(
@@ -441,10 +391,6 @@ def padding(
 
 def _has(offsets: Offsets, slot: _Slot) -> bool:
     return slot.number < len(offsets) and offsets[slot.number] != 0
-
-
-def _plain(claim: Claim, chapter: str) -> Iterable[Region]:
-    yield Region(claim.start, claim.end, claim.kind, claim.name, str(claim.path), chapter, claim.detail)
 
 
 def _member(table: str, slot: _Slot, tag: int) -> Any:

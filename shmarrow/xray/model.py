@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from itertools import islice
 from typing import Any, NamedTuple
 
-SEVERITIES = ("error", "warning", "note")
+_VALUE, _ELEMENTS, _FIELDS = 240, 6, 16
+"""Characters of a value as text, elements of a vector and fields of a table in it."""
 
 
 class Region(NamedTuple):
@@ -56,3 +59,23 @@ class Finding(NamedTuple):
     severity: str
     message: str
     remedy: str
+
+
+def value_text(value: Any) -> str:
+    """Format the value of a region on one line, with only the first elements of long vectors; not escaped."""
+    if value is None:
+        return ""
+    if isinstance(value, dict) and list(value) != ["at"]:
+        return ", ".join([f"{key}: {_word(each)}" for key, each in islice(value.items(), _FIELDS)])
+    return _word(value)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return value[:_VALUE]
+    if isinstance(value, list):
+        more = f", … ({len(value)})" if len(value) > _ELEMENTS else ""
+        return f"[{', '.join([_word(each) for each in value[:_ELEMENTS]])}{more}]"
+    if isinstance(value, dict):
+        return f"→ {value['at']}" if list(value) == ["at"] else f"{{{value_text(value)}}}"
+    return json.dumps(value, ensure_ascii=False)[:_VALUE]

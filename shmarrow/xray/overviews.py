@@ -25,7 +25,7 @@ from shmarrow.xray.checks import check_blocks
 from shmarrow.xray.claims import zeros
 from shmarrow.xray.messages import BATCH, DICTIONARY, NO_MESSAGES, SCHEMA, SPARSE, TENSOR, Batch, read_batch, scan
 from shmarrow.xray.model import Finding
-from shmarrow.xray.roles import BufferRole, Node, expanded, nodes_of, roles_of
+from shmarrow.xray.roles import BufferRole, expanded, fields_below, roles_of
 from shmarrow.xray.target import open_target
 
 if TYPE_CHECKING:
@@ -222,6 +222,11 @@ class Overview:
     # --- columns ---
 
     @property
+    def truncated(self) -> bool:
+        """Whether its end is missing."""
+        return self._cut is not None or (self.kind == "file" and self.footer is None)
+
+    @property
     def wires(self) -> list[FieldLayout]:
         """Storage of each column; empty without a schema."""
         return [] if self.schema is None else self.schema._source.wires()  # type: ignore[union-attr]
@@ -232,9 +237,9 @@ class Overview:
         return tuple(roles_of(self.wires, self._version == ENUMS["MetadataVersion"]["V4"]))
 
     @cached_property
-    def nodes(self) -> tuple[Node, ...]:
-        """The field nodes of a batch, in order."""
-        return tuple(nodes_of(self.wires))
+    def num_nodes(self) -> int:
+        """The number of field nodes of a batch."""
+        return len(list(fields_below(self.wires)))
 
     # --- batches ---
 

@@ -47,27 +47,6 @@ class BufferRole(NamedTuple):
     variadic: bool = False
 
 
-class Node(NamedTuple):
-    """One field node of a record batch: its path, column, type and whether its layout has a validity bitmap.
-
-    Attributes
-    ----------
-    path : str
-        Path of the field, such as ``"points.item"``.
-    column : int
-        Index of the top-level column.
-    type : str
-        Name of the type.
-    has_validity : bool
-        Whether the layout has a validity bitmap.
-    """
-
-    path: str
-    column: int
-    type: str
-    has_validity: bool
-
-
 def fields_below(wires: Iterable[FieldLayout]) -> Iterator[tuple[int, str, FieldLayout]]:
     """Yield the top-level column, path and field of each node of a batch, in order."""
     for column, wire in enumerate(wires):
@@ -130,9 +109,3 @@ def expanded(roles: Iterable[BufferRole], variadic: Iterable[int]) -> Iterator[B
                 yield role._replace(buffer=f"data {number}", variadic=False)
         else:
             yield role
-
-
-def nodes_of(wires: Iterable[FieldLayout]) -> Iterator[Node]:
-    """Yield the field nodes of a batch with these columns."""
-    for column, path, wire in fields_below(wires):
-        yield Node(path, column, type_name(wire), LISTING[wire.type.layout].has_validity)

@@ -17,16 +17,15 @@ KINDS: dict[str, str] = {
     "the fields; fields with default values are left out.",
     "vtable": "The layout of a FlatBuffers table: the size of the vtable, the size of the table, and the offset of "
     "each field in the table, 2 bytes each. Offset 0 means that the field is left out.",
-    "field": "A field of a FlatBuffers table: a number, or the distance to a string, vector or table.",
     "vector": "A FlatBuffers vector: the number of elements in 4 bytes, then the elements. Tables and strings are "
     "stored elsewhere, and the vector holds the distances to them.",
     "string": "A FlatBuffers string: its length in 4 bytes, the text in UTF-8, and a zero byte.",
     "block": "Pointers to messages: for each, its offset in the file, the length of its metadata and the length of its "
     "body.",
     "length": "The uncompressed length of the buffer that follows, in 8 bytes; -1 means that it is not compressed.",
-    "buffer": "A contiguous run of bytes with data of a column or tensor, used in path unless it is compressed.",
+    "buffer": "A contiguous run of bytes with data of a column or tensor, used in place unless it is compressed.",
     "padding": "Unused bytes, zero by convention, that align the next part, usually to 8 or 64 bytes, so that it can "
-    "be read in path.",
+    "be read in place.",
     "end": "The end-of-stream marker: a message prefix with a metadata length of 0. No messages follow.",
     "size": "The length of the footer, in 4 bytes. Readers of a file start at its end: with the magic string, this "
     "length, and the footer.",
@@ -56,7 +55,7 @@ PARTS: dict[str, str] = {
     "metadata, footer": "The content of the footer, as a FlatBuffer: the schema and pointers to the messages.",
     "body": "The data of the message: its buffers, one after another, aligned by padding.",
     "column": "The buffers of one column in this batch, with those of its children if the type is nested.",
-    "left out": "This page roles out the details of these bytes, to stay small.",
+    "left out": "This page leaves out the details of these bytes, to stay small.",
     "parts narrower than a pixel": "Several parts that are too small to be drawn one by one at this scale.",
     # buffers of columns
     "validity buffer": "The validity bitmap: one bit per value, lowest bit of each byte first. 1 means that the value "

@@ -62,13 +62,14 @@ def _in_store(name: str, trust: bool) -> Source | None:
 
 def split_name(word: str) -> tuple[str, str] | None:
     """Return the store and the name in ``STORE/NAME``; None for a file, and if no part of the path is a store."""
-    from shmarrow.store.protocol import CONTROL
-
-    shared = word.startswith(SHM_SCHEME)
-    if shared:
+    if word.startswith(SHM_SCHEME):
         where, _, name = word.partition("/")
         return (where, name) if where != SHM_SCHEME and name else None
-    if word == "-" or os.path.isfile(word) or os.path.isfile(f"{word}/{CONTROL}"):
+    if "/" not in word or os.path.isfile(word):
+        return None
+    from shmarrow.store.protocol import CONTROL
+
+    if os.path.isfile(f"{word}/{CONTROL}"):
         return None
     at = word.rfind("/")
     while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):

@@ -17,6 +17,7 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import message_at, parse_metadata
 from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.xray.body import Body
+from shmarrow.xray.checks import fitting
 from shmarrow.xray.claims import EXAMINED, Report, zeros
 from shmarrow.xray.flat import Flat, padding
 from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, read_envelope, scan, unparsed
@@ -43,7 +44,6 @@ def walk(
     batches: int | slice | None = None,
     start: int = 0,
     stop: int | None = None,
-    elements: bool = False,
     report: Report | None = None,
     limits: Limits = DEFAULT_LIMITS,
     trust: bool = False,
@@ -61,8 +61,6 @@ def walk(
         Only the messages of these record batches, by index in the footer or stream.
     start, stop : int, optional
         Only regions that intersect [start, stop).
-    elements : bool
-        Yield a region for each field of a table and each element of a vector, instead of one per table and vector.
     report : callable, optional
         Called with each :class:`Finding`: first those of the overview, then others as their bytes are reached.
     limits : Limits, optional
@@ -82,7 +80,7 @@ def walk(
     first, last = _position("start", start), size if stop is None else _position("stop", stop)
     if not 0 <= first <= last:
         raise InvalidArgument(f"{found.name}: expected a range within its {size} bytes, found [{first}, {last})")
-    made = _Walk(found, elements, _ignore if report is None else report)
+    made = _Walk(found, _ignore if report is None else report)
     if batches is not None:
         return made.batches(_selected(batches, len(found.blocks), found.name))
     return (region for region in made.regions(first, min(last, size)) if region.end > first and region.start < last)
@@ -141,12 +139,7 @@ def parts_of(found: Overview, end: int) -> tuple[Any, Any]:
         others = others[[not (blocks_at[:, 0] == at).any() for at in others[:, 0].tolist()]]  # one message or none
     rows.append(np.column_stack([others, np.arange(len(others))]))
     made = np.concatenate(rows).astype(np.int64)
-    start, metadata, body = made[:, 0], made[:, 1], made[:, 2]
-    good = (start >= 0) & (metadata >= 8) & (body >= 0) & (start <= end) & (metadata <= end - start)
-    good &= body <= end - start - metadata
-    if listed:
-        good &= start >= HEAD
-    made = made[good]
+    made = made[fitting(made, HEAD if listed else 0, end)]
     made = made[np.lexsort((-(made[:, 1] + made[:, 2]), made[:, 0]))]
     ends = made[:, :3].sum(axis=1)
     return made, np.maximum.accumulate(ends) if len(ends) else ends
@@ -155,10 +148,9 @@ def parts_of(found: Overview, end: int) -> tuple[Any, Any]:
 class _Walk:
     """One walk over an object."""
 
-    def __init__(self, found: Overview, elements: bool, report: Report) -> None:
+    def __init__(self, found: Overview, report: Report) -> None:
         self._overview = found
         self._data: Bytes = found.data
-        self._elements = elements
         self._report = report
         self._legacy = False
         self._ended = False
@@ -171,9 +163,11 @@ class _Walk:
 
     def batches(self, chosen: range) -> Iterator[Region]:
         """Yield the regions of some record batches."""
+        footer, blocks = self._overview.footer, self._overview.blocks
+        inside = fitting(blocks, 0, self._overview.size if footer is None else footer[0])
         for number in chosen:
-            start, metadata, body = self._overview.blocks[number].tolist()
-            if self._is_within(start, metadata, body):
+            if inside[number]:
+                start, metadata, body = blocks[number].tolist()
                 yield from self._message(Part(start, metadata, body, BATCH, number))
 
     def regions(self, first: int, last: int) -> Iterator[Region]:
@@ -217,16 +211,9 @@ class _Walk:
             label = self._label(part)
             yield Region(part.start, min(sum(part[:3]), end), "overlap", f"{label} overlaps another", label, FILE)
 
-    def _is_within(self, start: int, metadata: int, body: int) -> bool:
-        footer = self._overview.footer
-        end = self._overview.size if footer is None else footer[0]
-        return start >= 0 and metadata >= 8 and body >= 0 and start <= end - metadata and body <= end - start - metadata
-
     def _footer(self, start: int, end: int) -> Iterator[Region]:
         found = self._overview
-        yield from Flat(
-            self._data, start, end, "Footer", "footer", found.limits, self._elements, self._report
-        ).regions()
+        yield from Flat(self._data, start, end, "Footer", "footer", found.limits, self._report).regions()
         stop = end + END.size - len(MAGIC)
         yield Region(end, stop, "size", "size of the footer", "file", FILE, end - start)
         yield Region(stop, found.size, "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
@@ -258,9 +245,7 @@ class _Walk:
                 self._report(
                     Finding(at, end, "note", text, "none for readers of files, which take the footer's schema")
                 )
-                yield from Flat(
-                    data, at, end, "Message", "schema", found.limits, self._elements, self._report
-                ).regions()
+                yield from Flat(data, at, end, "Message", "schema", found.limits, self._report).regions()
                 return
             if messages is not None and not len(messages.rows) and messages.cut is not None:
                 _, metadata, _, kind = messages.cut
@@ -335,7 +320,7 @@ class _Walk:
         flat, size = found.metadata, found.body - found.metadata
         self._legacy = flat - start == 4
         yield from self._prefix(start, flat - start, size, label)
-        regions = Flat(data, flat, flat + size, "Message", label, limits, self._elements, self._report).regions()
+        regions = Flat(data, flat, flat + size, "Message", label, limits, self._report).regions()
         yield from regions
         if flat + size < body:
             yield padding(data, flat + size, body, label, MESSAGE, self._report)
@@ -357,11 +342,7 @@ class _Walk:
 
     def _prefix(self, start: int, prefix: int, size: int, label: str) -> Iterator[Region]:
         what = "message prefix: " + ("continuation marker and " if prefix == 8 else "") + "size of the metadata"
-        if not self._elements or prefix == 4:
-            yield Region(start, start + prefix, "prefix", what, label, MESSAGE, size)
-            return
-        yield Region(start, start + 4, "prefix", "continuation marker", label, MESSAGE, CONTINUATION.hex())
-        yield Region(start + 4, start + 8, "prefix", "size of the metadata", label, MESSAGE, size)
+        yield Region(start, start + prefix, "prefix", what, label, MESSAGE, size)
 
     def _body(self, part: Part, made: Body, flat: int, size: int, label: str, report: Report) -> Iterator[Region]:
         """Return the regions of a message's body."""

@@ -159,14 +159,6 @@ def test_missing_values_in_lists_are_null(values: list[Any], type: Any) -> None:
         assert made.to_pylist() == plain(values)
 
 
-@pytest.mark.parametrize("type", [sa.int8(), sa.string(), sa.timestamp("s"), sa.date32(), sa.decimal128(5, 2),
-    sa.bool_(), sa.list_(sa.int8()), sa.list_(sa.int8(), 2), sa.struct({"a": sa.int8()}), sa.uuid(), sa.binary(2),
-    sa.map_(sa.string(), sa.int8()), sa.dictionary(sa.int8(), sa.string()), sa.dense_union({"a": sa.int8()}),
-    sa.run_end_encoded(sa.int16(), sa.int8())], ids=str)  # fmt: skip
-def test_missing_values_are_null_in_every_type(type: Any) -> None:
-    assert sa.array([pd.NA, None, pd.NaT], type).to_pylist() == [None] * 3
-
-
 def test_the_choice_of_nan() -> None:
     source = pd.Series([0.5, np.nan])
     assert sa.array(source).null_count == 1

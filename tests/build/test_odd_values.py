@@ -69,7 +69,7 @@ TYPES = [
 
 
 def family(type: Any) -> str:
-    """What values of a type are."""
+    """Return the kind of a type's values."""
     if isinstance(type, ExtensionType):
         return type.extension_name.removeprefix("arrow.")
     if isinstance(type, EncodedType):
@@ -80,7 +80,7 @@ def family(type: Any) -> str:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call gives or raises."""
+    """Return the result of a call, or its error."""
     try:
         return call()
     except Exception as error:
@@ -150,7 +150,7 @@ def has_peer(type: Any) -> bool:
 
 
 class Found(NamedTuple):
-    """What both libraries make of a value of a type."""
+    """Build a value with both libraries, and compare."""
 
     type: Any
     value: Any
@@ -165,13 +165,15 @@ class Found(NamedTuple):
         return [row for row in here if row.explains(self.type, self.value)]
 
     def wrong(self) -> str | None:
-        """What is wrong, or None."""
+        """Return the difference; None if there is none."""
         ours, theirs = self.ours, self.theirs
         if isinstance(ours, Exception):
             if not isinstance(ours, sa.ShmarrowError):
                 return "another exception than ours"
         elif isinstance(broken := outcome(lambda: ours.validate(full=True)), Exception) and family(self.type) != "json":
             return f"an array that is not valid: {broken}"
+        elif self.value.__class__.__name__ in ("NAType", "NaTType") and ours.to_pylist() != [None]:
+            return "a missing value that is not null"
         if theirs is None:
             return None
         if isinstance(ours, Exception) != isinstance(theirs, Exception):

@@ -142,18 +142,6 @@ def test_runs_that_keep_the_rules_are_those_of_pyarrow() -> None:
     assert len(sa.RunEndEncodedArray.from_arrays(sa.array([], "int32"), sa.array([], "int8"))) == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_columns_are_renamed_by_strings_to_strings(kind: str) -> None:
-    rows = MAKERS[kind]({"a": [1], "b": [2]})
-    for names in ([1, "x"], ["x", None], {"a": 1}):
-        with pytest.raises(sa.InvalidType, match="the name of a column must be a string, found"):
-            rows.rename_columns(names)
-    with pytest.raises(sa.InvalidType, match="columns are renamed by their names, which must be strings, found 0"):
-        rows.rename_columns({0: "x"})
-    assert rows.rename_columns([np.str_("x"), "y"]).to_pydict() == {"x": [1], "y": [2]}
-    assert rows.rename_columns({"b": "a", "a": "b"}).to_pydict() == {"b": [1], "a": [2]}
-
-
 @pytest.mark.parametrize(
     "arrays",
     [[[1], [2]], [sa.array([1]), [2]], [sa.chunked_array([[1]])], [None], 5, sa.int8()],

@@ -85,33 +85,6 @@ def test_numbers_and_times_against_pyarrow(data: st.DataObject) -> None:
     assert pair.unexplained == []
 
 
-def test_integers_and_decimals_are_rescaled() -> None:
-    money = sa.decimal32(9, 2)
-    assert sa.array([1, None], "int32").cast(money).to_pylist() == [Decimal("1.00"), None]
-    assert sa.array([Decimal("2.00")], money).cast("int32").to_pylist() == [2]
-    with pytest.raises(sa.InvalidData, match=r"row 1: .*cannot hold 1\.50"):
-        sa.array([Decimal("2.00"), Decimal("1.50")], money).cast("int32")
-    assert sa.array([Decimal("1.50")], money).cast("int32", safe=False).to_pylist() == [1]
-
-
-@pytest.mark.parametrize(
-    ("number", "source", "target"),
-    [
-        (10**12, sa.timestamp("s"), sa.timestamp("ns")),
-        (253402300799, sa.timestamp("s"), sa.timestamp("ns")),
-        (10**17, sa.duration("s"), sa.duration("us")),
-        (1 << 53 | 1, sa.int64(), sa.float64()),
-        (1 << 31, sa.int64(), sa.int32()),
-        (-1, sa.int8(), sa.uint64()),
-    ],
-    ids=lambda value: str(value),
-)
-def test_nothing_wraps(number: int, source: Any, target: Any) -> None:
-    array = sa.array([0, number], sa.int8() if source == sa.int8() else sa.int64()).cast(source)
-    with pytest.raises(sa.InvalidData, match=r"row 1: .*cannot hold"):
-        array.cast(target)
-
-
 def test_view_takes_the_bits() -> None:
     array = sa.array([1.5, None, -0.0])
     for start in (0, 1):

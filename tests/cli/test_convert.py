@@ -67,7 +67,7 @@ def written_by_peers(folder: Path) -> dict[str, Path]:
 
 
 def read_by_peers(path: Path) -> dict[str, list[Any]]:
-    """What the libraries that define a format read."""
+    """Return what the libraries that define a format read."""
     match path.suffix[1:]:
         case "arrow" | "feather":
             return pyarrow.feather.read_table(path).to_pydict()

@@ -1,4 +1,4 @@
-"""The store's commands, as a shell runs them: what they print, in tables and in JSON, and their exit status."""
+"""The commands of stores and rings, as a shell runs them: what they print, in tables and JSON, and exit statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from commands import StartedCommand, forked_command, on_a_terminal
 
 import shmarrow as sa
-from shmarrow.cli.host import shared_stores
+from shmarrow.cli.host import is_store, shared
 
 BATCH = {"id": [1, 2, 3], "city": ["Oslo", None, "Rome"]}
 HOLD = """
@@ -40,7 +40,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def run(*words: object, status: int = 0, stdin: bytes = b"") -> str:
-    """What a command prints; it must end with this status."""
+    """Return the output of a command, which must end with this status."""
     ran = forked_command(*words, stdin=stdin)
     out, err = ran.stdout.decode(), ran.stderr.decode()
     assert ran.returncode == status, err
@@ -256,7 +256,7 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         store.put("a", np.ones(1))
         os.mkdir(f"{other.path}-none")  # neither this nor a file is a store
         Path(f"{other.path}-none", "control").write_bytes(b"x" * 5000)
-        assert [each for each in shared_stores() if each.startswith(shm_name)] == [shm_name, f"{shm_name}-other"]
+        assert [each for each in shared(is_store) if each.startswith(shm_name)] == [shm_name, f"{shm_name}-other"]
         found = {each["store"]: each for each in json.loads(run("names", "--json"))}
         one = found[shm_name]
         assert (one["objects"], one["bytes"], one["capacity"], one["room"]) == (1, 512, 1 << 20, (1 << 20) - 512)
@@ -371,7 +371,7 @@ def test_stores_of_other_users(shm_name: str) -> None:
         assert f"{shm_name} is skipped: " in run("collect")
         found = json.loads(run("top", shm_name, "--json", "--count", "1", "--trust"))
         assert [(each["store"], each["objects"]) for each in found["stores"]] == [(shm_name, 1)]
-        look = "from shmarrow.cli.host import shared_stores; result = shared_stores()"
+        look = "from shmarrow.cli.host import is_store, shared; result = shared(is_store)"
         assert {shm_name, hidden} & set(lab.as_user(look)) == {shm_name}
 
 
@@ -504,3 +504,51 @@ def test_hints_for_what_is_no_arrow_data(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
     missing = f"shm:no-store-{os.getpid()}-of-this-name"
     assert error("stats", missing, status=3)["hint"] == "`shmarrow names` lists the stores in shared memory"
+
+
+# --- rings ----------------------------------------------------------------------------------------------------------
+
+
+def test_info_describes_a_ring(shm_name: str) -> None:
+    with sa.Ring(shm_name, like=np.zeros(3), slots=5, policy="all") as ring, sa.Ring(shm_name) as reader:
+        ring.put(np.ones(3))
+        next(reader)
+        found = json.loads(run("info", shm_name, "--json"))
+        shown = run("info", shm_name)
+    command = found["readers"][0].pop("command")
+    assert found["readers"] == [{"process": os.getpid(), "position": 1, "missed": 0, "holds": True}]
+    assert {name: found[name] for name in ("ring", "kind", "policy", "slots", "frames", "writer")} == {
+        "ring": shm_name,
+        "kind": "tensor",
+        "policy": "all",
+        "slots": 5,
+        "frames": 1,
+        "writer": os.getpid(),
+    }
+    for text in (f"ring     {shm_name}", "5 slots, each a tensor", f"process {os.getpid()} {command}"):
+        assert text in shown
+
+
+def test_top_shows_rings(shm_name: str) -> None:
+    with sa.Ring(shm_name, like=np.zeros(3)) as ring, sa.Ring(shm_name) as reader:
+        for _ in range(3):
+            ring.put(np.ones(3))
+        next(reader)
+        first = json.loads(run("top", shm_name, "--json", "--count", "1"))
+        assert first["stores"] == []
+        assert [(each["ring"], each["frames"], each["rates"]) for each in first["rings"]] == [(shm_name, 3, None)]
+        lines = run("top", "--count", "2", "--interval", "0.05").splitlines()
+        rows = [dict(zip(lines[0].split("\t"), line.split("\t"), strict=True)) for line in lines[1:]]
+        mine = [row for row in rows if row["store"] == shm_name]
+        assert [row["puts/s"] for row in mine] == ["", "0"]
+        assert f"written by {os.getpid()}" in mine[-1]["attached"]
+        assert f"frame 3, 2 missed, by {os.getpid()}" in mine[-1]["attached"]
+    assert shm_name not in run("top", "--count", "1")
+
+
+def test_a_ring_that_cannot_be_opened_is_shown_with_the_reason(shm_name: str) -> None:
+    with sa.Ring(shm_name, like=np.zeros(3), mode=0o666):
+        shown = run("top", shm_name, "--count", "1")
+        assert "not opened: its mode is 0666, so others may write to it" in shown
+        assert "others may write to it" in run("info", shm_name, status=1)
+        assert json.loads(run("info", shm_name, "--json", "--trust"))["ring"] == shm_name

@@ -121,6 +121,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "groups": (lambda: sa.table(pd.DataFrame(VALUES).groupby("n")), T, "pandas.DataFrameGroupBy; call .agg(...) first"),
     "array": (lambda: sa.table(BATCH["n"]), T, f"a shmarrow.PrimitiveArray {SINGLE}"),
     "chunks": (lambda: sa.record_batch(sa.chunked_array([[1]])), T, f"a shmarrow.ChunkedArray {SINGLE}"),
+    "series": (lambda: sa.table(pd.Series([1], name="a")), T, f"a pandas.Series {SINGLE}"),
     "tensor": (lambda: sa.table(sa.Tensor.from_numpy(np.eye(2))), T, f"a shmarrow.Tensor {SINGLE}"),
     "pyarrow schema": (lambda: sa.table(BATCH.schema.to_pyarrow()), T, f"found pyarrow.Schema; {SCHEMA}"),
     "schema": (lambda: sa.table(BATCH.schema), T, f"found shmarrow.Schema; {SCHEMA}"),
@@ -202,12 +203,3 @@ def test_a_store_takes_what_gives_a_stream(tmp_path: Path) -> None:
                 store.put("x", data)
             assert message in str(caught.value)
             assert "expected a tensor" not in str(caught.value)
-
-
-def test_a_store_is_read_like_a_dict(tmp_path: Path) -> None:
-    with sa.Store(tmp_path / "store") as store:
-        store.put("x", BATCH)
-        assert store["x"].equals(BATCH)
-        with pytest.raises(KeyError, match="no object") as caught:
-            store["y"]
-        assert type(caught.value) is sa.ObjectNotFound

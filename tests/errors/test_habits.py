@@ -1,15 +1,13 @@
-"""What people used to pyarrow, pandas and the standard library write at first, and what a wrong call says."""
+"""Calls that users of pyarrow, pandas and the standard library try first, and the errors of wrong ones."""
 
 from __future__ import annotations
 
 import datetime as dt
 import enum
 import fractions
-import pickle
 import uuid
 import zoneinfo
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,6 @@ import pyarrow as pa
 import pytest
 
 import shmarrow as sa
-
-pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
 
 # --- types by name, zones, dtypes ---------------------------------------------------------------------------------
 
@@ -85,140 +81,6 @@ def test_a_slice_beyond_the_end_is_empty() -> None:
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
-
-TABLE = sa.table({"a": [1, 2, 3]})
-BATCH = sa.record_batch({"a": [1, 2, 3]})
-
-WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "predicate of a type of pyarrow": (
-        lambda: sa.types.is_string(pa.string()),
-        sa.InvalidType,
-        "is_string: expected a DataType, found pyarrow.DataType; shmarrow.DataType.from_pyarrow converts it",
-    ),
-    "number for a type": (
-        lambda: sa.array([1], 8),  # type: ignore[call-overload]
-        sa.InvalidType,
-        "expected a DataType or the name of one, found 8",
-    ),
-    "position by name": (
-        lambda: TABLE.remove_column("a"),  # type: ignore[arg-type]
-        sa.InvalidType,
-        "expected a position, found 'a'; drop_columns(['a']) takes names",
-    ),
-    "position beyond": (
-        lambda: TABLE.remove_column(9),
-        sa.IndexOutOfRange,
-        "position 9 is out of range: expected 0 to 0",
-    ),
-}
-
-
-WRONG |= {
-    "table of a dict": (
-        lambda: sa.Table({"a": [1]}),  # type: ignore[arg-type]
-        sa.InvalidType,
-        "expected a shmarrow.Schema, found dict; shmarrow.table() takes values",
-    ),
-    "chunks of values": (
-        lambda: sa.ChunkedArray([[1]]),
-        sa.InvalidType,
-        "expected Arrays, found list; shmarrow.chunked_array() takes values",
-    ),
-    "table of a Series": (
-        lambda: sa.table(pd.Series([1], name="a")),
-        sa.InvalidType,
-        "a pandas.Series is a single column; give its name, as in {'name': values}",
-    ),
-    "table of a number": (
-        lambda: sa.table(5),
-        sa.InvalidType,
-        "expected a mapping, arrays, or a data frame, found int",
-    ),
-    "one table": (
-        lambda: sa.concat_tables(TABLE),  # type: ignore[arg-type]
-        sa.InvalidType,
-        "expected a list of tables, found one shmarrow.Table",
-    ),
-    "select nothing": (
-        lambda: TABLE.select(None),  # type: ignore[arg-type]
-        sa.InvalidType,
-        "expected a list of positions and names, found None",
-    ),
-    "select one name": (
-        lambda: TABLE.select("a"),
-        sa.InvalidType,
-        "expected a list of positions and names, found 'a'; write ['a'] for one",
-    ),
-    "take text": (
-        lambda: sa.array([1]).take("a"),
-        sa.InvalidType,
-        "indices must be integers, found 'a'",
-    ),
-    "take beyond": (
-        lambda: sa.array([1, 2, 3, 4]).take([0, 5]),
-        sa.IndexOutOfRange,
-        "index 5 is out of range: the array has 4 values",
-    ),
-    "take beyond a column": (
-        lambda: sa.chunked_array([[1]]).take([0, -1]),
-        sa.IndexOutOfRange,
-        "index -1 is out of range: the column has 1 value",
-    ),
-    "take beyond a table": (
-        lambda: TABLE.take([3]),
-        sa.IndexOutOfRange,
-        "index 3 is out of range: the table has 3 rows",
-    ),
-    "text of numbers": (
-        lambda: sa.array([1]).cast("string"),
-        sa.InvalidType,
-        "there is no cast from int64 to string; format or parse the values in Python",
-    ),
-    "times of text": (
-        lambda: sa.array(["2020-01-01"]).cast("date32"),
-        sa.InvalidType,
-        "there is no cast from string to date32[day]; format or parse the values in Python",
-    ),
-    "structs of lists": (
-        lambda: sa.array([[1]]).cast(sa.struct({"a": "int8"})),
-        sa.InvalidType,
-        "there is no cast from list<item: int64> to struct<a: int8>",
-    ),
-    "numbers of a dictionary": (
-        lambda: sa.array(["a"]).dictionary_encode().cast("int8"),
-        sa.InvalidType,
-        "there is no cast from string to int8; format or parse the values in Python",
-    ),
-    "short column": (
-        lambda: TABLE.append_column("n", [1]),
-        sa.InvalidArgument,
-        "column 'n' has 1 value, expected 3",
-    ),
-    "column without a field": (
-        lambda: sa.table({"a": [1], "b": [2]}, schema=sa.schema({"a": "int8"})),
-        sa.InvalidArgument,
-        "the schema has no field for the columns ['b']; its fields are ['a']",
-    ),
-    "key of a later row": (
-        lambda: sa.Table.from_pylist([{"a": 1}, {"b": 2}]),
-        sa.InvalidArgument,
-        "row 1 has the key 'b', but the columns are ['a'] (from the first row); pass a schema that names them all",
-    ),
-    "batches with other fields": (
-        lambda: sa.concat_batches([BATCH, sa.record_batch({"b": [1]})]),
-        sa.InvalidType,
-        "batch 1 has other fields than the rest: missing: column 'a'; not expected: column 'b'",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_call_says_what_to_do(case: str) -> None:
-    call, kind, message = WRONG[case]
-    with pytest.raises(kind) as caught:
-        call()
-    assert str(caught.value) == message
-
 
 MAP = sa.map_("string", "int8")
 LISTS, STRUCT = sa.list_("int8"), sa.struct({"a": sa.list_("int8")})
@@ -318,54 +180,6 @@ def test_an_error_names_row_item_and_field(case: str) -> None:
     with pytest.raises((sa.InvalidData, sa.InvalidType)) as caught:
         call()
     assert str(caught.value) == message
-
-
-def test_a_value_that_python_cannot_hold_is_named_by_its_row() -> None:
-    late = sa.array([0] * 1030 + [2**40], sa.timestamp("s"))
-    for read in (lambda: list(late), late.to_pylist, lambda: list(sa.chunked_array([late]))):
-        with pytest.raises(sa.InvalidData, match=r"row 1030: timestamp\[s\]: found"):
-            read()
-    with pytest.raises(sa.InvalidData, match=r"row 1035: timestamp\[s\]: found"):
-        sa.chunked_array([late.slice(0, 5), late]).to_pylist()
-
-
-def test_an_error_with_a_place_can_be_pickled() -> None:
-    with pytest.raises(sa.InvalidData) as caught:
-        sa.array([1, 300]).cast("int8")
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-
-
-STORED: dict[str, tuple[Callable[[], Any], str]] = {
-    "hours": (
-        lambda: np.zeros(2, "M8[h]"),
-        "a store keeps an ndarray as a tensor, which has numbers and no nulls, found numpy.ndarray of datetime64[h]; "
-        "put shmarrow.array(values) instead",
-    ),
-    "structs": (
-        lambda: np.zeros(2, [("a", "i4")]),
-        "a store keeps an ndarray as a tensor, which has numbers and no nulls, found numpy.ndarray of "
-        "[('a', '<i4')]; put shmarrow.array(values) instead",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", STORED)
-def test_what_a_store_does_not_keep(case: str, tmp_path: Path) -> None:
-    make, message = STORED[case]
-    with sa.Store(tmp_path / "store") as store:
-        with pytest.raises(sa.InvalidType) as caught:
-            store.put("x", make())
-        assert str(caught.value) == message
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_lazy_frame_of_polars_is_refused_without_work(tmp_path: Path) -> None:
-    pl = pytest.importorskip("polars")
-    with (
-        sa.Store(tmp_path / "store") as store,
-        pytest.raises(sa.InvalidType, match=r"polars\.LazyFrame; call \.collect\(\)"),
-    ):
-        store.put("x", pl.LazyFrame({"a": [1]}))
 
 
 def test_a_uuid_is_sixteen_bytes() -> None:

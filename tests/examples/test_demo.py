@@ -28,7 +28,6 @@ from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow.cli import demo, main
-from shmarrow.cli.progress import table_lines
 
 pytestmark = [
     pytest.mark.skipif(
@@ -36,7 +35,7 @@ pytestmark = [
         reason="the extra `demo` is not installed",
     ),
     pytest.mark.timeout(240),
-    pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the demo reads /proc/PID/smaps"),
+    pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the demo reads /proc/PID/smaps_rollup"),
 ]
 
 COMMAND = [sys.executable, "-m", "shmarrow", "demo"]
@@ -132,7 +131,7 @@ def test_demo_shows_what_is_so(nothing_left: dict[str, str], flights_by_airport:
     assert 0.9 < pss < 1.1
 
     checks = [line for line in lines if re.match(r"  (yes|NO ) ", line)]
-    assert len(checks) == 5
+    assert len(checks) == 4
     assert all(line.startswith("  yes  ") for line in checks)
     assert max(map(len, lines)) <= 90
     assert "\033" not in ran.stdout + ran.stderr
@@ -186,12 +185,3 @@ def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         "shmarrow: Spark needs Java 17 or newer, on PATH or in JAVA_HOME; install it (Debian: apt-get install "
         "openjdk-17-jre-headless); found /nowhere/bin/java: No such file or directory\n"
     )
-
-
-def test_table_lines_align() -> None:
-    assert table_lines(["name", "rows"], [["a", "1"], ["bcdef", "1,234"]]) == [
-        "  name     rows",
-        "  ─────   ─────",
-        "  a           1",
-        "  bcdef   1,234",
-    ]

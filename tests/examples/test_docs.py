@@ -30,8 +30,8 @@ MODULES = ["shmarrow", *(module.name for module in pkgutil.walk_packages(shmarro
 
 WITH_SPARK = """
 import contextlib, runpy, sys, traceback
-from shmarrow.spark import home
-home.default_location = lambda where=sys.argv[1]: where
+from shmarrow.spark import app_store
+app_store.default_location = lambda user=None: sys.argv[1]
 for script in sys.argv[2:]:
     with open(f"{script}.out", "w") as out, open(f"{script}.err", "w") as err, contextlib.redirect_stdout(out):
         try:
@@ -43,7 +43,7 @@ for script in sys.argv[2:]:
 
 
 END = "\x1d"
-"""What a page prints after each of its blocks when its output is compared."""
+"""Printed after each block of a page whose output is compared."""
 
 
 def program(page: str, end: str = "") -> str:
@@ -67,7 +67,7 @@ def test_program_keeps_line_numbers() -> None:
 
 
 def shown_output(page: str) -> dict[int, str]:
-    """What a page shows as the output of its ``python`` blocks, by the number of the block."""
+    """Return the output that a page shows for its ``python`` blocks, by the number of the block."""
     blocks = re.findall(r"^```python\n.*?^```$(?:\n\n```text\n(.*?)^```$)?", page, re.MULTILINE | re.DOTALL)
     return {number: text for number, text in enumerate(blocks) if text}
 
@@ -82,7 +82,7 @@ def uses_spark(page: Path) -> bool:
 
 
 def left_by(pages: Sequence[Path], before: set[str]) -> list[str]:
-    """What pages left in shared memory, which is removed."""
+    """Return the names that pages left in shared memory, and remove them."""
     named = tuple(name for page in pages for name in re.findall(r"shm:([\w.-]+)", code_of(page)))
     left = sorted(name for name in shm_entries() - before if name.startswith(named)) if named else []
     for name in left:
@@ -106,7 +106,7 @@ def skip_without(error: str) -> None:
 
 @pytest.fixture(scope="module")
 def with_spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, tuple[str, str]]:
-    """What the pages with Spark printed, and their tracebacks."""
+    """The output of the pages with Spark, and their tracebacks."""
     folder, pages = tmp_path_factory.mktemp("pages"), [page for page in PAGES if uses_spark(page)]
     scripts = [script_of(page, folder) for page in pages]
     store, before = f"{PREFIX}pages", shm_entries()
@@ -145,7 +145,7 @@ def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
 
 
 def test_tests_that_pages_name_exist() -> None:
-    """What a page promises is shown by tests of these names."""
+    """Pages name the tests that show what they promise."""
     defined = {
         name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
     }

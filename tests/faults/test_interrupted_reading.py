@@ -17,15 +17,15 @@ import pytest
 
 import shmarrow as sa
 from shmarrow.ipc import BatchEvent, IpcWriteOptions, StreamDecoder
-from shmarrow.layout import DictionaryArray
+from shmarrow.layout.dictionary import DictionaryArray
 
 FILES = tuple(map(str, Path(sa.__file__).parent.rglob("*.py")))
-STEP = int(os.environ.get("SHMARROW_EVERY", "7"))
-"""What is not said to be interrupted at every instruction is so at every seventh one; with 1 that takes minutes."""
+STEP = int(os.environ.get("SHMARROW_EVERY", "11"))
+"""Cases are interrupted at every eleventh instruction unless they name another step; with 1 that takes minutes."""
 
 
 class Interruption(BaseException):
-    """What a signal handler raises."""
+    """Raised by a signal handler."""
 
 
 def interrupted(work: Callable[[], Any], at: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import signal
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +54,7 @@ class CallsBack(io.RawIOBase):
 
 @pytest.mark.parametrize("end", ["abort", "close"])
 def test_a_writer_that_is_ended_in_the_middle_of_a_write(end: str) -> None:
-    """What is half written gets no end, so that it never looks whole."""
+    """Output that is half written gets no end, so that it never looks whole."""
     sink = CallsBack()
     writer = sa.ipc.new_stream(sink, BATCH.schema)
     sink.then = getattr(writer, end)
@@ -110,20 +109,6 @@ def test_a_read_within_a_read(kind: str) -> None:
     source.then, source.calls = read, 2
     assert len(list(reader)) == 3
     assert len(refused) == 1
-
-
-def test_a_signal_handler_that_gives_up_a_writer(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    writer = sa.ipc.new_file(path, BATCH.schema)
-    before = signal.signal(signal.SIGALRM, lambda *_: writer.abort())
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises((sa.Closed, sa.Failed)):
-            write_often(writer, 1 << 20)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert not path.exists()
 
 
 def test_a_schema_that_the_cache_drops_is_freed_at_once() -> None:

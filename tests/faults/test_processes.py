@@ -6,12 +6,10 @@ scheduler makes of them is not.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import multiprocessing
 import os
 import random
-import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,10 +22,10 @@ import pyarrow as pa
 import pytest
 from environment import SHM
 from forms import WRITABLE
+from processes import forked, kill, killed_at_end
 from waiting import wait_until
 
 import shmarrow as sa
-from shmarrow.ipc import IpcWriteOptions
 
 KILLS = 60
 VALUES = {case.name: case.values for case in WRITABLE}
@@ -146,78 +144,17 @@ def test_we_and_pyarrow(tmp_path: Path, shm_name: str) -> None:
     assert elsewhere("spawn", read_by_pyarrow, paths) == [EXPECTED] * 4
 
 
-def _sum_of(place: str, times: int) -> float:
-    return sum(float(sa.ipc.open_file(place).get_batch(0).column(0).to_numpy().sum()) for _ in range(times))
-
-
-def test_many_readers_at_once(shm_name: str) -> None:
-    batch = sa.record_batch({"f": np.arange(100_000) / 4})
-    with sa.ipc.new_file(shm_name, batch.schema) as writer:
-        writer.write(batch)
-    expected = float((np.arange(100_000) / 4).sum())
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        assert pool.starmap(_sum_of, [(shm_name, 20)] * 12) == [20 * expected] * 12
-
-
-def test_arrays_go_through_a_fork(shm_name: str) -> None:
-    """What was opened before a fork is read after it, in parent and child, also when the name is gone."""
-    batch = sa.record_batch({"f": np.arange(100_000) / 4})
-    with sa.ipc.new_file(shm_name, batch.schema) as writer:
-        writer.write(batch)
-    got = sa.ipc.open_file(shm_name).get_batch(0)
-    sa.segment.delete(shm_name)
-    near, far = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(far, str(got.column("f").to_numpy().sum()).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert float(os.read(near, 100)) == float(got.column("f").to_numpy().sum())
-    os.close(near)
-    os.close(far)
-
-
-def test_compression_by_threads_goes_through_a_fork() -> None:
-    """The threads of the codecs do not come along; a child makes its own."""
-    rng = np.random.default_rng(1)
-    batch = sa.record_batch({f"c{i}": rng.integers(0, 5, 100_000) for i in range(8)})
-    options = IpcWriteOptions(compression="zstd")
-
-    def through() -> bool:
-        import io
-
-        sink = io.BytesIO()
-        with sa.ipc.new_file(sink, batch.schema, options) as writer:
-            writer.write(batch)
-        return sa.ipc.open_file(sink.getvalue()).read_all().batches[0].equals(batch)
-
-    assert through()
-    child = os.fork()
-    if not child:
-        signal.alarm(20)
-        os._exit(0 if through() else 1)
-    assert os.waitpid(child, 0)[1] == 0
-
-
 # --- kills ------------------------------------------------------------------------------------------------------------
 
 
-def killed_after(seconds: float, task: Callable[..., Any], *arguments: Any) -> bool:
-    """Fork a process that runs a task for ever, and kill it after seconds of CPU time; whether it was still running."""
-    child = os.fork()
-    if not child:
-        try:
-            task(*arguments)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(3)
+def killed_after(seconds: float, task: Callable[..., Any], *arguments: Any) -> None:
+    """Kill a process that runs a task for ever, after seconds of CPU time."""
+    child = forked(lambda: task(*arguments))
     clock = ~child << 3 | 2  # as clock_getcpuclockid(3) gives it
-    with contextlib.suppress(OSError):  # it has ended
+    with killed_at_end([child]):
         used = time.clock_gettime(clock)
         wait_until(lambda: time.clock_gettime(clock) - used >= seconds, "the process does something")
-    os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        kill(child)
 
 
 def moments(count: int, most: float) -> Iterator[float]:
@@ -231,12 +168,12 @@ def version(number: int) -> sa.RecordBatch:
     return sa.record_batch({"n": np.full(20_000, number), "s": [f"version {number}"] * 100 + [None] * 19_900})
 
 
-def check_version(table: sa.Table) -> int:
+def check_version(table: sa.Table, rows: int = 60_000) -> int:
     """The version of a table, all of whose values are to be of it."""
     table.validate(full=True)
     numbers = np.unique(table.column("n").to_numpy())
     assert len(numbers) == 1
-    assert table.num_rows == 60_000
+    assert table.num_rows == rows
     assert table.column("s").to_pylist()[:100] == [f"version {numbers[0]}"] * 100
     return int(numbers[0])
 
@@ -263,10 +200,9 @@ def replace_for_ever(place: str) -> None:
 
 
 def append_for_ever(place: str) -> None:
-    batch = version(7)
     while True:
         with sa.ipc.append_file(place) as writer:
-            writer.write(batch)
+            writer.write(version(0))
 
 
 def _folder(place: str) -> Path:
@@ -292,10 +228,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, shm_name: str) -> str:
 
 
 def test_a_killed_writer_leaves_whole_objects_or_none(place: str) -> None:
-    before = set(os.listdir(SHM))
     whole = 0
     for moment in moments(KILLS, 0.06):
-        assert killed_after(moment, write_for_ever, place)
+        killed_after(moment, write_for_ever, place)
         names = _found(place)
         # One after another they appeared, and nothing else is there.
         assert sorted(names) == sorted(f"{_last(place)}-{i}" for i in range(len(names)))
@@ -306,79 +241,40 @@ def test_a_killed_writer_leaves_whole_objects_or_none(place: str) -> None:
             whole += 1
     assert whole > KILLS / 10
     assert not _found(place)
-    left = set(os.listdir(SHM)) - before
-    assert not [name for name in left if name.startswith(place.removeprefix("shm:"))]
 
 
-def test_a_killed_writer_that_replaces_leaves_the_old_or_the_new(place: str) -> None:
+@pytest.mark.parametrize("work", [replace_for_ever, append_for_ever])
+def test_a_killed_writer_that_replaces_leaves_the_old_or_the_new(place: str, work: Callable[[str], None]) -> None:
     write_version(place, 0, False)
-    replaced = 0
+    changed, rows = 0, 60_000
     for moment in moments(KILLS // 2, 0.06):
-        reader = sa.ipc.open_file(place)
-        assert killed_after(moment, replace_for_ever, place)
-        replaced += check_version(sa.ipc.open_file(place).read_all()) > 0
-        check_version(reader.read_all())
+        with sa.ipc.open_file(place) as reader:
+            killed_after(moment, work, place)
+            before = check_version(reader.read_all(), rows)
+        with sa.ipc.open_file(place) as reader:
+            now = reader.read_all()
+        after = check_version(now, now.num_rows)
+        changed += (after, now.num_rows) != (before, rows)
+        assert now.num_rows >= rows
+        rows = now.num_rows
         assert _found(place, whole=True) == [_last(place)]
-    assert replaced > KILLS / 8
+    assert changed > KILLS / 8
     # One who was killed between its two names for a file left the hidden one, and the next to replace removes it.
     write_version(place, 1, True)
     assert _found(place) == [_last(place)]
     sa.segment.delete(place)
 
 
-def test_a_killed_append_leaves_the_old_file(place: str) -> None:
-    batch = version(7)
-    with sa.ipc.new_file(place, batch.schema) as writer:
-        writer.write(batch)
-    count = 1
-    for moment in moments(20, 0.06):
-        assert killed_after(moment, append_for_ever, place)
-        with sa.ipc.open_file(place) as reader:
-            assert reader.num_record_batches >= count
-            count = reader.num_record_batches
-            assert reader.get_batch(0).equals(batch)
-            assert reader.get_batch(count - 1).equals(batch)
-        assert _found(place, whole=True) == [_last(place)]
-    assert count > 1
-    write_version(place, 1, True)
-    assert _found(place) == [_last(place)]
-    sa.segment.delete(place)
-
-
-def read_for_ever(place: str) -> None:
-    while True:
-        check_version(sa.ipc.open_file(place).read_all())
-
-
-def test_killed_readers_harm_nobody(place: str) -> None:
-    write_version(place, 5, False)
-    mine = sa.ipc.open_file(place)
-    for moment in moments(20, 0.06):
-        assert killed_after(moment, read_for_ever, place)
-    assert check_version(mine.read_all()) == 5
-    assert check_version(sa.ipc.open_file(place).read_all()) == 5
-    assert len(_found(place)) == 1
-    sa.segment.delete(place)
-    assert check_version(mine.read_all()) == 5
-
-
 def test_readers_of_a_name_that_is_replaced_see_whole_versions(place: str) -> None:
     write_version(place, 0, False)
-    child = os.fork()
-    if not child:
-        try:
-            replace_for_ever(place)
-        finally:
-            os._exit(3)
-    seen = []
-    try:
-        for _ in range(10_000):
-            seen.append(check_version(sa.ipc.open_file(place).read_all()))
-            if len(set(seen)) > 10:
-                break
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    seen = [0]
+
+    def another() -> bool:
+        seen.append(check_version(sa.ipc.open_file(place).read_all()))
+        return len(set(seen)) > 10
+
+    child = forked(lambda: replace_for_ever(place))
+    with killed_at_end([child]):
+        wait_until(another, "ten versions")
     assert seen == sorted(seen)
-    assert len(set(seen)) > 10
     sa.segment.delete(place)

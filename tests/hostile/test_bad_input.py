@@ -5,13 +5,10 @@ Invariants: a message is held to its numbers; after a failure to write nothing i
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import struct
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,6 @@ import pytest
 import wire
 
 import shmarrow as sa
-from shmarrow.ipc import IpcWriteOptions
 
 BATCH = sa.record_batch({"i": np.arange(100), "s": ["word"] * 100})
 FILE = forms.write("file-plain", [BATCH, BATCH], BATCH.schema)
@@ -37,7 +33,7 @@ def changed(data: bytes, at: int, format: str, value: Any) -> bytes:
 
 
 def block_at(number: int, field: int) -> int:
-    """Where a field of a record batch's block stands in FILE."""
+    """Return the offset in FILE of a field of a record batch's block."""
     blocks = wire.blocks_of(FILE)["recordBatches"]
     at = FILE.index(struct.pack("<qi4xq", *blocks[number]), FOOTER)
     return at + field
@@ -48,9 +44,6 @@ def block_at(number: int, field: int) -> int:
 BAD_FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"expected an Arrow file, found an empty file"),
     "short": (b"ARROW1\0\0ARROW1", r"an Arrow file has at least 18 bytes, found 14"),
-    "text": (b"what is this" * 10, r"expected an Arrow file, found text$"),
-    "a stream": (STREAM, r"expected an Arrow file, found an Arrow stream; ipc\.open_stream reads it"),
-    "parquet": (b"PAR1" + bytes(100) + b"PAR1", r"expected an Arrow file, found a Parquet file; pyarrow\.parquet"),
     "cut": (
         FILE[:-1],
         rf"the file is truncated, .*: expected b'ARROW1' at its end, \[{len(FILE) - 7}, {len(FILE) - 1}\), found b'",
@@ -178,8 +171,6 @@ _SCHEMA, _FIRST, _SECOND = wire.messages(STREAM)
 BAD_STREAMS: dict[str, tuple[bytes, type[Exception], str]] = {
     "nothing": (b"", sa.InvalidData, r"the stream ends before its schema"),
     "only an end": (STREAM[-8:], sa.InvalidData, r"the stream ends before its schema"),
-    "text": (b"this is no stream of Arrow's", sa.InvalidData, r"expected an Arrow message at 0, found text$"),
-    "a file": (FILE, sa.InvalidData, r"expected an Arrow message at 0, found an Arrow file; ipc\.open_file reads it"),
     "no schema": (wire.stream_from([_FIRST]), sa.InvalidData, r"begins with a RecordBatch, expected a Schema"),
     "two schemas": (wire.stream_from([_SCHEMA, _SCHEMA, _FIRST]), sa.InvalidData, r"a second schema in one stream"),
     "cut metadata": (
@@ -254,137 +245,6 @@ def test_what_is_refused_once_is_refused_again(source: Callable[[bytes], Any], b
     assert all(said[0] in text for text in said)
 
 
-# --- names ----------------------------------------------------------------------------------------------------------
-
-
-def test_names_that_are_not_there(tmp_path: Path, shm_name: str) -> None:
-    for open_it in (sa.ipc.open_file, sa.ipc.open_stream):
-        for place in (tmp_path / "none", str(tmp_path / "no" / "where"), shm_name):
-            with pytest.raises(sa.ObjectNotFound) as caught:
-                open_it(place)
-            assert isinstance(caught.value, FileNotFoundError)
-            assert str(place).removeprefix("shm:") in str(caught.value)
-            assert caught.value.errno == errno.ENOENT
-    with pytest.raises(sa.ObjectNotFound, match="no/where"):
-        sa.ipc.new_file(tmp_path / "no" / "where", BATCH.schema)
-
-
-def test_names_that_are_taken(tmp_path: Path, shm_name: str) -> None:
-    for place in (tmp_path / "taken", shm_name):
-        with sa.ipc.new_stream(place, BATCH.schema):
-            pass
-        for make in (sa.ipc.new_file, sa.ipc.new_stream):
-            with pytest.raises(sa.ObjectExists, match=r"taken|sa-test") as caught:
-                make(place, BATCH.schema, overwrite=False)
-            assert isinstance(caught.value, FileExistsError)
-            assert caught.value.errno == errno.EEXIST
-
-
-@pytest.mark.parametrize("name", ["shm:", "shm:a/b", "shm:../a", "shm:.", "shm:..", "shm:" + "x" * 300, "shm:a\0b"])
-def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(sa.ShmarrowError):
-        sa.ipc.open_file(name)
-    with pytest.raises(sa.ShmarrowError):
-        sa.ipc.new_file(name, BATCH.schema)
-
-
-def test_places_that_are_no_files(tmp_path: Path) -> None:
-    for place in (tmp_path, "/dev/null", "/dev/zero"):
-        with pytest.raises(sa.ShmarrowError):
-            sa.ipc.open_file(place)
-    with pytest.raises(sa.ShmarrowError):
-        sa.ipc.new_file(tmp_path, BATCH.schema)
-    os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(sa.ShmarrowError):
-        sa.ipc.open_file(tmp_path / "fifo")
-
-
-@pytest.mark.parametrize("source", [None, 5, 1.5, ["a"], object()])
-def test_sources_and_sinks_that_are_none(source: Any) -> None:
-    for use in (sa.ipc.open_file, sa.ipc.open_stream, lambda it: sa.ipc.new_file(it, BATCH.schema)):
-        with pytest.raises(sa.InvalidType):
-            use(source)
-    for sink in (b"bytes", bytearray(10)):
-        with pytest.raises(sa.ShmarrowError):
-            sa.ipc.new_file(sink, BATCH.schema)
-
-
-@pytest.mark.processes
-def test_a_directory_without_permission(tmp_path: Path) -> None:
-    """As somebody who is not root, whom permissions do not hold."""
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o500)
-    secret = tmp_path / "secret"
-    secret.write_bytes(FILE)
-    secret.chmod(0)
-    script = """
-import io, os, sys
-import shmarrow as sa
-with sa.ipc.new_file(io.BytesIO(), sa.schema([])):
-    pass  # loads what may not be allowed to be loaded afterwards
-if os.getuid() == 0:
-    os.setgid(65534)
-    os.setuid(65534)
-closed, secret = sys.argv[1:]
-for use in (lambda: sa.ipc.new_file(closed + "/a", sa.schema([])), lambda: sa.ipc.open_file(secret)):
-    try:
-        use()
-    except sa.StorageError as error:
-        print(type(error).__name__, error.errno, error)
-"""
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(path.stat().st_mode | 0o055)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(closed), str(secret)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    assert len(lines) == 2, done.stderr
-    for line, place in zip(lines, (closed, secret), strict=True):
-        assert line.startswith(f"StorageError {errno.EACCES} ")
-        assert str(place) in line
-        assert "ermission" in line
-    assert not list(closed.iterdir())
-
-
-# --- no space -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one mebibyte."""
-    place = tmp_path / "full"
-    place.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"mounting a small file system needs root: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("make", [sa.ipc.new_file, sa.ipc.new_stream])
-def test_no_space_left(make: Any, full_disk: Path) -> None:
-    batch = sa.record_batch({"i": np.arange(1 << 16)})
-    free = os.statvfs(full_disk).f_bavail
-    with pytest.raises(sa.StoreFull) as caught, make(full_disk / "a", batch.schema) as writer:  # noqa: PT012
-        for _ in range(10):
-            writer.write(batch)
-    assert caught.value.errno == errno.ENOSPC
-    assert str(full_disk) in str(caught.value)
-    assert "1048576 bytes (1 MiB)" in str(caught.value)
-    assert not list(full_disk.iterdir())
-    assert os.statvfs(full_disk).f_bavail == free
-    with make(full_disk / "a", batch.schema) as writer:
-        writer.write(batch)
-    assert [entry.name for entry in full_disk.iterdir()] == ["a"]
-
-
 # --- columns and batches ----------------------------------------------------------------------------------------------
 
 
@@ -401,93 +261,6 @@ def test_columns_that_are_not_there_or_twice() -> None:
         for wrong in (3, -4):
             with pytest.raises(sa.IndexOutOfRange, match="3"):
                 data.column(wrong)
-
-
-def test_batches_of_other_fields() -> None:
-    sink = io.BytesIO()
-    writer = sa.ipc.new_stream(sink, BATCH.schema)
-    before = sink.tell()
-    for wrong in (
-        sa.record_batch({"i": np.arange(3)}),
-        sa.record_batch({"i": np.arange(3), "s": [1, 2, 3]}),
-        sa.record_batch({"i": np.arange(3), "other": ["a"] * 3}),
-    ):
-        with pytest.raises(sa.InvalidType, match="the batch does not fit the writer's schema: "):
-            writer.write(wrong)
-    for none in (None, 5, {"i": [1]}, "batch"):
-        with pytest.raises(sa.InvalidType, match="expected a"):
-            writer.write(none)
-    assert sink.tell() == before
-    writer.write(BATCH)
-    writer.close()
-    assert sa.ipc.open_stream(sink.getvalue()).read_all().num_rows == 100
-    with pytest.raises(sa.InvalidType, match="Schema"):
-        sa.ipc.new_stream(sink, ["i"])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"compression": "gzip"},
-        {"alignment": 0},
-        {"alignment": 24},
-        {"alignment": 4},
-        {"metadata_version": "V3"},
-        {"endianness": "middle"},
-        {"min_space_savings": 2.0},
-        {"compression": "zstd", "metadata_version": "V4"},
-        {"compression_level": 3},
-    ],
-)
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(sa.InvalidArgument):
-        IpcWriteOptions(**options)
-
-
-@pytest.mark.parametrize(("codec", "level"), [("zstd", 23), ("zstd", -(1 << 20)), ("lz4", 17), ("lz4", 1 << 40)])
-def test_compression_levels_that_do_not_exist(codec: str, level: Any) -> None:
-    with pytest.raises(sa.InvalidArgument, match=f"compression_level of {codec} must be from .* found {level}"):
-        IpcWriteOptions(compression=codec, compression_level=level)
-
-
-def test_a_file_that_shrinks_under_its_name(tmp_path: Path) -> None:
-    """What is cut after it was published is refused when it is opened."""
-    path = tmp_path / "a"
-    with sa.ipc.new_file(path, BATCH.schema, mode=0o600) as writer:
-        writer.write(BATCH)
-    os.truncate(path, 200)
-    with pytest.raises(sa.InvalidData, match="truncated"):
-        sa.ipc.open_file(path)
-    os.truncate(path, 0)
-    with pytest.raises(sa.InvalidData, match="found an empty file"):
-        sa.ipc.open_file(path)
-
-
-def test_sinks_that_fail() -> None:
-    class Failing(io.RawIOBase):
-        def writable(self) -> bool:
-            return True
-
-        def write(self, data: Any) -> int:
-            raise OSError(errno.EPIPE, "nobody reads")
-
-    with pytest.raises(sa.StorageError, match="nobody reads") as caught:
-        sa.ipc.new_stream(Failing(), BATCH.schema)
-    assert caught.value.errno == errno.EPIPE
-
-
-def test_sources_that_fail() -> None:
-    class Failing(io.RawIOBase):
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, target: Any) -> int:
-            raise OSError(errno.EIO, "the disk is broken")
-
-    for use in (sa.ipc.open_stream, sa.ipc.open_file):
-        with pytest.raises(sa.StorageError, match="the disk is broken") as caught:
-            use(Failing())
-        assert caught.value.errno == errno.EIO
 
 
 def test_a_source_that_does_not_wait() -> None:

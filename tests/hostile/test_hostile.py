@@ -288,7 +288,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "lz4 that is right": ("valid", lambda: _squeezed("lz4", 1 << 20, bytes(1 << 20))),
     "zstd that is right": ("valid", lambda: _squeezed("zstd", 1 << 20, bytes(1 << 20))),
 }
-"""What becomes of each of them, and what makes it."""
+"""The expected outcome of each, and the function that makes it."""
 
 
 def _bomb(name: str) -> tuple[bytes, bool]:
@@ -302,13 +302,6 @@ def test_small_inputs_that_mean_much() -> None:
 
 
 def test_limits_hold_before_memory_is_taken() -> None:
-    for codec in ("lz4", "zstd"):
-        data = _squeezed(codec, 1 << 20, bytes(1 << 20))
-        (batch,) = sa.ipc.open_stream(data, limits=sa.ipc.Limits(decompressed_bytes=(1 << 20) - 1))
-        with pytest.raises(sa.LimitExceeded, match=r"Limits\.decompressed_bytes = 1048575"):
-            batch.column(0)
-        (batch,) = sa.ipc.open_stream(data, limits=sa.ipc.Limits(decompressed_bytes=1 << 20))
-        assert not batch.column(0).to_numpy().any()
     with pytest.raises(sa.LimitExceeded, match=r"Limits\.depth = 3"):
         sa.ipc.open_stream(ours(_nested_lists(3)), limits=sa.ipc.Limits(depth=3)).read_all().validate()
     assert sa.ipc.open_stream(ours(_nested_lists(2)), limits=sa.ipc.Limits(depth=3)).read_all().num_rows == 0
@@ -316,9 +309,6 @@ def test_limits_hold_before_memory_is_taken() -> None:
         sa.ipc.open_stream(ours(sa.array([1])), limits=sa.ipc.Limits(metadata_bytes=64))
     with pytest.raises(sa.LimitExceeded, match=r"Limits\.buffers = 1"):
         next(sa.ipc.open_stream(ours(sa.array([1])), limits=sa.ipc.Limits(buffers=1)))
-    (batch,) = sa.ipc.open_stream(theirs(_all_same(pa.array([LONG]))), limits=sa.ipc.Limits(dictionary_bytes=1 << 20))
-    with pytest.raises(sa.LimitExceeded, match=r"Limits\.dictionary_bytes = 1048576"):
-        batch.column(0)
 
 
 def test_rows_whose_size_overflows_are_refused_before_they_reach_other_libraries() -> None:

@@ -1,4 +1,4 @@
-"""What the limits of a reader count: per column, per reader and per operation, whoever else reads at the same time.
+"""Limits of a reader: per column, per reader and per operation, whoever else reads at the same time.
 
 No operation uses up what another one may count on, so what is valid stays readable, however often it is asked for.
 """
@@ -9,7 +9,6 @@ import io
 import threading
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,7 @@ def test_decompressed_bytes_are_counted_by_column(how: str, codec: str) -> None:
 
 
 def test_a_column_may_become_1000_times_its_compressed_size_by_default() -> None:
-    """What it claims counts: 3 MB of noise may claim 1,000 times as much, and then turn out to be less."""
+    """The claimed size counts: 3 MB of noise may claim 1,000 times as much, and then turn out to be less."""
     rows = 3 << 17
     noise = np.random.default_rng(5).integers(0, 1 << 63, rows)
     data = file_of({"x": pa.array(noise)}, "zstd")
@@ -108,34 +107,6 @@ def test_types_of_the_largest_depth_can_be_used(nest: Callable[[Any], Any]) -> N
     assert "null" in str(column)
     with pytest.raises(sa.InvalidArgument, match="types nest up to 96 levels deep"):
         nest(nest(type))
-
-
-def test_reads_of_several_threads_do_not_count_together() -> None:
-    """Each read of a column may use the whole limit, while others read columns of the same batch."""
-    count = 16
-    data = file_of({f"c{i}": numbers(i) for i in range(count)})
-    refused: list[Any] = []
-    for _ in range(10):
-        batch = opened(data, decompressed_bytes=SIZE)
-        barrier = threading.Barrier(8)
-
-        def work(seed: int, batch: Any = batch, barrier: Any = barrier) -> None:
-            barrier.wait()
-            for i in range(count):
-                try:
-                    at = (i + seed) % count
-                    assert batch.slice(0, 1).column(at).to_pylist() == [at]
-                    if i % 5 == seed % 5:
-                        assert [column[0] for column in batch.select(range(count)).columns] == list(range(count))
-                except Exception as error:
-                    refused.append(error)
-
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert refused == []
 
 
 def test_a_claim_that_no_frame_can_keep_takes_no_memory() -> None:
@@ -282,51 +253,6 @@ def test_dictionary_bytes_hold_before_anything_is_decompressed() -> None:
 
 # Schemas are cached by their bytes and shared by all readers of a process: what one operation used up of them would be
 # missing for the next one.
-
-VALUES = {"a": [1, None], "b": [1, 2]}
-SCHEMA = sa.schema(
-    [sa.field("a", sa.int64(), metadata={"f": "g"}), sa.field("b", sa.int64(), nullable=False)], metadata={"k": "v"}
-)
-
-
-def written(new: Any, **more: Any) -> bytes:
-    sink = io.BytesIO()
-    with new(sink, SCHEMA, **more) as writer:
-        writer.write(sa.record_batch(VALUES, schema=SCHEMA))
-    return sink.getvalue()
-
-
-FILE, STREAM = written(sa.ipc.new_file, metadata={"m": "n"}), written(sa.ipc.new_stream)
-
-
-def ask(schema: sa.Schema) -> None:
-    """Everything that a schema can be asked for."""
-    assert schema.names == ["a", "b"]
-    assert schema.get_all_field_indices("b") == [1]
-    assert schema.get_field_index("nothing") == -1
-    assert schema.field("a").metadata == {b"f": b"g"}
-    assert schema.field(1).nullable is False
-    assert schema.types == [sa.int64()] * 2
-    assert schema.metadata == {b"k": b"v"}
-    assert [field.name for field in schema.fields] == ["a", "b"]
-
-
-def test_what_is_valid_may_be_read_hundreds_of_times(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(FILE)
-    for source in (path, FILE):
-        kept = sa.ipc.open_file(source)
-        for _ in range(300):
-            with sa.ipc.open_file(source) as reader:
-                for each in (reader, kept):
-                    assert each.get_batch(0).to_pydict() == VALUES
-                    assert each.metadata == {b"m": b"n"}
-                    ask(each.schema)
-    for turn in range(300):
-        stream = STREAM if turn % 2 else io.BufferedReader(io.BytesIO(STREAM))  # type: ignore[type-var]
-        with sa.ipc.open_stream(stream) as reader:
-            ask(reader.schema)
-            assert reader.read_all().to_pydict() == VALUES
 
 
 def shared(count: int, **values: Any) -> LazySchema:

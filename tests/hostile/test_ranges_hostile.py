@@ -40,7 +40,7 @@ def test_overlapping_ranges_are_read_once(step: int) -> None:
 
 
 def test_ranges_that_were_found_stay_while_others_are_read() -> None:
-    """What a fetch finds in the cache is still there after it, also where it reads more than the cache holds."""
+    """Ranges that a fetch finds in the cache stay there, also where it reads more than the cache holds."""
     file = Counted(bytes(SIZE + 2 * CACHE_BYTES))
     source = open_ranges(file)
     assert source is not None

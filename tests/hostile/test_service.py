@@ -1,7 +1,8 @@
-"""What a service meets: values that are repeated many times, large dictionaries, null columns of many rows."""
+"""Loads of a service: values that are repeated many times, large dictionaries, null columns of many rows."""
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 import tracemalloc
@@ -21,7 +22,7 @@ N = EXPANDED_VALUES + 100
 
 
 def most_memory(call: Any) -> tuple[Any, int]:
-    """What a call gives, and the most bytes that it held."""
+    """Return the result of a call, and the most bytes that it held."""
     tracemalloc.start()
     try:
         found = call()
@@ -31,12 +32,12 @@ def most_memory(call: Any) -> tuple[Any, int]:
 
 
 def seconds(call: Any) -> float:
-    """The least time of some calls."""
+    """The least time of some calls, of this thread's processor."""
     taken = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()
         call()
-        taken.append(time.perf_counter() - start)
+        taken.append(time.thread_time() - start)
     return min(taken)
 
 
@@ -128,14 +129,6 @@ def test_cast_of_repeated_values_to_int32_offsets_is_refused() -> None:
     with pytest.raises(sa.InvalidData, match=wanted):
         sa.array([BIG], sa.string_view()).take(indices).cast("string")
     assert sa.DictionaryArray.from_arrays(indices, [BIG]).cast("string_view")[2199] == BIG
-
-
-def test_impossible_casts_of_repeated_values_are_refused_at_once() -> None:
-    dictionary = sa.DictionaryArray.from_arrays(np.zeros(2200, "i4"), [BIG])
-    runs = sa.RunEndEncodedArray.from_arrays(sa.array([100_000_000], sa.int32()), ["text"])
-    for array in (dictionary, runs):
-        with pytest.raises(sa.InvalidType, match="there is no cast from string to list"):
-            array.cast(sa.list_(sa.int8()))
 
 
 def test_cast_of_a_dictionary_ignores_what_no_slot_refers_to() -> None:
@@ -292,12 +285,6 @@ def test_casts_of_long_runs_have_a_limit() -> None:
     assert runs.slice(0, 2).cast("large_string").to_pylist() == ["text", "text"]
 
 
-def test_bits_of_slots_that_take_no_bytes_have_a_limit() -> None:
-    for array in (sa.nulls(1 << 40), sa.RunEndEncodedArray.from_arrays([1 << 40], [None])):
-        with pytest.raises(sa.LimitExceeded, match="1099511627776 values"):
-            array.is_null()
-
-
 # --- other --------------------------------------------------------------------------------------------------------
 
 
@@ -379,3 +366,23 @@ def test_a_rolling_window_of_views_keeps_the_buffers_that_it_refers_to() -> None
     assert window.to_pylist() == [f"a value of some length {i}" for i in range(196, 200)]
     assert len(window.data_buffers) <= 21
     window.validate(full=True)
+
+
+def test_what_was_exported_is_not_remembered_for_ever() -> None:
+    """A service that passes on tables of a new schema each time."""
+
+    def export(first: int) -> None:
+        for number in range(first, first + 100):
+            kept = sa.struct({f"{number} {field}": sa.int8() for field in range(100)})
+            assert len(pa.field(sa.field("x", kept)).type) == 100
+
+    export(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        export(100)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 200_000  # one type takes more than 10,000 bytes

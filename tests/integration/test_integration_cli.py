@@ -171,10 +171,16 @@ def test_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
 
 
 def test_wrong_usage_is_status_2() -> None:
-    for arguments in ([], ["validate", "--arrow", "a"], ["stream-to-file", "a", "--stream", "b"], ["tensor-to-file"]):
+    for arguments, message in (
+        ([], "usage: shmarrow integration"),
+        (["tensor-to-file"], "usage: shmarrow integration"),
+        (["validate", "--arrow", "a"], "validate needs --json"),
+        (["validate", "c", "--arrow", "a", "--json", "b"], "validate does not take 'c'"),
+        (["stream-to-file", "a", "b", "--stream", "c"], "stream-to-file does not take 'b'"),
+    ):
         status, output, error = run(*arguments)
         assert (status, output) == (2, b"")
-        assert "usage: shmarrow integration" in error
+        assert message in error
 
 
 # --- what differs -------------------------------------------------------------------------------------------------

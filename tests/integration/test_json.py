@@ -1,8 +1,9 @@
 """The JSON form of Arrow's integration tests: golden documents, the exact form of each type, bad documents.
 
 Invariants: what a document looks like is taken from Arrow's golden documents and from the description of the form,
-written out by hand; whatever is done to a document, reading it gives a table or :class:`shmarrow.InvalidData`. That
-golden documents are equal to the files and streams beside them is held in ``test_golden``.
+written out by hand for what they lack; whatever is done to a document, reading it gives a table or
+:class:`shmarrow.InvalidData`. That golden documents are equal to the files and streams beside them is held in
+``test_golden``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import Any
 
 import golden
 import numpy as np
-import pyarrow as pa
 import pytest
 from every import every
 
@@ -37,7 +37,7 @@ def refuse(constant: str) -> None:
 
 
 def written(data: Any) -> Any:
-    """What we write, as a document; strictly JSON."""
+    """Return our JSON form as a document; strictly JSON."""
     sink = io.BytesIO()
     write_json(sink, data)
     return json.loads(sink.getvalue(), parse_constant=refuse)
@@ -112,13 +112,13 @@ def columns_within(document: Any) -> Iterator[Any]:
 
 
 def blank_nulls(column: Any) -> None:
-    """What stands in null slots means nothing."""
+    """The contents of null slots mean nothing."""
     for key in {"DATA", "VIEWS"} & set(column):
         pairs = zip(column[key], column["VALIDITY"], strict=True)
         column[key] = [item if valid else None for item, valid in pairs]
 
 
-# --- the form of each type ----------------------------------------------------------------------------------------
+# --- forms written out by hand ---------------------------------------------------------------------------------------
 
 INT32 = {"name": "int", "bitWidth": 32, "isSigned": True}
 ITEM = field_of("item", INT32)
@@ -131,33 +131,12 @@ EXACT: dict[str, tuple[Any, list[Any], dict[str, Any], list[Any], dict[str, Any]
         [],
         {"VALIDITY": [1, 0, 1], "DATA": ["-9223372036854775808", "0", "9223372036854775807"]},
     ),
-    "uint64": (
-        sa.uint64(),
-        [(1 << 64) - 1],
-        {"name": "int", "bitWidth": 64, "isSigned": False},
-        [],
-        {"VALIDITY": [1], "DATA": ["18446744073709551615"]},
-    ),
-    "uint8": (
-        sa.uint8(),
-        [0, 255],
-        {"name": "int", "bitWidth": 8, "isSigned": False},
-        [],
-        {"VALIDITY": [1, 1], "DATA": [0, 255]},
-    ),
     "float16": (
         sa.float16(),
         [0.5, None],
         {"name": "floatingpoint", "precision": "HALF"},
         [],
         {"VALIDITY": [1, 0], "DATA": [0.5, 0.0]},
-    ),
-    "float32": (
-        sa.float32(),
-        [0.10000000149011612],
-        {"name": "floatingpoint", "precision": "SINGLE"},
-        [],
-        {"VALIDITY": [1], "DATA": [0.1]},
     ),
     "float64-not-finite": (
         sa.float64(),
@@ -166,134 +145,12 @@ EXACT: dict[str, tuple[Any, list[Any], dict[str, Any], list[Any], dict[str, Any]
         [],
         {"VALIDITY": [1, 1, 1], "DATA": ["Infinity", "-Infinity", -0.5]},
     ),
-    "bool": (
-        sa.bool_(),
-        [True, None, False],
-        {"name": "bool"},
-        [],
-        {"VALIDITY": [1, 0, 1], "DATA": [True, False, False]},
-    ),
-    "null": (sa.null(), [None, None], {"name": "null"}, [], {}),
-    "decimal32": (
-        sa.decimal32(5, 2),
-        [Decimal("-123.45")],
-        {"name": "decimal", "precision": 5, "scale": 2, "bitWidth": 32},
-        [],
-        {"VALIDITY": [1], "DATA": ["-12345"]},
-    ),
-    "decimal256": (
-        sa.decimal256(76, 0),
-        [Decimal(10) ** 75, Decimal(-1)],
-        {"name": "decimal", "precision": 76, "scale": 0, "bitWidth": 256},
-        [],
-        {"VALIDITY": [1, 1], "DATA": ["1" + "0" * 75, "-1"]},
-    ),
-    "timestamp": (
-        sa.timestamp("ns", "Europe/Paris"),
-        [None],
-        {"name": "timestamp", "unit": "NANOSECOND", "timezone": "Europe/Paris"},
-        [],
-        {"VALIDITY": [0], "DATA": ["0"]},
-    ),
-    "duration": (
-        sa.duration("us"),
-        [None],
-        {"name": "duration", "unit": "MICROSECOND"},
-        [],
-        {"VALIDITY": [0], "DATA": ["0"]},
-    ),
-    "interval-month": (
-        sa.month_interval(),
-        [-3],
-        {"name": "interval", "unit": "YEAR_MONTH"},
-        [],
-        {"VALIDITY": [1], "DATA": [-3]},
-    ),
     "interval-day-time": (
         sa.day_time_interval(),
         [sa.DayTime(-1, 5), None],
         {"name": "interval", "unit": "DAY_TIME"},
         [],
         {"VALIDITY": [1, 0], "DATA": [{"days": -1, "milliseconds": 5}, {"days": 0, "milliseconds": 0}]},
-    ),
-    "interval-month-day-nano": (
-        sa.month_day_nano_interval(),
-        [sa.MonthDayNano(1, -2, 1 << 62)],
-        {"name": "interval", "unit": "MONTH_DAY_NANO"},
-        [],
-        {"VALIDITY": [1], "DATA": [{"months": 1, "days": -2, "nanoseconds": 1 << 62}]},
-    ),
-    "fixedsizebinary": (
-        sa.binary(3),
-        [b"\x00\xab\xff"],
-        {"name": "fixedsizebinary", "byteWidth": 3},
-        [],
-        {"VALIDITY": [1], "DATA": ["00ABFF"]},
-    ),
-    "binary": (
-        sa.binary(),
-        [b"\xab", None, b""],
-        {"name": "binary"},
-        [],
-        {"VALIDITY": [1, 0, 1], "OFFSET": [0, 1, 1, 1], "DATA": ["AB", "", ""]},
-    ),
-    "utf8": (
-        sa.string(),
-        ["é", "日本"],
-        {"name": "utf8"},
-        [],
-        {"VALIDITY": [1, 1], "OFFSET": [0, 2, 8], "DATA": ["é", "日本"]},
-    ),
-    "largeutf8": (
-        sa.large_string(),
-        ["ab"],
-        {"name": "largeutf8"},
-        [],
-        {"VALIDITY": [1], "OFFSET": ["0", "2"], "DATA": ["ab"]},
-    ),
-    "utf8view": (
-        sa.string_view(),
-        ["é", None, "thirteen byte"],
-        {"name": "utf8view"},
-        [],
-        {
-            "VALIDITY": [1, 0, 1],
-            "VIEWS": [
-                {"SIZE": 2, "INLINED": "é"},
-                {"SIZE": 0, "INLINED": ""},
-                {"SIZE": 13, "PREFIX_HEX": "74686972", "BUFFER_INDEX": 0, "OFFSET": 0},
-            ],
-            "VARIADIC_DATA_BUFFERS": ["746869727465656E2062797465"],
-        },
-    ),
-    "binaryview": (
-        sa.binary_view(),
-        [b"\xab\xcd"],
-        {"name": "binaryview"},
-        [],
-        {"VALIDITY": [1], "VIEWS": [{"SIZE": 2, "INLINED": "ABCD"}], "VARIADIC_DATA_BUFFERS": []},
-    ),
-    "list": (
-        sa.list_(sa.int32()),
-        [[1, 2], None, []],
-        {"name": "list"},
-        [ITEM],
-        {
-            "VALIDITY": [1, 0, 1],
-            "OFFSET": [0, 2, 2, 2],
-            "children": [{"name": "item", "count": 2, "VALIDITY": [1, 1], "DATA": [1, 2]}],
-        },
-    ),
-    "largelist": (
-        sa.large_list(sa.int32()),
-        [[1]],
-        {"name": "largelist"},
-        [ITEM],
-        {
-            "VALIDITY": [1],
-            "OFFSET": ["0", "1"],
-            "children": [{"name": "item", "count": 1, "VALIDITY": [1], "DATA": [1]}],
-        },
     ),
     "largelistview": (
         sa.large_list_view(sa.int32()),
@@ -306,13 +163,6 @@ EXACT: dict[str, tuple[Any, list[Any], dict[str, Any], list[Any], dict[str, Any]
             "SIZE": ["1", "2"],
             "children": [{"name": "item", "count": 3, "VALIDITY": [1, 1, 1], "DATA": [1, 2, 3]}],
         },
-    ),
-    "fixedsizelist": (
-        sa.list_(sa.int32(), 2),
-        [[1, 2]],
-        {"name": "fixedsizelist", "listSize": 2},
-        [ITEM],
-        {"VALIDITY": [1], "children": [{"name": "item", "count": 2, "VALIDITY": [1, 1], "DATA": [1, 2]}]},
     ),
     "struct-no-fields": (sa.struct([]), [{}], {"name": "struct"}, [], {"VALIDITY": [1]}),
     "map": (
@@ -343,41 +193,12 @@ EXACT: dict[str, tuple[Any, list[Any], dict[str, Any], list[Any], dict[str, Any]
             ],
         },
     ),
-    "dense-union": (
-        sa.dense_union([sa.field("i", sa.int32()), sa.field("b", sa.bool_())], [5, 7]),
-        [3, True],
-        {"name": "union", "mode": "DENSE", "typeIds": [5, 7]},
-        [field_of("i", INT32), field_of("b", {"name": "bool"})],
-        {
-            "TYPE_ID": [5, 7],
-            "OFFSET": [0, 0],
-            "children": [
-                {"name": "i", "count": 1, "VALIDITY": [1], "DATA": [3]},
-                {"name": "b", "count": 1, "VALIDITY": [1], "DATA": [True]},
-            ],
-        },
-    ),
-    "runendencoded": (
-        sa.run_end_encoded(sa.int64(), sa.int32()),
-        [4, 4, None],
-        {"name": "runendencoded"},
-        [
-            field_of("run_ends", {"name": "int", "bitWidth": 64, "isSigned": True}, nullable=False),
-            field_of("values", INT32),
-        ],
-        {
-            "children": [
-                {"name": "run_ends", "count": 2, "VALIDITY": [1, 1], "DATA": ["2", "3"]},
-                {"name": "values", "count": 2, "VALIDITY": [1, 0], "DATA": [4, 0]},
-            ]
-        },
-    ),
 }
-"""Type, values, and the type, the children and the buffers in JSON."""
+"""What no golden document has: type, values, and the type, the children and the buffers in JSON."""
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_the_form_of_each_type(name: str) -> None:
+def test_the_form_of_what_golden_documents_lack(name: str) -> None:
     type, values, json_type, children, column = EXACT[name]
     expected = document_of(json_type, {"count": len(values), **column}, children)
     table = sa.table({"f": sa.array(values, type)})
@@ -447,24 +268,6 @@ def test_every_case_survives(case: cases.Case) -> None:
     found.validate(full=True)
     assert found.equals(sa.Table.from_batches([batch]), check_metadata=True)
     assert found.column(0).to_pylist() == case.values
-
-
-def test_data_of_pyarrow_survive() -> None:
-    table = pa.table(
-        {
-            "i": pa.array([1, None, 3], pa.int64()),
-            "f": pa.array([1.5, float("nan"), None], pa.float32()),
-            "s": pa.array(["a", None, "ü" * 20], pa.string_view()),
-            "l": pa.array([[1], None, []], pa.large_list(pa.int8())),
-            "d": pa.array(["x", "y", None]).dictionary_encode(),
-            "m": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.decimal128(9, 2))),
-            "e": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16, None, b"1" * 16], pa.binary(16))),
-        }
-    )
-    again = read(written(sa.Table.from_pyarrow(table))).to_pyarrow()
-    again.validate(full=True)
-    assert again.schema.equals(table.schema, check_metadata=True)
-    assert str(again.to_pydict()) == str(table.to_pydict())  # NaN is not equal to itself
 
 
 def test_slices_are_written_without_what_lies_around_them() -> None:

@@ -274,7 +274,7 @@ def test_nulls() -> None:
 
 
 def test_batches_may_be_changed(path: str) -> None:
-    """What a batch is changed to is seen nowhere else: those of slices, of gathered rows, and across batches."""
+    """Changes to a batch are seen nowhere else: in slices, gathered rows, and across batches."""
     data = BatchDataset(path)
     for rows in (slice(0, 5), slice(PART - 2, PART + 3), [5, 3, 900], list(range(ROWS))):
         before = data[rows]["x"].clone()

@@ -9,35 +9,25 @@ import ctypes
 import io
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
-from forms import stream_of
+from forms import file_of, stream_of
 from parts import addresses
 from wire import batch_header, message, messages, stream_from
 
 import shmarrow as sa
 from shmarrow.layout import make_array
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
+from shmarrow.testing import cases
 from shmarrow.testing.table import case as by_name
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("nanoarrow")
 
 from shmarrow.interchange.c_data.structs import ARRAY, SCHEMA, pointer  # noqa: E402
-
-
-def file_of(batches: list[Any], options: Any = None) -> bytes:
-    sink = io.BytesIO()
-    with sa.ipc.new_file(sink, batches[0].schema, options) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return sink.getvalue()
 
 
 def numbers(start: int, count: int = 5) -> Any:
@@ -53,53 +43,7 @@ def words(address: int, count: int) -> list[int]:
     return np.frombuffer(ctypes.string_at(address, 8 * count), np.uint64).tolist()
 
 
-# --- every type -------------------------------------------------------------------------------------------------
-
-
-_NO_CLASS = (sa.month_interval(), sa.day_time_interval())
-"""Types that pyarrow has no Python class of arrays for."""
-
-
-VARIANTS = ("-nulls", "-all-null", "-empty")
-
-
-@pytest.mark.parametrize("variant", ["", *VARIANTS])
-def test_every_case_reaches_pyarrow_whole_and_uncopied(variant: str) -> None:
-    cases = [
-        case for case in CASES if case.name.endswith(variant or "") and (variant or not case.name.endswith(VARIANTS))
-    ]
-    assert len(cases) >= 60
-    for case in cases:
-        check_case(case)
-
-
-def check_case(case: Case) -> None:
-    array = case.array()
-    if case.name.startswith("dictionary-dictionary"):  # which IPC does not have
-        assert pa.array(array).to_pylist() == case.values
-        return
-    field = sa.field("column", case.type, metadata={"key": "value"})
-    batch = sa.RecordBatch(sa.Schema([field], {"of": "schema"}), len(array), [array])
-    expected = pa.ipc.open_file(file_of([batch])).read_all()
-    found = pa.table(batch)
-    found.validate(full=True)
-    assert found.schema.equals(expected.schema, check_metadata=True), case
-    assert found.equals(expected), case
-    assert pa.Table.from_batches([pa.record_batch(batch)]).equals(found), case
-    if case.type in _NO_CLASS:
-        return
-    alone = pa.array(array)
-    assert alone.type == expected.schema.field(0).type, case
-    assert alone.equals(expected.column(0).combine_chunks()), case
-    # Not where pyarrow shows the sizes of data buffers too, there are no offsets, or nulls are not UTF-8.
-    if not any(word in case.name for word in ("view", "no-offsets-buffer", "null-slots-hold-bytes")):
-        shown = [data.address for data in alone.buffers() if data is not None and data.size]
-        if case.name in ("odd-struct-offset", "odd-sparse-union-offset"):  # the children get the offset: bits are moved
-            del shown[0]
-        assert set(shown) <= addresses(array), case
-    chunks = pa.chunked_array(sa.chunked_array([array, array[1:]], case.type))
-    chunks.validate(full=True)
-    assert chunks.equals(pa.chunked_array([alone, alone[1:]])), case
+# --- schemas and structures -------------------------------------------------------------------------------------
 
 
 def test_each_export_of_a_type_is_a_capsule_of_its_own() -> None:
@@ -119,10 +63,11 @@ def test_schemas_carry_names_nullability_metadata_and_extensions() -> None:
             ("id", sa.uuid()),
             ("json", sa.json_()),
             ("id", sa.list_(sa.struct([("x", sa.bool8()), ("y", "string_view")]))),
+            *[(case.name, case.type) for case in cases(writable=True)],
         ],
         {"of": "schema", "empty": ""},
     )
-    expected = pa.ipc.open_file(file_of([sa.RecordBatch(schema, 0, [sa.nulls(0, type) for type in schema.types])]))
+    expected = pa.ipc.open_file(file_of(*[sa.RecordBatch(schema, 0, [sa.nulls(0, type) for type in schema.types])]))
     assert pa.schema(schema).equals(expected.schema, check_metadata=True)
     for i, field in enumerate(schema):
         assert pa.field(field).equals(expected.schema.field(i), check_metadata=True)
@@ -131,8 +76,8 @@ def test_schemas_carry_names_nullability_metadata_and_extensions() -> None:
     capsule = schema.__arrow_c_schema__()
     root = structure(pointer(capsule, "arrow_schema"), SCHEMA)
     assert root["flags"] == 0
-    children = words(int(root["children"]), 6)
-    assert [int(structure(at, SCHEMA)["flags"]) for at in children] == [0, 3, 6, 2, 2, 2]
+    children = words(int(root["children"]), len(schema))
+    assert [int(structure(at, SCHEMA)["flags"]) for at in children[:6]] == [0, 3, 6, 2, 2, 2]
 
 
 def test_a_nul_character_cannot_be_in_a_name() -> None:
@@ -171,20 +116,6 @@ def test_structures_follow_the_interface() -> None:
     assert buffers[1:4] == [data.address for data in array.buffers()[1:]]
 
 
-def test_offsets_go_out_as_offsets() -> None:
-    array = sa.array([1, None, 3, 4], "int16")[1:3]
-    kept = array.__arrow_c_array__()
-    found = structure(pointer(kept[1], "arrow_array"), ARRAY)
-    assert (int(found["offset"]), int(found["length"])) == (1, 2)
-    assert pa.array(array).to_pylist() == [None, 3]
-
-
-def test_a_batch_without_columns_has_a_length() -> None:
-    batch = sa.RecordBatch(sa.schema([]), 7)
-    assert pa.record_batch(batch).num_rows == 7
-    assert pa.table(batch).num_rows == 7
-
-
 def test_batches_of_numbers_are_handed_over_in_place() -> None:
     names = [f"c{i}" for i in range(30)]
     kinds = ["int8", "float64", "timestamp[us]"]
@@ -192,8 +123,8 @@ def test_batches_of_numbers_are_handed_over_in_place() -> None:
         name: sa.array(np.arange(100 * i, 100 * i + 100) % 100, "int64").cast(kinds[i % 3])
         for i, name in enumerate(names)
     }
-    expected = pa.ipc.open_file(file_of([sa.record_batch(columns)])).get_batch(0)
-    reader = sa.ipc.open_file(file_of([sa.record_batch(columns)]))
+    expected = pa.ipc.open_file(file_of(sa.record_batch(columns))).get_batch(0)
+    reader = sa.ipc.open_file(file_of(sa.record_batch(columns)))
     for change in (
         lambda batch: batch,
         lambda batch: batch.slice(13, 50),
@@ -231,8 +162,6 @@ def test_what_leads_out_of_its_buffers_is_refused() -> None:
     for export in (pa.table, pa.record_batch):
         with pytest.raises(sa.InvalidData, match="column 1 'bad'"):
             export(batch)
-    with pytest.raises(sa.InvalidData):
-        pa.array(column)
     other = sa.RecordBatch(sa.schema([("n", "int64")]), 2, [sa.array([1, 2], "int8")])
     with pytest.raises(sa.InvalidData, match="expected int64, found int8"):
         other.__arrow_c_array__()
@@ -265,7 +194,7 @@ def test_a_requested_schema_is_kept_without_loss() -> None:
         {"n": 2, "v": "long enough to need a buffer", "d": "y"},
         {"n": None, "v": None, "d": "x"},
     ]
-    for source in (batch, sa.table(batch), sa.Table.from_batches([batch] * 40), sa.ipc.open_file(file_of([batch]))):
+    for source in (batch, sa.table(batch), sa.Table.from_batches([batch] * 40), sa.ipc.open_file(file_of(batch))):
         found = pa.table(source, schema=wanted)
         assert found.schema == wanted
         assert found.to_pylist() == rows * (found.num_rows // 3)
@@ -317,30 +246,22 @@ def test_files_are_given_to_any_number_of_consumers_and_streams_once(count: int,
     batches = [numbers(5 * i) for i in range(count)]
     expected = [{"n": i, "s": f"text {i}"} for i in range(5 * count)]
     path = tmp_path / "file.arrow"
-    path.write_bytes(file_of(batches))
+    path.write_bytes(file_of(*batches))
     with sa.ipc.open_file(path) as reader:
         assert pa.table(reader).to_pylist() == expected
         found = pa.table(reader)
     assert found.to_pylist() == expected
-    compressed = sa.ipc.open_file(file_of(batches, sa.ipc.IpcWriteOptions(compression="lz4")))
+    compressed = sa.ipc.open_file(file_of(*batches, compression="lz4"))
     assert pa.table(compressed).to_pylist() == expected
     assert pa.table(sa.ipc.open_file(path, included_fields=["s"])).column_names == ["s"]
-    with sa.ipc.new_stream(stream := io.BytesIO(), batches[0].schema) as writer:
-        for batch in batches:
-            writer.write(batch)
-    for opened in (stream.getvalue(), io.BufferedReader(io.BytesIO(stream.getvalue()))):  # type: ignore[arg-type]
+    stream = stream_of(*batches)
+    for opened in (stream, io.BufferedReader(io.BytesIO(stream))):  # type: ignore[arg-type]
         source = sa.ipc.open_stream(opened)
         assert pa.table(source).to_pylist() == expected
         assert pa.table(source).num_rows == 0
     table = sa.Table.from_batches(batches)
     assert pa.table(table).to_pylist() == expected
     assert pa.table(table.to_reader()).to_pylist() == expected
-
-
-def test_a_table_without_batches_has_its_schema() -> None:
-    schema = numbers(0).schema
-    assert pa.table(sa.Table(schema)).schema == pa.schema([("n", pa.int64()), ("s", pa.string())])
-    assert pa.chunked_array(sa.chunked_array([], "int8")).type == pa.int8()
 
 
 def test_errors_of_a_stream_reach_the_consumer() -> None:
@@ -355,7 +276,7 @@ def test_errors_of_a_stream_reach_the_consumer() -> None:
 
     with pytest.raises(pa.ArrowException, match="batch 1 is broken"):
         pa.table(broken(sa.InvalidData("batch 1 is broken")))
-    closed = sa.ipc.open_file(file_of([numbers(0)]))
+    closed = sa.ipc.open_file(file_of(numbers(0)))
     closed.close()
     with pytest.raises(sa.Closed):
         pa.table(closed)
@@ -382,7 +303,6 @@ def test_a_service_that_tries_again_can_be_stopped(consume: Any) -> None:
         for _ in range(2000):
             with suppress(Exception):
                 consume(sa.RecordBatchReader.from_batches(numbers(0).schema, batches(number)))
-            time.sleep(0.005)  # as a service does between its attempts
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
@@ -399,11 +319,8 @@ def test_no_retry_goes_on_without_the_batch_that_failed() -> None:
     """A reader that is read once ends with its first error, wherever that is found; later calls name it."""
     good, other = numbers(0), sa.record_batch({"z": [1]})
     schema = good.schema
-    stream = io.BytesIO()
-    with sa.ipc.new_stream(stream, schema) as writer:
-        for name in ("good", "wrong", "good"):
-            writer.write(sa.record_batch({"n": [1], "s": [name]}))
-    broken = stream.getvalue().replace(b"wrong", b"\xff" * 5)
+    stream = stream_of(*[sa.record_batch({"n": [1], "s": [name]}) for name in ("good", "wrong", "good")])
+    broken = stream.replace(b"wrong", b"\xff" * 5)
     one = pa.record_batch({"n": [1, 2], "s": ["a", "b"]})
     two = pa.record_batch({"n": [1, 1000], "s": ["a", "b"]})
     bytes_only = sa.schema([("n", "int8"), ("s", "string")])
@@ -437,7 +354,7 @@ def test_no_retry_goes_on_without_the_batch_that_failed() -> None:
 @pytest.mark.parametrize("count", [3, 40])
 def test_a_stream_of_a_mapped_file_outlives_its_reader(count: int, tmp_path: Any) -> None:
     path = tmp_path / "file.arrow"
-    path.write_bytes(file_of([numbers(i) for i in range(count)]))
+    path.write_bytes(file_of(*[numbers(i) for i in range(count)]))
     with sa.ipc.open_file(path) as reader:
         whole = pa.RecordBatchReader.from_stream(reader)
     part = sa.ipc.open_file(path, included_fields=["n"])
@@ -459,7 +376,7 @@ def test_polars_and_duckdb_and_pandas_use_the_mapping(tmp_path: Any) -> None:
         "n": np.arange(1000), "f": np.linspace(0, 1, 1000),
         "v": sa.array([f"longer than twelve {i}" for i in range(1000)], "string_view"),
     })  # fmt: skip
-    path.write_bytes(file_of([batch]))
+    path.write_bytes(file_of(batch))
     reader = sa.ipc.open_file(path)
     mapped = reader.get_batch(0)
     ours = addresses(mapped.to_struct_array())

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 import shmarrow as sa
 
@@ -39,8 +40,7 @@ class Overwritten:
         self.settle()
 
     def settle(self) -> None:
-        while time.time_ns() < os.stat(self.path).st_ctime_ns + SETTLED:
-            time.sleep(0.01)
+        wait_until(lambda: time.time_ns() >= os.stat(self.path).st_ctime_ns + SETTLED, "the change is settled")
 
     def damage(self) -> None:
         self.pages[self.place] = 0xFF

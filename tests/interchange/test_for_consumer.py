@@ -64,7 +64,7 @@ def through_parquet(table: Any) -> Any:
 
 
 def through_spark(table: Any) -> Any:
-    """What ``createDataFrame`` does before it hands a table to the JVM."""
+    """The conversion of ``createDataFrame`` before it hands a table to the JVM."""
     pytest.importorskip("pyspark", minversion="4.3")
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -107,7 +107,7 @@ LOST = {
     "duckdb": {"decimal256": "decimal256", "interval-month-day-nano": "month_day_nano_interval"},
     "spark": {"decimal256": "decimal256"},
 }
-"""What ``lossy`` has to name for them, for those that it helps."""
+"""The names in ``lossy`` that allow them, if any do."""
 
 
 KNOWN = {

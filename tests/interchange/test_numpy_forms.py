@@ -1,4 +1,4 @@
-"""What numpy gets beside plain ndarrays: masked and structured arrays, views of times, and its own strings."""
+"""Other forms for numpy than plain ndarrays: masked and structured arrays, views of times, and its own strings."""
 
 from __future__ import annotations
 
@@ -51,16 +51,6 @@ def test_masked_numbers_are_the_memory_itself() -> None:
     assert np.shares_memory(sa.chunked_array([array]).to_masked_array().data, array.values)
     with pytest.raises(sa.CopyRequired, match="no dtype for string"):
         sa.array(["a"]).to_masked_array()
-
-
-@pytest.mark.parametrize("dtype", ["M8[s]", "M8[ms]", "M8[us]", "M8[ns]", "m8[s]", "m8[ms]", "m8[us]", "m8[ns]"])
-def test_times_are_views(dtype: str) -> None:
-    values = np.arange(5).view("i8").view(dtype)
-    array = sa.array(values)
-    found = array.to_numpy()
-    assert found.dtype == dtype
-    assert np.shares_memory(found, values)
-    assert (found == values).all()
 
 
 def test_structured_there_and_back() -> None:

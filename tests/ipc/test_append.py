@@ -142,7 +142,7 @@ def test_nothing_is_added_to_a_file_whose_blocks_lead_astray(tmp_path: Path, slo
 
 
 def test_a_footer_that_counts_rows_wrongly_is_not_believed(tmp_path: Path) -> None:
-    """What it says of the old batches must not come back in a footer that the appender wrote."""
+    """Its claims about the old batches must not come back in a footer that the appender wrote."""
     path = tmp_path / "a"
     _file(path, 1, 2)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What is released when a reader is closed, as the kernel counts it: descriptors and mappings.
+"""Closing a reader releases descriptors and mappings, as the kernel counts them.
 
 Invariants: the reader object is referenced all the time, and no garbage collection helps; what was handed out
 before keeps the mapping and nothing else does.
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import forms
-import numpy as np
 import pytest
 from forms import numbers
 
@@ -30,7 +29,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def held(path: str) -> tuple[int, int]:
-    """How many descriptors and mappings of a file this process has."""
+    """Return the numbers of this process's descriptors and mappings of a file."""
     descriptors = 0
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -98,21 +97,6 @@ def test_after_closing_each_method_says_so(kind: str, batch: sa.RecordBatch, tmp
     for call in calls:
         with pytest.raises(sa.Closed, match="is closed"):
             call()
-
-
-@pytest.mark.parametrize("kind", OPENERS)
-def test_what_was_handed_out_keeps_the_mapping_and_lets_it_go(kind: str, tmp_path: Path) -> None:
-    make, read = OPENERS[kind]
-    path = tmp_path / "a"
-    with make(path, numbers().schema) as writer:
-        writer.write(numbers(1000))
-    reader = read(path)
-    column = reader.get_batch(0).column("i").to_numpy()
-    reader.close()
-    assert held(str(path))[1] == 1
-    assert np.array_equal(column, np.arange(1000))
-    del column
-    assert held(str(path)) == (0, 0)
 
 
 @pytest.mark.parametrize("kind", OPENERS)

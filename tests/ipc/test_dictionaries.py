@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import math
 import struct
-import time
 from typing import Any
 
 import forms
@@ -16,36 +15,21 @@ import pyarrow as pa
 import pytest
 import wire
 from forms import coded, nested_dictionaries
+from forms import file_of as file
+from forms import stream_of as stream
 from wire import Part
 
 import shmarrow as sa
-from shmarrow.ipc import IpcWriteOptions
 
 TYPE = sa.dictionary("int8", "string")
 SCHEMA = sa.schema([("d", TYPE)])
-DELTAS = IpcWriteOptions(emit_dictionary_deltas=True)
+DELTAS: dict[str, Any] = {"emit_dictionary_deltas": True}
 INDEX = {"bitWidth": 8, "is_signed": True}
 FIELD = {"name": "d", "nullable": True, "type": ("Utf8", {}), "dictionary": {"id": 0, "indexType": INDEX}}
 
 
 def batch(indices: list[int | None], words: list[Any]) -> sa.RecordBatch:
     return sa.record_batch([coded(indices, words)], schema=SCHEMA)
-
-
-def stream(*batches: sa.RecordBatch, options: IpcWriteOptions | None = None) -> bytes:
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, batches[0].schema, options) as writer:
-        for item in batches:
-            writer.write(item)
-    return sink.getvalue()
-
-
-def file(*batches: sa.RecordBatch, options: IpcWriteOptions | None = None) -> bytes:
-    sink = io.BytesIO()
-    with sa.ipc.new_file(sink, batches[0].schema, options) as writer:
-        for item in batches:
-            writer.write(item)
-    return sink.getvalue()
 
 
 def kinds(data: bytes, start: int = 0) -> list[str]:
@@ -126,10 +110,10 @@ def test_deltas() -> None:
         batch([1], ["a", "b", "c"]),
     ]
     expected = [["a"], ["a", "b"], ["c", "a"], ["b"]]
-    data = stream(*growing, options=DELTAS)
+    data = stream(*growing, **DELTAS)
     assert kinds(data) == ["schema", "dictionary", "batch", "delta", "batch", "delta", "batch", "batch"]
     assert values(data) == expected
-    data = file(*growing, options=DELTAS)
+    data = file(*growing, **DELTAS)
     assert kinds(data, 8) == ["schema", "dictionary", "batch", "delta", "batch", "delta", "batch", "batch"]
     assert values_of_file(data) == expected
     assert [len(got.column(0).dictionary) for got in sa.ipc.open_file(data)] == [3, 3, 3, 3]
@@ -139,7 +123,7 @@ def test_deltas_of_every_form() -> None:
     growing = [batch([0, None], ["a", "b"]), batch([2, 0], ["a", "b", None]), batch([3], ["a", "b", None, "x" * 99])]
     for name, (is_file, options) in forms.FORMS.items():
         asked = {field: getattr(options, field) for field in ("compression", "endianness", "metadata_version")}
-        data = (file if is_file else stream)(*growing, options=IpcWriteOptions(emit_dictionary_deltas=True, **asked))
+        data = (file if is_file else stream)(*growing, **DELTAS, **asked)
         opened = sa.ipc.open_file(data) if is_file else sa.ipc.open_stream(data)
         assert [got.column(0).to_pylist() for got in opened] == [["a", None], [None, "a"], ["x" * 99]], name
 
@@ -190,37 +174,33 @@ def test_columns_that_begin_all_null() -> None:
     assert values_of_file(file(nothing, nested, nothing)) == [[None], [["a"]], [None]]
 
 
-def test_time_grows_with_the_number_of_dictionaries_and_no_faster() -> None:
-    """Ten thousand dictionaries were once copied from set to set, which took seconds."""
+def test_ten_thousand_dictionaries() -> None:
+    """Where each was copied to the next set of them, this would not end."""
     count = 10_000
     rows = sa.record_batch([batch([0], ["a"]).column(0)] * count, names=[f"c{i}" for i in range(count)])
     data = stream(rows)
-    started = time.process_time()
     (got,) = sa.ipc.open_stream(data)
     assert got.column(count - 1).to_pylist() == ["a"]
-    assert time.process_time() - started < 2
 
 
-def test_time_does_not_depend_on_the_order_of_asking() -> None:
+def test_the_order_of_asking_does_not_matter() -> None:
     """A thousand versions of a growing dictionary, the latest first: those before it are the beginning of it."""
     words = [f"word {i}" for i in range(127)]
     growing = [batch([i], words[: i + 1]) for i in range(127)]
-    got = list(sa.ipc.open_stream(stream(*growing, options=DELTAS)))
+    got = list(sa.ipc.open_stream(stream(*growing, **DELTAS)))
     assert [item.column(0).to_pylist() for item in reversed(got)] == [[word] for word in reversed(words)]
     assert [len(item.column(0).dictionary) for item in got] == list(range(1, 128))
     for item in got:
         item.validate(full=True)
-    many = wire.messages(stream(*growing[:2], options=DELTAS))
+    many = wire.messages(stream(*growing[:2], **DELTAS))
     got = list(sa.ipc.open_stream(wire.stream_from([*many[:3], *many[3:] * 5000])))
-    started = time.process_time()
     assert sum(len(item.column(0)) for item in reversed(got)) == 5001
-    assert time.process_time() - started < 2
 
 
 def test_blocks_that_overlap_are_refused() -> None:
     """Three thousand blocks of one message would be a dictionary of three thousand times its size."""
     schema, dictionary, first, delta, _ = wire.messages(
-        stream(batch([0], ["a"]), batch([1], ["a", "b" * 9999]), options=DELTAS)
+        stream(batch([0], ["a"]), batch([1], ["a", "b" * 9999]), **DELTAS)
     )
     parts = [schema, dictionary, first, delta]
     assert sa.ipc.open_file(wire.file_from(parts, {"fields": [FIELD]}, [1, 3], [2])).get_batch(0).column(0)[0] == "a"
@@ -230,7 +210,7 @@ def test_blocks_that_overlap_are_refused() -> None:
 
 
 def test_fields_that_disagree_about_a_dictionary() -> None:
-    """Where dictionaries nest, their values are made as they come, and one type has to be theirs."""
+    """Values of nested dictionaries are decoded as they arrive, and must have one type."""
     item = {"name": "item", "nullable": True, "type": ("Utf8", {}), "dictionary": {"id": 1, "indexType": INDEX}}
     nested = {**FIELD, "type": ("List", {}), "children": [item]}
     other = {**FIELD, "type": ("LargeUtf8", {}), "dictionary": {"id": 1, "indexType": INDEX}}
@@ -254,7 +234,7 @@ def test_all_null_columns_before_their_dictionary() -> None:
 
 
 def test_a_delta_with_nothing_to_add_to() -> None:
-    parts = wire.messages(stream(batch([0], ["a"]), batch([1], ["a", "b"]), options=DELTAS))
+    parts = wire.messages(stream(batch([0], ["a"]), batch([1], ["a", "b"]), **DELTAS))
     schema, _, _, delta, second = parts
     with pytest.raises(sa.InvalidData, match="a delta for dictionary 0, which does not precede it"):
         list(sa.ipc.open_stream(wire.stream_from([schema, delta, second])))
@@ -264,7 +244,7 @@ def test_a_delta_with_nothing_to_add_to() -> None:
 
 
 def test_dictionaries_anywhere_in_a_file() -> None:
-    parts = wire.messages(stream(batch([0], ["a"]), batch([1, 0], ["a", "b"]), options=DELTAS))
+    parts = wire.messages(stream(batch([0], ["a"]), batch([1, 0], ["a", "b"]), **DELTAS))
     schema, dictionary, first, delta, second = parts
     expected = [["a"], ["b", "a"]]
     for order in ([schema, first, second, dictionary, delta], [delta, second, dictionary, first, schema], parts):
@@ -355,11 +335,11 @@ def test_inner_dictionaries_that_say_the_same_in_another_order_replace_the_outer
 
 def test_nested_dictionaries_may_grow() -> None:
     grown = [nested_dictionaries(["a"], [[0]], [0]), nested_dictionaries(["a", "b"], [[0], [1, 0]], [1, 0])]
-    data = stream(*grown, options=DELTAS)
+    data = stream(*grown, **DELTAS)
     assert kinds(data) == ["schema", "dictionary", "dictionary", "batch", "delta", "dictionary", "batch"]
     assert values(data) == [[["a"]], [["b", "a"], ["a"]]]
     with pytest.raises(sa.InvalidData, match="dictionary 0 differs"):
-        file(*grown, options=DELTAS)
+        file(*grown, **DELTAS)
 
 
 def test_inner_dictionaries_anywhere_in_a_file() -> None:

@@ -1,8 +1,7 @@
 """The wire's tables: what ``format/*.fbs`` says, what the package declares, and what others make of both.
 
 The declarations are held to the parsed text. Then every table, with every member of every union, goes through flatc in
-both directions: text to bytes that our reader reads, and our bytes to text. Where there is no flatc, messages that
-pyarrow wrote stand in for it.
+both directions: text to bytes that our reader reads, and our bytes to text.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from environment import ROOT
 
@@ -212,7 +210,7 @@ def to_values(name: str, sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_sample(name: str, view: TableView) -> dict[str, Any]:
-    """What our reader finds in a table, without what equals its default."""
+    """Return a table's values as our reader has them, without those that equal their default."""
     found: dict[str, Any] = {}
     for slot, type_, default in WIRE.tables[name]:
         value = view[slot]
@@ -317,95 +315,3 @@ def test_defaults_are_those_of_flatc(flatc: str, name: str, tmp_path: Path) -> N
         elif WIRE.kind(type_) in flatbuf.SCALARS:
             found[slot] = label(type_, view[slot])
     assert found == printed
-
-
-# --- pyarrow
-
-TYPES = {
-    pa.null(): ("Null", {}),
-    pa.uint16(): ("Int", {"bitWidth": 16}),
-    pa.int64(): ("Int", {"bitWidth": 64, "is_signed": True}),
-    pa.float16(): ("FloatingPoint", {}),
-    pa.float64(): ("FloatingPoint", {"precision": "DOUBLE"}),
-    pa.binary(): ("Binary", {}),
-    pa.string(): ("Utf8", {}),
-    pa.bool_(): ("Bool", {}),
-    pa.decimal128(11, -2): ("Decimal", {"precision": 11, "scale": -2}),
-    pa.decimal256(70, 3): ("Decimal", {"precision": 70, "scale": 3, "bitWidth": 256}),
-    pa.date32(): ("Date", {"unit": "DAY"}),
-    pa.date64(): ("Date", {}),
-    pa.time32("s"): ("Time", {"unit": "SECOND"}),
-    pa.time64("ns"): ("Time", {"unit": "NANOSECOND", "bitWidth": 64}),
-    pa.timestamp("us", "Asia/Kolkata"): ("Timestamp", {"unit": "MICROSECOND", "timezone": "Asia/Kolkata"}),
-    pa.month_day_nano_interval(): ("Interval", {"unit": "MONTH_DAY_NANO"}),
-    pa.list_(pa.int8()): ("List", {}),
-    pa.struct([("a", pa.int8())]): ("Struct_", {}),
-    pa.sparse_union([pa.field("a", pa.int8())], [5]): ("Union", {"typeIds": [5]}),
-    pa.dense_union([pa.field("a", pa.int8())], [7]): ("Union", {"mode": "Dense", "typeIds": [7]}),
-    pa.binary(9): ("FixedSizeBinary", {"byteWidth": 9}),
-    pa.list_(pa.int8(), 4): ("FixedSizeList", {"listSize": 4}),
-    pa.map_(pa.string(), pa.int8(), keys_sorted=True): ("Map", {"keysSorted": True}),
-    pa.duration("ns"): ("Duration", {"unit": "NANOSECOND"}),
-    pa.large_binary(): ("LargeBinary", {}),
-    pa.large_string(): ("LargeUtf8", {}),
-    pa.large_list(pa.int8()): ("LargeList", {}),
-    pa.run_end_encoded(pa.int32(), pa.int8()): ("RunEndEncoded", {}),
-    pa.binary_view(): ("BinaryView", {}),
-    pa.string_view(): ("Utf8View", {}),
-    pa.list_view(pa.int8()): ("ListView", {}),
-    pa.large_list_view(pa.int8()): ("LargeListView", {}),
-}
-
-
-def message_of(written: pa.Buffer) -> dict[str, Any]:
-    """The metadata of an encapsulated message, behind its continuation word and its size."""
-    assert written[:4].to_pybytes() == b"\xff\xff\xff\xff"
-    return read("Message", written[8:].to_pybytes())
-
-
-def test_all_types_but_none_are_listed() -> None:
-    assert {name for name, _ in TYPES.values()} == set(WIRE.unions["Type"])
-
-
-@pytest.mark.parametrize("type_", TYPES, ids=str)
-def test_type_that_pyarrow_writes(type_: pa.DataType) -> None:
-    message = message_of(pa.schema([pa.field("column", type_)], {"key": "value"}).serialize())
-    assert message["version"] == "V5"
-    assert message["header_type"] == "Schema"
-    assert message["header"]["custom_metadata"] == [{"key": "key", "value": "value"}]
-    (column,) = message["header"]["fields"]
-    assert (column["name"], column["nullable"]) == ("column", True)
-    assert (column["type_type"], column["type"]) == TYPES[type_]
-    assert len(column.get("children", [])) == type_.num_fields
-
-
-def test_field_that_is_not_nullable() -> None:
-    message = message_of(pa.schema([pa.field("column", pa.int8(), nullable=False)]).serialize())
-    (column,) = message["header"]["fields"]
-    assert column == {"name": "column", "type_type": "Int", "type": {"bitWidth": 8, "is_signed": True}}
-
-
-def test_dictionary_that_pyarrow_writes() -> None:
-    message = message_of(pa.schema([("column", pa.dictionary(pa.uint8(), pa.string(), ordered=True))]).serialize())
-    (column,) = message["header"]["fields"]
-    assert (column["type_type"], column["nullable"]) == ("Utf8", True)
-    assert column["dictionary"] == {"indexType": {"bitWidth": 8}, "isOrdered": True}
-
-
-def test_batch_that_pyarrow_writes() -> None:
-    text = pa.array(["a", "a string over twelve bytes", None], pa.string_view())
-    batch = pa.record_batch({"n": pa.array([1, None, 3]), "s": text})
-    message = message_of(batch.serialize())
-    assert (message["header_type"], message["bodyLength"]) == ("RecordBatch", 8 + 24 + 8 + 48 + 32)
-    assert message["header"] == {
-        "length": 3,
-        "nodes": [{"length": 3, "null_count": 1}, {"length": 3, "null_count": 1}],
-        "buffers": [
-            {"offset": 0, "length": 1},
-            {"offset": 8, "length": 24},
-            {"offset": 32, "length": 1},
-            {"offset": 40, "length": 48},
-            {"offset": 88, "length": 26},
-        ],
-        "variadicBufferCounts": [1],
-    }

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
+from forms import file_of
 
 import shmarrow as sa
 from shmarrow.ipc.batch import memory
@@ -23,10 +24,7 @@ def batch_of(columns: int, size: int, codec: str = "lz4") -> sa.RecordBatch:
     """A compressed batch of int64 columns of ``size`` bytes each, opened."""
     values = {f"c{i}": np.arange(size // 8) % 100 + i for i in range(columns)}
     made = sa.record_batch(values)
-    place = io.BytesIO()
-    with sa.ipc.new_file(place, made.schema, sa.ipc.IpcWriteOptions(compression=codec)) as writer:
-        writer.write(made)
-    return sa.ipc.open_file(place.getvalue()).get_batch(0)
+    return sa.ipc.open_file(file_of(made, compression=codec)).get_batch(0)
 
 
 def held_by(values: np.ndarray) -> int:
@@ -57,10 +55,7 @@ def test_children_hold_no_other_children() -> None:
     children = [sa.array(np.arange(60_000) % 100 + i) for i in range(10)]
     type = sa.struct([(f"c{i}", sa.int64()) for i in range(10)])
     made = sa.record_batch({"s": sa.StructArray.from_arrays(children, type=type)})
-    place = io.BytesIO()
-    with sa.ipc.new_file(place, made.schema, sa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write(made)
-    values = sa.ipc.open_file(place.getvalue()).get_batch(0).columns[0].children[4].to_numpy()
+    values = sa.ipc.open_file(file_of(made, compression="zstd")).get_batch(0).columns[0].children[4].to_numpy()
     assert values[:3].tolist() == [4, 5, 6]
     assert held_by(values) == 480_000
 
@@ -102,7 +97,6 @@ def test_memory_that_cannot_be_had_is_our_error() -> None:
 
 def test_threads_that_take_and_give_back() -> None:
     """No piece is ever in two hands, while finalizers give pieces back at any time."""
-    wrong: list[int] = []
 
     def work(mark: int) -> None:
         kept: list[np.ndarray] = []
@@ -111,18 +105,13 @@ def test_threads_that_take_and_give_back() -> None:
             data[::4096] = mark
             kept.append(data)
             if turn % 3 == 2:
-                if not all((each[::4096] == mark).all() for each in kept):
-                    wrong.append(mark)
+                assert all((each[::4096] == mark).all() for each in kept)
                 kept.clear()
                 if turn % 30 == 2:
                     gc.collect()
 
-    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(1, 7)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(1, 7)))
 
 
 @pytest.mark.processes

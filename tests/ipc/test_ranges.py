@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,17 +46,6 @@ def test_one_column_of_one_batch(wide: bytes) -> None:
     assert batch.column("c41").to_pylist() == [57041] * ROWS
     assert source.total - opening < len(wide) // 1000 + metadata_bytes(wide)
     assert opening < (1 << 15) + metadata_bytes(wide)
-
-
-@pytest.mark.parametrize("protocol", ["memory", "file"])
-def test_files_of_fsspec(protocol: str, wide: bytes, tmp_path: Any) -> None:
-    where = f"memory://wide-{tmp_path.name}" if protocol == "memory" else str(tmp_path / "wide")
-    with fsspec.open(where, "wb") as sink:
-        sink.write(wide)
-    with fsspec.open(where, "rb") as source:
-        reader = sa.ipc.open_file(source)
-        assert reader.get_batch(-1).column(99).to_pylist() == [99099] * ROWS
-        assert reader.num_rows == BATCHES * ROWS
 
 
 def test_included_fields_decide_what_is_read(wide: bytes) -> None:

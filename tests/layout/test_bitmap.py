@@ -54,28 +54,6 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("offset", [0, 3, 8])
-def test_which_slots_are_null(name: str, offset: int) -> None:
-    array = ARRAYS[name]().slice(offset)
-    missing = [value is None for value in NULLS[offset:]]
-    for found, wanted in ((array.is_null(), missing), (array.is_valid(), [not each for each in missing])):
-        assert found.null_count == 0
-        assert found.to_pylist() == wanted
-        found.validate(full=True)
-
-
-@pytest.mark.parametrize("name", ["bool", "int64", "string", "struct"])
-def test_concatenated_slices(name: str) -> None:
-    array = ARRAYS[name]()
-    parts = [array[3:1500], array[1501:1502], array[1603:]]
-    theirs = pa.concat_arrays([part.to_pyarrow() for part in parts])
-    joined = sa.concat_arrays(parts)
-    joined.validate(full=True)
-    assert joined.null_count == theirs.null_count
-    assert joined.to_pylist() == theirs.to_pylist()
-
-
 def test_the_bitmap_of_valid_slots_is_shared() -> None:
     array = ARRAYS["int64"]()
     found = array.is_valid().buffers()[1]

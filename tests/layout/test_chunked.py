@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from every import every
 
 import shmarrow as sa
-from shmarrow.testing import table as cases
 
 CUTS = {"whole": [], "halves": [2], "empty chunks": [0, 2, 2, 5], "single slots": [1, 2, 3, 4]}
 NUMBERS = sa.array([3, None, 1, 3, None], sa.int16())
@@ -23,40 +21,6 @@ def chunked(array: Any, cuts: list[int]) -> sa.ChunkedArray:
     """An array in chunks that end at the cuts."""
     ends = [0, *cuts, len(array)]
     return sa.ChunkedArray([array.slice(a, b - a) for a, b in itertools.pairwise(ends)], array.type)
-
-
-BY_TYPE = {case.name: case for case in cases.CASES if len(case.array()) >= 2 and "interval" not in str(case.type)}
-
-
-@every(BY_TYPE.values())
-def test_rows_are_gathered_across_chunks_as_in_one_array(case: cases.Case) -> None:
-    array = case.array()
-    n = len(array)
-    rng = np.random.default_rng(0)
-    indices = rng.integers(0, n, 2 * n)
-    mask = rng.random(n) < 0.6
-    with_nulls = sa.array([None if i % 3 == 0 else i for i in indices.tolist()])
-    whole = sa.ChunkedArray([array])
-    for cuts in ([n // 2], [0, 1, n], list(range(1, n))):
-        column = chunked(array, cuts)
-        assert column.take(indices).combine_chunks().to_pylist() == repr_safe(array.take(indices).to_pylist())
-        assert repr(column.take(with_nulls).to_pylist()) == repr(whole.take(with_nulls).to_pylist())
-        assert repr(column.filter(mask).to_pylist()) == repr(whole.filter(mask).to_pylist())
-        assert repr(column.drop_null().to_pylist()) == repr(array.drop_null().to_pylist())
-        assert repr(column.to_pylist()) == repr(array.to_pylist())
-        column.take(with_nulls).validate(full=True)
-
-
-def repr_safe(values: list[Any]) -> Any:
-    """Values that are equal to others with the same repr, as NaN is to no other."""
-
-    class Same(list[Any]):
-        def __eq__(self, other: object) -> bool:
-            return repr(list(self)) == repr(other)
-
-        __hash__ = None  # type: ignore[assignment]
-
-    return Same(values)
 
 
 @pytest.mark.parametrize("cuts", CUTS)
@@ -123,20 +87,6 @@ def test_wrong_arguments_are_refused(name: str) -> None:
     call, error, message = WRONG[name]
     with pytest.raises(error, match=message):
         call(chunked(NUMBERS, [2]))
-
-
-@pytest.mark.parametrize("cuts", CUTS)
-def test_null_tests_are_those_of_pyarrow(cuts: str) -> None:
-    floats = sa.array([1.0, float("nan"), None, 4.0, None])
-    ours, theirs = chunked(floats, CUTS[cuts]), chunked(floats, CUTS[cuts]).to_pyarrow()
-    for mine, peer in (
-        (ours.is_null(), theirs.is_null()),
-        (ours.is_null(nan_is_null=True), theirs.is_null(nan_is_null=True)),
-        (ours.is_valid(), theirs.is_valid()),
-    ):
-        assert (mine.type, mine.to_pylist()) == (sa.bool_(), peer.to_pylist())
-        assert mine.num_chunks == ours.num_chunks
-    assert (ours.null_count, ours.length()) == (2, 5)
 
 
 # --- ndarrays ---------------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_a_type_given_says_what_plain_values_become() -> None:
     assert sa.ListArray.from_arrays([0, 2], [1, 2], sa.list_(field)).type.fields[0] == field
     assert sa.StructArray.from_arrays([[1, 2]], fields=[field]).type == sa.struct([field])
     assert sa.StructArray.from_arrays([[1, 2]], type=sa.struct([field])).field("x").type == sa.int16()
-    runs = sa.RunEndEncodedArray.from_arrays([1, 3], [5, 6], sa.run_end_encoded(sa.int16(), sa.int8()))
+    runs = RUNS([1, 3], [5, 6], sa.run_end_encoded(sa.int16(), sa.int8()))
     assert runs.to_pylist() == [5, 6, 6]
     assert sa.StructArray.from_arrays([], [], mask=[False, True]).to_pylist() == [{}, None]
 
@@ -138,7 +138,7 @@ def test_a_type_given_says_what_plain_values_become() -> None:
         lambda type: sa.StructArray.from_arrays(type, [NUMBERS]),
         lambda type: sa.MapArray.from_arrays(type, [0, 1], ["a"], [1]),
         lambda type: sa.UnionArray.from_sparse([0], type),
-        lambda type: sa.RunEndEncodedArray.from_arrays(type, [1], [1]),
+        lambda type: RUNS(type, [1], [1]),
         lambda type: sa.BinaryArray.from_arrays(type, [0, 1], b"a"),
         lambda type: sa.DictionaryArray.from_arrays(type, NUMBERS),
         lambda type: sa.nulls(type, 3),
@@ -153,7 +153,8 @@ def test_a_type_that_comes_first_is_told_so(make: Any) -> None:
 
 LISTS, VIEWS, PAIRS = sa.ListArray.from_arrays, sa.ListViewArray.from_arrays, sa.FixedSizeListArray.from_arrays
 STRUCTS, MAPS = sa.StructArray.from_arrays, sa.MapArray.from_arrays
-SPARSE = sa.UnionArray.from_sparse
+SPARSE, RUNS, TEXTS = sa.UnionArray.from_sparse, sa.RunEndEncodedArray.from_arrays, sa.BinaryArray.from_arrays
+INT8S, BITS = sa.list_(sa.int8()), np.array([True])
 
 WRONG: dict[str, Any] = {
     "list-both-nulls": (lambda: LISTS([0, None, 1], NUMBERS, mask=[True, False]), sa.InvalidArgument),
@@ -196,9 +197,9 @@ WRONG: dict[str, Any] = {
         sa.InvalidArgument,
     ),
     "union-children-number": (lambda: SPARSE([0], 7), sa.InvalidType),
-    "runs-null": (lambda: sa.RunEndEncodedArray.from_arrays(sa.array([1, None], "int32"), [1, 2]), sa.InvalidData),
-    "runs-few-values": (lambda: sa.RunEndEncodedArray.from_arrays([1, 2], [1]), sa.InvalidData),
-    "runs-empty-list": (lambda: sa.RunEndEncodedArray.from_arrays([], []), sa.InvalidArgument),
+    "runs-null": (lambda: RUNS(sa.array([1, None], "int32"), [1, 2]), sa.InvalidData),
+    "runs-few-values": (lambda: RUNS([1, 2], [1]), sa.InvalidData),
+    "runs-empty-list": (lambda: RUNS([], []), sa.InvalidArgument),
     "dictionary-mask": (lambda: sa.DictionaryArray.from_arrays([0], ["a"], [True, False]), sa.InvalidArgument),
     "dictionary-floats": (lambda: sa.DictionaryArray.from_arrays([0.0], ["a"]), sa.InvalidType),
     "nulls-negative": (lambda: sa.nulls(-1), sa.InvalidArgument),
@@ -208,6 +209,45 @@ WRONG: dict[str, Any] = {
     "nulls-memory": (lambda: sa.nulls(1 << 60, "int64"), sa.LimitExceeded),
     "nulls-beyond": (lambda: sa.nulls(1 << 80, "int64"), sa.LimitExceeded),
     "nulls-lists-memory": (lambda: sa.nulls(1 << 40, sa.list_(sa.float64(), 1 << 30)), sa.LimitExceeded),
+    "struct-type": (lambda: STRUCTS([NUMBERS], type=sa.struct({"a": sa.string()})), sa.InvalidData),
+    "struct-type-rows": (lambda: STRUCTS([NUMBERS, [1]], type=sa.struct(dict.fromkeys("ab", "int8"))), sa.InvalidData),
+    "struct-type-count": (lambda: STRUCTS([], type=sa.struct({"a": sa.int8()})), sa.InvalidArgument),
+    "struct-mask": (lambda: STRUCTS([NUMBERS], ["a"], mask=[False, True]), sa.InvalidArgument),
+    "struct-no-arrays": (lambda: STRUCTS([1], ["a"]), sa.InvalidType),
+    "struct-of-list-type": (lambda: STRUCTS([NUMBERS], type=INT8S), sa.InvalidType),
+    "list-type": (lambda: LISTS([0, 1], NUMBERS, sa.list_(sa.string())), sa.InvalidData),
+    "list-mask": (lambda: LISTS([0, 1], NUMBERS, INT8S, mask=np.array([False, True])), sa.InvalidArgument),
+    "list-mask-of-numbers": (lambda: LISTS([0, 1], NUMBERS, INT8S, mask=np.array([1])), sa.InvalidType),
+    "list-float-offsets": (lambda: LISTS([0.0, 1.5], NUMBERS, INT8S), sa.InvalidType),
+    "list-wide-offsets": (lambda: LISTS([1 << 32, 1 + (1 << 32)], NUMBERS, INT8S), sa.InvalidData),
+    "list-no-offsets": (lambda: LISTS([], NUMBERS, INT8S), sa.InvalidData),
+    "list-type-first": (lambda: LISTS(INT8S, [0, 1], NUMBERS), sa.InvalidType),
+    "list-null-end": (lambda: LISTS(sa.array([0, None]), NUMBERS, INT8S), sa.InvalidData),
+    "view-sizes": (lambda: VIEWS([0, 0], [1], NUMBERS), sa.InvalidArgument),
+    "view-mask": (lambda: VIEWS([0], [1], NUMBERS, mask=[False, False]), sa.InvalidArgument),
+    "view-type": (lambda: VIEWS([0], [1], NUMBERS, sa.list_view(sa.string())), sa.InvalidData),
+    "fixed-mask": (lambda: PAIRS(NUMBERS, 3, mask=[False, True]), sa.InvalidArgument),
+    "fixed-type": (lambda: PAIRS(NUMBERS, type=sa.list_(sa.string(), 1)), sa.InvalidData),
+    "union-no-offsets": (lambda: SPARSE([0] * 3, [NUMBERS], type=sa.dense_union({"a": sa.int8()})), sa.InvalidType),
+    "union-offsets": (lambda: sa.UnionArray.from_dense([0], [0, 0], [NUMBERS]), sa.InvalidArgument),
+    "union-sparse-offsets": (
+        lambda: sa.UnionArray.from_dense([0], [0], [NUMBERS], type=sa.sparse_union({"a": sa.int8()})),
+        sa.InvalidType,
+    ),
+    "union-sparse-length": (lambda: SPARSE([0], [NUMBERS]), sa.InvalidData),
+    "union-ids-wrap": (lambda: SPARSE([256] * 3, [NUMBERS]), sa.InvalidData),
+    "union-type": (lambda: SPARSE([0] * 3, [NUMBERS], type=sa.sparse_union({"a": sa.string()})), sa.InvalidData),
+    "runs-type": (lambda: RUNS([1, 2, 3], NUMBERS, sa.run_end_encoded(sa.int32(), sa.string())), sa.InvalidData),
+    "runs-float": (lambda: RUNS(sa.array([1.0]), [1]), sa.InvalidArgument),
+    "runs-text": (lambda: RUNS(["a"], [1]), sa.InvalidArgument),
+    "dictionary-text": (lambda: sa.DictionaryArray.from_arrays(["a"], ["a"]), sa.InvalidType),
+    "dictionary-beyond": (lambda: sa.DictionaryArray.from_arrays([1], ["a"]), sa.InvalidData),
+    "binary-mask": (lambda: TEXTS([0, 1], b"a", sa.string(), mask=np.array([False, False])), sa.InvalidArgument),
+    "binary-offsets": (lambda: TEXTS([0.5, 1.0], b"a", sa.string()), sa.InvalidType),
+    "binary-data": (lambda: TEXTS([0, 1], "a", sa.string()), sa.InvalidType),
+    "binary-type": (lambda: TEXTS([0, 1], b"a", sa.string_view()), sa.InvalidType),
+    "numbers-mask": (lambda: sa.PrimitiveArray.from_numpy(sa.int8(), np.zeros(2, "i1"), BITS), sa.InvalidArgument),
+    "bools-mask": (lambda: sa.BooleanArray.from_numpy(sa.bool_(), np.zeros(2, "?"), BITS), sa.InvalidArgument),
 }  # fmt: skip
 
 

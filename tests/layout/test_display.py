@@ -1,8 +1,7 @@
-"""How batches, tables, schemas, readers and stores are shown: exact text, sound HTML, and nothing read unasked."""
+"""Previews of batches, tables, schemas, readers and stores: exact text, sound HTML, and nothing read unasked."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms import file_of
 from remote import Remote
 
 import shmarrow as sa
-from shmarrow.ipc import IpcWriteOptions
 
 
 @pytest.fixture(autouse=True)
@@ -170,16 +169,8 @@ def test_what_would_be_fetched_is_not_shown() -> None:
     assert repr(batch).splitlines()[4] == "    1      ?"
 
 
-def written(*batches: sa.RecordBatch, options: IpcWriteOptions | None = None) -> bytes:
-    sink = io.BytesIO()
-    with sa.ipc.new_file(sink, batches[0].schema, options) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return sink.getvalue()
-
-
 def test_a_file_read_by_ranges_is_not_fetched() -> None:
-    remote = Remote(written(PLAIN))
+    remote = Remote(file_of(PLAIN))
     batch = sa.ipc.open_file(remote)[0]
     before = remote.count
     assert "not shown" in repr(batch)
@@ -188,10 +179,9 @@ def test_a_file_read_by_ranges_is_not_fetched() -> None:
 
 
 def test_compressed_columns_are_shown_where_they_are_small() -> None:
-    options = IpcWriteOptions(compression="lz4")
-    small = sa.ipc.open_file(written(sa.record_batch({"n": np.arange(1 << 10)}), options=options))[0]
+    small = sa.ipc.open_file(file_of(sa.record_batch({"n": np.arange(1 << 10)}), compression="lz4"))[0]
     assert repr(small).splitlines()[4:6] == ["    0", "    1"]
-    large = sa.ipc.open_file(written(sa.record_batch({"n": np.arange(1 << 18)}), options=options))[0]
+    large = sa.ipc.open_file(file_of(sa.record_batch({"n": np.arange(1 << 18)}), compression="lz4"))[0]
     assert "?" in repr(large)
 
 

@@ -15,7 +15,6 @@ from every import every
 from wire import batch_header, message, messages, stream_from
 
 import shmarrow as sa
-from shmarrow.layout import LISTING
 from shmarrow.testing.cases_by_type import LONG
 from shmarrow.testing.definition import Case
 from shmarrow.testing.table import CASES
@@ -71,7 +70,7 @@ def test_values(case: Case) -> None:
 
 @every_case
 def test_python_kinds(case: Case) -> None:
-    """What comes out has the kind of what went in: a bool is no int, a named tuple no tuple."""
+    """Values keep their class: a bool is no int, a named tuple no tuple."""
     for found, given in zip(case.array().to_pylist(), case.values, strict=True):
         assert type(found) is type(given) or given is None
 
@@ -90,6 +89,7 @@ def test_slices(case: Case) -> None:
             assert array.null_count == values.count(None)
             assert array.is_valid().tolist() == [value is not None for value in values]
             assert array.is_null().tolist() == [value is None for value in values]
+        assert array.drop_null().to_pylist() == [value for value in values if value is not None]
         inner = array.slice(len(values) // 3, 4)
         assert inner.to_pylist() == values[len(values) // 3 :][:4]
         mine = [None if data is None else data.address for data in array.buffers()]
@@ -115,12 +115,6 @@ def test_take(case: Case) -> None:
         for wrong in (len(values), -1):
             with pytest.raises(sa.IndexOutOfRange, match="is out of range"):
                 array.take([*picks, wrong])
-
-
-@every_case
-def test_drop_null(case: Case) -> None:
-    for array, values in pieces(case):
-        assert array.drop_null().to_pylist() == [value for value in values if value is not None]
 
 
 @every_case
@@ -155,20 +149,6 @@ def test_trim(case: Case) -> None:
             assert lengths(trimmed) == lengths(sa.array(values, case.type))
         elif "no-offsets" not in case.name:
             assert sum(lengths(trimmed)) <= sum(lengths(array))
-
-
-@every_case
-def test_equality(case: Case) -> None:
-    for array, values in pieces(case):
-        assert array == array.take(np.arange(len(values)))
-        assert array == array.trim()
-        assert array != array.to_pylist()
-        assert array.equals(array.slice(0)) is True
-        if values:
-            assert array != array.slice(1)
-            assert array.slice(0, 0) == array.slice(len(values))
-        other = sa.int8() if case.type != sa.int8() else sa.int16()
-        assert array != sa.nulls(len(values), other)
 
 
 @every_case
@@ -282,21 +262,8 @@ def same(left: Any, right: Any) -> bool:
     return left == right and type(left) is type(right)
 
 
-DICTIONARIES = [case for case in CASES if case.type.layout == "dictionary"]
-RUNS = [case for case in CASES if case.type.layout == "run_end_encoded"]
-
-
-@every(DICTIONARIES)
-def test_decode_dictionary(case: Case) -> None:
-    for array, values in pieces(case):
-        decoded = array.decode()
-        decoded.validate(full=True)
-        assert decoded.type == case.type.value_type
-        assert decoded.to_pylist() == values
-
-
-@every(RUNS)
-def test_decode_runs(case: Case) -> None:
+@every(case for case in CASES if case.type.layout in ("dictionary", "run_end_encoded"))
+def test_decode(case: Case) -> None:
     for array, values in pieces(case):
         decoded = array.decode()
         decoded.validate(full=True)
@@ -330,14 +297,6 @@ def test_cast_text_and_bytes(source: Any, target: Any) -> None:
         assert cast.to_pylist() == (words if target.text else blobs)[offset:]
 
 
-def test_cast_to_text_checks_the_bytes() -> None:
-    array = sa.array([b"fine", b"\xff\xfe"])
-    for target in TEXTS:
-        with pytest.raises(sa.InvalidData, match=r"row 1: .*not UTF-8"):
-            array.cast(target)
-    assert array.slice(0, 1).cast("string").to_pylist() == ["fine"]
-
-
 LISTS = [sa.list_, sa.large_list, sa.list_view, sa.large_list_view, lambda type: sa.list_(type, 2)]
 
 
@@ -353,55 +312,12 @@ def test_cast_lists(source: Any, target: Any) -> None:
         assert cast.to_pylist() == values[offset:]
 
 
-def test_cast_lists_of_other_lengths_to_fixed_size() -> None:
-    with pytest.raises(sa.InvalidData, match=r"row 1: .*, found 1"):
-        sa.array([[1, 2], [3]]).cast(sa.list_(sa.int64(), 2))
-
-
 @pytest.mark.parametrize("name", ["spec-list-view-int8-shared", "odd-list-view-overlapping-large"])
 def test_cast_lists_in_any_order(name: str) -> None:
     case = by_name(name)
     target = sa.large_list(case.type.value_type)
     assert case.array().cast(target).to_pylist() == case.values
     assert case.array().slice(1).cast(target).to_pylist() == case.values[1:]
-
-
-def test_cast_numbers() -> None:
-    array = sa.array([1, None, 200])
-    assert array.cast("uint8").to_pylist() == [1, None, 200]
-    assert array.cast("float32").to_pylist() == [1.0, None, 200.0]
-    assert sa.array([1.0, 2.0]).cast("int16").to_pylist() == [1, 2]
-    with pytest.raises(sa.InvalidData, match="int8"):
-        array.cast("int8")
-    with pytest.raises(sa.InvalidData, match="int64"):
-        sa.array([1.5]).cast("int64")
-    with pytest.raises(sa.InvalidData, match="uint8"):
-        sa.array([-1]).cast("uint8")
-
-
-def test_cast_through_encodings_and_nesting() -> None:
-    words = ["a", "a", None, LONG]
-    source = sa.array(words)
-    for target in (
-        sa.dictionary(sa.uint16(), sa.large_string()),
-        sa.run_end_encoded(sa.int16(), sa.string_view()),
-        sa.dictionary(sa.int8(), sa.string_view(), ordered=True),
-    ):
-        cast = source.cast(target)
-        cast.validate(full=True)
-        assert (cast.type, cast.to_pylist()) == (target, words)
-        assert cast.cast(sa.string()) == source
-    rows = [{"a": 1, "b": ["x"]}, None, {"a": None, "b": None}]
-    struct = sa.array(rows, sa.struct({"a": sa.int32(), "b": sa.list_(sa.string())}))
-    target = sa.struct({"a": sa.int64(), "b": sa.list_view(sa.large_string())})
-    assert struct.slice(1).cast(target).to_pylist() == rows[1:]
-    assert sa.nulls(3, sa.null()).cast("string").to_pylist() == [None] * 3
-
-
-def test_casts_that_are_none() -> None:
-    for values, target in (([1], "string"), (["a"], "int8"), ([[1]], "int8"), ([{"a": 1}], sa.list_(sa.int8()))):
-        with pytest.raises(sa.InvalidType, match="no cast from"):
-            sa.array(values).cast(target)
 
 
 # --- numpy --------------------------------------------------------------------------------------------------------
@@ -424,44 +340,7 @@ def test_numpy_without_copying(dtype: str) -> None:
     assert part.ctypes.data == source.ctypes.data + 3 * source.itemsize
     assert part.tobytes() == source[3:8].tobytes()
     assert source.flags.writeable
-
-
-def test_numpy_types() -> None:
-    assert sa.array(np.arange(3, dtype="i2")).type == sa.int16()
-    assert sa.array(np.array(["2020-01-01"], "M8[D]")).type == sa.date32()
-    assert sa.array(np.array([1], "m8[ms]")).type == sa.duration("ms")
-    assert sa.array(np.array([True, False])).to_pylist() == [True, False]
-    assert sa.array(np.array(["a", "bc"])).to_pylist() == ["a", "bc"]
-    assert sa.array(np.array([1, None, "a"], object)[:2]).to_pylist() == [1, None]
-    assert sa.array(np.arange(3, dtype=">i4")).to_pylist() == [0, 1, 2]
-    assert sa.array(np.arange(10)[::3]).to_pylist() == [0, 3, 6, 9]
-    with pytest.raises(sa.InvalidType, match="complex128"):
-        sa.array(np.zeros(3, complex))
-    with pytest.raises(sa.InvalidArgument, match="0-d"):
-        sa.array(np.array(1))
-
-
-def test_numpy_of_several_dimensions() -> None:
-    source = np.arange(24, dtype="f4").reshape(2, 3, 4)
-    array = sa.array(source)
-    assert array.type == sa.list_(sa.list_(sa.float32(), 4), 3)
-    assert array.to_pylist() == source.tolist()
-    found = array.to_numpy()
-    assert found.shape == (2, 3, 4)
-    assert found.ctypes.data == source.ctypes.data
-    assert array.slice(1).to_numpy().tolist() == source[1:].tolist()
-
-
-def test_numpy_with_nulls() -> None:
-    array = sa.array(np.arange(4), mask=np.array([False, True, False, False]))
-    assert array.to_pylist() == [0, None, 2, 3]
-    masked = np.ma.MaskedArray(np.arange(3.0), mask=[True, False, False])
-    assert sa.array(masked).to_pylist() == [None, 1.0, 2.0]
-    times = np.array(["2020-01-01", "NaT"], "M8[s]")
-    assert sa.array(times).null_count == 1
-    assert array.to_numpy(zero_copy_only=False).tolist()[0] == 0
-    assert np.isnan(array.to_numpy(zero_copy_only=False)[1])
-    assert np.array_equal(sa.array(times).to_numpy(zero_copy_only=False), times, equal_nan=True)
+    assert np.shares_memory(sa.array(source, mask=np.arange(len(source)) > 3).buffers()[1], source)
 
 
 COPIES = ["bool", "date32", "decimal128", "time32-s", "string", "string-view", "list", "struct", "map", "ree-16"]
@@ -496,30 +375,6 @@ def test_numpy_form_of_bool_dates_and_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "type"),
-    [
-        ([1, None], sa.int64()),
-        ([1, 2.5], sa.float64()),
-        ([True, None], sa.bool_()),
-        (["a"], sa.string()),
-        ([b"a"], sa.binary()),
-        ([None], sa.null()),
-        ([], sa.null()),
-        ([1 << 63], sa.uint64()),
-        ([None, (1 << 64) - 1, 0], sa.uint64()),
-        ([np.int16(3)], sa.int16()),
-        ([[1], None], sa.list_(sa.int64())),
-        ([{"a": 1}, {"b": "x"}], sa.struct({"a": sa.int64(), "b": sa.string()})),
-        ([sa.MonthDayNano(1, 2, 3)], sa.month_day_nano_interval()),
-    ],
-    ids=str,
-)
-def test_inference(values: list[Any], type: Any) -> None:
-    assert sa.infer_type(values) == type
-    assert sa.array(values).type == type
-
-
-@pytest.mark.parametrize(
     "values",
     [
         [None, 0], [0, -1, None], [None, 1 << 52, -(1 << 52)], [None, (1 << 52) + 1], [(1 << 53) + 1, None],
@@ -551,36 +406,6 @@ def test_iterables_of_any_kind(case: Case) -> None:
     assert sa.array(tuple(case.values), case.type) == case.array()
     assert sa.array(iter(case.values), case.type) == case.array()
     assert sa.array(case.array()) == case.array()
-
-
-WRONG: list[tuple[Any, Any]] = [
-    (sa.int8(), 128), (sa.int8(), -129), (sa.uint8(), -1), (sa.uint64(), 1 << 64), (sa.int8(), 1.5), (sa.int8(), "1"),
-    (sa.int8(), True), (sa.float64(), "1"), (sa.bool_(), 1), (sa.string(), b"a"), (sa.string(), 1), (sa.binary(), "a"),
-    (sa.string(), "\ud800"), (sa.binary(3), b"ab"), (sa.decimal32(3, 1), 1000), (sa.date32(), "2020-01-01"),
-    (sa.time32("s"), 1.5), (sa.timestamp("s"), "now"), (sa.list_(sa.int8()), 5), (sa.list_(sa.int8()), [300]),
-    (sa.list_(sa.int8(), 2), [1]), (sa.struct({"a": sa.int8()}), {"b": 1}),
-    (sa.map_(sa.string(), sa.int8()), [(None, 1)]),
-    (sa.map_(sa.string(), sa.int8()), [1]), (sa.dense_union({"a": sa.int8()}), "x"), (sa.null(), 1),
-    (sa.dictionary(sa.int8(), sa.int8()), "x"), (sa.run_end_encoded(sa.int16(), sa.int8()), "x"),
-    (sa.month_day_nano_interval(), (1, 2)), (sa.string_view(), b"a"), (sa.list_view(sa.int8()), "ab"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("type", "value"), WRONG, ids=lambda value: f"{value!s:.40}")
-def test_values_that_do_not_fit(type: Any, value: Any) -> None:
-    with pytest.raises((sa.InvalidType, sa.InvalidData)):
-        sa.array([value], type)
-    with pytest.raises((sa.InvalidType, sa.InvalidData)):
-        sa.array([None, value], type)
-
-
-def test_nan_equals_nothing() -> None:
-    assert sa.array([float("nan")]) != sa.array([float("nan")])
-    assert sa.array([None, 1.0]) == sa.array([None, 1.0])
-
-
-def test_every_layout_stands_in_a_case() -> None:
-    assert {case.type.layout for case in CASES} == set(LISTING)
 
 
 @pytest.mark.parametrize("type", [sa.string(), sa.large_string(), sa.binary()], ids=str)

@@ -61,30 +61,6 @@ def test_words_beyond_the_data_are_padded_with_zeros() -> None:
         assert words.tobytes() == b"".join([padded[i : i + 8] for i in range(length + 3)])
 
 
-@pytest.mark.parametrize("type", ["string", "large_string", "string_view", "binary", "decimal128(20, 2)", "int8[2]"])
-def test_take_filter_concatenation_and_factorization(type: str) -> None:
-    """Of slices, with nulls, of short and long values, as of Python's lists."""
-    text = [None if i % 7 == 0 else f"{i % 300}" * (i % 23) for i in range(5000)]
-    made: list[object] = [None if value is None else value.encode() for value in text] if type == "binary" else [*text]
-    if type.startswith("decimal"):
-        made = [None if value is None else len(value) for value in text]
-    if type == "int8[2]":
-        made = [None if value is None else [len(value), -1] for value in text]
-    chosen = sa.list_(sa.int8(), 2) if type == "int8[2]" else sa.decimal128(20, 2) if type[0] == "d" else type
-    array, values = sa.array(made, chosen).slice(11, 4900), made[11:4911]
-    order = np.random.default_rng(0).integers(0, 4900, 6000)
-    expected = sa.array(values, chosen).to_pylist()
-    for found, wanted in (
-        (array.take(order), [expected[i] for i in order]),
-        (array.filter(order[:4900] % 2 == 0), [expected[i] for i in np.flatnonzero(order[:4900] % 2 == 0)]),
-        (sa.concat_arrays([array.slice(9), array.slice(3, 100), array]), expected[9:] + expected[3:103] + expected),
-        (array.dictionary_encode(), expected),
-    ):
-        found.validate(full=True)
-        assert found.to_pylist() == wanted
-    assert array.unique().to_pylist() == [*{str(value): value for value in expected}.values()]
-
-
 def test_views_that_cut_characters_are_refused() -> None:
     """Also where whole data buffers are UTF-8, so that only the ends of the values can be wrong."""
     text = "é" * 20

@@ -47,7 +47,7 @@ PEERS: dict[str, pa.Array] = {
     "run_end_encoded": pa.RunEndEncodedArray.from_arrays(pa.array([2, 5, 8], pa.int32()), pa.array([1.5, None, 3.5])),
 }
 WITHOUT_KERNELS = ("string_view", "sparse_union", "dense_union", "run_end_encoded")
-"""What pyarrow cannot filter, or not to nulls, and not fill."""
+"""Types that pyarrow cannot filter, or not to nulls, and cannot fill."""
 
 SLICES = [(0, 8), (1, 3), (3, 5), (7, 1), (4, 0)]
 every_layout = pytest.mark.parametrize("name", PEERS)
@@ -90,6 +90,8 @@ def test_a_buffer_counts_once() -> None:
     assert twice.get_total_buffer_size() == 800
     assert twice.nbytes == 1600
     assert twice.slice(10, 5).nbytes == 80
+    chunks = sa.chunked_array([numbers.slice(0, 30), numbers.slice(30)])
+    assert (chunks.nbytes, chunks.get_total_buffer_size()) == (800, 800)
 
 
 # --- filter -----------------------------------------------------------------------------------------------------
@@ -157,19 +159,6 @@ def test_indexing_by_anything_else_names_take_and_filter(key: Any) -> None:
 # --- nulls ------------------------------------------------------------------------------------------------------
 
 
-@every_layout
-@pytest.mark.parametrize(("start", "length"), SLICES)
-def test_is_null_as_pyarrow_says(name: str, start: int, length: int) -> None:
-    needs_pyarrow({"run_end_encoded": 26, "sparse_union": 25}.get(name, 0))  # older ones are wrong
-    ours, theirs = pair(name, start, length)
-    missing = theirs.is_null().to_pylist()
-    if "union" in name:  # pyarrow's looks at no child of a union
-        missing = [value is None for value in theirs.to_pylist()]
-    assert ours.is_null().type == sa.bool_()
-    assert ours.is_null().to_pylist() == missing
-    assert ours.is_valid().to_pylist() == [not null for null in missing]
-
-
 def test_nan_is_null_if_asked() -> None:
     values = [1.0, float("nan"), None]
     for type in ("float32", "float64"):
@@ -177,15 +166,6 @@ def test_nan_is_null_if_asked() -> None:
         for flag in (False, True):
             assert ours.is_null(nan_is_null=flag).to_pylist() == theirs.is_null(nan_is_null=flag).to_pylist()
     assert sa.array([1, None]).is_null(nan_is_null=True).to_pylist() == [False, True]
-
-
-@every_layout
-def test_drop_null_drops_what_is_null(name: str) -> None:
-    ours, theirs = pair(name, 1, 6)
-    found = ours.drop_null()
-    found.validate(full=True)
-    assert found.to_pylist() == [value for value in theirs.to_pylist() if value is not None]
-    assert not any(found.is_null().to_pylist())
 
 
 FILLS: dict[str, Any] = {

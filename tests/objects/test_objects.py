@@ -14,6 +14,7 @@ import threading
 import tracemalloc
 from array import array as _stdlib_array
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -338,38 +339,30 @@ def test_the_kind_is_not_mixed_up_with_another_of_the_same_schema(save: Save) ->
 
 
 def test_threads_share_what_is_remembered(save: Save) -> None:
-    failures: list[BaseException] = []
     start = threading.Barrier(4)
     interval = sys.getswitchinterval()
 
     def run(number: int) -> None:
-        try:
-            start.wait()
-            for i in range(120):
-                values = np.arange(number, number + i % 17 + 1, dtype=["f8", "i4", "u1", "f4"][(number + i) % 4])
-                batch = sa.record_batch({f"c{(number + i) % 5}": values, "t": ["x"] * len(values)})
-                for value in (values, batch):
-                    data = b"".join([bytes(piece) for group in encode(value).pieces() for piece in group])
-                    if value is values:
-                        assert pa.ipc.read_tensor(pa.BufferReader(data)).to_numpy().tolist() == values.tolist()
-                    else:
-                        assert pa.ipc.open_file(data).read_all().to_pydict() == batch.to_pydict()
-                if i % 10 == 0:
-                    assert np.array_equal(decode(save(values)), values)
-                    assert decode(save(batch)).equals(batch)
-        except BaseException as error:
-            failures.append(error)
+        start.wait()
+        for i in range(120):
+            values = np.arange(number, number + i % 17 + 1, dtype=["f8", "i4", "u1", "f4"][(number + i) % 4])
+            batch = sa.record_batch({f"c{(number + i) % 5}": values, "t": ["x"] * len(values)})
+            for value in (values, batch):
+                data = b"".join([bytes(piece) for group in encode(value).pieces() for piece in group])
+                if value is values:
+                    assert pa.ipc.read_tensor(pa.BufferReader(data)).to_numpy().tolist() == values.tolist()
+                else:
+                    assert pa.ipc.open_file(data).read_all().to_pydict() == batch.to_pydict()
+            if i % 10 == 0:
+                assert np.array_equal(decode(save(values)), values)
+                assert decode(save(batch)).equals(batch)
 
     sys.setswitchinterval(1e-6)
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(run, range(4)))
     finally:
         sys.setswitchinterval(interval)
-    assert failures == []
 
 
 def test_a_damaged_file_is_an_error_also_where_others_like_it_are_known(save: Save) -> None:

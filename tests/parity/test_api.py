@@ -17,7 +17,6 @@ from api_kinds import INSIDE, Class, Instead, Out, Same
 
 import shmarrow as sa
 from shmarrow.testing import exact
-from shmarrow.testing.cases_by_type import TYPES
 
 pytestmark = pytest.mark.skipif(
     int(pa.__version__.partition(".")[0]) < 26, reason="the tables compare with pyarrow 26, which is newer"
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 @cache
 def names(library: Any) -> dict[str, Any]:
-    """What calls refer to, made by one of the libraries."""
+    """Return the objects that calls refer to, made by one of the libraries."""
     found = {"pa": library, "np": np, "io": io}
     exec(api.NAMES, found)
     return found
@@ -50,7 +49,7 @@ def metadata(found: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """What a call gave as Python values, with the names and types of what it came from."""
+    """Return the result of a call as Python values, with the names and types of its parts."""
     value = theirs(value)
     if isinstance(value, pa.Scalar):
         return exact(value.as_py())
@@ -153,17 +152,6 @@ def test_every_member_of_a_class_of_pyarrow_has_its_place() -> None:
             missing = [each for each in public(kind) if not any(api.find(table, each) for table in known)]
             left |= {name: missing} if missing else {}
     assert left == {}
-
-
-PREDICATES = sorted(name for name in public(pyarrow.types) if name.startswith("is_") and not name.endswith("_value"))
-
-
-@pytest.mark.parametrize("name", PREDICATES)
-def test_predicates_say_of_each_type_what_pyarrow_says(name: str) -> None:
-    ours, peer = getattr(sa.types, name), getattr(pyarrow.types, name)
-    for label, type, _ in TYPES:
-        if label not in ("interval-month", "interval-day-time"):
-            assert ours(type) is bool(peer(type.to_pyarrow())), (name, label)
 
 
 def test_the_page_is_that_of_the_tables() -> None:

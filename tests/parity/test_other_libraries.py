@@ -56,7 +56,7 @@ def test_there_and_back(name: str) -> None:
 
 
 def test_most_types_are_not_copied() -> None:
-    """What has the same form on both sides lies at the same addresses."""
+    """Buffers of the same form on both sides have the same addresses."""
     for name in ("pyarrow", "nanoarrow", "arro3"):
         if (name, "int64") in FOUND:
             copied = [case.name for case in CASES if FOUND[name, case.name].kind == COPIED]

@@ -44,7 +44,7 @@ def neutral(value: Any) -> Any:
 
 
 def difference(sample: Sample, read: Read) -> str | None:
-    """What a peer read differently; None where all is as it was meant."""
+    """Return the first difference in what a peer read; None if there is none."""
     if neutral(read.columns) != neutral(sample.columns):
         return f"read {str(read.columns)[:300]} instead of {str(sample.columns)[:300]}"
     if sample.metadata not in (None, read.metadata):
@@ -74,7 +74,7 @@ def _in_python(name: str, written: list[Sample]) -> dict[str, Read | str]:
 def failures(
     written: list[Sample], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], dict[str, str]]:
-    """By the name of a peer, what it could not read, and why."""
+    """Return what each peer could not read, and why, by the name of the peer."""
     known: dict[str, dict[str, str]] = {}
 
     def read(name: str) -> dict[str, str]:

@@ -1,11 +1,10 @@
-"""What holds for every type and all of its values, with pyarrow as the peer and Python's own lists as the measure.
+"""Properties of every type and all of its values, compared with pyarrow and with Python's own lists.
 
 ``make properties`` tries more examples, and others each time.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from environment import has_pyarrow
+from forms import stream_of
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -294,10 +294,8 @@ def test_messages_keep_the_values(column: Any, start: int) -> None:
     assume(not any(isinstance(each, DictionaryType) and is_dictionary(each.value_type) for each in _parts(type)))
     batch = sa.record_batch({"x": sa.array(values, type).slice(min(start, len(values)))})
     values = values[start:]
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write(batch)
-    with sa.ipc.open_stream(sink.getvalue()) as reader:
+    data = stream_of(batch)
+    with sa.ipc.open_stream(data) as reader:
         read = reader.read_next_batch()
         assert reader.schema.equals(batch.schema)
         read.validate(full=True)
@@ -305,7 +303,7 @@ def test_messages_keep_the_values(column: Any, start: int) -> None:
     if has_peer(type) and not any(  # of which pyarrow does not read what it writes itself
         isinstance(each, DictionaryType) and isinstance(each.value_type, sa.ExtensionType) for each in _parts(type)
     ):
-        theirs = pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+        theirs = pa.ipc.open_stream(data).read_next_batch()
         theirs.validate(full=True)
         if shows_values(type):
             same(theirs.column("x").to_pylist(), values)

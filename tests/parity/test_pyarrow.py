@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
+import io
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ def of(case: Case, names: Iterable[str]) -> bool:
 
 
 def addresses(array: Any) -> set[int]:
-    """Where the bytes lie that an array of either side refers to, without the dictionaries of nested arrays."""
+    """Return the addresses of the bytes of an array of either side, without the dictionaries of nested arrays."""
     found = {buffer.address for buffer in array.buffers() if buffer is not None and len(memoryview(buffer))}
     if isinstance(array.type, (pa.DictionaryType, sa.types.DictionaryType)):
         found |= addresses(array.dictionary)
@@ -59,7 +59,7 @@ MOVED = {"struct", "fixed_size_list", "sparse_union"}
 
 
 def needed(array: Any, moved: bool = False) -> set[int]:
-    """Where the bytes of one of our arrays lie, without bitmaps that tell of no null, which pyarrow drops."""
+    """Return the addresses of the bytes of one of our arrays, without bitmaps without a null, which pyarrow drops."""
     buffers = own_buffers(array)
     moved = moved or array.offset > 0
     if (array.null_count == 0 and has_validity(array)) or (moved and array.type.layout in MOVED):
@@ -157,15 +157,6 @@ def test_children_of_slices_of_slices(offset: int) -> None:
     assert back.equals(outer)
 
 
-def test_values_outlive_their_source() -> None:
-    ours = sa.Array.from_pyarrow(pa.array(["a", "bc" * 50, None] * 1000))
-    gc.collect()
-    assert ours.to_pylist() == ["a", "bc" * 50, None] * 1000
-    theirs = sa.array(np.arange(100_000)).to_pyarrow()
-    gc.collect()
-    assert theirs.to_pylist() == list(range(100_000))
-
-
 def test_pyarrow_cannot_write_into_ours_and_we_not_into_theirs() -> None:
     source = np.arange(10)
     ours = sa.array(source)
@@ -176,15 +167,6 @@ def test_pyarrow_cannot_write_into_ours_and_we_not_into_theirs() -> None:
 
 
 # --- types, fields, schemas ---------------------------------------------------------------------------------------
-
-TYPES = list({str(case.type): case.type for case in KNOWN}.values())
-
-
-@pytest.mark.parametrize("type", TYPES, ids=str)
-def test_types(type: Any) -> None:
-    theirs = type.to_pyarrow()
-    if "some: k, v" not in str(type):
-        assert sa.DataType.from_pyarrow(theirs) == type
 
 
 def test_nullability_of_fields() -> None:
@@ -201,16 +183,6 @@ def test_entries_of_maps_are_named_by_pyarrow() -> None:
     assert (back.key_field.nullable, back.item_field.nullable) == (False, type.item_field.nullable)
 
 
-def test_parameters_of_types() -> None:
-    assert sa.DataType.from_pyarrow(pa.timestamp("ms", "Europe/Paris")) == sa.timestamp("ms", "Europe/Paris")
-    assert sa.DataType.from_pyarrow(pa.decimal256(60, -2)) == sa.decimal256(60, -2)
-    assert sa.DataType.from_pyarrow(pa.list_(pa.int8(), 7)) == sa.list_(sa.int8(), 7)
-    assert sa.DataType.from_pyarrow(pa.map_(pa.int8(), pa.int8(), keys_sorted=True)).keys_sorted
-    union = pa.dense_union([pa.field("a", pa.int8()), pa.field("b", pa.string())], [3, 9])
-    assert sa.DataType.from_pyarrow(union).type_codes == (3, 9)
-    assert sa.DataType.from_pyarrow(pa.dictionary(pa.uint16(), pa.string(), ordered=True)).ordered
-
-
 def test_metadata_on_every_level() -> None:
     inner = pa.field("inner", pa.int8(), nullable=False, metadata={"level": "2"})
     outer = pa.field("outer", pa.struct([inner]), metadata={"level": "1"})
@@ -225,41 +197,6 @@ def test_metadata_on_every_level() -> None:
     assert ours.field(1).type.value_field.metadata == {b"level": b"item"}
     assert ours.field(1).type.value_field.name == "element"
     assert ours.to_pyarrow().equals(theirs, check_metadata=True)
-
-
-EXTENSIONS = [
-    (pa.uuid(), sa.uuid(), [b"0123456789abcdef", None]),
-    (pa.json_(pa.large_string()), sa.json_(sa.large_string()), ["[1]", None, "{}"]),
-    (pa.bool8(), sa.bool8(), [1, None, 0]),
-    (pa.fixed_shape_tensor(pa.int8(), [2, 3]), sa.fixed_shape_tensor(sa.int8(), [2, 3]), [[1, 2, 3, 4, 5, 6], None]),
-    (pa.opaque(pa.int8(), "kind", "vendor"), sa.opaque(sa.int8(), "kind", "vendor"), [1, None]),
-]
-
-
-@pytest.mark.parametrize(("theirs", "ours", "values"), EXTENSIONS, ids=lambda value: str(value)[:40])
-def test_extension_types_that_both_sides_know(theirs: Any, ours: Any, values: list[Any]) -> None:
-    assert sa.DataType.from_pyarrow(theirs) == ours
-    assert ours.to_pyarrow() == theirs
-    field = pa.field("f", theirs, metadata={"own": "kept"})
-    assert sa.Field.from_pyarrow(field) == sa.field("f", ours)
-    assert sa.Field.from_pyarrow(field).metadata == {b"own": b"kept"}
-    assert sa.Field.from_pyarrow(field).to_pyarrow().equals(field, check_metadata=True)
-    array = pa.ExtensionArray.from_storage(theirs, pa.array(values, theirs.storage_type))
-    nested = pa.ListArray.from_arrays([0, 1, len(values)], array)
-    struct = pa.StructArray.from_arrays([array, pa.array(range(len(values)))], ["e", "i"])
-    for peer in (array, array.slice(1), nested, nested.slice(1), struct, struct.slice(1)):
-        mine = sa.Array.from_pyarrow(peer)
-        mine.validate(full=True)
-        back = mine.to_pyarrow()
-        back.validate(full=True)
-        assert back.equals(peer)
-        assert back.type == peer.type
-    assert sa.Array.from_pyarrow(array).type == ours
-    assert sa.Array.from_pyarrow(array).storage.to_pylist() == values
-    assert sa.Array.from_pyarrow(nested).values.type == ours
-    assert same_memory(array.storage, sa.Array.from_pyarrow(array))
-    batch = pa.record_batch({"e": array, "s": struct})
-    assert sa.RecordBatch.from_pyarrow(batch).to_pyarrow().equals(batch, check_metadata=True)
 
 
 def test_an_extension_type_over_a_dictionary() -> None:
@@ -452,6 +389,50 @@ def test_no_rows() -> None:
     assert ours.to_pyarrow().equals(theirs)
 
 
+@pytest.mark.parametrize("type", ["string", "large_binary", "list<int8>", "map<int8, int8>"])
+def test_offsets_of_no_rows_may_be_anything(type: str) -> None:
+    """pyarrow writes them as it has them; some libraries leave the first offset of a slice."""
+    kinds = {
+        "string": (pa.string(), "i4", []),
+        "large_binary": (pa.large_binary(), "i8", []),
+        "list<int8>": (pa.list_(pa.int8()), "i4", [pa.array([1, 2], pa.int8())]),
+        "map<int8, int8>": (
+            pa.map_(pa.int8(), pa.int8()),
+            "i4",
+            [
+                pa.StructArray.from_arrays(
+                    [pa.array([1], pa.int8())] * 2,
+                    fields=list(pa.struct([pa.field("key", pa.int8(), False), pa.field("value", pa.int8())])),
+                )
+            ],
+        ),
+    }
+    made, offset, children = kinds[type]
+    buffers = [None, pa.py_buffer(np.array([1], offset).tobytes()), *([] if children else [pa.py_buffer(b"ab")])]
+    column = pa.Array.from_buffers(made, 0, buffers, children=children)
+    batch = pa.record_batch([column, pa.StructArray.from_arrays([column], ["x"])], ["top", "nested"])
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    assert pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist() == []
+    found = sa.ipc.open_stream(sink.getvalue()).read_all()
+    found.validate(full=True)
+    assert found.to_pylist() == []
+    assert pa.table(found).equals(pa.table(batch))
+    assert sa.concat_tables([found, sa.table(batch)]).num_rows == 0
+
+
+def test_an_empty_slice_has_no_offset_anywhere() -> None:
+    """pyarrow finds the buffers of a child too short for an offset that its parent's length makes useless."""
+    values = sa.array(["a", "b", "c", "a value of more than 12 bytes"], sa.string_view()).slice(1)
+    views = sa.FixedSizeListArray.from_arrays(values, 1)
+    assert pa.array(views).to_pylist() == [["b"], ["c"], ["a value of more than 12 bytes"]]
+    for column in (views.slice(2, 0), sa.StructArray.from_arrays([views], ["x"]).slice(2, 0)):
+        found = pa.array(column)
+        found.validate(full=True)
+        assert found.to_pylist() == []
+
+
 def test_duplicate_and_non_nullable_columns() -> None:
     schema = pa.schema([pa.field("a", pa.int8(), nullable=False), pa.field("a", pa.string())])
     theirs = pa.record_batch([pa.array([1, 2], pa.int8()), pa.array(["x", None])], schema=schema)
@@ -524,16 +505,6 @@ def test_rows_and_arrays_of_several_libraries_are_put_together() -> None:
     assert sa.concat_batches([peer]).equals(batch)
     assert sa.concat_arrays([pa.array([2]), batch["n"]]).to_pylist() == [2, 1]
     assert sa.concat_arrays([pa.array([2])]).equals(sa.array([2]))
-
-
-def test_broken_structure_never_reaches_pyarrow() -> None:
-    offsets = np.array([0, 100], "<i4").view("u1")
-    broken = sa.BinaryArray(sa.string(), 1, [None, offsets, np.zeros(3, "u1")], 0)
-    with pytest.raises(sa.InvalidData, match="range from 0 to 100 but there are 3 bytes"):
-        broken.to_pyarrow()
-    short = sa.PrimitiveArray(sa.int64(), 5, [None, np.zeros(39, "u1")], 0)
-    with pytest.raises(sa.InvalidData, match=r"40 bytes.* 39"):
-        sa.ListArray(sa.list_(sa.int64()), 1, [None, np.array([0, 5], "<i4").view("u1")], 0, 0, [short]).to_pyarrow()
 
 
 def test_null_keys_never_reach_pyarrow() -> None:

@@ -184,35 +184,6 @@ def test_compression_is_named_in_any_case(pa: Any, compression: str | None) -> N
         pa.ipc.IpcWriteOptions(compression="snappy")
 
 
-@pytest.mark.parametrize("new", ["new_stream", "new_file"])
-def test_a_writer_without_batches_writes_a_schema(pa: Any, new: str) -> None:
-    sink = io.BytesIO()
-    schema = numbers(pa).schema.with_metadata({"k": "v"})
-    with getattr(pa.ipc, new)(sink, schema) as writer:
-        pass
-    with pytest.raises(ValueError, match=r"(?i)closed"):
-        writer.write_batch(numbers(pa, 1))
-    reader = (pa.ipc.open_stream if new == "new_stream" else pa.ipc.open_file)(sink.getvalue())
-    assert reader.schema.equals(schema, check_metadata=True)
-    assert reader.read_all().num_rows == 0
-
-
-def test_what_was_read_can_be_used_after_the_reader_is_closed(pa: Any) -> None:
-    data = written(pa.ipc.new_stream, [numbers(pa, 1, None), numbers(pa, 3)])
-    with pa.ipc.open_stream(data) as reader:
-        first = reader.read_next_batch()
-        rest = reader.read_all()
-    assert first.to_pydict() == {"n": [1, None]}
-    assert rest.to_pydict() == {"n": [3]}
-
-
-def test_what_is_no_arrow_data_is_a_value_error_or_an_os_error(pa: Any) -> None:
-    for data in (b"", b"no Arrow data, but text", b"ARROW1\0\0"):
-        for read in (pa.ipc.open_file, pa.ipc.open_stream):
-            with pytest.raises((ValueError, OSError)):
-                read(data)
-
-
 # --- tensors ------------------------------------------------------------------------------------------------------
 
 
@@ -255,8 +226,3 @@ def test_values_are_pickled_and_copied(pa: Any, kind: str) -> None:
         assert copied == thing
         assert type(copied) is type(thing)
         assert getattr(copied, "metadata", None) == getattr(thing, "metadata", None)
-
-
-def test_a_reader_is_not_pickled(pa: Any) -> None:
-    with pytest.raises(TypeError):
-        pickle.dumps(pa.Table.from_batches([numbers(pa, 1)]).to_reader())

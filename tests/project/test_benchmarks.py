@@ -73,12 +73,9 @@ def test_each_peer_with_a_requirement_has_a_row_and_one_that_is_absent_has_none(
     assert all(row.peers == {"a": 4.0, "b": 1.0, "c": 6.0} for row in rows)
 
 
-def test_without_peers_a_row_has_our_figure_only(figures: Any) -> None:
+def test_limits_are_for_the_median_and_need_no_peer(figures: Any) -> None:
     (row,) = figures.compared(PLACE, [{"shmarrow": [0.25]}], figures.faster(2))
     assert (row.ours, row.peer, row.ratio, row.reached, row.result) == (0.25, None, None, None, "250 ms")
-
-
-def test_limits_are_for_the_median(figures: Any) -> None:
     row = figures.limited(PLACE, [1, 9, 2], 2, "copies")
     assert (row.ours, row.ours_low, row.ours_high, row.reached) == (2, 1, 9, True)
     row = figures.limited(PLACE, [850.0], 900, "objects", at_least=True, peers={"peer": 425})
@@ -115,11 +112,8 @@ def test_losses_name_every_better_peer_once_the_worst_first(figures: Any, tables
     found = [(ratio, peer, row["name"]) for ratio, peer, row in tables.losses(rows)]
     assert found == [(0.1, "b", "two"), (0.25, "a", "two"), (0.5, "a", "one")]
     assert [(row["name"], row["peer"]) for row in tables.missed(rows)][:2] == [("one", "itself, 1 batch"), ("two", "b")]
-
-
-def test_two_checkouts_are_compared_by_medians_and_by_the_fastest(figures: Any) -> None:
-    against = importlib.import_module("harness.against")
-    assert against.ratios([4.0, 2.0, 3.0], [2.0, 1.0, 9.0]) == (1.5, 2.0)
+    # two checkouts are compared by their medians, and by the fastest
+    assert importlib.import_module("harness.against").ratios([4.0, 2.0, 3.0], [2.0, 1.0, 9.0]) == (1.5, 2.0)
 
 
 @pytest.fixture(scope="module")
@@ -146,15 +140,13 @@ def test_a_row_from_end_to_end(results: Path) -> None:
     assert (row["peer"], row["ratio"]) == (None, None)
 
 
-def test_the_report_is_made_of_the_json_alone(results: Path, report: Any) -> None:
+def test_the_report_is_made_of_the_json_alone(results: Path, report: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert report.main([str(results)]) == 0
     page = results.with_name("report.html").read_text()
     assert page.count("<tr>") == len(json.loads(results.read_text())["rows"]) + 1, "a row each, and the heading"
     assert "bytes fetched beyond the metadata" in page
     assert "http" not in page.replace("http-equiv", ""), "nothing is loaded from elsewhere"
-
-
-def test_a_table_of_rows_as_markdown(results: Path, report: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
     assert report.main([str(results), "--markdown", "it alone is included: bytes"]) == 0
     lines = capsys.readouterr().out.strip().splitlines()
     assert lines[:2] == ["| what | shmarrow | peer |  | peer / shmarrow |", "| --- | ---: | --- | ---: | ---: |"]
@@ -174,10 +166,7 @@ def test_a_plot_has_a_line_for_each_side_and_a_picture_is_xml(figures: Any) -> N
     assert picture.tag == "{http://www.w3.org/2000/svg}svg"
     assert len(picture.findall(".//{http://www.w3.org/2000/svg}polyline")) == 4
     assert "prefers-color-scheme: dark" in plots.picture([plot])
-
-
-def test_axes_enclose_their_figures_in_even_steps(figures: Any) -> None:
-    plots = importlib.import_module("harness.plots")
+    # axes enclose their figures in even steps
     assert plots.ticks(2e-5, 3e-2, 10) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
     assert plots.ticks(1 << 20, 1 << 30, 2) == [1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30]
     assert plots.ticks(1, 1, 10) == [1, 10]

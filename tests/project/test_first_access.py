@@ -1,4 +1,4 @@
-"""What the first object of a process costs in imports: the modules that are loaded to have it, beyond those of numpy.
+"""The cost in imports of the first object of a process: the modules that are loaded for it, beyond those of numpy.
 
 Nothing here is timed; ``benchmarks/suites/cold.py`` is.
 """
@@ -26,7 +26,7 @@ NOT_NEEDED = {
     "shmarrow.tabular", "shmarrow.integration", "shmarrow.interchange.c_data", "shmarrow.interchange.handles",
     "shmarrow.interchange.pandas", "shmarrow.interchange.picklers", "shmarrow.interchange.pyarrow",
     "shmarrow.interchange.scipy", "shmarrow.interchange.torch", "shmarrow.ipc.batch.codecs",
-    "shmarrow.ipc.batch.dictionaries", "shmarrow.ipc.batch.encode", "shmarrow.ipc.draft", "shmarrow.ipc.file.ranges",
+    "shmarrow.ipc.batch.dictionaries", "shmarrow.ipc.batch.encode", "shmarrow.ipc.draft", "shmarrow.sources.ranges",
     "shmarrow.ipc.file.writer", "shmarrow.ipc.flatbuffers.builder", "shmarrow.ipc.stream", "shmarrow.ipc.tensor.bundle",
     "shmarrow.ipc.tensor.decode_sparse", "shmarrow.ipc.tensor.encode", "shmarrow.ipc.tensor.reader",
     "shmarrow.layout.binary", "shmarrow.layout.dictionary", "shmarrow.layout.list", "shmarrow.layout.struct",
@@ -108,12 +108,12 @@ def test_first_batch_of_a_file(tmp_path: Path) -> None:
 
 
 def test_first_value_of_a_broadcast(tmp_path: Path) -> None:
-    from shmarrow.spark.carriers import InStore
-    from shmarrow.spark.home import home
+    from shmarrow.spark.app_store import driver_store
+    from shmarrow.spark.delivery import InStore
     from shmarrow.spark.host_broadcast import HostBroadcast
 
-    lies = home(tmp_path / "store")
-    opened = lies.visible_store()
+    lies = driver_store(tmp_path / "store")
+    opened = lies.visible()
     assert opened is not None
     given = {"tensor": np.arange(6.0).reshape(2, 3), "batch": sa.record_batch({"a": np.arange(5)})}
     names = [opened.put(name, value) for name, value in given.items()]

@@ -82,7 +82,7 @@ def test_huge_pages(tmp_path: Path) -> None:
 
 
 def test_power_cut(tmp_path: Path) -> None:
-    """What was synced is there, and what was not is not; unless another process called ``sync`` in that moment."""
+    """Files that were synced are there, others are not, unless another process called ``sync`` at that moment."""
     found = []
     for attempt in range(3):
         with lab.disk(tmp_path / f"disk-{attempt}", 16 << 20) as disk:
@@ -182,28 +182,6 @@ def test_another_boot() -> None:
         assert 1 <= monotonic < 10 > boottime >= 1
         assert abs(wall - time.time()) < 10
     assert len(ids - {own.strip()}) == 2
-
-
-def test_crash_points() -> None:
-    with lab.shared_folder() as folder:
-        module = folder / "steps" / "three.py"
-        module.parent.mkdir()
-        module.write_text(
-            "def step(path):\n"
-            "    open(path + '/a', 'x').close()\n"
-            "    for name in 'bc':\n"
-            "        open(path + '/' + name, 'x').close()\n"
-        )
-        names = {"folder": str(folder)}
-        prepare = "import os, shutil; shutil.rmtree(folder + '/f', True); os.mkdir(folder + '/f')"
-        act = "import sys; sys.path.append(folder + '/steps'); import three; three.step(folder + '/f')"
-        check = "import os; open(folder + '/seen', 'a').write(''.join(sorted(os.listdir(folder + '/f'))) + '|')"
-        points = lab.crash_points(prepare, act, check, under="/steps/three", **names)
-        assert [point.rpartition(":")[2] for point in points] == ["1", "2", "3", "4", "3", "4", "3"]
-        assert (folder / "seen").read_text() == "||a|a|ab|ab|abc|abc|"
-        assert len(lab.crash_points(prepare, act, check, under="/steps/three", first=1, step=3, **names)) == 2
-        with pytest.raises(lab.Failed, match=r"killed at .*three\.py:2, point 1:\n(?s:.*)AssertionError: here"):
-            lab.crash_points(prepare, act, "assert not point.endswith(':2'), 'here'", under="/steps/three", **names)
 
 
 def test_processes_end_with_the_test_process() -> None:

@@ -1,11 +1,13 @@
 """The direction of imports: a file imports only from lines above its own.
 
 The order is data, in :data:`ORDER`. Imports inside functions count, and so do those for type checkers only: a file that
-names what stands below it knows of it. ``shmarrow/__init__.py``, the surface, may import everything; the command line
-uses it as any user does, and nothing else in the package imports it.
+names what stands below it knows of it. ``late.tables.table`` counts as an import of ``shmarrow.tables``, and
+``shmarrow/late.py`` may import everything, as may ``shmarrow/__init__.py``, the surface. The command line uses that as
+any user does, and nothing else in the package imports it.
 
-The one exception is a *forwarder*: a function that does no more than import a function from below, call it and return
-its result, as the methods do that reach other libraries. Its annotations may name what its file may not import.
+The one exception is a *forwarder*: a function that does no more than call a function from below, by way of ``late``,
+and return its result, as the methods do that reach other libraries. Its annotations may name what its file may not
+import.
 
 ``ipc`` has an order of its own, :data:`IPC_ORDER`. Between files there are no cycles of imports but those that
 :data:`CYCLES` gives a reason for, and none at all of what is imported at the top of a file.
@@ -16,7 +18,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import importlib.metadata
+import operator
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,13 +27,14 @@ from pathlib import Path
 import pytest
 from environment import ROOT
 
-import shmarrow
+from shmarrow import late
 
 PACKAGE = ROOT / "shmarrow"
 
 ORDER = (
     "errors",
     "lazy",
+    "late",
     "optional",
     "capsules",
     "state_machine",
@@ -72,10 +75,11 @@ ORDER = (
 """Each line may import those before it; a package is one line, whose files may import each other."""
 
 NARROWER = {
-    "segment": {"errors", "lazy", "state_machine", "writer", "buffer"},
-    "sources": {"errors", "lazy", "state_machine", "writer", "buffer", "segment"},
+    "late": set(ORDER),
+    "segment": {"errors", "lazy", "late", "state_machine", "writer", "buffer"},
+    "sources": {"errors", "lazy", "late", "state_machine", "writer", "buffer", "segment"},
 }
-"""Lines that may import less than all that stands above them: where bytes live is no business of what they mean."""
+"""Lines that may import other lines than those above them: where bytes live is no business of what they mean."""
 
 IPC_ORDER = ("compression", "options", "flatbuffers", "message", "schema", "batch", "stream", "file", "draft", "tensor")
 """The packages within ``ipc``: each may import those before it."""
@@ -119,7 +123,7 @@ FORBIDDEN_AT_IMPORT = PARTNERS | {
     "socket",
     "subprocess",
 }
-"""What ``import shmarrow`` must not pull in beyond what numpy does: each is needed by some users, none by all."""
+"""Modules that ``import shmarrow`` must not import beyond those of numpy: each is needed by some users, none by all."""
 
 
 DYNAMIC_IMPORTS = {"import_module", "__import__", "optional"}
@@ -127,6 +131,7 @@ DYNAMIC_IMPORTS = {"import_module", "__import__", "optional"}
 COMPUTED = {
     "optional": "it imports what its callers name, which is checked here as their import",
     "lazy": "it imports what the tables of packages name, which are checked here as imports",
+    "late": "it imports what its users name, which is checked here as their import",
     "pickling": "it gets at modules of other packages that somebody else has imported",
     "spark.daemon": "it imports rows of a table, and what users name for their own functions",
 }
@@ -153,11 +158,20 @@ def lazy_names(tree: ast.AST) -> dict[str, list[str]]:
     return {module: text.split() or [module[1:]] for table in tables for module, text in table.items()}
 
 
+def late_module(chain: ast.expr) -> str:
+    """The module that ``late.module.name`` leads to; empty for any other expression."""
+    first, *parts = ast.unparse(chain).split(".") if isinstance(chain, ast.Attribute) else [""]
+    known = [end for end in range(len(parts) + 1) if ".".join(parts[:end]) in NAMES] if first == "late" else []
+    return ".".join(["shmarrow", *parts[: known[-1]]]) if known and known[-1] else ""
+
+
 def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
     package = ["shmarrow", *name.split(".")] if name else ["shmarrow"]
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(ast.parse(source)):
+    nodes = list(ast.walk(ast.parse(source)))
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -175,21 +189,26 @@ def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
                 argument = argument.values[0]
             is_text = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
             yield node.lineno, argument.value.rstrip(".") if is_text else "<computed>"
+        elif isinstance(node, ast.Attribute) and id(node) not in inner and late_module(node):
+            yield node.lineno, late_module(node)
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def forwarders(tree: ast.AST) -> list[tuple[Function, ast.ImportFrom]]:
-    """The functions whose body is no more than an import of one name, and a return of what a call of it returns."""
+def forwarders(tree: ast.AST) -> list[tuple[Function, ast.Attribute | ast.ImportFrom]]:
+    """The functions whose body is no more than a call of a function that ``late`` or an import names, and a return."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, Function):
             first = node.body[0]
             documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
             match node.body[documented:]:
-                case [ast.ImportFrom(names=[name]) as imported, ast.Return(ast.Call(ast.Name(called)))]:
-                    if called == (name.asname or name.name):
+                case [ast.Return(ast.Call(ast.Attribute() as called) as call)]:
+                    if late_module(called) and ast.unparse(call).count("late.") == 1:
+                        found.append((node, called))
+                case [ast.ImportFrom(names=[name]) as imported, ast.Return(ast.Call(ast.Name(bound)))]:
+                    if bound == (name.asname or name.name):
                         found.append((node, imported))
     return found
 
@@ -205,7 +224,7 @@ def forwarded(source: str) -> set[int]:
     inside = {id(each) for node, _ in found for each in ast.walk(node)}
     others = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in inside}
     named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) in inside}
-    lines = {imported.lineno for _, imported in found}
+    lines = {place.lineno for _, place in found}
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for each in node.body:
@@ -224,7 +243,7 @@ def imports(name: str, path: Path, source: str) -> list[tuple[int, str]]:
 
 
 def offences(name: str, path: Path, source: str) -> list[str]:
-    """What a file imports against the rules; empty when all is well."""
+    """Return the imports of a file that break the rules."""
     line = name.split(".")[0]
     allowed = NARROWER.get(line, set(ORDER[: ORDER.index(line)])) | {line}
     found = []
@@ -250,61 +269,51 @@ def test_direction(name: str, path: Path) -> None:
 
 
 BELOW = "from shmarrow.tables import table"
-
-
-@pytest.mark.parametrize(
-    ("name", "source", "expected"),
-    [
-        ("types", "from shmarrow.errors import InvalidData", []),
-        ("types", "from shmarrow import errors", []),
-        ("types", "def f():\n    from shmarrow.batch import Table", ["x.py:2: types may not import shmarrow.batch"]),
-        ("types", "if TYPE_CHECKING:\n    import shmarrow.cli", ["x.py:2: types may not import shmarrow.cli"]),
-        ("types", "import shmarrow", ["x.py:1: types may not import shmarrow"]),
-        ("types", "from shmarrow import array", ["x.py:1: types may not import shmarrow"]),
-        ("types", "import_module('shmarrow.cli')", ["x.py:1: types may not import shmarrow.cli"]),
-        ("types", "importlib.import_module(n)", ["x.py:1: imports a name that it computes, which hides its direction"]),
-        ("cli.demo", "import shmarrow as sa", []),
-        ("segment", "from . import bitmap", ["x.py:1: segment may not import shmarrow.bitmap"]),
-        ("sources.memory", "from ..segment import attach", []),
-        ("segment.files", "from ..sources import Source", ["x.py:1: segment may not import shmarrow.sources"]),
-        (
-            "batch",
-            "import pyarrow.ipc",
-            ["x.py:1: batch may not import pyarrow; only cli, interchange, spark, torch may"],
-        ),
-        ("spark.share", "import pyarrow.ipc", []),
-        ("types", f"def f():\n    {BELOW}\n    return table(1)", []),
-        ("types", f"def f():\n    'Why.'\n    {BELOW}\n    return table(1)", []),
-        ("types", f"def f():\n    {BELOW}\n    return table", ["x.py:2: types may not import shmarrow.tables"]),
-        ("types", f"def f():\n    {BELOW}\n    return g(table)", ["x.py:2: types may not import shmarrow.tables"]),
-        (
-            "types",
-            f"def f():\n    {BELOW}\n    1\n    return table(1)",
-            ["x.py:2: types may not import shmarrow.tables"],
-        ),
-        ("types", f"if TYPE_CHECKING:\n    {BELOW}\ndef f() -> table:\n    {BELOW}\n    return table()", []),
-        (
-            "types",
-            f"if TYPE_CHECKING:\n    {BELOW}\ndef f() -> table: ...",
-            ["x.py:2: types may not import shmarrow.tables"],
-        ),
-    ],
+OFFENCES = (
+    ("types", "from shmarrow import errors", ""),
+    ("types", "def f():\n    from shmarrow.batch import Table", "types may not import shmarrow.batch"),
+    ("types", "if TYPE_CHECKING:\n    import shmarrow.cli", "types may not import shmarrow.cli"),
+    ("types", "from shmarrow import array", "types may not import shmarrow"),
+    ("types", "import_module('shmarrow.cli')", "types may not import shmarrow.cli"),
+    ("types", "importlib.import_module(n)", "imports a name that it computes, which hides its direction"),
+    ("cli.demo", "import shmarrow as sa", ""),
+    ("segment", "from . import bitmap", "segment may not import shmarrow.bitmap"),
+    ("sources.memory", "from ..segment import attach", ""),
+    ("segment.files", "from ..sources import Source", "segment may not import shmarrow.sources"),
+    ("batch", "import pyarrow.ipc", "batch may not import pyarrow; only cli, interchange, spark, torch may"),
+    ("spark.share", "import pyarrow.ipc", ""),
+    ("types", "def f():\n    'Why.'\n    return late.tables.table(1)", ""),
+    ("types", "def f():\n    return g(late.tables.table)", "types may not import shmarrow.tables"),
+    ("types", "def f():\n    g()\n    return late.tables.table(1)", "types may not import shmarrow.tables"),
+    ("tables", "def f():\n    return late.layout.codes.of_runs(1)", ""),
+    ("types", f"def f():\n    'Why.'\n    {BELOW}\n    return table(1)", ""),
+    ("types", f"def f():\n    {BELOW}\n    return g(table)", "types may not import shmarrow.tables"),
+    ("types", f"def f():\n    {BELOW}\n    1\n    return table(1)", "types may not import shmarrow.tables"),
+    ("types", f"if TYPE_CHECKING:\n    {BELOW}\ndef f() -> table:\n    {BELOW}\n    return table()", ""),
+    ("types", f"if TYPE_CHECKING:\n    {BELOW}\ndef f() -> table: ...", "types may not import shmarrow.tables"),
 )
-def test_offences_are_seen(name: str, source: str, expected: list[str]) -> None:
-    assert offences(name, Path("x.py"), source) == expected
+"""A line of the order, a file in it, and what is wrong with that."""
+
+
+@pytest.mark.parametrize(("name", "source", "expected"), OFFENCES)
+def test_offences_are_seen(name: str, source: str, expected: str) -> None:
+    found = [each.partition(": ")[2] for each in offences(name, Path("x.py"), source)]
+    assert found == ([expected] if expected else [])
 
 
 def test_forwarders_lead_to_functions_below() -> None:
     wrong = []
     for name, path in MODULES:
         line = name.split(".")[0]
-        for function, imported in forwarders(ast.parse(path.read_text(encoding="utf-8"))):
-            other = str(imported.module).removeprefix("shmarrow.").split(".")[0]
+        for function, called in forwarders(ast.parse(path.read_text(encoding="utf-8"))):
+            imported = isinstance(called, ast.ImportFrom)
+            home = f"{called.module}.{called.names[0].name}" if imported else ast.unparse(called)
+            home = home.removeprefix("shmarrow.").removeprefix("late.")
+            other = home.split(".")[0]
             if not name or other not in ORDER or ORDER.index(other) <= ORDER.index(line):
                 continue
-            target = getattr(importlib.import_module(str(imported.module)), imported.names[0].name, None)
-            if other not in FORWARDED or not callable(target):
-                wrong.append(f"{name}:{function.lineno}: {ast.unparse(imported)}")
+            if imported or other not in FORWARDED or not callable(operator.attrgetter(home)(late)):
+                wrong.append(f"{name}:{function.lineno}: {ast.unparse(called)}")
     assert wrong == []
 
 
@@ -322,7 +331,7 @@ def at_the_top(source: str) -> set[int]:
 
 
 def graph(sources: dict[str, tuple[Path, str]], *, top: bool) -> dict[str, set[str]]:
-    """By each file what it imports: at the top of it, or anywhere."""
+    """Return the imports of each file: those at its top, or all."""
     found: dict[str, set[str]] = {}
     for name, (path, source) in sources.items():
         lines, apart = at_the_top(source), forwarded(source)
@@ -350,7 +359,7 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
     return sorted(map(sorted, together))
 
 
-SOURCES = {name: (path, path.read_text(encoding="utf-8")) for name, path in MODULES if name}
+SOURCES = {name: (path, path.read_text(encoding="utf-8")) for name, path in MODULES if name not in ("", "late")}
 
 
 def test_no_cycles_when_imported() -> None:
@@ -397,46 +406,21 @@ def loaded_by(statement: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
+LATE = (
+    "build chunked casts.storage extension.booleans extension.json extension.opaque_values extension.tensors "
+    "extension.uuids extension.variants extension.zoned_timestamps ipc.batch.codecs ipc.stream.reader "
+    "ipc.stream.writer layout.binary_view layout.union ring sources.ranges sources.sequential sources.sinks store "
+    "tables tensor"
+)
+"""Parts of the package that ``import shmarrow`` does not import."""
+
+
 @pytest.mark.processes
 def test_import_is_light() -> None:
     added = loaded_by("import shmarrow") - loaded_by("import numpy")
     assert "shmarrow" in added
     assert {name.partition(".")[0] for name in added} & FORBIDDEN_AT_IMPORT == set()
-
-
-def test_version_is_that_of_the_package() -> None:
-    assert shmarrow.__version__ == importlib.metadata.version("shmarrow")
-
-
-LATE = {
-    "shmarrow.build",
-    "shmarrow.chunked",
-    "shmarrow.casts.storage",
-    "shmarrow.extension.booleans",
-    "shmarrow.extension.json",
-    "shmarrow.extension.opaque_values",
-    "shmarrow.extension.tensors",
-    "shmarrow.extension.uuids",
-    "shmarrow.extension.variants",
-    "shmarrow.extension.zoned_timestamps",
-    "shmarrow.ipc.batch.codecs",
-    "shmarrow.ipc.stream.reader",
-    "shmarrow.ipc.stream.writer",
-    "shmarrow.layout.binary_view",
-    "shmarrow.layout.union",
-    "shmarrow.ring",
-    "shmarrow.sources.ranges",
-    "shmarrow.sources.sequential",
-    "shmarrow.sources.sinks",
-    "shmarrow.store",
-    "shmarrow.tables",
-    "shmarrow.tensor",
-}
-
-
-@pytest.mark.processes
-def test_what_is_rare_is_imported_late() -> None:
-    assert loaded_by("import shmarrow") & LATE == set()
+    assert {name.removeprefix("shmarrow.") for name in added} & set(LATE.split()) == set()
 
 
 LAZY = [name for name, path in MODULES if lazy_names(ast.parse(path.read_text(encoding="utf-8")))]

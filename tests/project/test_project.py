@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import tomllib
 from collections.abc import Iterator
@@ -77,4 +78,5 @@ def test_a_release_has_its_files_and_one_version() -> None:
     assert set(RELEASED) - {"LICENSE", "README.md"} <= set(included)  # these two always are
     assert sorted(name for name in included if not (ROOT / name).exists()) == []
     assert f"\nversion: {shmarrow.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert shmarrow.__version__ == importlib.metadata.version("shmarrow")
     assert shmarrow.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

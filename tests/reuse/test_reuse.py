@@ -22,9 +22,12 @@ import pyarrow as pa
 import pytest
 from commands import forked_command
 from environment import ROOT
+from interrupts import killed
 from store_check import check, leftovers
+from waiting import wait_until
 
 import shmarrow as sa
+from shmarrow.store.catalog import rebuild_catalog
 from shmarrow.testing import table as cases
 
 ROWS = 40_000
@@ -40,7 +43,7 @@ def day(columns: int = 4, rows: int = ROWS) -> sa.Table:
 
 
 def room_used(store: sa.Store) -> int:
-    """What all files of objects take, each counted once, by the kernel."""
+    """Return the memory of all files of objects, each counted once, by the kernel."""
     found = [os.stat(f"{store.path}/{file}") for file in leftovers(store.path)]
     return sum({each.st_ino: each.st_blocks * 512 for each in found}.values())
 
@@ -279,6 +282,62 @@ def test_a_removed_object_stays_whole_for_those_who_have_it(store: sa.Store) -> 
     check(path)
 
 
+def test_removed_objects_that_are_attached_outlive_a_rebuild(store: sa.Store) -> None:
+    store.put("day", day())
+    expected = store.get("day").to_pylist()
+    store.put("copy", store.get("day"), reuse=True)
+    store.put("slice", store.get("copy", kind=sa.Table).slice(5, 9000), reuse=True)
+    code = """
+    got = store.get("copy"), store.get("slice")
+    say("there")
+    hear()
+    result = [each.to_pylist() for each in got]
+    """
+    with lab.child(code, store=store) as other:
+        assert other.hear() == "there"
+        for name in ("day", "copy", "slice"):
+            store.delete(name)
+            rebuild_catalog(store.name, False)
+            check(store.path)
+            assert room_used(store) == store.stats().nbytes > ROWS * 8
+        other.say("now")
+        assert other.result() == [expected, expected[5:9005]]
+        assert other.wait() == 0
+    store.put("more", 1)
+    store.delete("more")
+    assert leftovers(store.path) == []
+    assert (store.stats().nbytes, store.stats().removed) == (0, 0)
+    check(store.path)
+
+
+def test_a_forked_child_is_told_to_get_the_object_itself(store: sa.Store) -> None:
+    """It has no pin of its parent's, so what it has not read goes with the object."""
+    store.put("day", day())
+    store.put("copy", store.get("day"), reuse=True)
+    code = """
+    import gc, os
+    import shmarrow as sa
+    got = store.get("copy")
+    begin, removed = os.pipe()
+    child = os.fork()
+    if not child:
+        os.read(begin, 1)
+        try:
+            got.to_pylist()
+        except sa.ObjectNotFound as error:
+            os._exit(0 if "get the object in the child" in str(error) else 1)
+        finally:
+            os._exit(2)
+    del got
+    gc.collect()
+    store.clear()
+    os.write(removed, b"x")
+    result = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    """
+    assert lab.run(code, store=store) == 0
+    assert leftovers(store.path) == []
+
+
 def test_shared_bytes_count_once_towards_the_capacity(where: str) -> None:
     whole = day(8)
     with sa.Store(where, capacity=4 << 20, eviction="none") as store:
@@ -362,8 +421,7 @@ def test_a_source_that_goes_while_it_is_put_is_written(where: str) -> None:
         big = sa.table([first, *others])
 
         def delete() -> None:
-            while not store.stats().drafts:
-                pass
+            wait_until(lambda: store.stats().drafts, "the space is reserved")
             store.delete("day")
 
         thread = threading.Thread(target=delete)
@@ -514,47 +572,46 @@ def test_buffers_beyond_a_part_are_refused(store: sa.Store) -> None:
     os.rename(away, part)
 
 
-PREPARE = """
-import numpy as np, shmarrow as sa
-store = sa.Store(where, capacity=64 << 20)
-store.put("day", sa.table({f"c{i}": np.arange(2000) + i for i in range(3)}))
-store.put("old", store.get("day").append_column("x", sa.array(range(2000))), reuse=True)
-"""
-PUT = """
-import numpy as np, shmarrow as sa
-store = sa.Store(where)
-got = store.get("old")
-store.put("new", got.append_column("y", sa.array(range(2000))), reuse=True)
-store.delete("day")
-store.put("old", got.append_column("y", sa.array(range(2000))), reuse=True, overwrite=True)
-del got
-store.delete("new")
-"""
-CHECK = """
-import os, numpy as np, shmarrow as sa
-from store_check import check, leftovers
-store = sa.Store(where)
-store.collect()
-check(where)
-for name in store.names():
-    found = store.get(name)
-    assert [found.column(f"c{i}").to_pylist() for i in range(3)] == [list(range(i, 2000 + i)) for i in range(3)], name
-    assert all(found.column(n).to_pylist() == list(range(2000)) for n in found.column_names[3:]), name
-    del found
-assert "old" in store.names()
-store.clear()
-store.collect()
-stats = store.stats()
-assert leftovers(where) == [] and stats.nbytes == stats.removed == stats.drafts == 0, (leftovers(where), stats)
-store.destroy()
-"""
+def extended(got: Any) -> Any:
+    return got.append_column("y", sa.array(range(2000)))
+
+
+def reuse(where: Path) -> None:
+    """What a process does that is killed: it shares, deletes and replaces."""
+    store = sa.Store(where)
+    got = store.get("old")
+    store.put("new", extended(got), reuse=True)
+    store.delete("day")
+    store.put("old", extended(got), reuse=True, overwrite=True)
+    del got
+    store.delete("new")
 
 
 def test_a_kill_leaves_nothing_torn_and_nothing_behind(tmp_path: Path) -> None:
-    """A process is killed before lines of linking, unlinking and freeing, one process after the other."""
-    where = str(tmp_path / "store")
-    points = lab.crash_points(PREPARE, PUT, CHECK, under="/store/catalog.py", step=11, where=where)
-    assert len(points) > 10
+    """Instructions that link, unlink and free are where a process is killed, one process after the other."""
+    where = tmp_path / "store"
+    number, more = 1, True
+    while more:
+        with sa.Store(where, capacity=64 << 20) as store:
+            store.put("day", sa.table({f"c{i}": np.arange(2000) + i for i in range(3)}))
+            store.put("old", store.get("day").append_column("x", sa.array(range(2000))), reuse=True)
+        more = killed(lambda: reuse(where), number, ("/store/catalog.py",), again=True)
+        with sa.Store(where) as store:
+            store.collect()
+            check(str(where))
+            assert "old" in store.names()
+            for name in store.names():
+                found = store.get(name).to_pydict()
+                starts = {"x": 0, "y": 0, "c0": 0, "c1": 1, "c2": 2}
+                assert found == {column: [*range(starts[column], starts[column] + 2000)] for column in found}, name
+            store.clear()
+            store.collect()
+            assert leftovers(str(where)) == []
+            stats = store.stats()
+            assert stats.nbytes == stats.removed == stats.drafts == 0
+            store.destroy()
+        number += 90
+    assert number > 1000
 
 
 # --- the example ------------------------------------------------------------------------------------------------

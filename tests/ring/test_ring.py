@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from environment import ROOT
-from store_check import ended, forked, killed_at_end
+from processes import ended, forked, killed_at_end
 
 import shmarrow as sa
 from shmarrow.ring import ring_info

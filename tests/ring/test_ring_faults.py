@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import ended, forked, killed_at_end
 from ring_soak import LIKE, check_all_slots, kill_readers, kill_writer, numbered, run
-from store_check import ended, forked, killed_at_end
 
 import shmarrow as sa
 from shmarrow.ring import protocol as p

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_check import ended, forked, killed_at_end
+from processes import ended, forked, killed_at_end
+from waiting import wait_until
 
 from shmarrow.segment.semaphore import (
     Semaphore,
@@ -58,9 +59,7 @@ def test_a_post_wakes_another_process(number: int) -> None:
 
     child = forked(post)
     with killed_at_end([child]):
-        before = time.monotonic()
-        wait_for_post(made, 60)
-        assert time.monotonic() - before < 50
+        assert made.wait(60)
         assert ended(child) == 0
 
 
@@ -91,8 +90,8 @@ def test_without_posix_ipc_there_are_pauses(tmp_path: Path) -> None:
         "assert create_semaphore(1) is None and open_semaphore(1, None) is None\n"
         "for waited, shortest in ((0, 0.0005), (0.1, 0.01), (100, 0.1)):\n"
         "    before = time.monotonic()\n"
-        "    wait_for_post(None, 60, waited)\n"
-        "    assert shortest <= time.monotonic() - before < 30\n"
+        "    wait_for_post(None, 1e9, waited)\n"
+        "    assert shortest <= time.monotonic() - before\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     subprocess.run([sys.executable, "-c", source], check=True, env=environment)
@@ -165,7 +164,7 @@ def test_a_user_cannot_remove_those_of_others(number: int) -> None:
 
 
 class Raised(Exception):
-    """What the handler of a test raises."""
+    """Raised by the handler of a test."""
 
 
 def wait_for_nothing(semaphore: Semaphore, seconds: float) -> None:
@@ -179,10 +178,8 @@ def waits_for_signal(number: int, handler: Any, sent: signal.Signals) -> None:
     signal.signal(sent, handler)
     made = create_semaphore(number)
     assert made is not None
-    before = time.monotonic()
     with pytest.raises((Raised, KeyboardInterrupt)):
-        wait_for_nothing(made, 60)
-    assert time.monotonic() - before < 50
+        wait_for_nothing(made, 600)
     assert signal.SIGALRM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
@@ -197,8 +194,7 @@ def raises(*_: object) -> None:
 def test_signal_handlers_run_and_may_raise(number: int, handler: Any, sent: signal.Signals) -> None:
     child = forked(lambda: waits_for_signal(number, handler, sent))
     with killed_at_end([child]):
-        while not (file_of(number).exists() and asleep(child)):
-            pass
+        wait_until(lambda: file_of(number).exists() and asleep(child), "it waits")
         os.kill(child, sent)
         assert ended(child) == 0
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import gzip
 import io
 import os
-import pickle
 import socket
 import stat
 import subprocess
@@ -22,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import shmarrow as sa
-from shmarrow.integration.json import read_json, write_json
+from shmarrow.integration.json import write_json
 from shmarrow.sources import open_sink
 
 TABLE = sa.table({"x": np.arange(1000), "s": [str(i) for i in range(1000)]})
@@ -196,15 +194,6 @@ def test_what_cannot_be_written_to(tmp_path: Path) -> None:
                 sa.ipc.new_file(sink, TABLE.schema)
 
 
-def test_sinks_are_not_copied(tmp_path: Path) -> None:
-    for target in (io.BytesIO(), tmp_path / "a"):
-        sink = open_sink(target)
-        for use in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(sa.InvalidType, match="cannot be pickled or copied"):
-                use(sink)
-        sink.abort()
-
-
 # --- paths and names ---
 
 
@@ -268,26 +257,6 @@ def test_permissions_that_nobody_asked_for(write: Callable[..., object], tmp_pat
     assert stat.S_IMODE(os.stat(f"/dev/shm/{shm_name.removeprefix('shm:')}").st_mode) == 0o400
 
 
-def test_a_reader_keeps_the_file_that_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    _file(path)
-    reader = sa.ipc.open_file(path)
-    with sa.ipc.new_file(path, TABLE.schema) as writer:
-        writer.write(TABLE.slice(0, 5))
-        assert sa.ipc.open_file(path).read_all().num_rows == 1000
-    assert sa.ipc.open_file(path).read_all().num_rows == 5
-    assert reader.read_all().to_pydict() == ROWS
-
-
-def test_a_writer_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    _file(path)
-    with pytest.raises(sa.InvalidType), sa.ipc.new_file(path, TABLE.schema) as writer:
-        [writer.write(each) for each in (TABLE.slice(0, 5), "no table")]  # type: ignore[arg-type, func-returns-value]
-    assert sa.ipc.open_file(path).read_all().to_pydict() == ROWS
-    assert os.listdir(tmp_path) == ["a"]
-
-
 def test_the_last_of_two_writers_counts(tmp_path: Path) -> None:
     first, second = (sa.ipc.new_file(tmp_path / "a", TABLE.schema) for _ in range(2))
     first.write(TABLE.slice(0, 1))
@@ -345,12 +314,6 @@ def test_neither_replacing_nor_appending_lists_the_directory(tmp_path: Path) -> 
     command = [sys.executable, "-c", code, str(tmp_path / "a"), str(tmp_path)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (found.stdout, found.stderr) == ("2 False\n", "")
-
-
-def test_json_round_trip_over_an_old_file(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(b"x" * 1_000_000)
-    write_json(tmp_path / "a.json", TABLE)
-    assert read_json(tmp_path / "a.json").equals(TABLE)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs another user's file")

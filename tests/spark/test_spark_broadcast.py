@@ -36,14 +36,6 @@ pytestmark = [
 ROWS = 10_000
 
 
-@pytest.fixture
-def store(shm_name: str) -> Iterator[sa.Store]:
-    with sa.Store(shm_name) as made:
-        yield made
-        assert made.names() == []
-        made.destroy()
-
-
 # --- every kind of function -------------------------------------------------------------------------------------
 
 
@@ -244,12 +236,12 @@ def tensors() -> dict[str, Any]:
 
 
 def versions(state: Any) -> list[Any]:
-    """What torch notes of modules; it adds more to it when it loads a state dict."""
+    """Torch's notes on modules; it adds to them when it loads a state dict."""
     return [(name, said.get("version")) for name, said in state._metadata.items()]
 
 
 def check_states(first: Any, second: Any, _: Any) -> dict[str, bool]:
-    """What is right of two state dicts, in a worker or the driver."""
+    """Return what holds of two state dicts, in a worker or the driver."""
     import torch
 
     def same(given: Any, found: Any) -> bool:
@@ -351,22 +343,27 @@ def test_what_is_refused(spark: Any, store: sa.Store, tmp_path: Path) -> None:
 # --- its life ---------------------------------------------------------------------------------------------------
 
 
-def see(made: Any, _: Any) -> Any:
-    """What a worker has kept, before and after it asks for a broadcast."""
-    from shmarrow.spark import held
+def see(made: Any, paths: list[str], _: Any) -> Any:
+    """Return which files a worker has mapped, before and after it asks for a broadcast."""
 
-    before = sorted(held._VALUES)
+    def mapped() -> list[bool]:
+        maps = Path("/proc/self/maps").read_text()
+        return [path in maps for path in paths]
+
+    before = mapped()
     try:
-        return os.getpid(), before, float(made.value.sum()), sorted(held._VALUES)
+        return os.getpid(), before, float(made.value.sum()), mapped()
     except sa.ObjectNotFound as error:
-        return os.getpid(), before, str(error), sorted(held._VALUES)
+        return os.getpid(), before, str(error), mapped()
 
 
 def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store: sa.Store) -> None:
-    def run(made: Any) -> Any:
-        return spark.sparkContext.parallelize([0], 1).map(partial(see, made)).collect()[0]
+    one, other = (sas.broadcast(spark, np.full(ROWS, float(i)), store) for i in (1, 2))
+    paths = [store.info(each.name).path for each in (one, other)]
 
-    one, other, last = (sas.broadcast(spark, np.full(ROWS, float(i)), store) for i in (1, 2, 3))
+    def run(made: Any) -> Any:
+        return spark.sparkContext.parallelize([0], 1).map(partial(see, made, paths)).collect()[0]
+
     travelled = pickle.loads(pickle.dumps(one))
     rows = {}
     for _ in range(20):  # of two workers each may take a job
@@ -374,9 +371,7 @@ def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store
         rows.setdefault(pid, []).append(said)
         if len(rows[pid]) == 2:
             break
-    assert [said[1] for said in rows[pid]] == [ROWS, ROWS]
-    assert one.name not in rows[pid][0][0]
-    assert one.name in rows[pid][1][0]
+    assert rows[pid] == [[[False, False], ROWS, [True, False]], [[True, False], ROWS, [True, False]]]
     one.destroy()
     one.destroy()
     assert repr(one).endswith("destroyed>")
@@ -388,12 +383,11 @@ def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store
         travelled.destroy()
     with pytest.raises(sa.ObjectNotFound, match="was destroyed"), one:
         pass
-    # What was destroyed is forgotten as soon as another one comes.
-    for made in (other, last):
-        assert one.name not in run(made)[3]
+    # What was destroyed is let go as soon as another one comes.
+    after = next(said for _ in range(20) if (said := run(other))[0] == pid)
+    assert after[3] == [False, True]
     assert other.value is pickle.loads(pickle.dumps(other)).value
-    with other, last:
-        pass
+    other.destroy()
 
 
 def test_other_processes_and_forks(spark: Any, store: sa.Store) -> None:
@@ -440,7 +434,7 @@ print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "p
 def open_all(ways: Any, _: Any) -> list[Any]:
     """The sums of what carriers lead to, or why they lead nowhere."""
     from shmarrow.objects import decode
-    from shmarrow.spark.carriers import NotHere
+    from shmarrow.spark.delivery import NotHere
 
     found: list[Any] = []
     for way in (pickle.loads(each) if isinstance(each, bytes) else each for each in ways):
@@ -453,8 +447,7 @@ def open_all(ways: Any, _: Any) -> list[Any]:
 
 def test_a_number_of_another_session(spark: Any, store: sa.Store) -> None:
     """Spark's numbers begin again with each session, so an old pickle has that of another broadcast."""
-    from shmarrow.spark.cargo import in_broadcast
-    from shmarrow.spark.carriers import InBroadcast
+    from shmarrow.spark.delivery import InBroadcast, in_broadcast
     from shmarrow.spark.host_broadcast import HostBroadcast
 
     for name, value in {"a": 1.0, "b": 2.0, "c": 3.0}.items():
@@ -490,54 +483,54 @@ def test_a_number_of_another_session(spark: Any, store: sa.Store) -> None:
 # --- where objects live -----------------------------------------------------------------------------------------
 
 
-def test_homes_let_go_and_collect(shm_name: str) -> None:
-    from shmarrow.spark.home import Home, home
+def test_stores_are_let_go_and_collected(shm_name: str) -> None:
+    from shmarrow.spark.app_store import AppStore, driver_store
 
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
 
-    lies = home(shm_name)
-    store = lies.visible_store()
+    lies = driver_store(shm_name)
+    store = lies.visible()
     assert store is not None
     code = "import sys, numpy, shmarrow as sa; sa.Store(sys.argv[1], owned=True).put('left', numpy.zeros(9))"
     for _ in range(2):  # the second time it is open here already
         subprocess.run([sys.executable, "-c", code, shm_name], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
         assert store.names() == ["left"]
-        assert home(shm_name) == lies
+        assert driver_store(shm_name) == lies
         assert store.names() == []
     before = descriptors()
     for i in range(10):
-        other = home(f"{shm_name}-{i}").visible_store()
+        other = driver_store(f"{shm_name}-{i}").visible()
         assert other is not None
         other.put("x", np.arange(9.0))
         other.destroy()
         del other
-        assert Home(lies.where, lies.id, 1000 + i, lies.user).visible_store() is not None
+        assert AppStore(lies.where, lies.id, 1000 + i, lies.user).visible() is not None
     assert descriptors() <= before + 5  # the last one goes when another one comes
     store.destroy()
 
 
 def test_outside_of_workers() -> None:
-    from shmarrow.spark.home import Home
+    from shmarrow.spark.app_store import AppStore
     from shmarrow.spark.host_once import Once
 
     made = Once("v", lambda: 1, None)  # as once() gives it in a worker
     with pytest.raises(sa.StorageError, match=r"once\('v'\) was made in a Spark worker.*call once\(\) on the driver"):
         made.value  # noqa: B018
-    far = Home("shm:of-another-host", "0" * 32, 1, os.geteuid())
+    far = AppStore("shm:of-another-host", "0" * 32, 1, os.geteuid())
     with pytest.raises(sa.StorageError, match=r"'shm:of-another-host' of the driver is not visible in this process"):
         far.store()
 
 
 def limited(made: Any, _: Any) -> str:
-    """What a worker says whose addresses do not suffice, as with ``spark.executor.pyspark.memory``."""
+    """Return the error of a worker without enough address space, as with ``spark.executor.pyspark.memory``."""
     import resource
 
     made.value[:1]  # everything is imported
     other = pickle.loads(pickle.dumps(made))
-    from shmarrow.spark import held
+    from shmarrow.spark.values import drop
 
-    held.drop(made.name)
+    drop(made.name)
     before = resource.getrlimit(resource.RLIMIT_AS)
     now = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (now + (16 << 20), before[1]))

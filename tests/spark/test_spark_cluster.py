@@ -26,7 +26,6 @@ from store_check import cleaned
 
 import shmarrow as sa
 from shmarrow import spark as sas
-from shmarrow.spark.home import home
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -145,8 +144,7 @@ def broadcast_twice(spark: Any) -> Any:
         runs = [run_broadcasts(spark, *both), run_broadcasts(spark, *both)]
         copies = [path for path in Path(spark.sparkContext._temp_dir).iterdir() if path.stat().st_size > 400_000]
         assert len(copies) == 1  # on the driver's disk
-        store = home(STORE).visible_store()
-        assert store is not None
+        store = sa.Store(STORE)
         paths = {each.size: store.info(each.name).path for each in both}
         travels = pickle.dumps(large)
         large.destroy(blocking=True)
@@ -201,7 +199,7 @@ def share_a_table(spark: Any) -> Any:
         rows = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
         mapped = frame.map(spark, lambda table: {"rows": [table.num_rows]}, "rows long").collect()
         made.destroy()
-        return rows, sorted(row["rows"] for row in mapped), home(STORE).visible_store().names(frame.name)  # type: ignore[union-attr]
+        return rows, sorted(row["rows"] for row in mapped), sa.Store(STORE).names(frame.name)
 
 
 def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any) -> None:

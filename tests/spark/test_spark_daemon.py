@@ -26,7 +26,7 @@ USED = ("numpy", "pandas", "pyarrow.compute", "shmarrow.spark.sharing", "shmarro
 
 
 def _look(hb: Any, _: int) -> dict[str, Any]:
-    """What a task finds, in the first use of all this in its worker."""
+    """Return what a task sees at the first use in its worker."""
     loaded = [name for name in USED if name in sys.modules]
     before = set(sys.modules)
     total = int(hb.value.sum())

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import SHM
-from store_check import ended, forked
+from processes import ended, forked
+from spark_maps import file_of
 
 import shmarrow as sa
 from shmarrow import spark as sas
-from shmarrow.cli.reader import mapped_ranges
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -33,14 +32,9 @@ PARTITIONS = 4
 
 
 def count_and_place(table: sa.Table) -> sa.RecordBatch:
-    """What a worker sees of its partition, and the file that the kernel says its array lies in."""
+    """A worker's view of its partition, and the file of its array according to the kernel."""
     values = table["value"].chunk(0).to_numpy()
-    (name,) = [
-        name
-        for name, (start, end) in mapped_ranges(f"shm:{path.relative_to(SHM)}" for path in SHM.glob("*/*")).items()
-        if start <= values.ctypes.data and values.ctypes.data + values.nbytes <= end
-    ]
-    return sa.record_batch({"rows": [len(values)], "sum": [int(values.sum())], "name": [name]})
+    return sa.record_batch({"rows": [len(values)], "sum": [int(values.sum())], "name": [file_of(values)]})
 
 
 def test_handles_travel_to_another_job(spark: Any, home: str) -> None:
@@ -49,8 +43,8 @@ def test_handles_travel_to_another_job(spark: Any, home: str) -> None:
     with sas.share(df, home) as frame:
         again = pickle.loads(pickle.dumps(frame))
         found = again.map(spark, count_and_place, "rows int, sum long, name string")
-        files = {str(Path(sa.Store(home).info(handle.name).path).relative_to(SHM)) for handle in frame.handles}
-        assert {row["name"].removeprefix("shm:") for row in found.collect()} == files
+        files = {str(sa.Store(home).info(handle.name).path) for handle in frame.handles}
+        assert {row["name"] for row in found.collect()} == files
         assert found.selectExpr("sum(rows)", "sum(sum)").collect() == [expected]
 
 
@@ -225,9 +219,9 @@ def test_ranks_and_lost_partitions(spark: Any, home: str) -> None:
             frame.to_torch(rank=1, world_size=4)
         with pytest.raises(sa.ObjectNotFound, match=r"2 of 3 partitions cannot .* numbers 1 .*, 2 .*destroyed"):
             frame.to_torch()
-        far = [replace(frame.handles[0], store_id="0" * 32), *frame.handles[1:]]
+        far = [replace(frame.handles[0], store=frame.store._replace(id="0" * 32)), *frame.handles[1:]]
         with pytest.raises(sa.StorageError, match=r"3 of 3 partitions .* is not on this host") as caught:
-            sas.SharedFrame(frame.home, frame.name, frame.schema, far).read_all()
+            sas.SharedFrame(frame.store, frame.name, frame.schema, far).read_all()
         assert caught.value.errno == errno.EREMOTE
 
 
@@ -266,7 +260,7 @@ def test_memory_outlives_its_names(spark: Any, home: str) -> None:
         frame.attach("a")  # type: ignore[arg-type]
     for wrong in ["", "other", f"{frame.name}0", frame.name[:-1]]:
         with pytest.raises(sa.InvalidArgument, match="16 hexadecimal digits, found"):
-            sas.SharedFrame(frame.home, wrong, frame.schema, [])
+            sas.SharedFrame(frame.store, wrong, frame.schema, [])
     store.clear()
     assert sum(table["id"].to_pylist()) == sum(range(100))
     with pytest.raises(sa.ObjectNotFound, match=r"partition 0: .*destroyed"):
@@ -275,7 +269,7 @@ def test_memory_outlives_its_names(spark: Any, home: str) -> None:
 
 def test_another_host_is_told(spark: Any, home: str) -> None:
     with sas.share(spark.range(10), home) as frame:
-        far = replace(frame.handles[0], store_id="0" * 32, host="far")
+        far = replace(frame.handles[0], store=frame.store._replace(id="0" * 32), host="far")
         with pytest.raises(
             sa.StorageError, match=r"partition 0: .* on host 'far', .*: the store .* is not on this host"
         ) as caught:

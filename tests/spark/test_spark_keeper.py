@@ -20,10 +20,11 @@ import shmarrow as sa
 
 WORKER = """
 import sys
-from shmarrow.spark.home import executor_home
-home = executor_home(sys.argv[1])
-home.visible_store().put(sys.argv[2], b"x")
-print(home.owner, flush=True)
+from shmarrow.spark.app_store import executor_store
+found = executor_store(sys.argv[1])
+assert executor_store(sys.argv[1]) is found
+found.store().put(sys.argv[2], b"x")
+print(found.owner, flush=True)
 """
 
 

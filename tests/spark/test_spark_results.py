@@ -1,4 +1,4 @@
-"""What users' functions give to ``SharedFrame.map`` and ``share``: without Spark's Java, beside pyarrow's own casts.
+"""Results of users' functions in ``SharedFrame.map`` and ``share``: without Java, beside pyarrow's own casts.
 
 Invariants: each kind of result is given once as what it is and once in an iterator; errors name the column.
 """
@@ -33,7 +33,7 @@ def fitting(*fields: tuple[Any, ...]) -> Fitting:
 
 
 def fitted(found: Any, *fields: tuple[Any, ...]) -> Any:
-    """What Spark would get, as one table of pyarrow's."""
+    """Return what Spark would get, as one table of pyarrow's."""
     fits = fitting(*fields)
     return pa.Table.from_batches(fits.fit(found), fits.schema)
 

@@ -65,7 +65,7 @@ def test_every_type_survives(spark: Any, home: str) -> None:
         assert [handle.num_rows for handle in frame.handles] == [625] * 4
         assert frame.num_rows == len(table) == 2_500
         store = sa.Store(home)
-        assert sorted(store.names()) == [frame.name, *[handle.name for handle in frame.handles]]
+        assert sorted(store.names()) == [f".{frame.name}", *[handle.name for handle in frame.handles]]
         assert [os.stat(store.info(handle.name).path).st_size for handle in frame.handles] == [
             handle.size for handle in frame.handles
         ]
@@ -211,11 +211,14 @@ def test_batches_that_disagree(spark: Any, home: str) -> None:
 def test_a_store_in_a_directory(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with sas.share(spark.range(0, 10, 1, 2), Path("kept")) as frame:
-        assert {handle.store for handle in frame.handles} == {str(tmp_path / "kept")}
+        assert {handle.store.where for handle in frame.handles} == {str(tmp_path / "kept")}
         assert frame.read_all()["id"].to_pylist() == list(range(10))
         paths = [sa.Store(tmp_path / "kept").info(handle.name).path for handle in frame.handles]
         found = pa.concat_tables([pa.ipc.open_file(pa.memory_map(path)).read_all() for path in paths])
         assert found["id"].to_pylist() == list(range(10))
+        source = spark.read.format("shmarrow").option("store", str(tmp_path / "kept"))
+        for name in (frame.name, f"{frame.name}/*", "*"):
+            assert sorted(row.id for row in source.load(name).collect()) == list(range(10))
     assert sa.Store(tmp_path / "kept").names() == []
 
 

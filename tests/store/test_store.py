@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import stat
 import struct
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import lab
 import numpy as np
 import pyarrow as pa
 import pytest
-from store_check import cleaned, leftovers, place
-from waiting import wait_until, wait_until_asleep
+from store_check import leftovers, place
+from waiting import wait_until
 
 import shmarrow as sa
 
-ROOT = os.getuid() == 0
-NOBODY = 65534
 BATCH = {"id": [1, 2, 3], "city": ["Oslo", None, "Rome"]}
 LARGE = np.arange(1000)
 """An object with a file of its own."""
-
-
-@pytest.fixture(params=["shm", "directory"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A store of this test's own, in shared memory or on disk; nothing may be left of it."""
-    if request.param == "shm":
-        name: str = request.getfixturevalue("shm_name")
-        yield name
-        gc.collect()
-        assert cleaned(name) == 0, leftovers(name)
-    else:
-        yield str(tmp_path / "store")
 
 
 @pytest.fixture
@@ -54,18 +36,6 @@ def batch() -> sa.RecordBatch:
 def large_batch() -> sa.RecordBatch:
     """A batch with a file of its own."""
     return sa.record_batch({**BATCH, "text": ["x" * 5000] * 3})
-
-
-def put_elsewhere(where: str, name: str, pause: float = 0.0) -> None:
-    time.sleep(pause)
-    with sa.Store(where) as store:
-        store.put(name, batch())
-
-
-def started(*arguments: Any, method: str = "fork") -> Any:
-    process = multiprocessing.get_context(method).Process(target=put_elsewhere, args=arguments)
-    process.start()
-    return process
 
 
 # --- kinds ------------------------------------------------------------------------------------------------------
@@ -115,25 +85,6 @@ def test_what_is_put_is_had(store: sa.Store, kind: str) -> None:
     assert values(got) == expected
 
 
-def test_names_of_dimensions_come_back(store: sa.Store) -> None:
-    store.put("x", sa.Tensor.from_numpy(np.eye(2), ["row", "column"]))
-    assert store.get("x").dim_names == ("row", "column")
-
-
-def test_what_has_no_kind_is_refused(store: sa.Store) -> None:
-    with pytest.raises(sa.InvalidType, match=r"a store accepts a RecordBatch, .*, found object"):
-        store.put("x", object())
-    with pytest.raises(sa.InvalidType):
-        store.put("x", np.array([object()]))
-    assert store.names() == []
-
-
-def test_a_frame_of_polars_becomes_a_table(store: sa.Store) -> None:
-    pl = pytest.importorskip("polars")
-    store.put("x", pl.DataFrame({"a": [1, None]}))
-    assert store.get("x").to_pydict() == {"a": [1, None]}
-
-
 def test_nothing_is_copied_when_it_is_had(where: str) -> None:
     with sa.Store(where) as store:
         store.put("x", sa.record_batch({"a": np.arange(1000)}))
@@ -148,14 +99,18 @@ def test_nothing_is_copied_when_it_is_had(where: str) -> None:
             array.flags.writeable = True
 
 
-def test_pyarrow_reads_objects_by_their_files(tmp_path: Path) -> None:
-    with sa.Store(tmp_path / "store") as store:
+def test_pyarrow_reads_objects_by_their_files(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("small", batch())
+        assert store.info("small").path is None
+        store.delete("small")
         store.put("batch", large_batch())
         store.put("tensor", LARGE.reshape(2, 500))
         with store.new_file("table", batch().schema) as writer:
             writer.write(batch())
             writer.write(batch())
         paths = {name: store.info(name).path for name in store}
+        assert all(os.path.dirname(path or "") == place(where) for path in paths.values())
     with pa.memory_map(paths["batch"]) as source:
         assert pa.ipc.open_file(source).read_all().to_pydict() == large_batch().to_pydict()
     with pa.memory_map(paths["table"]) as source:
@@ -181,19 +136,6 @@ def test_files_of_others_are_put_as_they_are(tmp_path: Path) -> None:
             with pytest.raises(sa.InvalidData):
                 store.put_file(name, tmp_path / name)
         assert store.names() == ["file", "stream"]
-
-
-def test_any_program_opens_an_object_in_shared_memory(shm_name: str) -> None:
-    with sa.Store(shm_name) as store:
-        store.put("flights", large_batch())
-        path = store.info("flights").path
-        assert path is not None
-        assert path.startswith(f"/dev/shm/{shm_name.removeprefix('shm:')}/")
-        assert Path(path).read_bytes()[:6] == b"ARROW1"
-        assert sa.ipc.open_file(path).read_all().to_pydict() == large_batch().to_pydict()
-        store.put("small", batch())
-        assert store.info("small").path is None
-        store.clear()
 
 
 # --- names ------------------------------------------------------------------------------------------------------
@@ -247,23 +189,12 @@ def test_names_that_no_file_could_have(store: sa.Store, name: str) -> None:
     assert Path("/etc/passwd").read_bytes() == files["/etc/passwd"]
 
 
-def test_a_name_is_a_str(store: sa.Store) -> None:
-    with pytest.raises(sa.InvalidType, match="a str, found 3"):
-        store.get(3)  # type: ignore[arg-type]
-
-
 def test_names_are_made_up_where_none_is_given(store: sa.Store) -> None:
     names = [store.put(None, batch()) for _ in range(3)]
     assert sorted(names) == store.names()
     with store.new_draft(None, sa.schema([("x", sa.int32())]), 1) as draft:
         draft["x"][:] = 5
     assert store.get(draft.name).to_pydict() == {"x": [5]}
-
-
-@pytest.mark.parametrize("where", ["shm:", "shm:.b", "shm:a/b", "shm:a\0b", "shm:" + "x" * 201], indirect=False)
-def test_stores_whose_names_are_none(where: str) -> None:
-    with pytest.raises(sa.InvalidArgument, match="expected shm:NAME"):
-        sa.Store(where)
 
 
 def test_stores_of_one_prefix_are_apart(shm_name: str) -> None:
@@ -275,20 +206,6 @@ def test_stores_of_one_prefix_are_apart(shm_name: str) -> None:
         one.clear()
         assert other.names() == ["a"]
         other.clear()
-
-
-def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
-    for options in ({"capacity": 0}, {"mode": 0o1000}, {"mode": 0o444}, {"eviction": "fifo"}):
-        with pytest.raises(sa.InvalidArgument, match=next(iter(options))):
-            sa.Store(tmp_path / "store", **options)  # type: ignore[arg-type]
-    for wrong in ({"capacity": "1G"}, {"capacity": 1.5}, {"durable": 1}):
-        with pytest.raises(sa.InvalidType, match=next(iter(wrong))):
-            sa.Store(tmp_path / "store", **wrong)  # type: ignore[arg-type]
-    with pytest.raises(sa.InvalidType):
-        sa.Store(3)  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
-    with sa.Store(tmp_path / "store", capacity=1e9) as store:  # type: ignore[arg-type]
-        assert store.capacity == 1_000_000_000
 
 
 # --- replacing, renaming, deleting ------------------------------------------------------------------------------
@@ -346,68 +263,6 @@ def test_rename(store: sa.Store) -> None:
     assert held.max() == 0
     with pytest.raises(sa.ObjectNotFound, match="no object 'a'"):
         store.rename("a", "d")
-
-
-def test_closed(where: str) -> None:
-    store = sa.Store(where)
-    store.put("a", np.ones(2))
-    got = store.get("a")
-    store.close()
-    store.close()
-    for use in (
-        lambda: store.get("a"),
-        store.names,
-        lambda: store.put("b", batch()),
-        lambda: "a" in store,
-        store.watch,
-    ):
-        with pytest.raises(sa.Closed, match="open it again"):
-            use()
-    assert got.tolist() == [1.0, 1.0]
-    assert repr(store) == f"<Store {where!r}, closed>"
-
-
-# --- waiting ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_wait_for_another_process(where: str, method: str) -> None:
-    process = started(where, "late", 0.2, method=method)
-    with sa.Store(where) as store:
-        assert store.get("late", timeout=60).to_pydict() == BATCH
-    process.join()
-    assert process.exitcode == 0
-
-
-def test_missing(store: sa.Store) -> None:
-    with pytest.raises(sa.ObjectNotFound, match="no object 'x' in the store"):
-        store.get("x")
-    start = time.monotonic()
-    with pytest.raises(sa.ObjectNotFound, match=r"no object 'x' came within 0.2 s"):
-        store.get("x", timeout=0.2)
-    assert 0.2 <= time.monotonic() - start < 20
-    with pytest.raises(FileNotFoundError):
-        store.get("x", timeout=0)
-
-
-def test_many_wait_and_all_have_it(store: sa.Store) -> None:
-    got: list[Any] = []
-    threads = [threading.Thread(target=lambda: got.append(store.get("x", timeout=30))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    wait_until_asleep(threads)
-    for number in range(50):
-        store.put(f"other-{number}", np.ones(1))
-    store.put("x", batch())
-    for thread in threads:
-        thread.join()
-    assert [each.to_pydict() for each in got] == [BATCH] * 8
-
-
-def test_a_rename_wakes_who_waits(store: sa.Store) -> None:
-    store.put("a", batch())
-    threading.Timer(0.1, lambda: store.rename("a", "b")).start()
-    assert store.get("b", timeout=30).to_pydict() == BATCH
 
 
 # --- drafts and writers -----------------------------------------------------------------------------------------
@@ -563,106 +418,11 @@ def test_directories_that_others_may_write_to_are_refused(tmp_path: Path) -> Non
         assert store.get("x").to_pydict() == BATCH
 
 
-@pytest.mark.skipif(not ROOT, reason="only root can give a directory away")
-def test_directories_of_others_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "theirs").mkdir(mode=0o700)
-    os.chown(tmp_path / "theirs", NOBODY, NOBODY)
-    with pytest.raises(sa.StorageError, match=f"user {NOBODY} owns it.*trust=True"):
-        sa.Store(tmp_path / "theirs")
-    with sa.Store(tmp_path / "theirs", trust=True) as store:
-        store.put("x", batch())
-        assert store.get("x").to_pydict() == BATCH
-
-
-@pytest.mark.skipif(not ROOT, reason="only root can become somebody else")
-def test_another_user_reads_what_is_shared(shm_name: str) -> None:
-    with sa.Store(shm_name, mode=0o644) as store, sa.Store(f"{shm_name}-closed") as closed:
-        store.put("open", batch())
-        closed.put("closed", batch())
-        code = """
-        import shmarrow as sa
-        store = sa.Store(name)  # root's, whom everybody trusts
-        result = [store.get("open").to_pydict()]
-        for use in (lambda: store.delete("open"), lambda: store.put("x", 1), lambda: sa.Store(f"{name}-closed")):
-            try: use()
-            except sa.StorageError as error: result.append(str(error))
-        """
-        got, no_delete, no_put, no_open = lab.as_user(code, name=shm_name)
-        assert got == BATCH
-        assert no_delete == no_put == f"cannot change the store {shm_name!r}: this process may only read it"
-        assert "Permission denied" in no_open
-        assert store.names() == ["open"]
-        store.destroy()
-        closed.destroy()
-
-
-def test_links_and_other_files_are_no_objects(where: str, tmp_path: Path) -> None:
-    """Only what the catalog has is listed, counted, opened or removed."""
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"ARROW1 or whatever")
-    with sa.Store(where, capacity=1 << 20) as store:
-        store.put("x", batch())
-        others = [Path(store.path, name) for name in ("link", "folder", ".hidden", "pipe", "sparse", "f" * 16)]
-        others[0].symlink_to(secret)
-        others[1].mkdir()
-        others[2].touch()
-        os.mkfifo(others[3])
-        with open(others[4], "wb") as file:
-            file.truncate(1 << 40)
-        others[5].symlink_to(secret)
-        try:
-            before = store.stats()
-            assert store.names() == ["x"]
-            assert (before.objects, before.nbytes) == (1, store.info("x").allocated)
-            for path in others:
-                with pytest.raises(sa.ObjectNotFound, match=f"no object {path.name!r}"):
-                    store.get(path.name)
-                with pytest.raises(sa.ObjectNotFound):
-                    store.delete(path.name)
-                store.put(path.name, np.arange(3))
-                assert store.get(path.name).tolist() == [0, 1, 2]
-            assert store.collect() == ([], 0)
-            store.clear()
-            assert [path for path in others if not os.path.lexists(path)] == []
-            assert secret.read_bytes() == b"ARROW1 or whatever"
-        finally:
-            for path in others:
-                path.rmdir() if path.name == "folder" else path.unlink()
-
-
-def test_an_object_file_that_became_a_link_is_not_followed(store: sa.Store, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    store.put("x", LARGE)
-    file = Path(store.info("x").path or "")
-    secret.write_bytes(file.read_bytes())
-    file.unlink()
-    file.symlink_to(secret)
-    for use in (store.get, store.info):
-        with pytest.raises(sa.StorageError, match=r"attach to 'x'"):
-            use("x")
-    store.put("x", batch(), overwrite=True)
-    assert store.get("x").to_pydict() == BATCH
-    assert not os.path.lexists(file)
-    assert secret.exists()
-
-
-def test_a_store_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir(mode=0o700)
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    for trust in (False, True):
-        with pytest.raises(sa.StorageError, match="found a symbolic link; pass its target"):
-            sa.Store(tmp_path / "link", trust=trust)
-    (tmp_path / "file").touch()
-    with pytest.raises(sa.StorageError, match="expected a directory, found another file"):
-        sa.Store(tmp_path / "file")
-    assert list((tmp_path / "real").iterdir()) == []
-
-
 # --- many objects -----------------------------------------------------------------------------------------------
 
 
 def test_by_name_nothing_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What strace would show, without it: operations by name work where listing is not allowed to."""
+    """Operations by name work where listing a directory fails."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("listed")
@@ -685,15 +445,61 @@ def test_by_name_nothing_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             store.names()
 
 
-def test_durable(tmp_path: Path) -> None:
-    with sa.Store(tmp_path / "store", durable=True) as store:
-        store.put("x", batch())
-        store.put("x", batch(), overwrite=True)
-        assert store.get("x").to_pydict() == BATCH
-
-
 def test_file_size_of_a_tensor_is_that_of_its_message(store: sa.Store) -> None:
     store.put("x", np.zeros(8))
     with store.attach("x") as found:
         marker, metadata = struct.unpack_from("<iI", found.data)
         assert (marker, found.size) == (-1, 8 + metadata + 64)
+
+
+# --- other files ------------------------------------------------------------------------------------------------
+
+
+def sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+PLANTS: dict[str, Callable[[Path, Path], object]] = {
+    "link": lambda path, secret: path.symlink_to(secret),
+    "folder": lambda path, secret: path.mkdir(),
+    "empty": lambda path, secret: path.touch(),
+    "pipe": lambda path, secret: os.mkfifo(path),
+    "sparse": lambda path, secret: sparse(path),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_other_files_are_no_objects(where: str, tmp_path: Path, plant: str) -> None:
+    """Only what the catalog has is listed, counted, opened or removed, and no link is followed."""
+    secret = tmp_path / "secret"
+    with sa.Store(where, capacity=1 << 20) as store:
+        store.put("x", LARGE)
+        file = Path(store.info("x").path or "")
+        secret.write_bytes(content := file.read_bytes())
+        others = [Path(store.path, name) for name in (plant, f".{plant}", "f" * 16)]
+        for path in others:
+            PLANTS[plant](path, secret)
+        assert store.names() == ["x"]
+        assert (store.stats().objects, store.stats().nbytes) == (1, store.info("x").allocated)
+        for path in others:
+            for use in (store.get, store.delete):
+                with pytest.raises(sa.ObjectNotFound, match=f"no object {path.name!r}"):
+                    use(path.name)
+            store.put(path.name, np.arange(3))
+            assert store.get(path.name).tolist() == [0, 1, 2]
+            store.delete(path.name)
+        assert store.collect() == ([], 0)
+        assert all(map(os.path.lexists, others))
+        for path in others:
+            path.rmdir() if plant == "folder" else path.unlink()
+        file.unlink()
+        PLANTS[plant](file, secret)  # in the place of the object
+        with pytest.raises(sa.ShmarrowError, match=r"attach to 'x'|'x' .* is damaged: .*; delete it"):
+            store.get("x")
+        if plant == "folder":  # which nobody can unlink
+            file.rmdir()
+        store.put("x", batch(), overwrite=True)
+        assert store.get("x").to_pydict() == BATCH
+        assert not os.path.lexists(file)
+        assert secret.read_bytes() == content

@@ -5,10 +5,10 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import shutil
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ from typing import Any
 import lab
 import numpy as np
 import pytest
-from waiting import wait_until_asleep
+from waiting import wait_until, wait_until_asleep
 
 import shmarrow as sa
 from shmarrow.store import protocol
@@ -44,10 +44,9 @@ def test_drafts_and_watches_outlive_their_store(tmp_path: Path) -> None:
     store = sa.Store(where, 1 << 26)
     draft = store.new_draft("draft", SCHEMA, 200_000)
     writer = store.new_file("written", SCHEMA)
+    dropped = store.new_draft("dropped", SCHEMA, 9)
     watch = store.watch()
     store.close()
-    with pytest.raises(sa.Closed, match="is closed; open it again"):
-        store.names()
     with ExitStack() as stack:
         others = [stack.enter_context(open(tmp_path / f"other{number}", "w+b", 0)) for number in range(8)]
         for other in others:
@@ -62,12 +61,104 @@ def test_drafts_and_watches_outlive_their_store(tmp_path: Path) -> None:
             ("published", "written"),
         ]
         watch.close()
-        del draft, writer, watch
+        dropped.abort()
+        del draft, writer, dropped, watch
         gc.collect()
         assert opened(where) == []
         assert all(os.path.getsize(tmp_path / f"other{number}") == len(TEXT) for number in range(8))
         assert all(os.pread(other.fileno(), 100, 0) == TEXT for other in others)
     assert set(check(where)) == {"draft", "written"}
+
+
+def destroyed(store: sa.Store) -> None:
+    sa.Store(store.name).destroy()
+
+
+def destroyed_by_another_process(store: sa.Store) -> None:
+    """And made again."""
+    lab.run("import shmarrow as sa\nsa.Store(where).destroy()\nsa.Store(where).put('new', 5)", where=store.name)
+
+
+def removed(store: sa.Store) -> None:
+    shutil.rmtree(store.path)
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (sa.Store.close, sa.Closed),
+        (destroyed, sa.StorageError),
+        (destroyed_by_another_process, sa.StorageError),
+        (removed, sa.StorageError),
+    ],
+    ids=["closed", "destroyed", "by another process", "removed"],
+)
+def test_the_end_of_a_store(where: str, end: Callable[[sa.Store], object], error: type[Exception]) -> None:
+    """Who waits for an object is told at once, and whoever asks for one later; what was attached stays."""
+    store = sa.Store(where, capacity=1 << 20)
+    store.put("a", np.arange(1000))
+    held, draft, watch = store.get("a"), store.new_draft("draft", SCHEMA, 10), store.watch()
+    told: list[object] = []
+
+    def refused(*uses: Callable[[], object]) -> None:
+        for use in uses:
+            with pytest.raises(error, match="open it again" if error is sa.Closed else "was destroyed; open it again"):
+                use()
+            told.append(use)
+
+    waits = (
+        lambda: store.get("new", timeout=None),
+        lambda: store.take("new", timeout=60),
+        lambda: store.wait(["new"]),
+        lambda: store.get_many(["new"], timeout=None),
+        *([watch.get] if error is sa.StorageError else []),  # one of a closed store goes on
+    )
+    threads = [threading.Thread(target=refused, args=(use,)) for use in waits]
+    for thread in threads:
+        thread.start()
+    wait_until_asleep(threads)
+    end(store)
+    for thread in threads:
+        thread.join(60)
+    assert len(told) == len(waits)
+    refused(
+        lambda: store.get("a"),
+        lambda: store.get("a", timeout=0.2),
+        lambda: store.take("a"),
+        lambda: store.info("a"),
+        lambda: store.put("b", 1),
+        lambda: store.get_or_put("b", lambda: 1),
+    )
+    with sa.Store(where) as again:
+        again.put("a", 2, overwrite=True)
+        refused(
+            lambda: store.delete("a"),
+            store.clear,
+        )
+        if end is not removed:  # nobody looks whether the directory is there still
+            refused(
+                lambda: "a" in store,
+                store.names,
+                lambda: len(store),
+                lambda: list(store.scan()),
+                lambda: store.new_draft("b", SCHEMA, 1 << 14),
+                store.collect,
+                store.watch,
+                store.stats,
+            )
+        assert again.get("a") == 2
+        assert "new" not in again or again.get("new") == 5
+        again.clear()
+    assert held.tolist() == [*range(1000)]
+    watch.close()
+    if error is sa.Closed:
+        draft.abort()
+        assert repr(store) == f"<Store {where!r}, closed>"
+    else:
+        with pytest.raises(sa.StorageError):
+            draft.close()
+    store.close()
+    store.close()
 
 
 def test_closing_while_other_threads_put(tmp_path: Path) -> None:
@@ -88,7 +179,7 @@ def test_closing_while_other_threads_put(tmp_path: Path) -> None:
         threads = [threading.Thread(target=work, args=(store, f"{each}")) for each in range(4)]
         for thread in threads:
             thread.start()
-        time.sleep(0.005)
+        wait_until(lambda: len(store) == 4, "all have put")  # noqa: B023
         store.close()
         others = [open(tmp_path / f"other{each}", "w+b", 0) for each in range(8)]  # noqa: SIM115
         for other in others:
@@ -102,77 +193,17 @@ def test_closing_while_other_threads_put(tmp_path: Path) -> None:
     assert errors == {"closed": 80}
 
 
-# --- destroyed --------------------------------------------------------------------------------------------------
-
-
-def test_a_store_that_another_process_destroyed_and_made_again(shm_name: str) -> None:
-    """Whoever has the old one open is told, at once also where it waits, and has the new one by opening it."""
-    store = sa.Store(shm_name)
-    store.put("a", 1)
-    watch = store.watch()
-    results: list[object] = []
-
-    def wait(function: Callable[[], object]) -> None:
-        try:
-            results.append(function())
-        except sa.StorageError as error:
-            results.append("was destroyed; open it again" in str(error))
-
-    waits = (
-        lambda: store.get("new", timeout=60),
-        lambda: store.wait(["new"], timeout=60),
-        lambda: watch.get(timeout=60),
-    )
-    threads = [threading.Thread(target=wait, args=(function,)) for function in waits]
-    for thread in threads:
-        thread.start()
-    wait_until_asleep(threads)
-    lab.run(
-        """
-        import shmarrow as sa
-        sa.Store(where).destroy()
-        store = sa.Store(where)
-        store.put("new", 5)
-        result = None
-        """,
-        where=shm_name,
-    )
-    for thread in threads:
-        thread.join(5)
-    assert results == [True] * 3
-    for use in (
-        lambda: store.get("a"),
-        lambda: "a" in store,
-        store.names,
-        lambda: len(store),
-        lambda: list(store.scan()),
-        lambda: store.info("a"),
-        lambda: store.put("b", 1),
-        lambda: store.delete("a"),
-        store.collect,
-        store.watch,
-        store.stats,
-    ):
-        with pytest.raises(sa.StorageError, match="was destroyed; open it again"):
-            use()
-    assert "destroyed" in repr(store) or "closed" in repr(store)
-    store.close()
-    with sa.Store(shm_name) as again:
-        assert again.get("new") == 5
-        again.destroy()
-
-
 # --- half done --------------------------------------------------------------------------------------------------
 
 
-def test_reading_beside_a_writer_that_is_stopped_in_a_commit(where: str) -> None:
-    """It is stopped between two pieces of a commit; what is found is found, and for the rest there is an error."""
+def test_a_process_that_is_stopped_in_a_commit(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped between two pieces of a commit: what is found is found, and for the rest there is an error."""
     code = """
     import os, signal, sys, shmarrow as sa
-    from shmarrow.store.control import SEQUENCE
     store = sa.Store(where)
+    control = os.open(f"{store.path}/control", os.O_RDONLY)
     def line(frame, event, arg):
-        if store._catalog.memory.words[SEQUENCE] & 1:
+        if os.pread(control, 1, sequence)[0] & 1:
             sys.settrace(None)
             say("stopped")
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -182,14 +213,18 @@ def test_reading_beside_a_writer_that_is_stopped_in_a_commit(where: str) -> None
     say("done")
     """
     with sa.Store(where) as store:
-        store.put("a", 1)
-        store.put("b", 2)
-        with lab.child(code, where=where) as child:
+        store.put_many({"a": 1, "b": 2})
+        with lab.child(code, where=where, sequence=protocol.HEADER["sequence"][0]) as child:
             assert child.hear() == "stopped"
             assert [store.get(name) for name in ("a", "b")] == [1, 2]
             for use in (store.names, lambda: store.get("missing")):
                 with pytest.raises(sa.StorageError, match="a process was stopped or killed in the middle of a change"):
                     use()
+            monkeypatch.setattr("shmarrow.store.locks.PATIENCE", 0.3)
+            for use in (lambda: store.delete("a"), lambda: store.put("b", 1)):
+                with pytest.raises(sa.StorageError, match=f"process {child.pid} has held its commit lock"):
+                    use()
+            monkeypatch.undo()
             os.kill(child.pid, signal.SIGCONT)
             assert child.hear() == "done"
             store.put("d", 4)
@@ -201,7 +236,7 @@ def test_a_lock_that_an_interrupt_left_is_taken_back(where: str) -> None:
     """An exception as the commit lock is about to be released: by another thread, and by this one."""
 
     def interrupted(frame: Any, event: str, _: Any) -> None:
-        if frame.f_code.co_qualname == "_Locked.__exit__":
+        if frame.f_code.co_qualname == "Catalog.__exit__":
             sys.settrace(None)
             raise KeyboardInterrupt
 
@@ -222,7 +257,6 @@ def test_a_lock_that_an_interrupt_left_is_taken_back(where: str) -> None:
             store.put("after", 3, overwrite=True)
             assert (store.get(name), store.get("after")) == (1, 3)
             store.delete(name)
-        assert not store._catalog.lock.mine
         assert set(check(store.path)) == {"other", "after"}
         store.clear()
 
@@ -232,22 +266,18 @@ def test_a_lock_that_an_interrupt_left_is_taken_back(where: str) -> None:
 
 def test_two_owners_never_have_one_number(tmp_path: Path) -> None:
     """A process whose first commit failed has the byte of the next owner, and the next owner another number."""
-    where = str(tmp_path / "store")
+    where, byte = str(tmp_path / "store"), protocol.OWNER_LOCKS + 1
     code = """
     import shmarrow as sa
     store = sa.Store(where, owned=True)
-    say(store.put("owned", 1))
+    say((store.put("owned", 1), store.owner()))
     hear()
     """
-    with sa.Store(where) as store:
-        byte = protocol.OWNER_LOCKS + 1
-        fcntl.lockf(store._catalog.commit_fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+    with sa.Store(where) as store, open(f"{where}/commit", "r+b") as commit:
+        fcntl.lockf(commit, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
         with lab.child(code, where=where) as child:
-            assert child.hear() == "owned"
-            entry = store._catalog.find(b"owned")
-            assert entry is not None
-            assert entry.owner == 2
-            fcntl.lockf(store._catalog.commit_fd, fcntl.LOCK_UN, 1, byte)
+            assert child.hear() == ("owned", 2)
+            fcntl.lockf(commit, fcntl.LOCK_UN, 1, byte)
             assert store.collect() == ([], 0)
             child.kill()
         assert store.collect() == (["owned"], 0)

@@ -109,9 +109,15 @@ def test_a_damaged_catalog_is_rebuilt(tmp_path: Path, seed: int) -> None:
 
 
 def test_what_can_be_told_is_told_of_a_damaged_catalog(tmp_path: Path) -> None:
+    """What is in use is listed as free: nothing is overwritten."""
     with sa.Store(tmp_path / "store") as store:
-        store.put("a", 1)
-        store._catalog.memory.words[p.word("free")] = 1
-        with pytest.raises(sa.InvalidData, match="slot 0 is in use, and listed as free") as error:
-            store.put("b", 2)
+        values = {name: name * 5000 for name in "abc"}
+        store.put_many(values)
+        with (tmp_path / "store" / p.CONTROL).open("r+b") as control:
+            for field, value in {"removing": int(Path(store.info("b").path or "").name, 16), "free": 2}.items():
+                control.seek(p.HEADER[field][0])
+                control.write(value.to_bytes(8, "little"))
+        with pytest.raises(sa.InvalidData, match="slot 1 is in use, and listed as free") as error:
+            store.put("d", "d")
         assert error.value.hint == f"`shmarrow rebuild {store.name}` repairs it"
+        assert store.get_many(list(values)) == values

@@ -133,7 +133,7 @@ def test_what_can_be_dropped_is_not_used(tmp_path: Path) -> None:
         before, after = lab.run(TOOLS + textwrap.dedent(code), cgroup=cgroup, path=str(path))
         usage = next(cgroup.path.glob("memory.usage_in_bytes"), None) or cgroup.path / "memory.current"
         assert int(usage.read_text()) > 60 * MIB
-    assert after > before - 16 * MIB
+    assert after > before - 40 * MIB
 
 
 def test_the_nearest_limit_counts() -> None:

@@ -1,4 +1,4 @@
-"""What is done by names: prefixes, generations, take, get_or_put, wait, many at once, pins, protection; pickling."""
+"""Operations by name: prefixes, generations, take, get_or_put, wait, many at once, pins, protection; pickling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from soak import Report, ended, forked, killed_at_end
+from processes import end_well, ended, forked, killed_at_end
+from store_check import Report
+from waiting import wait_until, wait_until_asleep
 
 import shmarrow as sa
 
@@ -94,9 +96,7 @@ def test_only_the_generation_that_was_read_is_replaced(where: str) -> None:
         for wrong in (-1, "x", 1.5, True):
             with pytest.raises((sa.InvalidArgument, sa.InvalidType), match="if_generation"):
                 store.put("sum", 5, if_generation=wrong)  # type: ignore[arg-type]
-        children = [forked(add) for _ in range(4)]
-        with killed_at_end(children):
-            assert [ended(child) for child in children] == [0] * 4
+        end_well([forked(add) for _ in range(4)])
         assert store.get("sum") == 200
 
 
@@ -156,8 +156,7 @@ def test_each_object_is_taken_once(where: str) -> None:
         with killed_at_end(children):
             for value in (1, 2, -1):
                 for number in range(2):
-                    while f"job-{number}" in store:
-                        time.sleep(0.001)
+                    wait_until(lambda: f"job-{number}" not in store, "it is taken")  # noqa: B023
                     store.put(f"job-{number}", value)
             assert [ended(child) for child in children] == [0] * 5
         lines = report.lines()
@@ -180,11 +179,12 @@ def test_each_object_is_taken_once(where: str) -> None:
 def test_one_computes_and_all_have_it(where: str) -> None:
     def compute(report: Report) -> Any:
         report.say("computing")
-        time.sleep(0.05)
+        report.wait(4)  # all ask for it meanwhile
         return 7
 
     def ask(report: Report) -> None:
         got = []
+        report.say("asking")
         with sa.Store(where) as mine:
             threads = [
                 threading.Thread(target=lambda: got.append(mine.get_or_put("a", lambda: compute(report))))
@@ -198,11 +198,9 @@ def test_one_computes_and_all_have_it(where: str) -> None:
         report.say("had")
 
     with sa.Store(where) as store, Report() as report:
-        children = [forked(lambda: ask(report)) for _ in range(3)]
-        with killed_at_end(children):
-            assert [ended(child) for child in children] == [0] * 3
-        assert sorted(line[0] for line in report.lines()) == ["computing", "had", "had", "had"]
-        assert store._catalog.exclusive._threads == {}
+        end_well([forked(lambda: ask(report)) for _ in range(3)])
+        assert sorted(line[0] for line in report.lines()) == ["asking"] * 3 + ["computing"] + ["had"] * 3
+        assert store.get_or_put("a", lambda: 8) == 7
 
 
 def test_who_computes_may_fail_or_be_killed(where: str) -> None:
@@ -217,13 +215,16 @@ def test_who_computes_may_fail_or_be_killed(where: str) -> None:
         child = forked(lambda: hang(report))
         with killed_at_end([child]):
             report.wait()
-            start = time.monotonic()
             with pytest.raises(sa.ObjectNotFound, match=r"no object 'a' came within 0\.1 s"):
                 store.get_or_put("a", lambda: 1, timeout=0.1)
-            assert 0.1 <= time.monotonic() - start < 5
             assert store.get_or_put("b", lambda: 2) == 2  # other names wait for nobody
-            threading.Timer(0.05, lambda: os.kill(child, signal.SIGKILL)).start()
-            assert store.get_or_put("a", lambda: 1) == 1
+            found: list[Any] = []
+            waits = threading.Thread(target=lambda: found.append(store.get_or_put("a", lambda: 1)))
+            waits.start()
+            wait_until_asleep([waits])
+            os.kill(child, signal.SIGKILL)
+            waits.join(60)
+            assert found == [1]
         with pytest.raises(ZeroDivisionError):
             store.get_or_put("c", lambda: 1 // 0)
         with pytest.raises(sa.InvalidType):
@@ -267,25 +268,32 @@ def test_wait(where: str) -> None:
             store.wait(["b", "a", "c"], timeout=0.05)
         with pytest.raises(sa.ObjectNotFound, match="no object 'b'"):
             store.wait(["b"], timeout=0, any=True)
-
-        def later() -> None:
-            with sa.Store(where) as mine:
-                for name in ("c", "b"):
-                    time.sleep(0.05)
-                    mine.put(name, name)
-
-        child = forked(later)
-        assert store.wait(["b", "c", "a"]) == ["b", "c", "a"]
-        assert ended(child) == 0
-        assert store.get_many(["c", "a"]) == {"c": "c", "a": 1}
+        for use, expected in (
+            (lambda: store.wait(["b", "c", "a"]), ["b", "c", "a"]),
+            (lambda: store.get_many(["b", "a"], timeout=60), {"b": "b", "a": 1}),
+        ):
+            found: list[Any] = []
+            thread = threading.Thread(target=lambda: found.append(use()))  # noqa: B023
+            thread.start()
+            for name in ("c", "b"):
+                wait_until_asleep([thread])
+                store.put(name, name)
+            thread.join(60)
+            assert found == [expected]
+            store.delete("b")
+            store.delete("c")
         with pytest.raises(sa.ObjectNotFound, match="no objects 'd', 'e'"):
             store.get_many(["d", "a", "e"])
-        store.delete("b")
-        threading.Timer(0.05, lambda: store.put("b", 2)).start()
-        assert store.get_many(["b", "a"], timeout=20) == {"b": 2, "a": 1}
         with pytest.raises(sa.ObjectExists, match="'a' is taken"):
             store.put_many({"new": 1, "a": 2, "never": 3})
-        assert store.names() == ["a", "b", "c", "new"]
+        assert store.names() == ["a", "new"]
+        with pytest.raises(sa.ObjectNotFound, match="no object 'x' in the store") as missing:
+            store.get("x")
+        assert isinstance(missing.value, FileNotFoundError)
+        start = time.monotonic()
+        with pytest.raises(sa.ObjectNotFound, match=r"no object 'x' came within 0.1 s"):
+            store.get("x", timeout=0.1)
+        assert time.monotonic() - start >= 0.1
 
 
 # --- pins, protection -------------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ import lab
 import numpy as np
 import pytest
 from interrupts import interrupted, killed
-from store_check import ended, forked, killed_at_end, place
+from processes import ended, forked, killed_at_end
+from store_check import place
+from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow.store import protocol as p
@@ -27,6 +29,8 @@ from shmarrow.store import protocol as p
 posix_ipc = pytest.importorskip("posix_ipc")
 ONE = np.ones(1)
 FILES = ("/store/waiters.py", "/segment/semaphore.py")
+STEP = int(os.environ.get("SHMARROW_TEST_STEP", "7"))
+"""Before every so many instructions a waiter is killed or interrupted."""
 
 
 def records(where: str) -> list[tuple[int, int, int, int]]:
@@ -43,8 +47,7 @@ def semaphores(where: str) -> list[Path]:
 
 def until_waiting(where: str, count: int) -> None:
     """Return when so many wait."""
-    while sum(waiting for *_, waiting in records(where)) < count:
-        pass
+    wait_until(lambda: sum(waiting for *_, waiting in records(where)) >= count, f"{count} wait")
 
 
 def waits(where: str, *names: str, get: bool = False) -> int:
@@ -429,8 +432,7 @@ def test_records_of_killed_waiters_are_used_again(where: str) -> None:
         assert len(left) == p.WAITER_COUNT
         child = waits(where, "a")
         with killed_at_end([child]):
-            while left[0].exists():
-                pass
+            wait_until(lambda: not left[0].exists(), "its record is used again")
             store.put("a", ONE)
             assert ended(child) == 0
         store.collect()
@@ -444,9 +446,9 @@ def test_killed_anywhere(where: str) -> None:
     def wait() -> None:
         with sa.Store(where) as store:
             with pytest.raises(sa.ObjectNotFound):
-                store.get("a", timeout=0.001)
+                store.get("a", timeout=0.02)
             with pytest.raises(sa.ObjectNotFound):
-                store.wait(["a", "b"], timeout=0.001)
+                store.wait(["a", "b"], timeout=0.02)
 
     number, left = 1, []
     with sa.Store(where) as store:
@@ -454,14 +456,14 @@ def test_killed_anywhere(where: str) -> None:
             left += semaphores(where)
             store.collect()
             assert records(where) == []
-            number += 1
+            number += STEP
     assert left
     assert [file for file in left if file.exists()] == []
     assert number > 50
 
 
 class Stop(Exception):
-    """What the handler raises."""
+    """Raised by the handler."""
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of an interrupt in a finalizer
@@ -485,7 +487,7 @@ def test_interrupted_anywhere(where: str) -> None:
             except Stop:
                 more = True
             left += len(records(where))
-            number += 1
+            number += STEP
             store.put("b", ONE, overwrite=True)
         assert left == 0
     assert number > 50

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from store_check import ended, forked, killed_at_end
-from waiting import wait_until, wait_until_asleep
+from processes import end_well, ended, forked, killed_at_end
+from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow.store import Event, Watch
@@ -27,7 +23,7 @@ def told(watch: Watch, seconds: float = 0.1) -> list[tuple[str, str]]:
 
 
 def events(watch: Watch, seconds: float = 0.1) -> list[Event]:
-    """What the watch tells until nothing has happened for a while."""
+    """Return the events of a watch until nothing has happened for a while."""
     found = []
     while (event := watch.get(seconds)) is not None:
         found.append(event)
@@ -117,10 +113,12 @@ def test_nothing_is_lost_between_the_names_and_the_events(where: str) -> None:
     children = [forked(lambda: work(seed)) for seed in range(3)]  # noqa: B023
     with killed_at_end(children), sa.Store(where) as store:
         watches = []
-        for _ in range(20):
-            watches.append(store.watch())
-            time.sleep(0.01)
-        assert [ended(child) for child in children] == [0] * 3
+        with store.watch() as pace:
+            for _ in range(20):
+                watches.append(store.watch())
+                for _ in range(10):
+                    pace.get(0.1)
+        end_well(children)
         names = store.names()
         assert names
         for watch in watches:
@@ -209,57 +207,15 @@ def test_an_iteration_ends_when_the_watch_does(where: str) -> None:
         watch = store.watch()
 
         async def close() -> None:
+            before = {*threading.enumerate()}
             waiting = asyncio.ensure_future(anext(watch))
-            await asyncio.sleep(0.05)
+            while {*threading.enumerate()} <= before:  # until its thread waits
+                await asyncio.wait([waiting], timeout=0.002)
             watch.close()
             with pytest.raises(sa.Closed, match="make a new one"):
                 await asyncio.wait_for(waiting, 20)
 
         asyncio.run(close())
-
-
-def test_a_store_that_goes_and_comes(tmp_path: Path) -> None:
-    where = tmp_path / "store"
-    with sa.Store(where) as store, store.watch() as watch:
-        store.put("a", ONE)
-        with sa.Store(where) as same:
-            same.destroy()
-        assert watch.get(20)[:2] == ("published", "a")  # type: ignore[index]
-        with sa.Store(where) as again, again.watch() as other:
-            again.put("b", ONE)
-            assert told(other) == [("published", "b")]
-            for wait in (
-                lambda: watch.get(20),
-                lambda: store.get("x", timeout=20),
-                lambda: store.wait("x", timeout=20),
-            ):
-                with pytest.raises(sa.StorageError, match="was destroyed; open it again"):
-                    wait()
-            again.destroy()
-
-
-def test_who_waits_is_told_that_the_store_is_gone(tmp_path: Path) -> None:
-    ends = {"destroyed": sa.Store.destroy, "removed": lambda store: shutil.rmtree(store.path)}
-    for way, end in ends.items():
-        found: list[str] = []
-        store, other = sa.Store(tmp_path / way), sa.Store(tmp_path / way)
-        with store.watch() as watch:
-
-            def wait(use: Callable[[], object], found: list[str] = found) -> None:
-                with pytest.raises(sa.StorageError) as error:
-                    use()
-                found.append(str(error.value))
-
-            uses = (watch.get, lambda: other.get("x", timeout=None), lambda: other.wait(["x"]))  # noqa: B023
-            threads = [threading.Thread(target=wait, args=(use,)) for use in uses]
-            for thread in threads:
-                thread.start()
-            wait_until_asleep(threads)
-            end(store)
-            for thread in threads:
-                thread.join(10)
-        assert len(found) == 3
-        assert all("was destroyed" in each for each in found)
 
 
 def test_a_watch_goes_on_when_the_store_is_closed(where: str) -> None:

@@ -50,7 +50,7 @@ csf = pa.SparseCSFTensor.from_numpy(
     ones, [np.array([0, 1, 2])], [np.array([0, 1]), np.array([1, 0])], (2, 3), [0, 1], names
 )
 """
-"""What the calls refer to."""
+"""The objects that the calls refer to."""
 
 
 SECTIONS: dict[str, dict[str, Entry]] = {"": MODULE, **CLASSES, **FILES}
@@ -87,7 +87,7 @@ def _code(text: str) -> str:
 
 
 def _row(entry: Entry) -> str:
-    """What the page says of an entry."""
+    """Return the page's text for an entry."""
     if isinstance(entry, Same):
         return f"the same: {_code(entry.calls[0])}"
     if isinstance(entry, Instead):

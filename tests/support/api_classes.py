@@ -26,7 +26,7 @@ _SHARED: dict[str, Entry] = {
     "is_nan": COMPUTE,
     "value_counts": COMPUTE,
 }
-"""What arrays and chunked arrays leave out."""
+"""Members that arrays and chunked arrays leave out."""
 
 ARRAY: dict[str, Entry] = {
     **_SHARED,
@@ -148,7 +148,7 @@ CHUNKED: dict[str, Entry] = {
 
 
 def _tabular(it: str, column: str) -> dict[str, Entry]:
-    """What record batches and tables share, for one of them by its name in the calls."""
+    """Members that record batches and tables share, for one of them by its name in the calls."""
     kind = "pa.RecordBatch" if it == "batch" else "pa.Table"
     return {
         "is_cpu": DEVICE,
@@ -188,6 +188,7 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
             f'{kind}.from_arrays([numbers, words], ["a", "b"])',
             f"{kind}.from_arrays([numbers, words], schema=schema)",
             f'{kind}.from_arrays([numbers], names=["a"], metadata={{"k": "w"}})',
+            f'{kind}.from_arrays([pa.array([1])], schema=pa.schema([("a", pa.int8())], metadata={{"k": "w"}}))',
         ),
         "from_pydict": same(
             f'{kind}.from_pydict({{"a": [1, None], "b": ["x", "y"]}})',
@@ -198,6 +199,7 @@ def _tabular(it: str, column: str) -> dict[str, Entry]:
             f'{kind}.from_pylist([{{"a": 1, "b": "x"}}, {{"a": None}}])',
             f'{kind}.from_pylist([{{"s": "a", "n": 1}}, {{}}], schema=schema)',
             f'{kind}.from_pylist([{{"a": 1}}], metadata={{"k": "w"}})',
+            f"{kind}.from_pylist([])",
         ),
         "from_struct_array": same(f"{kind}.from_struct_array(structs.drop_null())"),
         "get_total_buffer_size": same(
@@ -304,7 +306,11 @@ FIELD: dict[str, Entry] = {
     "equals": same(
         "field.equals(field.remove_metadata())", "field.equals(field.remove_metadata(), check_metadata=True)"
     ),
-    "flatten": same("field.flatten()", 'pa.field("f", structs.type).flatten()'),
+    "flatten": same(
+        "field.flatten()",
+        'pa.field("f", structs.type).flatten()',
+        'pa.field("f", pa.struct([field]), False, {"k": "v"}).flatten()',
+    ),
     "metadata": same("field.metadata"),
     "name": same("field.name"),
     "nullable": same("field.nullable"),

@@ -116,7 +116,7 @@ BUFFER: dict[str, Entry] = {
 
 
 def _any_tensor(it: str) -> dict[str, Entry]:
-    """What dense and sparse tensors share, for one of them by its name in the calls."""
+    """Members that dense and sparse tensors share, for one of them by its name in the calls."""
     mutable = f"isinstance({it}.is_mutable, bool)"
     return {
         "dim_name": same(f"{it}.dim_name(1)"),
@@ -286,4 +286,4 @@ NOTES = {
     "ipc.IpcReadOptions": "There is no such class: `Limits` says what a reader accepts.",
     "Tensor": "From Python 3.12 on, `memoryview(tensor)` works too; before that, `memoryview(tensor.to_numpy())`.",
 }
-"""What the page says before a table."""
+"""Text of the page before a table."""

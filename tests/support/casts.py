@@ -131,7 +131,7 @@ def build(type: Any, values: Sequence[Any]) -> Any:
 
 
 SAMPLES: dict[str, tuple[Any, list[Any]]] = {str(type): (type, [*values, None]) for type, values in _samples()}
-"""By the name of each type of pyarrow: the type, and values of it with a null."""
+"""Types of pyarrow by name, with values of each and a null."""
 
 
 @functools.cache
@@ -157,7 +157,7 @@ WORDS = ("bytes", "text")
 
 
 def kind(type: Any) -> str:
-    """What a type of pyarrow is, as the page calls it."""
+    """Return the page's name for the kind of a pyarrow type."""
     name = str(type)
     return _PREFIXES[max((prefix for prefix in _PREFIXES if name.startswith(prefix)), key=len)]
 
@@ -293,7 +293,7 @@ DEVIATIONS = (
 
 @dataclass(frozen=True)
 class Refusal:
-    """That a cast was refused, and why; all refusals are equal."""
+    """A refused cast, and why it was refused; all refusals are equal."""
 
     message: str = field(compare=False)
     by_type: bool = field(compare=False, default=False)
@@ -336,7 +336,7 @@ def theirs(array: Any, target: Any, safe: bool) -> Any:
 
 
 def side_of(mine: Any, peer: Any) -> str | None:
-    """Who refuses alone, or that values differ; None where all is well."""
+    """Say which side alone refuses, or that values differ; None if neither."""
     if mine == peer:
         return None
     return OURS if isinstance(mine, Refusal) else THEIRS if isinstance(peer, Refusal) else DIFFER
@@ -344,7 +344,7 @@ def side_of(mine: Any, peer: Any) -> str | None:
 
 @dataclass
 class Pair:
-    """What became of the values of one type as another."""
+    """The outcome of casting the values of one type to another."""
 
     refused: bool = False
     by_type: bool = False

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -42,6 +43,8 @@ SWITCH = "10.77.0.254"
 STORE = f"shmarrow-spark-{os.geteuid()}"
 NAMESPACES = ("net", "mnt", "ipc", "uts")
 SECONDS = 300.0
+STREAMS = 5
+"""Streams of one driver."""
 INSIDE = "SHMARROW_CLUSTER_INSIDE"
 
 
@@ -73,7 +76,6 @@ def ip(*arguments: str, within: int | None = None) -> None:
 @contextmanager
 def hosts(shared: Path) -> Iterator[dict[str, list[str]]]:
     """The three hosts: for each address the beginning of a command that runs there. All have the folder ``shared``."""
-    ip("link", "set", "lo", "up")
     ip("link", "add", "switch", "type", "bridge")
     ip("addr", "add", f"{SWITCH}/24", "dev", "switch")
     ip("link", "set", "switch", "up")
@@ -103,10 +105,13 @@ class Stopped(Exception):
 
 
 class Lab:
-    """The cluster and its checks."""
+    """The cluster and its checks; ``shared`` is a folder that all hosts have."""
 
-    def __init__(self, cluster: spark_lab.Cluster, commands: dict[str, list[str]]) -> None:
-        self.cluster, self.commands, self.failed = cluster, commands, 0
+    cluster: spark_lab.Cluster
+    commands: dict[str, list[str]]
+
+    def __init__(self, shared: Path) -> None:
+        self.shared, self.failed = shared, 0
 
     @contextmanager
     def check(self, what: str) -> Iterator[None]:
@@ -136,14 +141,18 @@ class Lab:
         """A client of Spark Connect on a host."""
         return spark_lab.driver(self.folder(), url, seconds=SECONDS, **self.on(host))
 
+    def alone(self) -> Any:
+        """A driver that needs no cluster."""
+        return spark_lab.driver(self.folder(), "local[2]", seconds=SECONDS)
+
     def folder(self) -> Path:
-        return Path(tempfile.mkdtemp(dir=self.cluster.shared))
+        return Path(tempfile.mkdtemp(dir=self.shared))
 
     def on(self, host: str) -> dict[str, Any]:
         return {"host": self.commands[host], "environment": {"SPARK_LOCAL_IP": host}}
 
     def left(self, host: str) -> list[str]:
-        """What is in the ``/dev/shm`` of a host, but for the store of the user's applications without objects."""
+        """List the ``/dev/shm`` of a host, except for the store of the user's applications if it has no objects."""
         found = self.cluster.shm(host)
         empty = {STORE, *(f"{STORE}/{name}" for name in ("control", "pins", "commit"))}
         return sorted({str(path.relative_to(found)) for path in found.rglob("*")} - empty)
@@ -256,6 +265,25 @@ def once(spark: Any) -> None:
     made.destroy()
 
 
+def fail_late(batches: Iterator[Any]) -> Iterator[Any]:
+    """Fail in the last partition, when others have been written."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    yield from slowly(batches)
+    if context.partitionId() == 11:
+        time.sleep(1)
+        raise ValueError("no such luck")
+
+
+def fail(spark: Any) -> None:
+    try:
+        sas.share(spark.range(0, 240, 1, 12), function=fail_late)
+    except Exception as error:
+        say("no such luck" in str(error))
+
+
 def lose_an_executor(spark: Any) -> None:
     frame = shared(spark)
     say([handle.name for handle in frame.handles])
@@ -324,22 +352,31 @@ def connect(spark: Any) -> None:
     made.destroy()
 
 
-def append_stream(spark: Any, folder: str) -> None:
-    """Append the numbers from 0, ten in each batch; says when it begins to write a batch, and when it has."""
+def append_streams(spark: Any, folder: str) -> None:
+    """Append the numbers from 0, ten in each batch, by several streams; says when one begins to write, and has."""
+    lock = threading.Lock()
 
-    def append(batch: Any, number: int) -> None:
-        say("begin")
-        options = {"txnAppId": "numbers", "txnVersion": str(number)}
-        batch.select("value").write.format("shmarrow").mode("append").options(**options).save(f"{folder}/rows")
-        say("end")
+    def tell(what: str) -> None:
+        with lock:
+            say(what)
 
-    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2).load()
-    query = source.writeStream.foreachBatch(append).option("checkpointLocation", f"{folder}/state").start()
-    query.awaitTermination()
+    def start(name: str) -> Any:
+        def append(batch: Any, number: int) -> None:
+            tell("begin")
+            options = {"txnAppId": name, "txnVersion": str(number)}
+            batch.select("value").write.format("shmarrow").mode("append").options(**options).save(f"{folder}/{name}")
+            tell("end")
+
+        source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=2).load()
+        return source.writeStream.foreachBatch(append).option("checkpointLocation", f"{folder}/state-{name}").start()
+
+    for query in [start(f"rows-{number}") for number in range(STREAMS)]:
+        query.awaitTermination()
 
 
-def read_numbers(spark: Any, folder: str) -> list[int]:
-    return sorted(row["value"] for row in spark.read.format("shmarrow").load(f"{folder}/rows").collect())
+def read_numbers(spark: Any, folder: str) -> list[list[int]]:
+    found = [spark.read.format("shmarrow").load(f"{folder}/rows-{number}").collect() for number in range(STREAMS)]
+    return [sorted(row["value"] for row in rows) for rows in found]
 
 
 # --- the checks -------------------------------------------------------------------------------------------------
@@ -367,6 +404,12 @@ def check_application(lab: Lab) -> None:
             driver.result()
             for host in HOSTS:
                 wait_until(partial(lab.is_clear, host, "frame-"), f"the partitions on {host} are destroyed")
+        with lab.check("a share that fails leaves nothing on any host"):
+            driver.begin(fail)
+            assert driver.hear()
+            driver.result()
+            for host in HOSTS:
+                wait_until(partial(lab.is_clear, host, "frame-"), f"what was written on {host} is removed")
         with lab.check("broadcast: one copy on each host, which both workers map"):
             driver.begin(broadcast)
             total, rows = driver.hear()
@@ -486,31 +529,35 @@ def check_connect(lab: Lab) -> None:
         lab.nothing_left()
 
 
-def check_stream(lab: Lab, restarts: int) -> None:
-    """Kill a driver that appends the batches of a stream, at another moment each time, and start it again."""
-    folder = str(lab.folder())
-    with lab.check(f"a stream is killed and restarted {restarts} times: no row is missing, and none is there twice"):
-        for number in range(restarts):
-            with spark_lab.driver(lab.folder(), "local[2]") as driver:
-                driver.begin(append_stream, folder)
-                for _ in range(1 + number % 4):
+def check_streams(lab: Lab, restarts: int) -> None:
+    """Kill a driver that appends the batches of streams, at another moment each time, and start it again."""
+    folder, drivers = lab.folder(), -(-restarts // STREAMS)
+    said = f"{STREAMS} streams, killed and restarted {drivers} times each"
+    with lab.check(f"{said}: no row is missing, none is there twice, and nothing is left"):
+        for number in range(drivers):
+            with lab.alone() as driver:
+                driver.begin(append_streams, str(folder))
+                for _ in range(STREAMS * (1 + number % 4) - number % STREAMS):
                     driver.hear()
                 time.sleep(number % 10 * 0.03)  # some time within a write, or between two
                 driver.kill()
-        with spark_lab.driver(lab.folder(), "local[2]") as driver:
-            driver.begin(append_stream, folder)
-            for _ in range(6):
+        with lab.alone() as driver:
+            driver.begin(append_streams, str(folder))
+            for _ in range(6 * STREAMS):
                 driver.hear()
             driver.kill()
-        with spark_lab.driver(lab.folder(), "local[2]") as driver:
-            found = driver.run(read_numbers, folder)
-        assert found == list(range(len(found)))
-        assert len(found) >= 10 * restarts // 4
+        with lab.alone() as driver:
+            found = driver.run(read_numbers, str(folder))
+        for rows in found:
+            assert rows == list(range(len(rows)))
+        assert sum(map(len, found)) >= 10 * restarts // 4
+        for path in folder.glob("rows-*"):  # of all that were killed, at most what the last one wrote
+            assert len(list(path.glob("_shmarrow/job-*"))) <= 1
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--restarts", type=int, default=5, help="how often the stream is killed (default: 5)")
+    parser.add_argument("--restarts", type=int, default=5, help="how often streams are killed (default: 5)")
     parser.add_argument("--only", metavar="REGEX", default="", help="run the checks whose names match")
     arguments = parser.parse_args()
     if INSIDE not in os.environ:
@@ -520,19 +567,23 @@ def main() -> int:
         "dynamic": check_dynamic_allocation,
         "applications": check_two_applications,
         "connect": check_connect,
-        "stream": lambda lab: check_stream(lab, arguments.restarts),
     }
+    chosen = [check for name, check in checks.items() if re.search(arguments.only, name)]
     with tempfile.TemporaryDirectory(prefix="shmarrow-cluster-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        (folder / "shared").mkdir()
+        lab = Lab(folder / "shared")
+        lab.shared.mkdir()
         try:
-            with hosts(folder / "shared") as commands, spark_lab.cluster(folder, commands) as cluster:
-                lab = Lab(cluster, commands)
-                for name, check in checks.items():
-                    if re.search(arguments.only, name):
+            ip("link", "set", "lo", "up")
+            if re.search(arguments.only, "streams"):  # these need no cluster
+                with suppress(Stopped):
+                    check_streams(lab, arguments.restarts)
+            if chosen:
+                with hosts(lab.shared) as lab.commands, spark_lab.cluster(folder, lab.commands) as lab.cluster:
+                    for check in chosen:
                         with suppress(Stopped):
                             check(lab)
-                print(f"{lab.failed} checks failed" if lab.failed else "all checks passed", flush=True)
+            print(f"{lab.failed} checks failed" if lab.failed else "all checks passed", flush=True)
         except pytest.skip.Exception as reason:
             return skipped(str(reason))
         except subprocess.CalledProcessError as error:

@@ -67,7 +67,7 @@ class StartedCommand:
 
 
 def on_a_terminal(*words: str, interrupt_at: str = "", columns: int = 160) -> str:
-    """What a command shows on a terminal; it gets Ctrl-C when it has shown some text."""
+    """Return the output of a command on a terminal; it gets Ctrl-C when it has shown some text."""
     child, master = pty.fork()
     if child == 0:
         ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))

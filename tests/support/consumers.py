@@ -1,4 +1,4 @@
-"""What other libraries do with our data, and the page ``docs/consumers.md``: type by consumer, zero-copy or copied.
+"""The page ``docs/consumers.md``: what other libraries do with our data, type by type, zero-copy or copied.
 
 ``python tests/support/consumers.py`` writes the page. Invariants: every case of the shared table goes to each consumer
 and back; whether memory was copied is found out by addresses; what a consumer does not take, or gives back with other
@@ -176,7 +176,7 @@ ZERO, COPIED, REFUSED, OTHER, FATAL = "zero-copy", "copied", "refused", "other v
 
 
 class Outcome(NamedTuple):
-    """What became of a case.
+    """The outcome of a case.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ def listed(patterns: dict[str, str], name: str) -> str | None:
 
 
 def used(array: Any) -> set[int]:
-    """Where the buffers are that the slots of an array need: not bitmaps without a null, nor what no slot refers to."""
+    """Return the addresses of the buffers that slots need, without bitmaps without a null and unused bytes."""
     if not len(array):
         return set()
     buffers = own_buffers(array)
@@ -286,7 +286,7 @@ class Notes:
 
 
 def cell(name: str, consumer: Consumer, cases: list[Case], found: dict[tuple[str, str], Outcome], notes: Notes) -> str:
-    """What a consumer does with the cases of a row, with notes on those that it does not take."""
+    """Return the cell of a consumer for the cases of a row, with notes on those that it refuses."""
     kinds = Counter(found[name, case.name].kind for case in cases)
     reasons = {
         number: f"{name}: no {reason}" if kind == REFUSED else f"{name}: {reason}"
@@ -326,7 +326,7 @@ def page(found: dict[tuple[str, str], Outcome]) -> str:
 
 
 def outcomes() -> dict[tuple[str, str], Outcome]:
-    """What becomes of every case with every consumer."""
+    """Return the outcome of every case with every consumer."""
     return {(name, case.name): outcome(each, case) for name, each in CONSUMERS.items() for case in cases_for(name)}
 
 

@@ -30,6 +30,11 @@ def covered(target: Any, **options: Any) -> Walked:
     return regions, found
 
 
+def changed(data: bytes, at: int, value: bytes) -> bytes:
+    """Bytes with some of them replaced."""
+    return data[:at] + value + data[at + len(value) :]
+
+
 def kinds(regions: list[Region]) -> Counter[str]:
     """Bytes by kind of region."""
     count: Counter[str] = Counter()

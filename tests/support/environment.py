@@ -1,4 +1,4 @@
-"""Where the tests run: the checkout, the names of this run in shared memory, the version of pyarrow, mounts."""
+"""The environment of the tests: the checkout, the names of this run in shared memory, pyarrow's version, mounts."""
 
 from __future__ import annotations
 

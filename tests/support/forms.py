@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
 
 import shmarrow as sa
 from shmarrow import testing
-from shmarrow.testing.forms import FORMS, write
+from shmarrow.testing.forms import FORMS
+from shmarrow.testing.forms import write as write
 
 WRITABLE = testing.cases(writable=True)
 SPARSE: dict[str, Any] = {
@@ -49,14 +51,22 @@ def numbers(length: int = 10) -> sa.RecordBatch:
     return sa.record_batch({"i": np.arange(length), "f": np.arange(length) / 4})
 
 
-def file_of(*batches: sa.RecordBatch) -> bytes:
-    """Batches as a file."""
-    return write("file-plain", list(batches), batches[0].schema)
+def _written(new: Any, batches: Any, options: dict[str, Any]) -> bytes:
+    sink = io.BytesIO()
+    with new(sink, batches[0].schema, sa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return sink.getvalue()
 
 
-def stream_of(*batches: sa.RecordBatch) -> bytes:
-    """Batches as a stream."""
-    return write("stream-plain", list(batches), batches[0].schema)
+def file_of(*batches: Any, **options: Any) -> bytes:
+    """Batches and tables as a file, written with options of ``IpcWriteOptions``."""
+    return _written(sa.ipc.new_file, batches, options)
+
+
+def stream_of(*batches: Any, **options: Any) -> bytes:
+    """Batches and tables as a stream, written with options of ``IpcWriteOptions``."""
+    return _written(sa.ipc.new_stream, batches, options)
 
 
 def broken_file(good: dict[str, Any], *broken: str) -> bytes:

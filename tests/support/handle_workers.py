@@ -1,4 +1,4 @@
-"""What other processes do with the objects that they get, for ``test_handles.py``; it imports little."""
+"""The work of other processes on the objects that they get, for ``test_handles.py``; it imports little."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def mapped(thing: Any) -> set[str]:
 
 
 def look(thing: Any) -> tuple[int, set[str], int, Any]:
-    """What a worker sees: its process, the files, the length, the first value."""
+    """The view of a worker: its process, the files, the length, the first value."""
     values = thing.column(0) if isinstance(thing, (sa.Table, sa.RecordBatch)) else thing
     first = values[0] if len(values) else None
     return os.getpid(), mapped(thing), len(thing), first
@@ -54,7 +54,7 @@ def hand_back(thing: Any) -> Any:
 
 
 class Removes:
-    """What removes an object of a store while the message that it is part of is pickled."""
+    """Removes an object of a store while the message that contains it is pickled."""
 
     def __init__(self, store: str, name: str) -> None:
         self.store, self.name = store, name

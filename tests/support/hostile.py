@@ -108,7 +108,7 @@ def _try(use: Callable[[], Any]) -> bool:
 
 
 def _hold_to_validity(batch: Any) -> None:
-    """What is valid converts, and is the same when written anew.
+    """Check that valid input converts, and is the same when it is written again.
 
     But for limits on what takes no bytes, time zones that this machine does not know, and moments that Python's
     classes cannot hold.
@@ -163,7 +163,7 @@ def _alarm(number: int, frame: Any) -> None:
 
 
 def _guarded(use: Use, data: bytes, is_file: bool) -> tuple[str, str]:
-    """What came of an input, and what is wrong with that."""
+    """Return the outcome of an input, and what is wrong with it."""
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     started = time.process_time()
     try:
@@ -359,7 +359,7 @@ def _splice(data: bytearray, chance: random.Random, is_file: bool) -> None:
 
 
 def _messages(data: bytearray, start: int) -> list[tuple[int, int]]:
-    """Where the messages of a stream lie, as far as it can be read."""
+    """Return the offsets of the messages of a stream, as far as it can be read."""
     view = np.frombuffer(bytes(data), np.uint8)
     found = []
     at = start

@@ -64,7 +64,7 @@ def template() -> tuple[bytes, dict[str, bytes]]:
 
 
 def _slot(data: bytearray, chance: random.Random) -> int:
-    """Where a slot begins that was in use."""
+    """Return the offset of a slot that was in use."""
     return p.SLOTS + chance.randrange(min(64, max(1, (len(data) - p.SLOTS) // p.SLOT_SIZE))) * p.SLOT_SIZE
 
 

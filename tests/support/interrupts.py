@@ -8,26 +8,34 @@ function in C, which the interpreter does not interrupt; and the handler runs wh
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from processes import die, ended, forked
+
 _send: Any = ctypes.pythonapi.PyErr_SetInterrupt
 _send.argtypes = [ctypes.py_object] * 3  # what trace functions are given, which it ignores
 _send.restype = None
 
 
-def _traced(number: int, files: tuple[str, ...], at_number: Callable[[], Any]) -> Callable[..., Any]:
-    """A trace function that does something before the instruction of a number; counts each instruction once."""
+def _traced(
+    number: int, files: tuple[str, ...], at_number: Callable[[], Any], again: bool = False
+) -> Callable[..., Any]:
+    """A trace function that does something before the instruction of a number; ``again`` counts repeated ones, too."""
     seen: set[tuple[Any, int]] = set()
+    count = 0
 
     def instruction(frame: Any, event: str, _: Any) -> Any:
+        nonlocal count
         place = frame.f_code, frame.f_lasti
-        if event == "opcode" and place not in seen:
+        if event == "opcode" and (again or place not in seen):
             seen.add(place)
-            if len(seen) == number:
+            count += 1
+            if count == number:
                 return at_number()
         return instruction
 
@@ -55,6 +63,7 @@ def interrupted(work: Callable[[], Any], handler: Callable[[], Any], number: int
 
     before = signal.signal(signal.SIGINT, handle)
     traced = _traced(number, files, at_number)  # a name, as it must outlive the handler
+    gc.disable()  # a handler that raises in a callback of the collector, such as of hypothesis, would be ignored
     sys.settrace(traced)
     try:
         work()
@@ -62,19 +71,24 @@ def interrupted(work: Callable[[], Any], handler: Callable[[], Any], number: int
         try:
             sys.settrace(None)  # a signal that is still pending arrives here
         finally:
+            gc.enable()
             signal.signal(signal.SIGINT, before)
     return reached
 
 
-def killed(work: Callable[[], Any], number: int, files: tuple[str, ...]) -> bool:
-    """Run a function in a child that is killed before its instruction of a number; whether it has so many."""
-    child = os.fork()
-    if not child:
+def killed(work: Callable[[], Any], number: int, files: tuple[str, ...], again: bool = False) -> bool:
+    """Run a function in a child that is killed before its instruction of a number; whether it has so many.
+
+    ``again`` counts instructions as often as they run, otherwise each counts once.
+    """
+
+    def child() -> None:
+        sys.settrace(_traced(number, files, lambda: os.kill(os.getpid(), signal.SIGKILL), again))
         try:
-            sys.settrace(_traced(number, files, lambda: os.kill(os.getpid(), signal.SIGKILL)))
             work()
         finally:
-            os._exit(0)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            die()
+
+    status = ended(forked(child))
     assert status in (0, -signal.SIGKILL)
     return status != 0

@@ -4,7 +4,6 @@ Nothing is simulated but where it says so. What the machine does not allow skips
 
 * :func:`child` and :func:`run`: code in a process of its own, as any user, in a memory cgroup, with other limits, in
   another boot of the machine; :func:`as_user` in short;
-* :func:`crash_points`: a process killed before each of its lines, one after the other;
 * :func:`shared_folder`, :func:`small_tmpfs`, :func:`disk`: places to work in; :meth:`Disk.cut` is a power cut;
 * :func:`memory_cgroup`; :func:`wall_clock`.
 
@@ -43,7 +42,7 @@ from waiting import wait_until
 
 NOBODY = 65534
 SECONDS = 30.0
-"""How long a process may take for an answer, unless a call says otherwise."""
+"""Seconds that a process may take for an answer, unless a call says otherwise."""
 
 _numbers = itertools.count()
 
@@ -284,52 +283,9 @@ def as_user(code: str, uid: int = NOBODY, gid: int | None = None, **options: Any
 
 
 def reboot() -> dict[str, Any]:
-    """What makes a process of :func:`child` see the machine as if it had started a second ago, as ``**reboot()``."""
+    """Return arguments, as ``**reboot()``, with which :func:`child` sees a machine that started a second ago."""
     up = {name: int(time.clock_gettime(getattr(time, f"CLOCK_{name.upper()}"))) for name in ("boottime", "monotonic")}
     return {"boot_id": str(uuid.uuid4()), **{name: 1 - seconds for name, seconds in up.items()}}
-
-
-def crash_points(
-    prepare: str,
-    act: str,
-    check: str,
-    *,
-    under: str = "/shmarrow/store/",
-    first: int = 0,
-    step: int = 1,
-    timeout: float = 120.0,
-    uid: int | None = None,
-    **names: Any,
-) -> list[str]:
-    """Run ``prepare``, then ``act`` killed before one of its lines, then ``check``; for one line after the other.
-
-    Each piece of code runs in a process of its own each time. The last round is one that nobody kills.
-
-    Parameters
-    ----------
-    prepare, act, check : str
-        Code. ``check`` has a global ``point``, the file and the line, empty if nobody was killed.
-    under : str
-        A part of the paths of the files whose lines count. Lines that run again count again.
-    first, step : int
-        Which lines: all, or each ``step``-th from ``first`` on.
-    timeout : float
-        Seconds for all of it.
-
-    Returns
-    -------
-    list of str
-        The points at which ``act`` was killed.
-
-    Raises
-    ------
-    Failed
-        If a check raises, with the point; or if one of the others does.
-    """
-    code = "result = crash_points(prepare, act, check, names, under, first, step)"
-    given = {"prepare": prepare, "act": act, "check": check, "under": under, "first": first, "step": step}
-    points: list[str] = run(code, timeout=timeout, uid=uid, names=names, **given)
-    return points
 
 
 # --- places -----------------------------------------------------------------------------------------------------
@@ -457,7 +413,7 @@ class Cgroup:
 
     @property
     def killed(self) -> int:
-        """How many of its processes the kernel has killed for want of memory."""
+        """Return the number of its processes that the kernel has killed for want of memory."""
         rows = dict(line.split() for line in self._events.read_text().splitlines())
         return int(rows["oom_kill"])
 

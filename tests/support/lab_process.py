@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import gc
 import importlib
-import itertools
 import linecache
 import os
 import pkgutil
@@ -23,10 +22,10 @@ import sys
 import tempfile
 import textwrap
 import traceback
-from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from types import FrameType
 from typing import Any
+
+from processes import die
 
 _CLONE_NEWNS, _CLONE_NEWTIME = 0x20000, 0x80
 _MS_BIND, _MS_REC, _MS_SLAVE = 1 << 12, 1 << 14, 1 << 19
@@ -98,7 +97,7 @@ def _supervise(talk: Connection, events: Connection) -> None:
     except BaseException:
         events.send(("error", traceback.format_exc()))
     finally:
-        os._exit(0)
+        die()
 
 
 def _die_with_parent() -> None:
@@ -141,13 +140,13 @@ def _run(talk: Connection, options: dict[str, Any]) -> None:
         def say(value: Any) -> None:
             talk.send(("said", value))
 
-        names = {"say": say, "hear": talk.recv, "crash_points": crash_points, **options["names"]}
+        names = {"say": say, "hear": talk.recv, **options["names"]}
         execute(options["code"], names)
         talk.send(("result", names.get("result")))
     except BaseException:
         talk.send(("error", traceback.format_exc()))
-        os._exit(1)
-    os._exit(0)
+        die(1)
+    die()
 
 
 def execute(code: str, names: dict[str, Any]) -> None:
@@ -156,67 +155,6 @@ def execute(code: str, names: dict[str, Any]) -> None:
     name = f"<code {hash(code) & 0xFFFFFFFF:08x}>"
     linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name
     exec(compile(code, name, "exec"), names)
-
-
-# --- crash points -----------------------------------------------------------------------------------------------
-
-
-def crash_points(
-    prepare: str, act: str, check: str, names: Mapping[str, Any], under: str, first: int, step: int
-) -> list[str]:
-    """Run ``act`` again and again, each time killed before another line of the files ``under``; see :mod:`lab`."""
-    points: list[str] = []
-    for number in itertools.count(first, step):
-        _forked(lambda _: execute(prepare, dict(names)))
-        point = _forked(lambda told, n=number: _killed_at(n, under, told, lambda: execute(act, dict(names))))
-        try:
-            _forked(lambda _, at=point: execute(check, {**names, "point": at}))
-        except AssertionError as error:
-            raise AssertionError(f"killed at {point or 'the end'}, point {number}:\n{error}") from None
-        if not point:
-            return points
-        points.append(point)
-    raise AssertionError("counting does not end")
-
-
-def _forked(function: Callable[[int], None]) -> str:
-    """Run a function in a process of its own; what it told before it was killed, or nothing."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            _die_with_parent()
-            function(writing)
-        except BaseException:
-            os.write(writing, traceback.format_exc()[-50_000:].encode())
-            os._exit(1)
-        os._exit(0)
-    os.close(writing)
-    with open(reading, encoding="utf-8") as file:
-        text = file.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status != (-signal.SIGKILL if text else 0):
-        raise AssertionError(text or f"the process ended with {status}")
-    return text
-
-
-def _killed_at(number: int, under: str, told: int, function: Callable[[], None]) -> None:
-    left = number
-
-    def at_line(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
-        if event == "line":
-            if left == 0:
-                os.write(told, f"{frame.f_code.co_filename}:{frame.f_lineno}".encode())
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-        return at_line
-
-    sys.settrace(lambda frame, event, _: at_line if under in frame.f_code.co_filename else None)
-    try:
-        function()
-    finally:
-        sys.settrace(None)
 
 
 if __name__ == "__main__":
@@ -231,4 +169,4 @@ if __name__ == "__main__":
             opened.send(traceback.format_exc().encode())
             raise
         _serve(opened)
-    os._exit(0)  # nothing to tidy up, and a thousand modules
+    die()  # nothing to tidy up, and a thousand modules

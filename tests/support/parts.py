@@ -36,7 +36,7 @@ def below(array: Any) -> list[Any]:
 
 
 def addresses(array: Any) -> set[int]:
-    """Where the buffers of an array are, with those of its children and dictionaries."""
+    """Return the addresses of the buffers of an array, its children and dictionaries."""
     own = {data.ctypes.data for data in own_buffers(array) if data is not None and len(data)}
     return own.union(*map(addresses, below(array)))
 

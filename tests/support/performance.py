@@ -82,7 +82,7 @@ SLOW = (
     Shown("building", "binary: from a list", "pyarrow",
           "build 1 million `bytes` from a list", "pyarrow", "pass a pyarrow array"),
 )  # fmt: skip
-"""What to do or to use instead."""
+"""Advice: what to do or to use instead."""
 
 PLOTS = {
     "Open a file and read one column": "Reading one column takes about the same time however many columns a file has",
@@ -109,7 +109,7 @@ def pictures(results: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def machine(facts: Mapping[str, Any]) -> Iterator[str]:
-    """What the figures were measured on."""
+    """Describe the machine of the figures."""
     kind = ", a virtual machine" if facts["virtual"] else ""
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     yield "## The machine\n"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from interrupts import killed
-from store_check import complain, ended, forked, killed_at_end
+from processes import complain, ended, forked, killed_at_end
 
 import shmarrow as sa
 

@@ -22,6 +22,7 @@ import itertools
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -33,10 +34,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from pathlib import Path
 from typing import Any
 
+import kills
 import lab
 import pytest
+from processes import complain, end_well, forked
 from soak_work import Ledger, number_of, value_of
-from store_check import Report, check, checker, cleaned, complain, emptied, ended, forked, killed_at_end, place
+from store_check import Report, check, checker, cleaned, emptied, place
+from waiting import becomes
 
 import shmarrow as sa
 
@@ -96,13 +100,16 @@ class Judge:
 
     def look(self, store: Store, ids: list[str], vanish: str) -> None:
         """Compare what dead workers left with what they said, and remove it."""
-        for _ in range(3):
+        mine: dict[str, Ledger] = {}
+        wrong: list[tuple[str, int | None, object]] = []
+
+        def right() -> bool:
             self.read()
-            mine = {who: ledger for who, ledger in self.ledgers.items() if who.partition("f")[0] in ids}
-            wrong = [each for ledger in mine.values() for each in ledger.wrong(self.values(store, ledger), vanish)]
-            if not wrong:
-                break
-            time.sleep(0.05)  # forked children live a moment longer
+            mine.update({who: ledger for who, ledger in self.ledgers.items() if who.partition("f")[0] in ids})
+            wrong[:] = [each for ledger in mine.values() for each in ledger.wrong(self.values(store, ledger), vanish)]
+            return not wrong
+
+        becomes(right, 5)  # forked children live a moment longer
         for name, number, expected in wrong:
             complain("lost:", name, "is", number, "expected", expected)
         self.found["lost"] += len(wrong)
@@ -171,8 +178,13 @@ def storm(
             )
         store = sa.Store(where, trust=True, **(settings or {}))
         while time.monotonic() < end - 0.3 or not judge.found["faults"]:
-            until = max(min(end, time.monotonic() + ROUND), time.monotonic() + 0.4)
+            until = 0.0
             children: dict[tuple[str, ...], tuple[ExitStack, lab.Child]] = {}
+
+            def pause(most: float) -> None:
+                """Let the workers do something: a few changes, or some hundred."""
+                lines = report.count + choice.randrange(choice.choice((2, 20, 200)))
+                becomes(lambda: report.count >= lines, most - time.monotonic())
 
             def start() -> None:
                 ids = tuple(str(next(numbers)) for _ in range(threads))
@@ -190,27 +202,28 @@ def storm(
                 judge.look(store, list(ids), vanish)
 
             with beside(store) as act:
+                until = max(min(end, time.monotonic() + ROUND), time.monotonic() + 0.4)
                 for _ in range(workers):
                     start()
-                while time.monotonic() < until:
+                more = True
+                while more:  # at least one fault, however long the processes take to start
                     ids = choice.choice([*children])
                     fault = choice.choice(faults)
-                    patience = time.monotonic() + 1
-                    while ids[0] not in judge.begun and choice.random() < 0.99 and time.monotonic() < patience:
-                        time.sleep(0.001)
-                        judge.read()
-                    time.sleep(choice.random() * choice.choice((0.002, 0.02, 0.1)))
+                    if choice.random() < 0.9:  # otherwise perhaps before it has begun
+                        becomes(lambda: judge.read() or ids[0] in judge.begun, 20)  # noqa: B023
+                    pause(until)
                     judge.found["faults"] += 1
                     if fault == "kill":
                         finish(ids, True)
                         start()
                     elif fault == "stop":
                         children[ids][1].kill(signal.SIGSTOP)
-                        time.sleep(choice.random() * 0.1)
+                        pause(time.monotonic() + 0.1)  # it may have a lock that all others wait for
                         children[ids][1].kill(signal.SIGCONT)
                     elif clock is not None:
                         clock.set_back(choice.uniform(-1e6, 1e6))
                     act()
+                    more = time.monotonic() < until
                 for turn, ids in enumerate([*children]):
                     finish(ids, turn % 2 == 0)
             judge.look_at_shared(store)
@@ -237,7 +250,7 @@ SQUATS = (
     "os.makedirs(mine, exist_ok=True); os.symlink(mine, path)",
     "os.mkdir(path); open(path + '/control', 'w').close()",
 )
-"""What a stranger does with the name of a store before there is one."""
+"""Things that a stranger does with the name of a store before it exists."""
 
 
 def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640) -> Found:
@@ -250,8 +263,9 @@ def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640
         def beside(store: Store) -> Iterator[Callable[[], None]]:
             for number in range(KEPT):
                 store.put(f"kept/{number}", value_of(number, choice), protect=True)
-            attack = {"code": OTHERS + "\nattack(where, mine, say, member)", "where": place(where), "mine": str(folder)}
-            read = {"code": WORK + OTHERS + "\nread(where, kept, say, number_of)", "where": where, "kept": KEPT}
+            words = {"where": place(where), "mine": str(folder)}
+            attack = {"code": OTHERS + "\nattack(where, mine, say, hear, member)", **words}
+            read = {"code": WORK + OTHERS + "\nread(where, kept, say, hear, number_of)", "where": where, "kept": KEPT}
             with ExitStack() as stack:
                 others = [stack.enter_context(lab.child(uid=STRANGER, member=False, **attack))]
                 if not mode & 0o020:
@@ -259,6 +273,8 @@ def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640
                 others.append(stack.enter_context(lab.child(uid=READER, gid=GROUP, **read)))
 
                 def hear() -> None:
+                    for child in others:
+                        child.say("again")
                     for told in [told for child in others for told in child.heard()]:
                         found["faults"] += told == "tried"
                         found["read"] += told == "read"
@@ -303,9 +319,8 @@ def power_cuts(where: str, end: float, choice: random.Random) -> Found:
             sa.Store(path, durable=durable).close()
             code = WORK + "\nwork(where, quiet=True, durable=durable, **words)"
             with lab.child(code, where=path, durable=durable, words=words):
-                stop = time.monotonic() + choice.uniform(0.3, 0.6 if end < time.monotonic() + 2 else 1.5)
-                while time.monotonic() < stop:
-                    time.sleep(0.02)
+                for _ in range(choice.randrange(5, 30)):
+                    report.wait(report.count + choice.randrange(20))
                     if not durable and choice.random() < 0.2:  # somebody else has the disk write its journal
                         with open(disk.path / "other", "w") as file:
                             file.write("x")
@@ -335,77 +350,28 @@ def power_cuts(where: str, end: float, choice: random.Random) -> Found:
     return found
 
 
-STEPS = {
-    "put": ("s.put('b', np.arange(9))", "a c|a b c", {}),
-    "put, evicting": ("s.put('b', np.zeros(3500))", "a c|b c|b|c|a b|a|", {"capacity": 29 << 10}),
-    "replace": ("s.put('a', np.arange(9), True)", "a c", {}),
-    "delete": ("s.delete('a')", "a c|c", {}),
-    "rename": ("s.rename('a', 'b')", "a c|b c", {}),
-    "rename over another": ("s.rename('a', 'c', overwrite=True)", "a c|c", {}),
-    "take": ("s.take('a')", "a c|c", {}),
-    "evict": ("s.evict(1)", "a c|c", {"capacity": 1 << 20}),
-    "fill": (
-        "d = s.new_draft('b', sa.schema([('x', sa.int64())]), 200_000); d['x'][:] = 5; d.close()",
-        "a c|a b c",
-        {"capacity": 4 << 20},
-    ),
-    "discard": ("s.new_draft('b', sa.schema([('x', sa.int64())]), 200_000).abort()", "a c", {"capacity": 4 << 20}),
-    "collect": ("s.expire_after('a', 0); s.collect()", "a c|c", {}),
-    "compute": ("s.get_or_put('b', lambda: 1)", "a c|a b c", {}),
-    "configure": ("s.configure(capacity=1 << 20)", "a c", {}),
-}
-"""What is done, the names that there may be if it is killed at any line, and the settings of the store."""
-
-
-def killed_at_each_line(where: str, end: float, choice: random.Random) -> Found:
-    """Kill a process before one line of the store's code after the other, as many as there is time for."""
+def killed_anywhere(where: str, end: float, choice: random.Random) -> Found:
+    """Kill a process before one instruction of the store's code after the other, as many as there is time for."""
     found: Found = Counter()
-    preface = "import shmarrow as sa, subprocess, numpy as np\n"
-    prepare = (
-        "s = sa.Store(where, **settings); s.clear(); s.put('a', np.arange(50)); s.put('c', np.arange(7)); s.close()"
-    )
-    look = """
-s = sa.Store(where, create=False)
-names = s.names()
-assert " ".join(names) in may, names
-for name in names:
-    s.get(name)
-s.collect()
-s.put("z", 1)
-s.delete("z")
-stats = s.stats()
-assert stats.drafts == stats.removed == 0, stats
-if program:
-    ran = subprocess.run([program, "check", folder], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-"""
-    steps = [*STEPS.items()]
-    choice.shuffle(steps)
-    pace = 0.05  # seconds for each point
-    for number, (what, (act, may, settings)) in enumerate(steps):
-        step = max(1, int(400 * pace * (len(steps) - number) / max(0.1, end - time.monotonic())))
-        words = {
-            "where": where,
-            "folder": place(where),
-            "program": checker(),
-            "settings": settings,
-            "may": may.split("|"),
-        }
+    folder = Path(place(where))
+    folder.mkdir()
+    plan = [(case, size) for case in kills.CASES.values() for size in kills.SIZES.values()]
+    choice.shuffle(plan)
+    pace = 0.02  # seconds for each kill
+    for number, (case, size) in enumerate(plan):
+        step = max(1, int(2000 * pace * (len(plan) - number) / max(0.1, end - time.monotonic())))
         begun = time.monotonic()
-        opened = preface + "s = sa.Store(where, create=False)\n"
         try:
-            points = lab.crash_points(
-                preface + prepare, opened + act, preface + look, first=choice.randrange(step), step=step, **words
-            )
-        except lab.Failed as error:
-            complain(f"{what}:", error)
+            killed = kills.kills(case, size, step, folder, choice.randrange(1, step + 1)).total()
+        except AssertionError:
+            complain(f"killed in {case}:", traceback.format_exc())
             found["lost"] += 1
-        else:
-            found["faults"] += len(points)
-            found["put"] += 2 * len(points) + 2
-            found["read"] += len(points)
-            pace = (pace + (time.monotonic() - begun) / (len(points) + 1)) / 2
-        found["left over"] += cleaned(where)
+            continue
+        for what in ("faults", "put", "read"):
+            found[what] += killed
+        pace = (pace + (time.monotonic() - begun) / (killed + 1)) / 2
+    found["left over"] += len(list(folder.iterdir()))
+    shutil.rmtree(folder)
     return found
 
 
@@ -442,10 +408,8 @@ def races(where: str, end: float, choice: random.Random, racers: int = 8) -> Fou
 
     with Report() as report:
         children = [forked(lambda: race(report, number)) for number in range(racers)]  # noqa: B023
-        with killed_at_end(children):
-            statuses = [ended(child) for child in children]
+        end_well(children)
         lines = report.lines()
-    assert statuses == [0] * racers, statuses
     turns: dict[str, list[list[str]]] = {}
     for line in lines:
         turns.setdefault(line[1], []).append(line)
@@ -477,7 +441,7 @@ LRU = {"vanish": "evicted", "settings": {"capacity": 1 << 23}, "more": ("evict",
 BOTH = ("memory", "disk")
 SCENARIOS: dict[str, tuple[Scenario, tuple[str, ...]]] = {
     "kills": (functools.partial(storm, faults=("kill", "stop")), BOTH),
-    "kills at each line": (killed_at_each_line, BOTH),
+    "kills anywhere": (killed_anywhere, BOTH),
     "races": (races, BOTH),
     "eviction": (functools.partial(storm, **LRU), BOTH),
     "threads": (functools.partial(storm, threads=3, more=("crowd", "collect")), BOTH),

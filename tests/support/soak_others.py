@@ -1,15 +1,15 @@
-"""What users try in the soak who may read a store, or not even that; given to processes as text, too."""
+"""Attempts of users in the soak who may read a store, or not even that; given to processes as text, too."""
 
 import fcntl
+import itertools
 import os
 import random
-import time
 
 import shmarrow as sa
 
 
-def attack(where, mine, say, member):
-    """Try everything that a user must not, who may read at most; say what went well for them."""
+def attack(where, mine, say, hear, member):
+    """Try what a user must not, who may read at most, thirty times whenever told to; say what went well for them."""
     folder = os.path.join(mine, str(os.getpid()))
     os.makedirs(folder)
 
@@ -57,8 +57,9 @@ def attack(where, mine, say, member):
         return found
 
     choice = random.Random(os.getpid())
-    while True:
-        time.sleep(0.004)
+    for turn in itertools.count():
+        if turn % 30 == 0:
+            hear()
         try:
             objects = [file for file in os.listdir(where) if len(file) == 16]
         except OSError:
@@ -73,12 +74,14 @@ def attack(where, mine, say, member):
             say(f"{what} {file}")
 
 
-def read(where, kept, say, number_of):
-    """Read as a member of the group; what is kept is always found, whatever others do."""
+def read(where, kept, say, hear, number_of):
+    """Read as a member of the group, a hundred objects whenever told to; what is kept is always found."""
     choice = random.Random(os.getpid())
     with sa.Store(where, trust=True, create=False) as store:
         held = []
-        while True:
+        for turn in itertools.count():
+            if turn % 100 == 0:
+                hear()
             name = choice.choice([f"kept/{choice.randrange(kept)}", *store.names()])
             try:
                 held.append(store.get(name))

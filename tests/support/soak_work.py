@@ -1,4 +1,4 @@
-"""What a process of the soak does to a store, and what it may expect to find there; the oracle of ``soak.py``.
+"""The work of a process of the soak on a store, and what it may expect to find there; the oracle of ``soak.py``.
 
 Only the worker ``ID`` changes names that begin with ``ID/``, so it knows what each of them has. Before a change it
 writes into the report what will be, and after it that it is: whoever reads the report knows to one change what a killed
@@ -17,6 +17,7 @@ import traceback
 import warnings
 
 import numpy as np
+from processes import die
 
 import shmarrow as sa
 from shmarrow.objects.encode import encode
@@ -83,7 +84,7 @@ def may_go(name, vanish):
 
 
 class Ledger:
-    """What the names of one worker have: numbers, and when they expire, in milliseconds; 0 for never."""
+    """Objects of one worker by name: numbers, and when they expire, in milliseconds; 0 for never."""
 
     def __init__(self):
         self.has = {}
@@ -388,8 +389,8 @@ class Worker:
                 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
                 if way == "close":
                     os.closerange(3, 1024)
-                time.sleep(self.choice.random() * 0.02)
-                if all(number_of(value) == number for _, number, value in self.held):
+                looks = range(self.choice.randrange(1, 20))  # while others change the store
+                if all(number_of(value) == number for _ in looks for _, number, value in self.held):
                     status = 0
                 if way == "killed":
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -402,7 +403,7 @@ class Worker:
                     os.write(2, f"forked, {way}: {error!r}\n".encode())
                 status = 2
             finally:
-                os._exit(status)
+                die(status)
         self.children.append((child, way))
         if len(self.children) > 3:
             self.reap()
@@ -456,7 +457,7 @@ def work(where, ids, report, seed, end, vanish="", more=(), most=4, quiet=False,
 
 
 def look(where, check):
-    """What a store has after a power cut.
+    """The contents of a store after a power cut.
 
     Numbers by names, -1 for what is torn; names of what is damaged and says so, and of those that are still there after
     that; what ``check``, a program, says.

@@ -36,7 +36,7 @@ BATCH_ROWS = 1_000
 """Rows of the batches that Spark gives to functions."""
 
 SECONDS = 100.0
-"""How long an answer of a driver may take by default."""
+"""Seconds that an answer of a driver may take by default."""
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """For short runs: no optimizing compiler, and no verification of Spark's own classes."""
@@ -58,7 +58,7 @@ SERVER = {
     "spark.sql.artifact.isolation.enabled": "true",
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
 }
-"""What makes a classic session serve Spark Connect too; the last two are what a server by itself has."""
+"""Settings with which a classic session serves Spark Connect too; a server by itself has the last two."""
 
 _MARK = "SHMARROW_SPARK_LAB"
 _numbers = itertools.count()
@@ -136,7 +136,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 
 def connect_url(spark: Any) -> str:
-    """Where the Java process of :func:`local_spark` serves Spark Connect, or a skipped test."""
+    """Return the address at which the Java process of :func:`local_spark` serves Spark Connect, or skip the test."""
     lacks = connect_lacks()
     if lacks is not None:
         pytest.skip(f"Spark Connect needs what the extra 'connect' installs ({lacks})")
@@ -186,7 +186,7 @@ def variables() -> dict[str, str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """What every Java process of the laboratory inherits."""
+    """The environment of every Java process of the laboratory."""
     return {
         "PYTHONPATH": python_path(),
         "PYSPARK_PYTHON": sys.executable,
@@ -227,7 +227,7 @@ def _command_line(pid: int) -> list[str]:
 
 
 def wait_until(true: Callable[[], Any], what: str, seconds: float = SECONDS) -> Any:
-    """What a function returns, as soon as it is true."""
+    """Return the result of a function as soon as it is true."""
     deadline = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain: {what}"
@@ -293,7 +293,7 @@ class Driver:
         self.pid: int = self.hear()
 
     def run(self, function: Callable[..., Any], *arguments: Any, timeout: float | None = None) -> Any:
-        """What a function returns."""
+        """Return the result of a function."""
         self.begin(function, *arguments)
         return self.result(timeout)
 
@@ -302,7 +302,7 @@ class Driver:
         self.say((function, arguments))
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the function returned."""
+        """The result of the function."""
         return self._answer("result", timeout)
 
     def say(self, value: Any) -> None:

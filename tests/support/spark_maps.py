@@ -1,4 +1,4 @@
-"""Where an array lies; workers of Spark import this too, so it imports nothing of tests or of the project."""
+"""The location of an array; workers of Spark import this too, so it imports nothing of the tests or the project."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _leaves(type: Any) -> Iterator[Any]:
 
 
 def _loss(type: Any) -> str:
-    """What values Spark's type does not hold, for a type without others in it."""
+    """Say which values Spark's type does not hold, for a type without children."""
     rules = [rule for rule in RULES["spark"].get(kind_of(type), ()) if rule.when(type)]
     if not rules or not rules[0].loses or (getattr(type, "unit", "ns") in ("s", "ms") and kind_of(type) != "date64"):
         return ""

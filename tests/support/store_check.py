@@ -1,4 +1,4 @@
-"""What tests of the store share: values that show whether they are whole, what is left of a store, processes.
+"""Helpers of the store's tests: values that show whether they are whole, leftovers of a store, reports.
 
 ``check`` looks at every invariant of a store, with the program of ``protocol/store.c``, wherever there is a C compiler.
 """
@@ -11,25 +11,20 @@ import functools
 import gc
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from processes import complain
 from soak_work import LINE, batch, number_of
 from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow.store.protocol import COMMIT, CONTROL, PINS
 
-__all__ = [
-    "Report", "batch", "check", "checker", "cleaned", "complain", "emptied", "ended", "forked", "intact",
-    "killed_at_end", "leftovers", "place",
-]  # fmt: skip
+__all__ = ["Report", "batch", "check", "checker", "cleaned", "emptied", "intact", "leftovers", "place"]
 HERE = Path(__file__).parent
 
 
@@ -73,29 +68,6 @@ def emptied(store: sa.Store) -> int:
     return len(found) + sum(map(bool, counted))
 
 
-def forked(work: Callable[[], Any]) -> int:
-    """Run ``work`` in a forked child; its pid."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            complain(f"child {os.getpid()}: {type(error).__name__}: {error}")
-        finally:
-            os._exit(1)
-    return child
-
-
-def ended(child: int) -> int:
-    """Wait for a child; its exit status, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def complain(*words: object) -> None:
-    print(*words, file=sys.stderr, flush=True)
-
-
 class Report:
     """A file of lines that processes append to, each line whole, and that outlives all of them.
 
@@ -119,9 +91,15 @@ class Report:
         assert all(len(line) == LINE - 1 for line in lines), "a line of the report is torn"
         return [line.split() for line in lines]
 
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return os.fstat(self.fd).st_size // LINE
+
     def wait(self, count: int = 1) -> list[list[str]]:
         """Wait until there are so many lines; the words of each."""
-        return wait_until(lambda: lines if len(lines := self.lines()) >= count else None, f"{count} lines")
+        wait_until(lambda: self.count >= count, f"{count} lines")
+        return self.lines()
 
     def __enter__(self) -> Report:
         fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_APPEND)
@@ -130,20 +108,6 @@ class Report:
     def __exit__(self, *_: object) -> None:
         os.close(self.fd)
         os.unlink(self.path)
-
-
-@contextmanager
-def killed_at_end(children: list[int]) -> Iterator[None]:
-    """See to it that no child outlives the block."""
-    try:
-        yield
-    finally:
-        for child in children:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        for child in children:
-            with suppress(ChildProcessError):
-                os.waitpid(child, 0)
 
 
 @functools.cache

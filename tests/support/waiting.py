@@ -11,15 +11,21 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+def becomes(true: Callable[[], T], seconds: float = 60) -> T:
+    """Wait for a condition, at most so long; its last result."""
+    deadline = time.monotonic() + seconds
+    while not (found := true()) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return found
+
+
 def wait_until(true: Callable[[], T | None], what: str, seconds: float = 60) -> T:
     """Wait for a condition; its first result that is true.
 
     The limit only keeps a broken test from hanging: it says nothing of how long anything takes.
     """
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain: {what}"
-        time.sleep(0.002)
+    found = becomes(true, seconds)
+    assert found, f"waited {seconds:g} s in vain: {what}"
     return found
 
 

@@ -250,7 +250,7 @@ class Case:
         self.kind.write(writer)
 
     def value(self) -> Any:
-        """How often a writer that has published was written to; nothing else may be there."""
+        """Return how often a writer that has published was written to; nothing else may be there."""
         return self.place.value(self.kind.read)
 
     def clear(self) -> None:

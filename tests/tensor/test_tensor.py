@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
-import pickle
 import struct
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +74,6 @@ def test_message(case: str, options: IpcWriteOptions | None) -> None:
     np.testing.assert_array_equal(peer.to_numpy(), array)
     if array.size:
         assert tuple(peer.strides) == strides
-
-
-@pytest.mark.parametrize("case", [case for case in SHAPES if case != "reversed"])
-def test_message_of_pyarrow(case: str) -> None:
-    array, _ = SHAPES[case]
-    sink = pa.BufferOutputStream()
-    pa.ipc.write_tensor(pa.Tensor.from_numpy(array), sink)
-    found = sa.ipc.read_tensor(sink.getvalue())
-    assert found.shape == array.shape
-    np.testing.assert_array_equal(found.to_numpy(), array)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -165,11 +152,6 @@ def test_floats_of_machine_learning(name: str) -> None:
     assert found != sa.Tensor.from_numpy(array.view(f"u{array.itemsize}"))
     assert found[1, 2] == 0.25
     assert found[1].ml_dtype == name
-
-
-def test_metadata_goes_along() -> None:
-    tensor = sa.Tensor.from_numpy(np.array([True]), metadata={"author": "me"})
-    assert sa.ipc.read_tensor(message_of(tensor)).metadata == {b"author": b"me"}
 
 
 def test_unknown_element_name_stays() -> None:
@@ -257,23 +239,6 @@ def test_dlpack_refusals() -> None:
         sa.Tensor.from_numpy(np.zeros(2, "M8[s]")).__dlpack__(max_version=(1, 0))
 
 
-def _child_sums(name: str, queue: Any) -> None:
-    queue.put(float(sa.ipc.read_tensor(name).to_numpy().sum()))
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_another_process_reads_it(shm_name: str, method: str) -> None:
-    array = np.arange(1000.0)
-    sa.ipc.write_tensor(sa.Tensor.from_numpy(array), shm_name)
-    context = multiprocessing.get_context(method)
-    queue = context.Queue()
-    child = context.Process(target=_child_sums, args=(shm_name, queue))
-    child.start()
-    assert queue.get(timeout=60) == array.sum()
-    child.join()
-
-
 # --- what it is -------------------------------------------------------------------------------------------------
 
 
@@ -288,14 +253,6 @@ def test_equality() -> None:
     assert tensor != 5
     nan = sa.Tensor.from_numpy(np.array([np.nan]))
     assert nan != nan
-
-
-def test_a_pickled_tensor_is_a_copy() -> None:
-    tensor = sa.Tensor.from_numpy(np.arange(6).reshape(2, 3), ["a", "b"], metadata={"k": "v"})
-    again = pickle.loads(pickle.dumps(tensor))
-    assert again == tensor
-    assert again.metadata == {b"k": b"v"}
-    assert not again.storage.flags.writeable
 
 
 def test_repr_says_what_it_is() -> None:
@@ -377,22 +334,6 @@ def test_paths_and_names(tmp_path: Path, shm_name: str) -> None:
     with pytest.raises(sa.InvalidType):
         sa.ipc.write_tensor(np.arange(5), tmp_path / "array")
     assert not (tmp_path / "array").exists()
-
-
-def test_file_objects_are_read_message_by_message(tmp_path: Path) -> None:
-    tensors = [sa.Tensor.from_numpy(np.arange(n)) for n in (3, 0, 100)]
-    path = tmp_path / "some"
-    with path.open("wb") as file:
-        for tensor in tensors:
-            sa.ipc.write_tensor(tensor, file)
-    with path.open("rb") as file:
-        assert [sa.ipc.read_tensor(file) for _ in tensors] == tensors
-        with pytest.raises(sa.InvalidData, match="end of the stream"):
-            sa.ipc.read_tensor(file)
-    memory = io.BytesIO(path.read_bytes())
-    assert [sa.ipc.read_tensor(memory) for _ in tensors] == tensors
-    with path.open("rb") as file:
-        assert list(sa.ipc.read_tensors(file)) == tensors
 
 
 def test_many_in_one_segment(shm_name: str) -> None:
@@ -494,8 +435,6 @@ def test_nothing_is_left_of_an_unfinished_one(shm_name: str, tmp_path: Path) -> 
 
 # --- bad input --------------------------------------------------------------------------------------------------
 
-DIM = "TensorDim"
-
 
 def crafted(body: bytes = bytes(64), **header: Any) -> bytes:
     values = {
@@ -595,22 +534,6 @@ def test_body_that_lies_about_its_size_takes_no_memory() -> None:
         sa.ipc.read_tensor(io.BufferedReader(io.BytesIO(bytes(data))))
 
 
-@settings(max_examples=120, deadline=None)
-@given(data=st.data())
-def test_mutated_messages_do_no_harm(data: st.DataObject) -> None:
-    message = bytearray(message_of(sa.Tensor.from_numpy(base[:2], ["a", "b", "c"], metadata={"shmarrow:element": "f"})))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, 500))
-        message[at] = data.draw(st.integers(0, 255))
-    try:
-        found = sa.ipc.read_tensor(bytes(message))
-    except sa.ShmarrowError:
-        return
-    repr(found)
-    if found.size < 1 << 20 and found.ml_dtype is None:
-        found.to_numpy().tobytes()
-
-
 # --- any array --------------------------------------------------------------------------------------------------
 
 ANY_DTYPE = st.sampled_from([*NUMBERS, "?", "M8[us]", "m8[ns]", ">i4", ">f8"])
@@ -652,12 +575,6 @@ def test_large_strided_array_is_brought_together_in_parts() -> None:
     array = np.arange(1 << 24, dtype="u2").reshape(1 << 12, 1 << 12)[:, ::2]  # 16 MiB, and 32 with the gaps
     found = sa.ipc.read_tensor(message_of(sa.Tensor.from_numpy(array)))
     np.testing.assert_array_equal(found.to_numpy(), array)
-
-
-def test_timestamps_keep_their_meaning() -> None:
-    array = np.array(["2020-02-29T12:00"], "M8[ms]")
-    found = sa.ipc.read_tensor(message_of(sa.Tensor.from_numpy(array)))
-    assert found.to_numpy().tolist() == [datetime(2020, 2, 29, 12)]
 
 
 def test_decimals_are_checked() -> None:

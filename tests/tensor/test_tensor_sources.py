@@ -70,6 +70,8 @@ def test_positions_advance(kind: str, tmp_path: Path) -> None:
     one = opened(kind, data, tmp_path / "one")
     same(sa.ipc.read_tensor(one) for _ in ARRAYS)
     assert one.read(8) == b"the rest"
+    with pytest.raises(sa.InvalidData, match="end of the stream"):
+        sa.ipc.read_tensor(one)
     two = opened(kind, data, tmp_path / "two")
     reader = sa.ipc.read_tensors(two)
     same(next(reader) for _ in ARRAYS)
@@ -77,7 +79,7 @@ def test_positions_advance(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_error_leaves_a_buffer_where_it_was() -> None:
-    """What could not be read of a BytesIO is there to be looked at."""
+    """The unread rest of a BytesIO is still there."""
     memory = io.BytesIO(messages([ARRAYS[0]])[:-1])
     with pytest.raises(sa.InvalidData, match="body"):
         sa.ipc.read_tensor(memory)
@@ -239,7 +241,7 @@ def test_a_bundle_from_what_cannot_seek() -> None:
 
 
 def held(path: Path) -> tuple[int, int]:
-    """How many descriptors of this process lead to a file, and how many mappings."""
+    """Return the numbers of this process's descriptors and mappings of a file."""
     gc.collect()
     links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
     with open("/proc/self/maps") as maps:
@@ -301,7 +303,7 @@ def test_a_file_that_is_no_bundle_is_not_held(tmp_path: Path) -> None:
 
 
 def test_metadata_are_no_state_that_readers_share() -> None:
-    """What one does to the metadata of a tensor, no other reader of the same message sees."""
+    """Changes to the metadata of a tensor are not seen by other readers of the same message."""
     sink = io.BytesIO()
     sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0], metadata={"k": "v"}), sink)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What other projects test with: the table of cases, readers that are checked, contracts of stores, strategies."""
+"""The public testing tools: the table of cases, the check of readers, the contract of stores, strategies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers share cannot be changed: schemas, fields, metadata; lists that are given out are copies."""
+"""Shared objects cannot be changed: schemas, fields, metadata; lists that are returned are copies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
+from forms import stream_of
 
 import shmarrow as sa
 from shmarrow.types.base import FrozenMetadata
@@ -18,10 +19,7 @@ def stream() -> bytes:
     schema = sa.schema(
         [sa.field("x", batch.schema.types[0], metadata={"f": "g"}), batch.schema.field(1)], metadata={"k": "v"}
     )
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, schema) as writer:
-        writer.write(sa.RecordBatch(schema, 1, batch.columns))
-    return sink.getvalue()
+    return stream_of(sa.RecordBatch(schema, 1, batch.columns))
 
 
 DATA = stream()

@@ -62,33 +62,6 @@ def test_names_and_formats_are_those_of_pyarrow(pa: Any, type: Any) -> None:
     assert type.format == format_of(theirs)
 
 
-@pytest.mark.parametrize(
-    ("type", "format"),
-    [
-        (sa.null(), "n"), (sa.bool_(), "b"), (sa.int8(), "c"), (sa.uint8(), "C"), (sa.int16(), "s"), (sa.uint16(), "S"),
-        (sa.int32(), "i"), (sa.uint32(), "I"), (sa.int64(), "l"), (sa.uint64(), "L"), (sa.float16(), "e"),
-        (sa.float32(), "f"), (sa.float64(), "g"), (sa.binary(), "z"), (sa.large_binary(), "Z"),
-        (sa.binary_view(), "vz"),
-        (sa.string(), "u"), (sa.large_string(), "U"), (sa.string_view(), "vu"), (sa.decimal128(19, 10), "d:19,10"),
-        (sa.decimal256(19, 10), "d:19,10,256"), (sa.decimal32(9, 1), "d:9,1,32"), (sa.decimal64(9, 1), "d:9,1,64"),
-        (sa.binary(42), "w:42"), (sa.date32(), "tdD"), (sa.date64(), "tdm"), (sa.time32("s"), "tts"),
-        (sa.time32("ms"), "ttm"), (sa.time64("us"), "ttu"), (sa.time64("ns"), "ttn"), (sa.timestamp("s"), "tss:"),
-        (sa.timestamp("ms", "UTC"), "tsm:UTC"), (sa.timestamp("us", "+01:00"), "tsu:+01:00"),
-        (sa.timestamp("ns"), "tsn:"),
-        (sa.duration("s"), "tDs"), (sa.duration("ms"), "tDm"), (sa.duration("us"), "tDu"), (sa.duration("ns"), "tDn"),
-        (sa.month_interval(), "tiM"), (sa.day_time_interval(), "tiD"), (sa.month_day_nano_interval(), "tin"),
-        (sa.list_(sa.int8()), "+l"), (sa.large_list(sa.int8()), "+L"), (sa.list_view(sa.int8()), "+vl"),
-        (sa.large_list_view(sa.int8()), "+vL"), (sa.list_(sa.int8(), 123), "+w:123"), (sa.struct([]), "+s"),
-        (sa.map_(sa.int8(), sa.int8()), "+m"), (sa.dense_union({"a": sa.int8(), "b": sa.int8()}, [4, 9]), "+ud:4,9"),
-        (sa.sparse_union({"a": sa.int8()}), "+us:0"), (sa.run_end_encoded(sa.int32(), sa.int8()), "+r"),
-        (sa.dictionary(sa.uint16(), sa.string()), "S"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_formats_are_those_of_the_document(type: Any, format: str) -> None:
-    assert type.format == format
-
-
 @every_type
 def test_widths_are_those_of_pyarrow(pa: Any, type: Any) -> None:
     if type in NOT_IN_PYARROW or isinstance(type, sa.ExtensionType):
@@ -359,22 +332,6 @@ def test_metadata_of_schemas() -> None:
     assert not inner.equals(sa.schema({"a": sa.int8()}), check_metadata=True)
 
 
-def test_changing_schemas() -> None:
-    schema = sa.schema({"a": sa.int8(), "b": sa.string()}, metadata={"k": "v"})
-    field = sa.field("c", sa.bool_())
-    assert schema.append(field).names == ["a", "b", "c"]
-    assert schema.insert(1, field).names == ["a", "c", "b"]
-    assert schema.set(0, field).names == ["c", "b"]
-    assert schema.remove(0).names == ["b"]
-    for changed in (schema.append(field), schema.insert(0, field), schema.set(1, field), schema.remove(1)):
-        assert changed.metadata == {b"k": b"v"}
-    assert schema.names == ["a", "b"]
-    with pytest.raises(sa.IndexOutOfRange):
-        schema.remove(2)
-    assert schema != sa.schema({"b": sa.string(), "a": sa.int8()})
-    assert schema != sa.schema({"a": sa.int8()})
-
-
 def test_what_is_shown_is_bounded() -> None:
     wide = sa.schema({f"column{i}": sa.int8() for i in range(100_000)}, metadata={"k": "v" * 100_000})
     assert len(repr(wide)) < 10_000
@@ -382,17 +339,6 @@ def test_what_is_shown_is_bounded() -> None:
     with pytest.raises(sa.FieldNotFound) as caught:
         wide.field("none")
     assert len(str(caught.value)) < 1_000
-
-
-def test_types_cannot_be_changed_by_what_made_them() -> None:
-    fields = [sa.field("a", sa.int8())]
-    type = sa.struct(fields)
-    schema = sa.schema(fields)
-    fields.append(sa.field("b", sa.int8()))
-    assert len(type) == len(schema) == 1
-    schema.fields.append(fields[1])
-    schema.names.append("b")
-    assert len(schema) == 1
 
 
 def test_metadata_of_fields_in_the_values_of_a_dictionary_are_compared() -> None:

@@ -120,7 +120,7 @@ def lay_out(root: Any) -> Tree:
 
     tree = np.zeros(len(nodes), ARRAY)
     tree["length"] = [each._length for each in nodes]
-    tree["offset"] = [each._offset if each._length else 0 for each in nodes]  # pyarrow refers to bytes before an offset
+    tree["offset"] = [each._offset if each._length else 0 for each in nodes]
     tree["n_buffers"] = n_buffers
     is_dictionary = np.array([each._dictionary is not None for each in nodes])
     tree["n_children"] = n_children = np.array([len(each._children) for each in nodes])
@@ -137,6 +137,7 @@ def lay_out(root: Any) -> Tree:
             tree["length"][below] = length
             addresses[starts[i]] += np.uint64(offset)
             tree["offset"][i] = 0
+    tree["offset"][tree["length"] == 0] = 0  # pyarrow refers to bytes before an offset
 
     # Validity is exported only if there may be nulls; every other buffer has an address.
     with_validity = kinds <= _FIXED_SIZE
@@ -287,7 +288,7 @@ def refuse(unknown: dict[str, object]) -> None:
 
 
 def export_array(
-    array: Array, requested_schema: PyCapsule | None = None, **unknown: Any
+    array: Array, requested_schema: PyCapsule | None = None, **unknown: object
 ) -> tuple[PyCapsule, PyCapsule]:
     """Implement :meth:`Array.__arrow_c_array__`."""
     refuse(unknown)
@@ -297,7 +298,7 @@ def export_array(
 
 
 def export_batch(
-    batch: RecordBatch, requested_schema: PyCapsule | None = None, **unknown: Any
+    batch: RecordBatch, requested_schema: PyCapsule | None = None, **unknown: object
 ) -> tuple[PyCapsule, PyCapsule]:
     """Implement :meth:`RecordBatch.__arrow_c_array__`."""
     refuse(unknown)

@@ -131,8 +131,14 @@ def _named_safely(field: Field) -> Field:
     return Field(made.name, storage, made.nullable, left or None)
 
 
+def _format(type: Any) -> bytes:
+    nested = type.descriptor.children or type.layout == "dictionary"
+    return (_known_format.__wrapped__ if nested else _known_format)(type)
+
+
 @lru_cache(4096)
-def _format(type: DataType) -> bytes:
+def _known_format(type: DataType) -> bytes:
+    """The format of a type; kept for those without others in them, as the cache keeps the type, too."""
     return type.format.encode()
 
 

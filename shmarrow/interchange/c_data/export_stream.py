@@ -45,7 +45,7 @@ _MOST_COLUMNS = 1 << 12
 """The most columns, over all batches, exported up front."""
 
 
-def export_chunks(array: ChunkedArray, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+def export_chunks(array: ChunkedArray, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
     """Implement :meth:`ChunkedArray.__arrow_c_stream__`."""
     refuse(unknown)
     if requested_schema is not None:
@@ -54,7 +54,7 @@ def export_chunks(array: ChunkedArray, requested_schema: PyCapsule | None = None
 
 
 def export_batches(
-    schema: Schema, batches: Iterable[RecordBatch], requested_schema: PyCapsule | None = None, **unknown: Any
+    schema: Schema, batches: Iterable[RecordBatch], requested_schema: PyCapsule | None = None, **unknown: object
 ) -> PyCapsule:
     """Export batches as a stream: up front if they are few and in place, else one by one."""
     refuse(unknown)
@@ -67,7 +67,7 @@ def export_batches(
     return _one_by_one(wanted, chain(first, source))
 
 
-def export_reader(reader: RecordBatchReader, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+def export_reader(reader: RecordBatchReader, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
     """Implement :meth:`RecordBatchReader.__arrow_c_stream__`."""
     refuse(unknown)
     return _one_by_one(requested(reader.schema, requested_schema), reader, reader._fail)

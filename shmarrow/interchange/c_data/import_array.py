@@ -334,8 +334,7 @@ def array_from_capsules(schema: PyCapsule, array: PyCapsule) -> Array:
     """
     type = field_from_capsule(schema).type
     owner = move(array, "arrow_array")
-    made: Array = Importer().array(owner, owner._addr(), type)
-    return made
+    return Importer().array(owner, owner._addr(), type)
 
 
 def batch_from_capsules(schema: PyCapsule, array: PyCapsule) -> RecordBatch:

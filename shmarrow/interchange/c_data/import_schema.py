@@ -81,8 +81,7 @@ class CSchema(NamedTuple):
 
 def pointers_at(address: int, count: int) -> list[int]:
     """Read an array of pointers as addresses."""
-    found: list[int] = (ctypes.c_uint64 * count).from_address(address)[:]
-    return found
+    return (ctypes.c_uint64 * count).from_address(address)[:]
 
 
 def text_of(address: int) -> bytes:

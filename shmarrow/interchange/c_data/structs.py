@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from shmarrow.buffer import NDArray
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, full_name
 from shmarrow.optional import optional
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 SCHEMA = np.dtype(
     [
@@ -79,7 +77,7 @@ class _AddressRange:
         self.__array_interface__ = {"shape": (count,), "typestr": typestr, "data": (address, True), "version": 3}
 
 
-def array_at(address: int, count: int, typestr: str, owner: Any = None) -> npt.NDArray[Any]:
+def array_at(address: int, count: int, typestr: str, owner: Any = None) -> NDArray:
     """Return memory at an address as a read-only ndarray, which keeps ``owner`` alive."""
     return np.asarray(_AddressRange(address, count, typestr, owner))
 

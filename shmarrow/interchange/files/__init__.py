@@ -86,7 +86,7 @@ FORMATS = {
 
 
 class Converted(NamedTuple):
-    """What :func:`convert` wrote.
+    """The result of :func:`convert`.
 
     Attributes
     ----------

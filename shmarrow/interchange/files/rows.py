@@ -38,7 +38,7 @@ _CELLS = 1 << 26
 
 
 class Input(NamedTuple):
-    """What is read.
+    """The input of a conversion.
 
     Attributes
     ----------

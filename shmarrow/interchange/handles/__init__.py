@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import (
@@ -97,8 +98,7 @@ class Handle(Settings, Generic[T]):
             raise InvalidData(f"a damaged handle: no kind {shown(self.kind)}; there are {', '.join(_OPENERS)}")
         memory = HandleObjects(self.refs, self.inline, self.boot, self.host)
         try:
-            found: T = opener(self.content, memory)
-            return found
+            return opener(self.content, memory)
         except ShmarrowError:
             raise
         except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
@@ -174,14 +174,9 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
         return "array", ColumnWriter(locator).arrays(value.type, [value])
     if isinstance(value, ChunkedArray):
         return "chunked_array", ColumnWriter(locator).arrays(value.type, value.chunks)
-    from shmarrow.ipc.tensor.bundle import Bundle
-    from shmarrow.tensor import SparseTensor, Tensor
-
-    if isinstance(value, (Tensor, SparseTensor)):
-        from shmarrow.interchange.handles.tensors import describe
-
-        return "tensor", describe(value, locator)
-    if isinstance(value, Bundle):
+    if isinstance(value, (late.tensor.Tensor, late.tensor.SparseTensor)):
+        return "tensor", late.interchange.handles.tensors.describe(value, locator)
+    if isinstance(value, late.ipc.tensor.bundle.Bundle):
         data = value._index().source.data
         found = None if data is None else locator.find(data)
         if found is None:
@@ -213,15 +208,11 @@ def _open_chunked(content: object, memory: HandleObjects) -> ChunkedArray:
 
 
 def _open_tensor(content: object, memory: HandleObjects) -> Any:
-    from shmarrow.interchange.handles.tensors import restore
-
-    return restore(content, memory)
+    return late.interchange.handles.tensors.restore(content, memory)
 
 
 def _open_bundle(content: object, memory: HandleObjects) -> Any:
-    from shmarrow.ipc.tensor.bundle import Bundle
-
-    return Bundle(SegmentSource(memory.segment(content)), DEFAULT_LIMITS)
+    return late.ipc.tensor.bundle.Bundle(SegmentSource(memory.segment(content)), DEFAULT_LIMITS)
 
 
 _OPENERS: dict[str, Callable[[Any, HandleObjects], Any]] = {

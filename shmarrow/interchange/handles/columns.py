@@ -370,8 +370,7 @@ def _unpacked(piece: PackedArrays, types: Sequence[DataType], memory: HandleObje
 def _numbers(data: object, width: int) -> list[list[int]]:
     if not isinstance(data, bytes) or len(data) % (8 * width):
         raise InvalidData(f"a damaged handle: expected rows of {width} int64, found {shown(data)}")
-    rows: list[list[int]] = np.frombuffer(data, "<i8").reshape(-1, width).tolist() if data else []
-    return rows
+    return np.frombuffer(data, "<i8").reshape(-1, width).tolist() if data else []
 
 
 class _PackedParts(Parts):

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import U1, Bytes
+from shmarrow import late
+from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, ObjectNotFound, StorageError, counted, shown
 from shmarrow.segment import SHM_DIRECTORY, Segment
 from shmarrow.segment import attach as attach_segment
@@ -27,8 +28,6 @@ from shmarrow.segment.host import boot_id, host_name
 from shmarrow.segment.location import is_shm, resolve
 from shmarrow.segment.mappings import Mapping, mapping_of
 from shmarrow.state_machine import fork_safe_lock
-
-NDArray = np.ndarray[Any, np.dtype[Any]]
 
 INLINE_BYTES = 1 << 16
 """The most bytes stored in a handle itself, such as a computed validity bitmap in private memory."""
@@ -263,9 +262,7 @@ def _pinned(path: str, slot: int) -> Segment | None:
     """Attach and pin an object of a store; None if it is in no store, or this process may not open the store."""
     if slot < 0:
         return None
-    from shmarrow.store.attach import attach_slot  # imported only for objects of a store
-
-    return attach_slot(path, slot)
+    return late.store.attach.attach_slot(path, slot)
 
 
 def _check_ref(ref: object) -> None:

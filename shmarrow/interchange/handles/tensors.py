@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shmarrow.buffer import DType, NDArray
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, shown
 from shmarrow.interchange.handles.columns import schema_bytes, schema_of
 from shmarrow.interchange.handles.objects import HandleObjects, Locator
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.dense import MAX_DIMENSIONS, as_dim_names
-from shmarrow.tensor.element import ML_DTYPES, Element, NDArray, as_element
+from shmarrow.tensor.element import ML_DTYPES, Element, as_element
 from shmarrow.tensor.formats import FORMS
 from shmarrow.tensor.sparse import checked_shape
 from shmarrow.types import Field, Schema, as_metadata
@@ -127,7 +128,7 @@ def _element(parts: Parts) -> Element:
     return made
 
 
-def _array(elements: object, dtype: np.dtype[Any] | None, memory: HandleObjects) -> NDArray:
+def _array(elements: object, dtype: DType | None, memory: HandleObjects) -> NDArray:
     """Return an ndarray over its object, after checking that all elements are in bounds."""
     if not isinstance(elements, Elements):
         raise InvalidData(f"a damaged handle: expected an ndarray, found {shown(elements)}")

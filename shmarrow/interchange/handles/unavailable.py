@@ -37,7 +37,7 @@ class Unavailable:
         self._kind = kind
         self._error = error
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise copy.copy(self._error)  # a new one each time, as callers add to it
 
     def __getattr__(self, name: str) -> Any:
@@ -47,7 +47,7 @@ class Unavailable:
             self._refuse()
         return self._refuse
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Unavailable, (self._kind, self._error)
 
     def __repr__(self) -> str:

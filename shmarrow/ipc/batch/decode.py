@@ -1,4 +1,4 @@
-"""How arrays are built from record batches ("RecordBatch message"); ``encode`` is the inverse.
+"""Building arrays from record batches ("RecordBatch message"); ``encode`` is the inverse.
 
 Invariants:
 
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shmarrow import bitmap
+from shmarrow import bitmap, late
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.buffer import EMPTY, Bytes, Indices
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, at
 from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
@@ -36,8 +36,6 @@ from shmarrow.layout.validation import Origin
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from shmarrow.ipc.batch.codecs import Decompressor
     from shmarrow.segment.mappings import Version
 
@@ -94,8 +92,8 @@ class BatchHeader(NamedTuple):
     table: TableView
     version: int
     length: int
-    nodes: npt.NDArray[np.int64]
-    buffers: npt.NDArray[np.int64]
+    nodes: Indices
+    buffers: Indices
 
 
 def header_of(table: TableView, version: int, where: str) -> BatchHeader:
@@ -115,7 +113,7 @@ def variadic_counts(table: TableView, buffers: int, where: str) -> list[int]:
     return counts
 
 
-def _pairs(table: TableView, slot: str) -> npt.NDArray[np.int64]:
+def _pairs(table: TableView, slot: str) -> Indices:
     """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
     place = table.offset_of(slot)
     if not place:
@@ -325,7 +323,7 @@ class ArrayLoader:
 
     # --- all columns of numbers at once ---
 
-    def flat(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    def flat(self) -> tuple[Indices, Indices] | None:
         """Offset and size in the body of the values of each column, shape (n,) each; a size of -1 where unknown.
 
         They are found for the columns of primitive layout without nulls, unless a column of several arrays or with
@@ -402,8 +400,7 @@ class ArrayLoader:
         """Length and null count of a node."""
         if index >= len(self._nodes):
             raise InvalidData(f"the batch has {len(self._nodes)} nodes, node {index} is missing")
-        found: list[int] = self._nodes[index].tolist()
-        return found
+        return self._nodes[index].tolist()
 
     def place(self, index: int) -> tuple[int, int]:
         """A buffer's (start, stop) range in the body."""
@@ -456,9 +453,7 @@ class ArrayLoader:
 
 
 def _decompressor(codec: TableView, where: str, limits: Limits) -> Decompressor:
-    from shmarrow.ipc.batch.codecs import decompressor  # most batches need none
-
-    return decompressor(codec["codec"], codec["method"], where, limits)
+    return late.ipc.batch.codecs.decompressor(codec["codec"], codec["method"], where, limits)
 
 
 class BufferCursor:
@@ -534,6 +529,8 @@ class ColumnParts(Parts):
             cursor.buffer += 1
             return None
         data = cursor.next_buffer()
+        if not self._length:  # the offsets of no slots mean nothing: some writers leave the first one of a slice
+            return EMPTY
         if cursor.loader._schema.big_endian and len(data):
             return swapped_views(data, False) if spec.role == "views" else swapped(spec, self._wire.type, data)
         return data

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, Bytes
 from shmarrow.errors import InvalidType, Unsupported
@@ -86,9 +87,7 @@ def _plan_body(
         "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
     }
     if options.compression is not None:
-        from shmarrow.ipc.batch.codecs import compress as compress_buffers
-
-        buffers = compress_buffers(buffers, options)
+        buffers = late.ipc.batch.codecs.compress(buffers, options)
         values["compression"] = {"codec": ENUMS["CompressionType"][CODECS[options.compression].member]}
     if place is None and len(buffers) > _FEW:
         pieces, size = _lay_out_many(buffers, values, options.alignment)
@@ -183,7 +182,7 @@ def dictionaries_of(columns: Sequence[Any]) -> list[Any]:
 def _below(array: Any) -> Sequence[Any]:
     """The children of an array, or of its dictionary's values."""
     values = array if array._dictionary is None else array._dictionary
-    return values._children  # type: ignore[no-any-return]
+    return values._children
 
 
 def in_schema(batch: RecordBatch, schema: Schema, adapt: bool) -> RecordBatch:

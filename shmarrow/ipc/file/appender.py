@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidData
 from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -15,9 +14,6 @@ from shmarrow.ipc.schema.decode import encoded_fields
 from shmarrow.ipc.schema.encode import encode_schema
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.writer import Sink
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class RecordBatchFileAppender(RecordBatchFileWriter):
@@ -63,7 +59,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
         self._reader.close()
 
 
-def _check_blocks(blocks: npt.NDArray[Any], end: int, where: str) -> None:
+def _check_blocks(blocks: NDArray, end: int, where: str) -> None:
     """Reject blocks that exceed the bytes before the footer: in the new file they would point into the new batches."""
     starts, metadata, bodies = (blocks[name] for name in ("offset", "metaDataLength", "bodyLength"))
     bad = (starts < HEAD) | (starts > end) | (metadata < 8) | (bodies < 0) | (bodies > end - starts - metadata)

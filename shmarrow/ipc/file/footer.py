@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 
+from shmarrow import late
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, LimitExceeded, Limits, ShmarrowError
 from shmarrow.ipc.flatbuffers.reader import TableView
@@ -73,12 +74,10 @@ def footer_holes(footer: TableView) -> Holes:
 
 def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
     """The error for bytes that are not an Arrow file; names their format if recognised."""
-    from shmarrow.sources import formats
-
-    head = data[: formats.HEAD].tobytes()
+    head = data[: late.sources.formats.HEAD].tobytes()
     if not head:
         return InvalidData(f"{name}: expected an Arrow file, found an empty file")
-    found, hint = _message(data, limits) if head[:4] == CONTINUATION else formats.recognized(head)
+    found, hint = _message(data, limits) if head[:4] == CONTINUATION else late.sources.formats.recognized(head)
     if found:
         return InvalidData(f"{name}: expected an Arrow file, found {found}", hint=hint)
     return InvalidData(f"{name}: expected an Arrow file, which starts with {MAGIC!r}, found {head[: len(MAGIC)]!r}")

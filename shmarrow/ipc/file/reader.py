@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.batch import RecordBatch
+from shmarrow.buffer import NDArray
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body, open_batch
@@ -36,10 +38,7 @@ from shmarrow.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Tran
 from shmarrow.types import Metadata, Schema, as_metadata
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from shmarrow.ipc.batch.dictionaries import Dictionary
-    from shmarrow.ipc.batch.projection import Projection
     from shmarrow.ipc.stream.state import IpcStats
     from shmarrow.tables import RecordBatchReader, RecordBatchWithMetadata, Table
 
@@ -86,13 +85,11 @@ class _File:
         self.batches = self.blocks("recordBatches")
         self.schema = self._read_schema(source.mapped)
         if source.data is None:
-            from shmarrow.ipc.file.ranges import SourceRange
-
-            self.data: Any = SourceRange(source, 0, end)
+            self.data: Any = late.sources.ranges.SourceRange(source, 0, end)
         else:
             self.data = source.data[:end]
 
-    def blocks(self, name: str) -> npt.NDArray[Any]:
+    def blocks(self, name: str) -> NDArray:
         """The blocks in a slot of the footer, as an ndarray of Block."""
         found = self.footer[name]
         return _NO_BLOCKS if found is None else found
@@ -116,7 +113,7 @@ class _File:
         body = self.data.part(part) if self.ranged else self.data[part]
         return found.message, body if self._shared is None else self._shared.body(body)
 
-    def fetch(self, blocks: npt.NDArray[Any], bodies: bool = False) -> None:
+    def fetch(self, blocks: NDArray, bodies: bool = False) -> None:
         """Prefetch the metadata of many messages, and optionally their bodies, if the file is read by ranges."""
         if self.ranged:
             starts, sizes = blocks["offset"], blocks["metaDataLength"] + (blocks["bodyLength"] if bodies else 0)
@@ -159,19 +156,15 @@ class RecordBatchFileReader:
         self._zero_copy_only = zero_copy_only
         self._arguments: Any = None
         if included_fields is not None:
-            from shmarrow.column_names import several
-
-            self._arguments = several(included_fields, "positions and names")
+            self._arguments = late.column_names.several(included_fields, "positions and names")
         self._states = StateMachine(f"the reader of {source.name}", TRANSITIONS, shared=source.data is not None)
         try:
             self._file: _File | None = _File(source, limits)
             self._full_schema = self._file.schema
             self._dictionaries: _FileDictionaries | None = _FileDictionaries(self._file, self._full_schema)
-            self._included: Projection | None = None
+            self._included, self._schema = None, self._full_schema
             if self._arguments is not None:
-                from shmarrow.ipc.batch.projection import Projection
-
-                self._included = Projection(self._full_schema, self._arguments)
+                self._included, self._schema = late.column_names.included(self._full_schema, self._arguments)
         except BaseException:
             self._file = None
             source.close()
@@ -180,7 +173,7 @@ class RecordBatchFileReader:
     @property
     def schema(self) -> Schema:
         """The schema of all batches."""
-        return (self._full_schema if self._included is None else self._included.schema)._detach()
+        return self._schema._detach()
 
     def _opened(self) -> _File:
         file = self._file
@@ -225,16 +218,14 @@ class RecordBatchFileReader:
 
     @property
     def stats(self) -> IpcStats:
-        """How many messages the file has, according to its footer; pyarrow counts those that were read so far.
+        """Number of messages in the file, by kind, according to its footer; pyarrow counts those that were read so far.
 
         A file of several dictionaries reads their metadata, to tell deltas from others.
         """
-        from shmarrow.ipc.stream.state import IpcStats
-
         file = self._opened()
         batches, parts = len(file.batches), len(file.blocks("dictionaries"))
         deltas = parts - len(self.dictionaries) if parts > 1 else 0
-        return IpcStats(1 + parts + batches, batches, parts, deltas, 0)
+        return late.ipc.stream.state.IpcStats(1 + parts + batches, batches, parts, deltas, 0)
 
     def _dictionaries_of(self, number: int) -> Mapping[int, Dictionary]:
         """The dictionaries of a batch by id: those of the file."""
@@ -244,15 +235,17 @@ class RecordBatchFileReader:
         """The size of each batch with its metadata, according to the footer."""
         file = self._opened()
         sizes = file.batches["metaDataLength"] + file.batches["bodyLength"]
-        return sizes.clip(0, len(file.data)).tolist()  # type: ignore[no-any-return]
+        return sizes.clip(0, len(file.data)).tolist()
 
     def _count_rows(self) -> RowCounts:
         """The row counts of all batches, from their own metadata."""
-        from shmarrow.ipc.file.row_counts import row_counts
-
         file = self._opened()
         file.fetch(file.batches)
-        rows = np.full(len(file.batches), -1) if file.ranged else row_counts(file.data, file.batches)
+        rows = (
+            np.full(len(file.batches), -1)
+            if file.ranged
+            else late.ipc.file.row_counts.row_counts(file.data, file.batches)
+        )
         for i in np.flatnonzero(rows < 0).tolist():
             rows[i] = self._batch(file, self.dictionaries, i).num_rows
         ends = np.flatnonzero(np.append(rows[1:] != rows[:-1], True)) if len(rows) else rows
@@ -285,9 +278,7 @@ class RecordBatchFileReader:
 
     def get_batch_with_custom_metadata(self, index: SupportsIndex) -> RecordBatchWithMetadata:
         """Return a batch and its metadata. Errors as :meth:`get_batch`."""
-        from shmarrow.tables import with_metadata
-
-        return with_metadata(self.get_batch(index))
+        return late.tables.with_metadata(self.get_batch(index))
 
     def _batch(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
         """Read a batch with all columns."""
@@ -301,7 +292,7 @@ class RecordBatchFileReader:
         batch = self._batch(file, dictionaries, number)
         if self._zero_copy_only:
             check_zero_copy(batch, f"{file.name}: batch {number}")
-        return batch if self._included is None else self._included.of(batch)
+        return batch if self._included is None else batch._arranged(self._schema, self._included, {})
 
     def _lasting(self) -> Iterator[RecordBatch]:
         """Iterate over all batches; if the file is in memory or mapped, they can be read after closing."""
@@ -311,20 +302,18 @@ class RecordBatchFileReader:
         return (self._read(file, dictionaries, i) for i in range(len(file.batches)))
 
     def __repr__(self) -> str:
-        from shmarrow.display import holding, line
-
-        file, columns = self._file, self._full_schema if self._included is None else self._included.schema
+        file = self._file
         batches = None if file is None else len(file.batches)
         rows = None
         with suppress(InvalidData):
             counts = None if file is None else _known_rows(file)
             rows = None if counts is None else sum([n * rows for n, rows in counts])
-        return line(self, f"of {self._source.name}", *holding(batches, rows, len(columns)), self._states.state)
+        return late.display.line(
+            self, f"of {self._source.name}", *late.display.holding(batches, rows, len(self._schema)), self._states.state
+        )
 
     def _repr_html_(self) -> str:
-        from shmarrow.display import reader_html
-
-        return reader_html(self)
+        return late.display.reader_html(self)
 
     def __len__(self) -> int:
         return self.num_record_batches
@@ -338,28 +327,24 @@ class RecordBatchFileReader:
 
     def read_all(self) -> Table:
         """Return all batches as a table, without copying. A file read by ranges is fetched now."""
-        from shmarrow.tables import Table
-
         file = self._opened()
-        return Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
+        return late.tables.Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
         """Return a reader over all batches that casts each to types that another tool accepts.
 
         Any number of such readers may be made. Parameters and errors as for :meth:`RecordBatchReader.for_consumer`.
         """
-        from shmarrow.interchange.for_consumer import reader
+        return late.interchange.for_consumer.reader(self.schema, self._lasting(), name, lossy)
 
-        return reader(self.schema, self._lasting(), name, lossy)
-
-    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: Any) -> PyCapsule:
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export all batches as a PyCapsule ``arrow_array_stream``, any number of times.
 
         Parameters and errors as for :meth:`Table.__arrow_c_stream__`.
         """
-        from shmarrow.interchange.c_data.export_stream import export_batches
-
-        return export_batches(self.schema, self._lasting(), requested_schema, **unknown)
+        return late.interchange.c_data.export_stream.export_batches(
+            self.schema, self._lasting(), requested_schema, **unknown
+        )
 
     def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
         """Iterate over all batches with their columns, fetching many small ones in one read."""
@@ -389,12 +374,9 @@ class RecordBatchFileReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from shmarrow import ipc
-        from shmarrow.ipc.stream.reader import reopened
-
-        return reopened(
-            ipc.open_file,
+    def __reduce__(self) -> tuple[object, ...]:
+        return late.ipc.stream.reader.reopened(
+            late.ipc.open_file,
             self._source,
             self._limits,
             zero_copy_only=self._zero_copy_only,
@@ -418,11 +400,9 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         return self.__dict__.setdefault("_by_id", self._read_blocks()) if found is None else found
 
     def _read_blocks(self) -> Mapping[int, Dictionary]:
-        from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget
-
         file = self._file
-        found: dict[int, Dictionary] = {}
-        budget = DictionaryBudget(file.limits)
+        found: dict[int, late.ipc.batch.dictionaries.Dictionary] = {}
+        budget = late.ipc.batch.dictionaries.DictionaryBudget(file.limits)
         total = 0
         blocks = file.blocks("dictionaries")
         file.fetch(blocks)
@@ -446,7 +426,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
                 raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")
             if delta and id not in found:
                 raise InvalidData(f"{where}: a delta for dictionary {id}, which does not precede it")
-            found[id] = Dictionary(id, content, found.get(id), i, budget)
+            found[id] = late.ipc.batch.dictionaries.Dictionary(id, content, found.get(id), i, budget)
         return found
 
     def __getitem__(self, id: int) -> Dictionary:

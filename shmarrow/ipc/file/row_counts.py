@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, Indices, NDArray
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.message.decode import READ_VERSIONS
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _AT_ONCE = 1 << 16
 _PREFIX = 8
@@ -20,7 +17,7 @@ _VERSIONS = [ENUMS["MetadataVersion"][name] for name in READ_VERSIONS]
 _U1, _U2, _U4, _I2, _I4, _I8 = map(np.dtype, ("u1", "<u2", "<u4", "<i2", "<i4", "<i8"))
 
 
-def row_counts(data: Bytes, blocks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def row_counts(data: Bytes, blocks: NDArray) -> Indices:
     """Number of rows of the batch of each block, shape (n,); -1 for a message to be read, or refused, by itself.
 
     Parameters
@@ -40,7 +37,7 @@ class _Messages:
     Whatever is out of bounds, or not as expected, clears the ``good`` flag of its message; its numbers mean nothing.
     """
 
-    def __init__(self, data: Bytes, blocks: npt.NDArray[Any]) -> None:
+    def __init__(self, data: Bytes, blocks: NDArray) -> None:
         self._data = data
         self._start: Any = blocks["offset"]
         size, self._body = blocks["metaDataLength"].astype(np.int64), blocks["bodyLength"]
@@ -48,7 +45,7 @@ class _Messages:
         self._end = np.where(self.good, self._start + size, 0)
         self.good &= self._body <= len(data) - self._end
 
-    def rows(self) -> npt.NDArray[np.int64]:
+    def rows(self) -> Indices:
         start = self._start
         self.good &= self._numbers(start, _U4) == 0xFFFFFFFF
         self.good &= self._numbers(start + 4, _I4) == self._end - start - _PREFIX

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import flatbuffers
 import numpy as np
 
-from shmarrow.buffer import padded
+from shmarrow.buffer import Indices, NDArray, padded
 from shmarrow.ipc.flatbuffers.tables import SCALARS, STRUCTS, TABLES, UNIONS
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class Built(NamedTuple):
@@ -124,7 +121,7 @@ def _add_value(builder: flatbuffers.Builder, kind: str, value: Any) -> int:
     return int(builder.EndVector())
 
 
-def _without_gaps(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _without_gaps(values: NDArray) -> NDArray:
     """Copy structs with zeroed padding, which numpy leaves uninitialized."""
     names = values.dtype.names
     if names is None or values.dtype.itemsize == sum(values.dtype[name].itemsize for name in names):
@@ -135,7 +132,7 @@ def _without_gaps(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return clean
 
 
-def add_offsets(builder: flatbuffers.Builder, offsets: Sequence[int] | npt.NDArray[np.int64]) -> int:
+def add_offsets(builder: flatbuffers.Builder, offsets: Sequence[int] | Indices) -> int:
     """Write a vector of offsets of tables already written."""
     builder.StartVector(4, len(offsets), 4)
     # An offset is relative to its own position, and the last one has the lowest position from the end.
@@ -150,7 +147,7 @@ def add_raw(builder: flatbuffers.Builder, raw: bytes) -> None:
     builder.Bytes[builder.head : builder.head + len(raw)] = raw
 
 
-def _add_struct(builder: flatbuffers.Builder, value: npt.NDArray[Any]) -> int:
+def _add_struct(builder: flatbuffers.Builder, value: NDArray) -> int:
     builder.Prep(8, value.dtype.itemsize)
     add_raw(builder, value.tobytes())
     return int(builder.Offset())

@@ -15,16 +15,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, DType, NDArray
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuffers.tables import SCALARS, STRUCTS, TABLES, UNIONS
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _U1 = struct.Struct("<B").unpack_from
 _U2 = struct.Struct("<H").unpack_from
@@ -119,7 +116,7 @@ class FlatBuffer:
             self.fail(f"{what}.{slot}", start + 4, length * itemsize)
         return start + 4, length
 
-    def vector(self, position: int, dtype: np.dtype[Any], what: str, slot: str = "") -> npt.NDArray[Any]:
+    def vector(self, position: int, dtype: DType, what: str, slot: str = "") -> NDArray:
         """The vector of scalars or structs referred to by the offset at ``position``; a view."""
         start, length = self.vector_at(position, dtype.itemsize, what, slot)
         return np.ndarray(length, dtype, self.data, start)
@@ -273,11 +270,11 @@ def _read_table(table: TableView, slot: str, position: int, argument: Any) -> Ta
     return table.reader.table(argument, table.reader.follow(position, table.name, slot))
 
 
-def _read_struct(table: TableView, slot: str, position: int, argument: Any) -> npt.NDArray[Any] | None:
+def _read_struct(table: TableView, slot: str, position: int, argument: Any) -> NDArray | None:
     return np.ndarray((), argument, table.reader.data, position) if position else None
 
 
-def _read_vector(table: TableView, slot: str, position: int, argument: Any) -> npt.NDArray[Any] | None:
+def _read_vector(table: TableView, slot: str, position: int, argument: Any) -> NDArray | None:
     return table.reader.vector(position, argument, table.name, slot) if position else None
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.buffer import DType
 from shmarrow.types.descriptors import ENUMERATIONS, TYPES, Parameter
 
-SCALARS: dict[str, np.dtype[Any]] = {name: np.dtype("<" + name) for name in ("u1", "i1", "i2", "i4", "i8")}
+SCALARS: dict[str, DType] = {name: np.dtype("<" + name) for name in ("u1", "i1", "i2", "i4", "i8")}
 SCALARS["bool"] = np.dtype("?")
 
 ENUMS: dict[str, dict[str, int]] = {
@@ -32,7 +33,7 @@ UNIONS: dict[str, tuple[str, ...]] = {
 }
 """The members of each union; tags start at 1, and tag 0 means none."""
 
-STRUCTS: dict[str, np.dtype[Any]] = {
+STRUCTS: dict[str, DType] = {
     "FieldNode": np.dtype([("length", "<i8"), ("null_count", "<i8")]),
     "Buffer": np.dtype([("offset", "<i8"), ("length", "<i8")]),
     "Block": np.dtype(

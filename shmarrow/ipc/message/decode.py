@@ -1,4 +1,4 @@
-"""How messages are read ("Encapsulated message format").
+"""Reading messages ("Encapsulated message format").
 
 A message is a prefix, metadata as a FlatBuffer, padding, and a body. :func:`message_at` finds the one at an offset and
 checks that all of it is there; every reader of complete messages uses it: streams and files in memory, files read by

@@ -68,7 +68,7 @@ class Template:
 
 
 class Known:
-    """What is known of small FlatBuffers by their constant bytes; bounded, and cleared when full.
+    """A cache of what was decoded from small FlatBuffers, by their constant bytes; bounded, and cleared when full.
 
     Notes
     -----
@@ -94,7 +94,7 @@ class Known:
             self._layouts[len(data)] = (*known[1 - _MOST_LAYOUTS :], template.layout)
 
     def find(self, data: bytes, key: Hashable = None) -> tuple[Any, list[Any]] | None:
-        """What was found of a FlatBuffer of these constants, and the values in the holes of this one."""
+        """Return what was decoded from a FlatBuffer with these constants, and the values in the holes of this one."""
         for layout in self._layouts.get(len(data), ()):
             parts = layout.unpack(data)
             known = self._found.get((key, parts[::2]))

@@ -7,7 +7,7 @@ buffers, its children, its dictionary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from shmarrow import types
 from shmarrow.errors import InvalidData, LimitExceeded, Limits, at
@@ -17,12 +17,6 @@ from shmarrow.ipc.schema.types import read_index_type, read_type, text
 from shmarrow.layout.listing import walk
 from shmarrow.types import DataType, Field
 from shmarrow.types.extension import extension_type
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow import types
+from shmarrow.buffer import Indices
 from shmarrow.errors import Unsupported
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.builder import Built
@@ -24,7 +25,6 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.message.encode import key_values, message_values
 from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.schema.decode import Positions
 from shmarrow.ipc.schema.types import FLAT_CLASSES, type_values
 from shmarrow.layout.memory import ranges
 from shmarrow.types import DataType, Field, Schema
@@ -161,7 +161,7 @@ _FLAT_VTABLE = np.array([16, 20, 4, 16, 17, 8, 0, 12], "<u2")
 _FLAT_WORDS = 5
 
 
-def _add_flat_fields(builder: flatbuffers.Builder, fields: list[Field], kinds: _Kinds) -> Positions:
+def _add_flat_fields(builder: flatbuffers.Builder, fields: list[Field], kinds: _Kinds) -> Indices:
     """Write flat Field tables with array operations; returns their offsets.
 
     All share one vtable and one empty vector of children; fields of equal type share its table.
@@ -177,7 +177,7 @@ def _add_flat_fields(builder: flatbuffers.Builder, fields: list[Field], kinds: _
     builder.Prep(4, size + len(names))
     end = builder.Offset() + size + len(names)  # offset from the end of the first byte written here
     first = head + 4 * _FLAT_WORDS * np.arange(count)
-    offsets: Positions = end - first
+    offsets: Indices = end - first
     words = np.empty((count, _FLAT_WORDS), "<u4")
     words[:, 0] = first  # back to the vtable at the start
     words[:, 1] = size + at - (first + 4)
@@ -205,7 +205,7 @@ class _Kinds:
         distinct = dict(zip(self._ids, types, strict=True))
         self._numbers = {key: self.types.setdefault(type, len(self.types)) for key, type in distinct.items()}
 
-    def add_tables(self, builder: flatbuffers.Builder) -> tuple[Positions, Positions]:
+    def add_tables(self, builder: flatbuffers.Builder) -> tuple[Indices, Indices]:
         """Write each type's table once; returns for each field the offset of its type's table, and its union tag."""
         written = []
         for type in self.types:
@@ -217,7 +217,7 @@ class _Kinds:
         return offsets[chosen], tags[chosen]
 
 
-def _name_strings(names: list[str]) -> tuple[bytes, Positions]:
+def _name_strings(names: list[str]) -> tuple[bytes, Indices]:
     """Encode consecutive FlatBuffers strings, padded to words; returns the bytes and each string's start."""
     text = "".join(names)
     encoded = names if text.isascii() else [name.encode() for name in names]

@@ -14,23 +14,20 @@ record batch. Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from shmarrow.buffer import Bytes, Indices, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, Limits, Unsupported
 from shmarrow.ipc.flatbuffers.reader import I4, U4, FlatBuffer, Offsets, TableView, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
-from shmarrow.ipc.schema.decode import FieldLayout, Positions, encoded_fields, parse_field
+from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields, parse_field
 from shmarrow.ipc.schema.types import text
 from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, NULLABLE, TYPE, TYPE_TAG, FieldTables
 from shmarrow.layout.listing import LISTING
 from shmarrow.types import Field
 from shmarrow.types.descriptors import TYPES, TypeDescriptor
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 # What the scan needs of a type: its number of buffers, and these flags.
 _BUFFERS, _VARIADIC, _V4_BITMAP, _NESTED, _UNKNOWN = 15, 16, 32, 64, 128
@@ -57,9 +54,9 @@ _FIELD_BYTES, _NAME_BYTES = 500, 150
 _MOST_HELD = 128
 """Maximum memory of a schema as a multiple of its bytes, as malicious bytes may share targets."""
 
-_Codes: TypeAlias = "int | npt.NDArray[np.uint8]"
+_Codes: TypeAlias = int | Bytes
 """Buffer counts of some columns: one each, or a single number if all are equal."""
-_Scanned: TypeAlias = "tuple[int, int, npt.NDArray[np.uint8] | None]"
+_Scanned: TypeAlias = tuple[int, int, Bytes | None]
 """Number of leading fields known to be flat, their common buffer count, or the count of each."""
 
 
@@ -97,15 +94,15 @@ class LazySchema:
         self._by_name: dict[bytes, list[int]] | None = None
         self._searches = 0
         self._dictionary_values: dict[int, FieldLayout] | None = None
-        self._starts: npt.NDArray[np.int64] | None = None
+        self._starts: Indices | None = None
         self._types: list[Any] | None = None
-        self._widths: Positions | None = None
+        self._widths: Indices | None = None
         # Number of leading fields known to be flat (one node, no variadic counts); their common buffer count; or the
         # count of each, if they differ.
         self._scanned: _Scanned = (0, 0, None)
         # If the schema is not flat: rows of each column's nodes, buffers, variadic counts and V4 bitmaps; or only the
         # buffers if all have one node.
-        self._totals: npt.NDArray[Any] | None = None
+        self._totals: NDArray | None = None
         self._nested_dictionaries = False
 
     def detach(self) -> None:
@@ -221,7 +218,7 @@ class LazySchema:
             self._types = found
         return self._types
 
-    def plain_widths(self) -> Positions:
+    def plain_widths(self) -> Indices:
         """The slot width of each column in bytes, shape (n,); 0 for those that are not of primitive layout."""
         if self._widths is None:
             widths = [0 if type is None else type.storage.itemsize for type in self.plain_types()]
@@ -308,7 +305,7 @@ class LazySchema:
         self.scan()
         return self._nested_dictionaries
 
-    def flat_starts(self) -> Positions | None:
+    def flat_starts(self) -> Indices | None:
         """Index of each column's first buffer, shape (n + 1,), if all have one node and no variadic counts."""
         scanned = self._scan_flat(self._count)
         if scanned is not None and scanned[2] is None:
@@ -443,7 +440,7 @@ class LazySchema:
         tag, _, dictionary = (*offsets, 0, 0, 0, 0, 0)[TYPE_TAG : DICTIONARY + 1]
         return None if dictionary or tag < 4 else (extent("Field", offsets), tag)
 
-    def _scan(self) -> npt.NDArray[Any]:
+    def _scan(self) -> NDArray:
         """Count the nodes and buffers of every column, level by level."""
         positions, buffer = self._tables.positions, self._tables.buffer
         count = self._count
@@ -451,7 +448,7 @@ class LazySchema:
         if not int(codes.max()) & ~_BUFFERS:
             return codes
         totals = np.zeros((4, count), np.int64)
-        owners: Positions | None = None
+        owners: Indices | None = None
         seen = 0
         for _ in range(buffer.limits.depth):
             seen += len(positions)
@@ -472,7 +469,7 @@ class LazySchema:
             codes, children = self._level(positions)
         raise LimitExceeded(f"types nest deeper than Limits.depth = {buffer.limits.depth}")
 
-    def _level(self, positions: Positions) -> tuple[npt.NDArray[np.uint8], Positions | None]:
+    def _level(self, positions: Indices) -> tuple[Bytes, Indices | None]:
         """The scan codes of the fields' types, and the positions of the offsets of their children."""
         buffer = self._tables.buffer
         tags_at, encodings = self._tables.slots(positions, (TYPE_TAG, DICTIONARY))

@@ -8,18 +8,15 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.ipc.flatbuffers.reader import U4, WORD, FlatBuffer, Offsets, extent
-from shmarrow.ipc.schema.decode import Positions
 from shmarrow.ipc.schema.types import SELF_CONTAINED
 from shmarrow.layout.memory import ranges
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 NAME, NULLABLE, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = range(7)
 """Numbers of the slots of a Field table."""
@@ -45,7 +42,7 @@ class FieldTables:
     shared_offsets : tuple of int or None
         The slot offsets of every table, if all are known to share a vtable and be in bounds.
     found_positions : int64 ndarray or None
-        Positions of all tables, once computed.
+        Indices of all tables, once computed.
     """
 
     __slots__ = ("buffer", "count", "first", "found_positions", "shared_offsets")
@@ -54,7 +51,7 @@ class FieldTables:
         self.buffer = buffer
         self.first = first
         self.count = count
-        self.found_positions: Positions | None = None
+        self.found_positions: Indices | None = None
         self.shared_offsets: Offsets | None = None
 
     def over(self, buffer: FlatBuffer) -> FieldTables:
@@ -64,14 +61,14 @@ class FieldTables:
         return made
 
     @property
-    def positions(self) -> Positions:
-        """Positions of the Field tables."""
+    def positions(self) -> Indices:
+        """Indices of the Field tables."""
         if self.found_positions is None:
             self.found_positions = self.positions_of(0, self.count)
         return self.found_positions
 
     @property
-    def words(self) -> npt.NDArray[np.uint32]:
+    def words(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """The bytes as 32-bit numbers."""
         buffer = self.buffer
         return buffer.data[: buffer.size & ~3].view(WORD)
@@ -79,17 +76,16 @@ class FieldTables:
     def position_of(self, index: int) -> int:
         """Position of a column's Field table."""
         slot = self.first + 4 * index
-        position: int = slot + U4(self.buffer.view, slot)[0]
-        return position
+        return slot + U4(self.buffer.view, slot)[0]
 
-    def positions_of(self, start: int, end: int) -> Positions:
-        """Positions of the Field tables of columns ``start`` to ``end``."""
+    def positions_of(self, start: int, end: int) -> Indices:
+        """Indices of the Field tables of columns ``start`` to ``end``."""
         at = self.first + 4 * start
         found = np.arange(at, self.first + 4 * end, 4)
         found += np.ndarray(end - start, WORD, self.buffer.data, at)
         return found
 
-    def slots(self, positions: Positions, numbers: tuple[int, ...]) -> list[Positions | None]:
+    def slots(self, positions: Indices, numbers: tuple[int, ...]) -> list[Indices | None]:
         """For each slot, the positions of its values in the Field tables (0 if absent); None if absent in all."""
         buffer = self.buffer
         shared = self.shared_offsets
@@ -120,7 +116,7 @@ class FieldTables:
                     result[chosen] = places
         return list(results)
 
-    def _offsets_of(self, positions: Positions, high: int) -> Offsets:
+    def _offsets_of(self, positions: Indices, high: int) -> Offsets:
         """The slot offsets of several Field tables that share a vtable; checks that all are in bounds."""
         offsets = self.buffer.table_at("Field", int(positions[0]))[1]
         if high + extent("Field", offsets) > self.buffer.size:
@@ -132,14 +128,14 @@ class FieldTables:
         position = self.position_of(index)
         return self.buffer.slot("Field", position, self.buffer.table_at("Field", position)[1], number, 4)
 
-    def u4(self, positions: Positions) -> npt.NDArray[np.uint32]:
+    def u4(self, positions: Indices) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """The 32-bit numbers at positions, which must be in bounds."""
         if not int(np.bitwise_or.reduce(positions)) & 3:
             return self.words.take(positions >> 2)
         data = self.buffer.data
         return np.ascontiguousarray(data[positions[:, None] + np.arange(4)]).view("<u4")[:, 0]
 
-    def follow(self, slots: Positions, what: str) -> tuple[Positions, Positions]:
+    def follow(self, slots: Indices, what: str) -> tuple[Indices, Indices]:
         """The targets of offsets and the 32-bit lengths there; both 0 if the slot is absent."""
         buffer = self.buffer
         targets = slots + self.u4(slots)
@@ -154,7 +150,7 @@ class FieldTables:
             sizes[absent] = 0
         return targets, sizes
 
-    def below(self, slots: Positions) -> tuple[Positions, Positions]:
+    def below(self, slots: Indices) -> tuple[Indices, Indices]:
         """The positions of the fields' children, and their counts."""
         buffer = self.buffer
         targets, sizes = self.follow(slots, "the children of a field")
@@ -166,7 +162,7 @@ class FieldTables:
         places: Any = np.repeat(targets + 4, sizes) + 4 * ranges(np.zeros(len(sizes), np.int64), sizes)
         return (places + self.u4(places) if len(places) else places), sizes
 
-    def name_places(self) -> tuple[Positions, Positions]:
+    def name_places(self) -> tuple[Indices, Indices]:
         """Start and size of each column's name, in bounds; absent names have size 0."""
         buffer = self.buffer
         positions = self.positions
@@ -191,15 +187,15 @@ class FieldTables:
         found = self.type_tables()
         return found is not None and int(found[1].min()) >= 0
 
-    def type_tables(self) -> tuple[Positions, Positions] | None:
-        """Positions of each field's type table and vtable; None if a field has more, or no type."""
+    def type_tables(self) -> tuple[Indices, Indices] | None:
+        """Indices of each field's type table and vtable; None if a field has more, or no type."""
         types, dictionaries, metadata = self.slots(self.positions, (TYPE, DICTIONARY, METADATA))
         if types is None or dictionaries is not None or metadata is not None or not int(types.min()):
             return None
         tables, starts = self.follow(types, "a field's type")
         return tables, tables - starts.astype("<u4").view("<i4")
 
-    def same_tables(self, tables: Positions, name: str) -> bool:
+    def same_tables(self, tables: Indices, name: str) -> bool:
         """Whether tables of one kind and vtable have equal inline contents."""
         buffer = self.buffer
         size = extent(name, buffer.table_at(name, int(tables[0]))[1])
@@ -217,11 +213,11 @@ def _offset(offsets: Offsets, number: int) -> int:
     return found
 
 
-def _shifted(positions: Positions, offsets: Offsets, number: int) -> Positions | None:
+def _shifted(positions: Indices, offsets: Offsets, number: int) -> Indices | None:
     """The positions of a slot in tables that share a vtable; None if absent."""
     at = _offset(offsets, number)
     return positions + at if at else None
 
 
-def _all_same(values: npt.NDArray[Any]) -> bool:
+def _all_same(values: NDArray) -> bool:
     return bool((values == values[0]).all())

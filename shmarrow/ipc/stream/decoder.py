@@ -137,7 +137,7 @@ class StreamDecoder(NotCopied):
 
     @property
     def stats(self) -> IpcStats:
-        """How many messages were decoded."""
+        """Number of messages decoded so far, by kind."""
         return self._stream.stats
 
     @property
@@ -147,7 +147,7 @@ class StreamDecoder(NotCopied):
 
     @property
     def wants(self) -> int:
-        """Number of bytes that complete the current part; feeding more or fewer is fine. 0 after the end."""
+        """Number of bytes that the decoder needs next; feeding more or fewer is fine. 0 after the end."""
         return self._wants - self._held if self._states.state in _STAGES else 0
 
     @property

@@ -18,12 +18,12 @@ from functools import partial
 from operator import index as as_index
 from typing import Any, NamedTuple, SupportsIndex
 
+from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.column_names import several
+from shmarrow.column_names import included, several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
-from shmarrow.ipc.batch.projection import Projection
 from shmarrow.ipc.message.decode import Located, message_at
 from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
@@ -63,10 +63,10 @@ class _BatchReader(RecordBatchReader):
     """The counts when the reader was closed."""
 
     def __repr__(self) -> str:
-        from shmarrow.display import holding, line
-
         batches = self._known_batches()
-        return line(self, f"of {self._source.name}", *holding(batches, None, len(self.schema)), self._states.state)
+        return late.display.line(
+            self, f"of {self._source.name}", *late.display.holding(batches, None, len(self.schema)), self._states.state
+        )
 
     def _fail(self, error: BaseException) -> None:
         self._states.fail(error)
@@ -75,10 +75,12 @@ class _BatchReader(RecordBatchReader):
         """The number of batches, if known."""
         return None
 
-    def _set_schema(self, full: Schema, included: Iterable[int | str] | None) -> None:
+    def _set_schema(self, full: Schema, fields: Iterable[int | str] | None) -> None:
         self._full_schema = full
-        self._included = None if included is None else Projection(full, included)
-        self.schema = full if self._included is None else self._included.schema
+        self._included, self.schema = included(full, fields)
+
+    def _selected(self, batch: RecordBatch) -> RecordBatch:
+        return batch if self._included is None else batch._arranged(self.schema, self._included, {})
 
 
 class RecordBatchStreamReader(NotCopied, _BatchReader):
@@ -107,7 +109,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
 
     @property
     def stats(self) -> IpcStats:
-        """How many messages were read so far; usable after closing."""
+        """Number of messages read so far, by kind; usable after closing."""
         decoder = self._decoder
         return self._last_stats if decoder is None else decoder.stats
 
@@ -127,7 +129,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
     def read_next_batch(self) -> RecordBatch:
         while (event := self._states.read(self._next)) is not None:
             if isinstance(event, BatchEvent):
-                return event.batch if self._included is None else self._included.of(event.batch)
+                return self._selected(event.batch)
         raise StopIteration
 
     def close(self) -> None:
@@ -282,7 +284,7 @@ class MappedStreamReader(_BatchReader):
 
     @property
     def stats(self) -> IpcStats:
-        """How many messages were read so far, which is up to the last batch asked for; usable after closing."""
+        """Number of messages up to the last batch asked for, by kind; usable after closing."""
         index = self._index
         return self._last_stats if index is None else index.state.stats
 
@@ -311,7 +313,7 @@ class MappedStreamReader(_BatchReader):
             number += self.num_record_batches
         if number < 0 or not messages.reach(number + 1):
             raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {messages.state.batches}")
-        return self._batch(messages, number)
+        return self._selected(messages.batch(number))
 
     @property
     def num_rows(self) -> int:
@@ -338,17 +340,13 @@ class MappedStreamReader(_BatchReader):
         """The dictionaries as of a batch that was read before, by id."""
         return self._opened().places[number].before.dictionaries
 
-    def _batch(self, messages: _Index, number: int) -> RecordBatch:
-        batch = messages.batch(number)
-        return batch if self._included is None else self._included.of(batch)
-
     def read_next_batch(self) -> RecordBatch:
         messages = self._opened()
         self._states.go(READ)
         batch = messages.next_batch()
         if batch is None:
             raise StopIteration
-        return batch if self._included is None else self._included.of(batch)
+        return self._selected(batch)
 
     def close(self) -> None:
         """Release the mapping, descriptor and lock; existing arrays and batches keep the mapping alive."""
@@ -357,10 +355,8 @@ class MappedStreamReader(_BatchReader):
         self._index = None
         self._source.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from shmarrow import ipc
-
-        return reopened(ipc.open_stream, self._source, self._limits, included_fields=self._arguments)
+    def __reduce__(self) -> tuple[object, ...]:
+        return reopened(late.ipc.open_stream, self._source, self._limits, included_fields=self._arguments)
 
 
 def batch_number(index: SupportsIndex) -> int:

@@ -21,7 +21,7 @@ from shmarrow.types import Schema
 
 
 class IpcStats(NamedTuple):
-    """How many messages were read or written, by kind.
+    """Numbers of messages read or written, by kind.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class IpcStats(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """What the messages of a stream have said so far; immutable.
+    """The state of a stream after some of its messages; immutable.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class StreamState(NamedTuple):
     limits : Limits
         Bounds on what is accepted.
     budget : DictionaryBudget
-        What the decoded dictionaries of the stream take.
+        Memory of the stream's decoded dictionaries.
     offset : int
         Bytes of the messages so far; the offset of the next one.
     schema : Schema or None
@@ -83,7 +83,7 @@ class StreamState(NamedTuple):
 
     @property
     def stats(self) -> IpcStats:
-        """How many messages there were so far."""
+        """Number of messages so far, by kind."""
         messages = (self.schema is not None) + self.dictionary_batches + self.batches
         return IpcStats(messages, self.batches, self.dictionary_batches, self.deltas, self.replaced)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidData, full_name
@@ -78,15 +79,15 @@ class BatchWriter(Writer):
 
     @property
     def stats(self) -> IpcStats:
-        """How many messages were written so far."""
+        """Number of messages written so far, by kind."""
         counts = self._counts
         dictionaries = counts[NEW] + counts[DELTA] + counts[REPLACE]
         return IpcStats(1 + dictionaries + counts[BATCH], counts[BATCH], dictionaries, counts[DELTA], counts[REPLACE])
 
     def __repr__(self) -> str:
-        from shmarrow.display import holding, line
-
-        return line(self, f"to {self._sink.name}", *holding(None, None, len(self.schema)), self._states.state)
+        return late.display.line(
+            self, f"to {self._sink.name}", *late.display.holding(None, None, len(self.schema)), self._states.state
+        )
 
     # --- writing ---
 
@@ -201,7 +202,7 @@ class BatchWriter(Writer):
         return payloads, latest
 
     def _relation(self, known: Any, values: Any) -> str:
-        """How a dictionary relates to the previously written one of the same id.
+        """Compare a dictionary with the previously written one of the same id.
 
         If replacement is impossible, a prefix of the written one counts as equal, as its indices mean the same.
         """

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from shmarrow import types
+from shmarrow import late, types
 from shmarrow.batch import record_batch
-from shmarrow.buffer import Bytes, padded
+from shmarrow.buffer import Bytes, NDArray, padded
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
@@ -50,7 +50,6 @@ from shmarrow.sources import open_sink, open_source
 from shmarrow.sources.base import Source
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
-from shmarrow.tensor.element import NDArray
 from shmarrow.types import Metadata, MetadataLike, as_metadata
 from shmarrow.writer import Sink
 
@@ -361,10 +360,8 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from shmarrow.ipc.stream.reader import reopened
-
-        return reopened(load_tensors, self._index().source, self._limits)
+    def __reduce__(self) -> tuple[object, ...]:
+        return late.ipc.stream.reader.reopened(load_tensors, self._index().source, self._limits)
 
     def __repr__(self) -> str:
         index = self._opened
@@ -465,5 +462,4 @@ class _Index(NamedTuple):
             raise InvalidData(f"{where} is a {header.kind} message, expected a Tensor or a SparseTensor")
         if padded(header.data_end) != header.body_length:
             raise InvalidData(f"{where}: the elements end at {header.data_end} of a body of {header.body_length} bytes")
-        tensor: Tensor | SparseTensor = header.over(data[found.body :])
-        return tensor
+        return header.over(data[found.body :])

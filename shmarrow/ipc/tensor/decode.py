@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import U1, Bytes
+from shmarrow import late
+from shmarrow.buffer import U1, Bytes, DType, NDArray
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported, at
 from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.message.template import Holes, Known
 from shmarrow.ipc.schema.types import NESTED, read_type, text
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, DimNames, Shape, Tensor, row_major
-from shmarrow.tensor.element import DType, Element, NDArray, from_wire
+from shmarrow.tensor.element import Element, from_wire
 from shmarrow.types import Metadata
 
 
@@ -104,9 +105,7 @@ class SparseHeader(NamedTuple):
 
     def over(self, body: Bytes) -> Any:
         """Build the tensor over a body."""
-        from shmarrow.ipc.tensor.decode_sparse import read_sparse
-
-        return read_sparse(self.message, body, self.where)
+        return late.ipc.tensor.decode_sparse.read_sparse(self.message, body, self.where)
 
 
 _KNOWN = Known()

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import ALIGNMENT, Bytes
+from shmarrow.buffer import ALIGNMENT, Bytes, DType, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, at, recast
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.types import read_index_type
 from shmarrow.ipc.tensor.decode import buffer_range, check_reach, element_of, shape_of
 from shmarrow.tensor.dense import Shape, row_major
-from shmarrow.tensor.element import DType, NDArray
 from shmarrow.tensor.formats import FORMS
 
 

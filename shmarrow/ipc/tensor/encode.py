@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import ALIGNMENT, PADDING, U1, padded
+from shmarrow.buffer import ALIGNMENT, PADDING, U1, DType, NDArray, padded
 from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.ipc.flatbuffers.builder import encode
 from shmarrow.ipc.flatbuffers.reader import Reader
@@ -28,7 +28,7 @@ from shmarrow.ipc.schema.types import type_values
 from shmarrow.ipc.tensor.decode import dense_holes
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import DimNames, Shape, dense_layout, dense_pieces, row_major
-from shmarrow.tensor.element import DType, Element, NDArray, to_wire
+from shmarrow.tensor.element import Element, to_wire
 from shmarrow.types import Metadata
 from shmarrow.types.base import FrozenMetadata
 

@@ -14,14 +14,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shmarrow.buffer import ALIGNMENT, padded
+from shmarrow.buffer import ALIGNMENT, DType, padded
 from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_tensor
 from shmarrow.segment import SegmentWriter, is_location
 from shmarrow.sources.sinks import joined, open_sink
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, as_dim_names, row_major
-from shmarrow.tensor.element import DType, as_element
+from shmarrow.tensor.element import as_element
 from shmarrow.types import DataType, MetadataLike, as_metadata
 from shmarrow.writer import Sink, Writer
 

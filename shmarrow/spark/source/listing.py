@@ -1,4 +1,4 @@
-"""Which files a read means: paths, globs, directories, ``shm:`` names, and the objects of a store.
+"""List the files of a read: paths, globs, directories, ``shm:`` names, and the objects of a store.
 
 Invariants:
 
@@ -26,7 +26,7 @@ from shmarrow.spark.source.options import ReadOptions, local
 
 
 class Place(NamedTuple):
-    """Where rows lie.
+    """The location of rows: a file, shared memory, or an object of a store.
 
     Attributes
     ----------
@@ -74,8 +74,9 @@ def _objects(options: ReadOptions) -> Iterator[Place]:
     location = options.store if options.store.startswith(SHM_SCHEME) else os.path.abspath(local(options.store))
     with Store(location, create=False) as store:
         names = store.names()
+    visible = [name for name in names if name[0] not in "_."]
     for wanted in options.paths:
-        found = [wanted] if wanted in names else [name for name in names if fnmatchcase(name, wanted)]
+        found = [wanted] if wanted in names else [name for name in visible if fnmatchcase(name, wanted)]
         if not found:  # what is in a directory of that name, such as the partitions of a shared frame
             found = [name for name in names if name.startswith(f"{wanted}/")]
         if not found:

@@ -8,7 +8,7 @@ reader sees the files of one manifest, and so all of a job or nothing. Other pro
 | ``part-00000-<job>.arrow`` | a file that a job has committed; ``<job>`` has 32 hexadecimal digits |
 | ``_shmarrow/manifest.json`` | the names of the files that count, and the last version of each application |
 | ``_shmarrow/lock`` | locked (``flock``) by whoever commits; the kernel drops it when the process ends |
-| ``_shmarrow/job-<job>/`` | what the tasks of a job have written so far |
+| ``_shmarrow/job-<job>/`` | what the tasks of a job have written so far; the hash of ``txnAppId`` is before ``<job>`` |
 
 A directory without a manifest counts as all the files in it whose names do not begin with ``_`` or ``.``.
 """
@@ -42,7 +42,7 @@ _NO_LINKS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 @dataclass(frozen=True)
 class Manifest:
-    """What counts in a directory.
+    """The files of a directory that count, and the transactions that wrote them.
 
     Attributes
     ----------
@@ -107,6 +107,12 @@ def _decoded(value: Any) -> Manifest:
 def write_manifest(state: int, manifest: Manifest, durable: bool) -> None:
     """Replace the manifest, all at once; under the lock of the directory, whose ``_shmarrow`` is open as ``state``."""
     data = json.dumps({"version": VERSION, **asdict(manifest)}).encode()
+    if len(data) > _MOST_BYTES:
+        raise StorageError(
+            errno.EFBIG,
+            f"cannot commit: the manifest would have more than {_MOST_BYTES} bytes, which nobody could read",
+            hint="read the directory, and write its rows into fewer files, with mode('overwrite')",
+        )
     unfinished = f".{MANIFEST}"
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINKS, 0o666, dir_fd=state)
     with open(fd, "wb") as file:

@@ -10,7 +10,7 @@ from shmarrow.errors import ShmarrowError, part_text, printable
 
 @contextmanager
 def sendable() -> Iterator[None]:
-    """Errors of ours get messages of one line of printable characters.
+    """Within the block, give our errors messages of one line of printable characters.
 
     Messages have names of files and columns, which may be any bytes. What is not UTF-8 cannot be sent to Java, which
     would wait for it forever; a line break in a name could pass for the beginning of another error.

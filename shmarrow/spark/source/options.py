@@ -88,7 +88,7 @@ SPLIT_BYTES = 64 << 20
 
 
 class ReadOptions(NamedTuple):
-    """What is read, and how.
+    """Options of a read.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Reading: what Spark calls where it makes the source and its schema, where it plans a query, and in its workers.
+"""The reader, which Spark calls to find the schema, to plan a query, and in its workers.
 
 All of these are Python processes of Spark's own; none of them has a session. Invariants:
 
@@ -198,7 +198,7 @@ def _fields(schema: Schema, options: ReadOptions) -> dict[str, StructField]:
 
 @sendable()
 def reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """What plans and reads the columns of a schema."""
+    """Return a reader of the columns of a schema."""
     check_version()
     return ShmarrowReader(read_options(given), arrow_schema(schema))
 
@@ -209,7 +209,7 @@ class ShmarrowReader(DataSourceReader):
     Parameters
     ----------
     options : ReadOptions
-        What is read.
+        The options of the read.
     schema : pyarrow.Schema
         What Spark expects.
     """

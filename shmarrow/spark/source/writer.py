@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,7 +58,7 @@ _CODECS: dict[str, Codec | None] = {"none": None, "uncompressed": None, **CODECS
 
 
 class WriteOptions(NamedTuple):
-    """How a DataFrame is written.
+    """Options of a write.
 
     Attributes
     ----------
@@ -105,7 +106,7 @@ _PARSERS = {
 
 @sendable()
 def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Writer:
-    """What Spark sends to its workers, for one write; called where Spark plans it.
+    """Return the writer that Spark sends to its workers; called where Spark plans a write.
 
     Parameters
     ----------
@@ -151,7 +152,7 @@ def _path(text: str | None) -> str:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task has written: the name of its file in the directory of the job, if it had rows."""
+    """The result of one task: the name of its file in the directory of the job; None if it had no rows."""
 
     partition: int
     file: str | None
@@ -182,9 +183,15 @@ class Writer(DataSourceArrowWriter):
         self.options = options
 
     @property
+    def _prefix(self) -> str:
+        """The beginning of the names of the folders of all jobs of this one's application."""
+        application = self.options.application
+        return "job-" if application is None else f"job-{sha256(application.encode()).hexdigest()[:16]}-"
+
+    @property
     def folder(self) -> str:
-        """Where the tasks write."""
-        return os.path.join(self.directory, STATE, f"job-{self.job}")
+        """The directory in which tasks write."""
+        return os.path.join(self.directory, STATE, self._prefix + self.job)
 
     def begin(self) -> None:
         """Check the directory, and make the folder of the job."""
@@ -193,6 +200,10 @@ class Writer(DataSourceArrowWriter):
         self._check(read_manifest(self.directory))
         try:
             with opened_state(self.directory) as state:
+                if self.options.application is not None:  # which writes one batch after the other
+                    for name in os.listdir(state):
+                        if name.startswith(self._prefix):  # its driver was killed
+                            shutil.rmtree(name, ignore_errors=True, dir_fd=state)
                 os.mkdir(os.path.basename(self.folder), dir_fd=state)
         except OSError as error:
             if isinstance(error, StorageError):
@@ -200,7 +211,7 @@ class Writer(DataSourceArrowWriter):
             raise refused(error, "make", self.folder, self.folder) from None
 
     def _check(self, found: Manifest | None) -> None:
-        """See that the files of the job can be added to those that count, or replace them."""
+        """Check that the files of the job can be added to those that count, or replace them."""
         if found is None:
             with suppress(FileNotFoundError):
                 other = next((name for name in sorted(os.listdir(self.directory)) if name != STATE), None)
@@ -252,7 +263,7 @@ class Writer(DataSourceArrowWriter):
 
     @sendable()
     def commit(self, messages: list[Any]) -> None:
-        """Make what the tasks have written count; runs where Spark planned the write."""
+        """Make the files of the tasks count; runs where Spark planned the write."""
         written = [task.file for task in sorted(messages, key=lambda task: task.partition) if task.file]
         try:
             if not written:  # no rows, and the columns are kept
@@ -301,7 +312,7 @@ class Writer(DataSourceArrowWriter):
 
     @sendable()
     def abort(self, messages: list[Any]) -> None:
-        """Remove what the tasks have written and not committed."""
+        """Remove the uncommitted files of the tasks."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

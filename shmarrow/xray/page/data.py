@@ -1,7 +1,6 @@
 """The data of a page: the messages, buffers and regions of an object, as one JSON document.
 
-A page contains positions, sizes, names, types and metadata, but no column values. Positions that advance are stored as
-distances, and buffers one role after another, so that neighbouring values are alike, which deflate packs well.
+A page contains positions, sizes, names, types and metadata, but no column values.
 
 Invariants:
 
@@ -15,7 +14,7 @@ import base64
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +22,7 @@ import numpy as np
 
 from shmarrow.errors import ShmarrowError, printable
 from shmarrow.xray.messages import BATCH
-from shmarrow.xray.model import Finding, Region
+from shmarrow.xray.model import Finding, Region, value_text
 from shmarrow.xray.overviews import Overview
 from shmarrow.xray.roles import BufferRole, type_name
 from shmarrow.xray.sentences import KINDS, PARTS
@@ -32,9 +31,7 @@ from shmarrow.xray.walker import NAMES, parts_of, walk
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_BUDGET = 1_150_000
-"""Maximum compressed bytes for the buffers of all batches."""
-_BUFFERS = 2_500_000
+_BUFFERS = 500_000
 """Maximum buffers of a page."""
 _BATCHES = 20_000
 """Maximum batches with buffers in a page."""
@@ -51,7 +48,7 @@ _PLACES = 200
 _RAW = 96 << 10
 """Maximum metadata bytes in a page, for hex dumps."""
 _FINDINGS = 500
-_NAME, _VALUE, _ELEMENTS, _REFERENCES = 120, 240, 6, 12
+_NAME, _VALUE, _REFERENCES = 120, 240, 12
 _NAMES = 400_000
 """Maximum characters of all field names together; beyond that, each is shortened further."""
 
@@ -78,30 +75,6 @@ def _clean(text: str, most: int = _NAME) -> str:
     if len(text) > most:
         text = f"{text[: most - 12]}… ({len(text)} characters)"
     return printable(text)
-
-
-def _text(value: Any) -> str:
-    """Format a region's value on one line, with only the first elements of long vectors."""
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        more = f", … ({len(value)})" if len(value) > _ELEMENTS else ""
-        made = f"[{', '.join([_word(each) for each in value[:_ELEMENTS]])}{more}]"
-    elif isinstance(value, dict):
-        made = ", ".join([f"{key}: {_word(each)}" for key, each in islice(value.items(), 16)])
-    else:
-        made = _word(value)
-    return _clean(made, _VALUE)
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, str):
-        return value[:_VALUE]
-    if isinstance(value, dict):
-        if list(value) == ["at"]:
-            return f"→ {value['at']}"
-        return f"{{{', '.join([f'{key}: {_word(each)}' for key, each in islice(value.items(), 16)])}}}"
-    return json.dumps(value, ensure_ascii=False)[:_VALUE] if not isinstance(value, list) else _text(value)
 
 
 def _references(region: Region) -> list[int]:
@@ -132,14 +105,6 @@ class _Span(NamedTuple):
     buffers: npt.NDArray[np.int64]
 
 
-class _Packed(NamedTuple):
-    """A span as distances: for each role and batch the bytes since the previous buffer, and the length."""
-
-    span: _Span
-    gaps: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-
-
 # --- the page ---------------------------------------------------------------------------------------------------
 
 
@@ -150,7 +115,7 @@ class _Page:
         self._found = found
         self._asked = batches
         self._regions: list[Region] = []
-        self._findings: list[Finding] = list(found.findings)
+        self._findings: dict[Finding, None] = dict.fromkeys(found.findings)
         self._reached = 0, 0
         """The batches examined; their buffers are in the page unless malformed."""
         self._walked: list[tuple[int, int]] = []
@@ -191,7 +156,7 @@ class _Page:
         except ShmarrowError:
             return []
 
-    def _fields(self, spans: list[_Packed]) -> dict[str, Any]:
+    def _fields(self, spans: list[_Span]) -> dict[str, Any]:
         """Return the fields of the schema with their depths, and their bytes in the batches of the page."""
         names, types, depths, columns = [], [], [], []
         stack = [(column, 0, wire) for column, wire in reversed(list(enumerate(self._found.wires)))]
@@ -204,12 +169,12 @@ class _Page:
             stack += [(column, depth + 1, child) for child in reversed(wire.children)]
         own = np.zeros(len(names), np.int64)
         by_kind: dict[str, int] = {}
-        for span, *_ in spans:
+        for span in spans:
             sizes = span.buffers[:, :, 1].sum(axis=0)
             np.add.at(own, [role.node for role in span.roles], sizes)
             for role, size in zip(span.roles, sizes.tolist(), strict=True):
                 by_kind[role.buffer] = by_kind.get(role.buffer, 0) + size
-        bodies = sum([int(self._found.blocks[span.first :][: len(span.buffers), 2].sum()) for span, *_ in spans])
+        bodies = sum([int(self._found.blocks[span.first :][: len(span.buffers), 2].sum()) for span in spans])
         most = max(16, min(_NAME, _NAMES // max(len(names), 1)))
         return {
             "name": [_clean(name, most) for name in names],
@@ -223,8 +188,8 @@ class _Page:
 
     # --- buffers ---
 
-    def _spans(self) -> list[_Packed]:
-        """Return the buffers of the batches that fit the budget."""
+    def _spans(self) -> list[_Span]:
+        """Return the buffers of the first well-formed batches, as many as a page may have."""
         found, count = self._found, len(self._found.blocks)
         if found.schema is None or not count:
             return []
@@ -232,7 +197,7 @@ class _Page:
         many = max(1, min(_BATCHES, _BUFFERS // max(len(found.buffer_roles), 1)))
         tried = range(chosen.start, min(chosen.stop, chosen.start + many))
         self._reached = tried.start, tried.stop
-        return self._fitting(list(self._read(tried)))
+        return [part for span in self._read(tried) for part in self._in_order(span)]
 
     def _read(self, chosen: range) -> Iterator[_Span]:
         """Yield spans of batches with the same list of buffers; ends early if too many cannot be read."""
@@ -260,22 +225,6 @@ class _Page:
         if rows:
             yield _Span(first, roles, np.stack(rows))
 
-    def _fitting(self, spans: list[_Span]) -> list[_Packed]:
-        """Return as many well-formed batches as fit the budget."""
-        made: list[_Packed] = []
-        left = _BUDGET
-        for span in spans:
-            for part in self._in_order(span):
-                packed = self._differences(part)
-                size = sum([len(zlib.compress(numbers.tobytes(), 1)) for numbers in packed[1:]])
-                if size > left:
-                    many = int(len(part.buffers) * left / size * 0.95)
-                    self._reached = self._reached[0], part.first + many
-                    return [*made, self._differences(part._replace(buffers=part.buffers[:many]))] if many else made
-                made.append(packed)
-                left -= size
-        return made
-
     def _in_order(self, span: _Span) -> Iterator[_Span]:
         """Yield runs of batches with disjoint, ordered buffers within the body; the walk draws the others."""
         offset, length = span.buffers[:, :, 0], span.buffers[:, :, 1]
@@ -290,25 +239,22 @@ class _Page:
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             yield _Span(span.first + start, span.roles, span.buffers[start:stop])
 
-    def _differences(self, span: _Span) -> _Packed:
-        """Turn the offsets of a span into distances."""
-        offset, length = span.buffers[:, :, 0].T, span.buffers[:, :, 1].T
-        body = self._found.blocks[span.first : span.first + len(span.buffers), :2].sum(axis=1)
-        used = length > 0
-        start = np.where(used, offset - body, 0)
-        ends = np.maximum.accumulate(np.where(used, start + length, 0))
-        before = np.concatenate([np.zeros_like(ends[:1]), ends[:-1]])
-        return _Packed(span, np.where(used, start - before, 0), np.ascontiguousarray(length))
+    def _buffers(self, spans: list[_Span]) -> dict[str, Any]:
+        """Return the buffers of the spans, and the lists of roles to which they refer.
 
-    def _buffers(self, spans: list[_Packed]) -> dict[str, Any]:
-        """Return the buffers of the spans, and the lists of roles to which they refer."""
+        A buffer is a length, and the bytes since the previous buffer; those of one role follow each other.
+        """
         made: list[dict[str, Any]] = []
         lists: dict[tuple[BufferRole, ...], int] = {}
-        for span, gaps, lengths in spans:
-            at = lists.setdefault(span.roles, len(lists))
+        for span in spans:
+            offset, length = span.buffers[:, :, 0].T, span.buffers[:, :, 1].T
+            body = self._found.blocks[span.first : span.first + len(span.buffers), :2].sum(axis=1)
+            ends = np.maximum.accumulate(np.where(length > 0, offset + length, body))
+            before = np.concatenate([np.broadcast_to(body, ends[:1].shape), ends[:-1]])
+            gaps = np.where(length > 0, offset - before, 0)
             made.append({
-                "first": span.first, "count": len(span.buffers), "leaves": at,
-                "gaps": gaps.ravel().tolist(), "lengths": lengths.ravel().tolist(),
+                "first": span.first, "count": len(span.buffers), "leaves": lists.setdefault(span.roles, len(lists)),
+                "gaps": gaps.ravel().tolist(), "lengths": length.ravel().tolist(),
             })  # fmt: skip
         roles = [
             {
@@ -321,18 +267,16 @@ class _Page:
 
     # --- regions ---
 
-    def _walk(self, spans: list[_Packed]) -> bool:
+    def _walk(self, spans: list[_Span]) -> bool:
         """Walk all of a small object, or all but the buffers of a large one; return whether all was walked."""
         found, parts = self._found, self._parts
         wide = len(found.buffer_roles) if found.schema is not None else 0
         if len(parts) * (12 + 2 * wide) <= _WHOLE and found.size <= 1 << 26:
             kept = list(islice(walk(found, report=self._note), _WHOLE * 4))
             if len(kept) < _WHOLE * 4:
-                del self._findings[: len(found.findings)]  # the walk reports them again
-                self._keep(kept)
+                self._regions = kept
                 return True
-            self._findings = list(found.findings)
-        detailed = {span.first + number for span, *_ in spans for number in range(len(span.buffers))}
+        detailed = {span.first + number for span in spans for number in range(len(span.buffers))}
         for start, stop in self._between():
             self._range(start, stop)
         kinds = parts[:, 3]
@@ -348,7 +292,7 @@ class _Page:
 
     def _note(self, finding: Finding) -> None:
         if len(self._findings) <= _FINDINGS:
-            self._findings.append(finding)
+            self._findings[finding] = None
 
     def _between(self) -> Iterator[tuple[int, int]]:
         """Yield the ranges before, between and after the messages."""
@@ -364,13 +308,8 @@ class _Page:
         left = min(_REGIONS_OF_PART, _REGIONS - len(self._regions))
         if left <= 0 or start >= stop or self._metadata(start) > _MOST_METADATA:
             return
-        known = set(self._findings)
-        new: list[Finding] = []
-        kept = list(islice(walk(self._found, start=start, stop=stop, report=new.append), left))
-        for each in new:
-            if each not in known:
-                self._note(each)
-        self._keep([each for each in kept if each.start >= start])
+        kept = islice(walk(self._found, start=start, stop=stop, report=self._note), left)
+        self._regions += [each for each in kept if each.start >= start]
 
     def _metadata(self, start: int) -> int:
         """Return the size of the metadata at ``start``."""
@@ -380,12 +319,10 @@ class _Page:
             return int(rows[0, 1])
         return footer[1] - footer[0] if footer is not None and start <= footer[0] else 0
 
-    def _keep(self, regions: Iterable[Region]) -> None:
-        self._regions += regions
-
     def _described(self) -> dict[str, Any]:
         """Return the regions as one list per attribute."""
-        regions = sorted(set_of(self._regions), key=lambda each: (each.start, -each.end))
+        once = {each[:4]: each for each in self._regions}  # some are in two of the ranges that were walked
+        regions = sorted(once.values(), key=lambda each: (each.start, -each.end))
         self._walked = [(each.start, each.end) for each in regions if each.kind not in ("buffer", "gap", "unknown")]
         return {
             "start": [each.start for each in regions],
@@ -394,18 +331,18 @@ class _Page:
             "chapter": [each.chapter for each in regions],
             "what": [_clean(each.what, 160) for each in regions],
             "path": [_clean(each.path, 160) for each in regions],
-            "value": [_text(each.value) for each in regions],
+            "value": [_clean(value_text(each.value), _VALUE) for each in regions],
             "references": [_references(each) for each in regions],
         }
 
     def _listed_findings(self) -> dict[str, Any]:
-        found, name, short = self._findings, self._found.name, label(self._found)
+        name, short = self._found.name, label(self._found)
         rows = [
             [
                 each.start, each.end, each.severity,
                 _clean(each.message.replace(name, short), 400), _clean(each.remedy.replace(name, short), 300),
             ]
-            for each in found
+            for each in self._findings
         ]  # fmt: skip
         return {"findings": rows[:_FINDINGS], "more_findings": len(rows) > _FINDINGS}
 
@@ -420,8 +357,3 @@ class _Page:
             texts.append(self._found.data[start : start + size].tobytes().hex())
             left -= size
         return {"start": starts, "hex": texts}
-
-
-def set_of(regions: list[Region]) -> list[Region]:
-    """Return regions without duplicates; values need not be hashable."""
-    return list({(each.start, each.end, each.kind, each.what): each for each in regions}.values())

@@ -104,6 +104,7 @@ function showFindings(view) {
   const total = errors || findings.length,
     word = errors ? "finding" : "note";
   mark.textContent = `${count(total)}${more ? "+" : ""} ${word}${total === 1 ? "" : "s"}`;
+  mark.classList.add(["error", "warning", "note"].find((each) => findings.some(([, , severity]) => severity === each)));
   mark.hidden = false;
   mark.addEventListener("click", () => byId("findings-card").scrollIntoView({ block: "center" }));
   byId("findings").replaceChildren(

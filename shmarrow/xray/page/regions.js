@@ -5,7 +5,6 @@ const PAINT_OF_REGION = {
   prefix: "root",
   root: "root",
   table: "table",
-  field: "table",
   vtable: "vtable",
   vector: "vector",
   block: "vector",

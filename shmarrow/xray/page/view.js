@@ -15,7 +15,7 @@ function makeView(data) {
     hover: null,
     column: -1,
     shares: sharesOf(data),
-    findings: data.findings.map(([start, end]) => [start, end]),
+    findings: data.findings.filter(([, , severity]) => severity !== "note").map(([start, end]) => [start, end]),
     listeners: [],
     frame: 0,
   };

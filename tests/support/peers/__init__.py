@@ -1,4 +1,4 @@
-"""What peers are given to read: samples, streams and files of the cases and of what else the IPC format has.
+"""Samples for peers to read: streams and files of the cases, and of the other features of the IPC format.
 
 Invariants:
 
@@ -25,7 +25,7 @@ import numpy as np
 
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions
-from shmarrow.layout import DictionaryArray
+from shmarrow.layout.dictionary import DictionaryArray
 from shmarrow.testing.definition import Case
 from shmarrow.testing.table import CASES
 

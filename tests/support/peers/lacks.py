@@ -1,4 +1,4 @@
-"""What each peer does not read of what we write: data that the tests hold to be true, and that the support page shows.
+"""Forms and types that a peer does not read: data that the tests check, and that the support page shows.
 
 Invariants:
 

@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 def run(command: list[str], samples: Iterable[Sample], folder: Path) -> dict[str, Read | str]:
-    """What a program found in each sample, by its id: columns, or an error."""
+    """Return what a program read from each sample, by its id: columns, or an error."""
     by_file = {}
     for number, sample in enumerate(samples):
         by_file[f"{number:05d}"] = sample

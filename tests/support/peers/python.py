@@ -18,7 +18,7 @@ from shmarrow import types
 
 
 class Read(NamedTuple):
-    """What a peer made of a sample; metadata is None where the peer does not give any."""
+    """A sample as a peer has read it; metadata is None where the peer does not give any."""
 
     columns: list[list[Any]]
     metadata: list[dict[str, str]] | None = None
@@ -78,7 +78,7 @@ _database: list[Any] = []
 
 
 def _from_duckdb(type: Any, value: Any) -> Any:
-    """What DuckDB has types of its own for: all spans are intervals, and UUIDs are printed."""
+    """Values for which DuckDB has types of its own: all spans are intervals, and UUIDs are printed."""
     if value is None:
         return None
     if isinstance(type, types.DurationType):

@@ -1,4 +1,4 @@
-"""Commands about objects of a store: ``names``, ``info``, ``put``, ``get``, ``delete`` and ``wait``.
+"""Commands about objects of a store, and rings: ``names``, ``info``, ``put``, ``get``, ``delete`` and ``wait``.
 
 Invariants:
 
@@ -15,7 +15,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -23,94 +23,109 @@ from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.cli import rings
-from shmarrow.cli.host import add_store, guess_object, look, opened, reason, seconds, shared_stores
-from shmarrow.cli.progress import progress_line
+from shmarrow.cli.arguments import OVERWRITE, PREFIX, argument, command, seconds, store
+from shmarrow.cli.host import (
+    command_of,
+    described,
+    guess_object,
+    is_ring,
+    is_store,
+    look,
+    opened,
+    owner_of,
+    owner_text,
+    process_text,
+    reason,
+    ring_state,
+    shared,
+    state_fields,
+)
 from shmarrow.cli.report import (
     Fields,
     Table,
     WrongUsage,
-    exit_status,
+    batches_text,
+    exact_size,
     print_error,
+    progress_line,
     render,
-    reporting,
-    size_text,
     time_text,
 )
-from shmarrow.cli.targets import kind_of, pipe_in, refuse_others
+from shmarrow.cli.targets import kind_of, open_target, pipe_in, pipe_name, refuse_others
+from shmarrow.display import size as size_text
 from shmarrow.errors import printable
 from shmarrow.objects.decode import decode
 from shmarrow.objects.describe import describe
 from shmarrow.objects.encode import encode
 from shmarrow.segment.mappings import shared_of
-from shmarrow.store import ObjectInfo
 from shmarrow.xray.target import split_name
 
 _PIECE = 1 << 24
 _SUFFIXES = {
     "file": ".arrow", "stream": ".arrows", "tensor": ".tensor", "sparse tensor": ".tensor", "bundle": ".tensors",
 }  # fmt: skip
+_NAME = argument("name", metavar="NAME", nargs="?", help="the object; STORE/NAME is one argument")
+_NAMES = argument("names", metavar="NAME", nargs="*", help="objects; STORE/NAME is one argument")
 
 
 # --- names --------------------------------------------------------------------------------------------------------
 
+_CELLS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "name": lambda each: each["name"],
+    "kind": lambda each: each["kind"],
+    "rows": lambda each: _extent(each),
+    "size": lambda each: size_text(each["bytes"]),
+    "age": lambda each: time_text(each["age"]),
+    "idle": lambda each: time_text(each["idle"]),
+    "pins": lambda each: str(each["pins"]),
+    "owner": lambda each: owner_text(each),
+    "state": lambda each: _state(each),
+}
+"""The columns of the list of objects."""
+_LONG = ("kind", "rows", "owner")
+"""Columns that need a look into each object."""
 
-def names_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``names``."""
-    add_store(parser, "?")
-    parser.add_argument("--prefix", default="", help="only objects whose names start with PREFIX")
-    parser.add_argument("-l", "--long", action="store_true", help="open each object, and show its kind, rows and owner")
 
-
-@reporting
+@command(
+    *store("?"),
+    PREFIX,
+    argument("-l", "--long", action="store_true", help="open each object, and show its kind, rows and owner"),
+)
 def names(arguments: argparse.Namespace) -> int:
     """List the objects of a store, or the stores in shared memory."""
     if arguments.store is None:
         return _list_stores(arguments)
     with opened(arguments) as store:
         if arguments.long:
-            return _list_long(store, arguments)
-        found = [
-            {("bytes" if key == "nbytes" else key): value for key, value in each._asdict().items()}
-            for each in sorted(store.scan(arguments.prefix))
-        ]
+            found = list(_opened_objects(store, arguments.prefix))
+        else:
+            found = [each._asdict() for each in sorted(store.scan(arguments.prefix))]
+            for each in found:
+                each["bytes"] = each.pop("nbytes")
+    headers = [header for header in _CELLS if arguments.long or header not in _LONG]
     rows = [
-        (
-            each["name"], size_text(each["bytes"]), time_text(each["age"]), time_text(each["idle"]), str(each["pins"]),
-            _state(each),
-        )
+        [each["name"], "unreadable", *[""] * (len(headers) - 2)]
+        if "error" in each
+        else [_CELLS[header](each) for header in headers]
         for each in found
-    ]  # fmt: skip
-    render(arguments.json, found, Table(("name", "size", "age", "idle", "pins", "state"), rows))
+    ]
+    render(arguments.json, found, Table(headers, rows))
     return 0
+
+
+def _opened_objects(store: sa.Store, prefix: str) -> Iterator[dict[str, Any]]:
+    for name in store.names(prefix):
+        try:
+            yield described(store.info(name))
+        except sa.ObjectNotFound:
+            continue  # gone since it was listed
+        except sa.ShmarrowError as error:
+            yield {"name": name, "error": str(error)}
 
 
 def _state(found: dict[str, Any]) -> str:
     shared = f"shares {size_text(found['shared'])}" if found["shared"] else ""
     return ", ".join(filter(None, ["protected" if found["protected"] else "", shared]))
-
-
-def _list_long(store: sa.Store, arguments: argparse.Namespace) -> int:
-    found = []
-    for name in store.names(arguments.prefix):
-        try:
-            found.append(_as_json(store.info(name)))
-        except sa.ObjectNotFound:
-            continue  # gone since it was listed
-        except sa.ShmarrowError as error:
-            found.append({"name": name, "error": str(error)})
-    headers = ("name", "kind", "rows", "size", "age", "idle", "pins", "owner", "state")
-    rows = [
-        (each["name"], "unreadable", "", "", "", "", "", "", "")
-        if "error" in each
-        else (
-            each["name"], each["kind"], _extent(each), size_text(each["bytes"]), time_text(each["age"]),
-            time_text(each["idle"]), str(each["pins"]), _owner_text(each), _state(each),
-        )
-        for each in found
-    ]  # fmt: skip
-    render(arguments.json, found, Table(headers, rows))
-    return 0
 
 
 def _extent(found: dict[str, Any]) -> str:
@@ -119,12 +134,8 @@ def _extent(found: dict[str, Any]) -> str:
     return "" if found["rows"] is None else str(found["rows"])
 
 
-def _owner_text(found: dict[str, Any]) -> str:
-    return "orphaned" if found["orphaned"] else "" if found["owner"] is None else str(found["owner"])
-
-
 def _list_stores(arguments: argparse.Namespace) -> int:
-    found = [each for where in shared_stores() if (each := look(where, arguments.trust)) is not None]
+    found = [each for where in shared(is_store) if (each := look(where, arguments.trust)) is not None]
     rows = [
         (each["store"], each["user"] or "", "", "", "", reason(each))
         if "error" in each
@@ -138,6 +149,9 @@ def _list_stores(arguments: argparse.Namespace) -> int:
     return 0
 
 
+# --- STORE/NAME ---------------------------------------------------------------------------------------------------
+
+
 def _split(arguments: argparse.Namespace, *places: str) -> None:
     """Accept ``STORE/NAME`` for ``STORE NAME``: the words after it move by one place."""
     found = split_name(arguments.store)
@@ -145,7 +159,7 @@ def _split(arguments: argparse.Namespace, *places: str) -> None:
         return
     words = [getattr(arguments, place) for place in places]
     if words[-1] is not None:
-        arguments.wrong_usage(f"expected STORE NAME or STORE/NAME, found {arguments.store!r} and {words[0]!r}")
+        raise WrongUsage(f"expected STORE NAME or STORE/NAME, found {arguments.store!r} and {words[0]!r}")
     arguments.store = found[0]
     for place, word in zip(places, [found[1], *words], strict=False):
         setattr(arguments, place, word)
@@ -158,130 +172,98 @@ def _split_names(arguments: argparse.Namespace) -> None:
     found = [split_name(word) for word in (arguments.store, *arguments.names)]
     stores = {each[0] for each in found if each}
     if None in found or len(stores) > 1:
-        arguments.wrong_usage("expected STORE NAME... or STORE/NAME..., with one STORE for all")
+        raise WrongUsage("expected STORE NAME... or STORE/NAME..., with one STORE for all")
     arguments.store, arguments.names = stores.pop(), [each[1] for each in found if each]
 
 
 # --- info -------------------------------------------------------------------------------------------------------
 
 
-def info_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``info``."""
-    add_store(parser, help="the store: shm:NAME or a directory; or a ring")
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the object; STORE/NAME is one argument")
-
-
-@reporting
+@command(*store(what="the store: shm:NAME or a directory; or a ring"), _NAME)
 def info(arguments: argparse.Namespace) -> int:
     """Describe an object, or a ring."""
-    if arguments.name is None and rings.is_ring(arguments.store):
-        return rings.describe_ring(arguments)
+    if arguments.name is None and is_ring(arguments.store):
+        return _ring(arguments)
     _split(arguments, "name")
     if arguments.name is None:
         raise WrongUsage(
             f"expected STORE NAME or STORE/NAME, found {arguments.store!r}; `shmarrow inspect` describes files"
         )
     with opened(arguments) as store:
-        found = store.info(arguments.name)
-    what = found.description
-    shared = f"{size_text(found.shared)}, with {', '.join(map(printable, found.sources))}"
+        info = store.info(arguments.name)
+    what, found = info.description, described(info)
     fields = {
-        "name": printable(found.name),
-        "kind": found.kind,
-        "rows": ""
-        if what.num_rows is None
-        else f"{what.num_rows} in {what.num_batches} {'batch' if what.num_batches == 1 else 'batches'}",
+        "name": info.name,
+        "kind": info.kind,
+        "rows": "" if what.num_rows is None else f"{what.num_rows} in {batches_text(what.num_batches or 0)}",
         "shape": "" if what.shape is None else ", ".join(map(str, what.shape)),
-        "type": "" if what.type is None else str(what.type),
-        "size": f"{size_text(found.nbytes)} ({found.nbytes} bytes)",
-        "shared": shared if found.shared else "",
-        "file": printable(found.path or "none: it is inline in the control file"),
-        "generation": str(found.generation),
-        "age": time_text(found.age),
-        "idle": time_text(found.idle),
-        "pins": str(found.pins),
-        "expires": "" if found.expires_in is None else f"in {time_text(found.expires_in)}",
-        "owner": _owner_text(_as_json(found)),
-        "state": "protected" if found.protected else "",
-        "schema": "" if what.schema is None else str(what.schema),
+        "type": found["type"] or "",
+        "size": exact_size(info.nbytes),
+        **state_fields(found),
+        "schema": [] if what.schema is None else str(what.schema).splitlines(),
     }
-    render(arguments.json, _as_json(found), Fields(fields))
+    render(arguments.json, found, Fields(fields))
     return 0
 
 
-def _as_json(found: ObjectInfo) -> dict[str, Any]:
-    what = found.description
-    return {
-        "name": found.name,
-        "kind": found.kind,
-        "rows": what.num_rows,
-        "batches": what.num_batches,
-        "shape": None if what.shape is None else list(what.shape),
-        "type": None if what.type is None else str(what.type),
-        "schema": None if what.schema is None else {field.name: str(field.type) for field in what.schema.fields},
-        "bytes": found.nbytes,
-        "allocated": found.allocated,
-        "shared": found.shared,
-        "sources": list(found.sources),
-        "generation": found.generation,
-        "path": found.path,
-        "age": found.age,
-        "idle": found.idle,
-        "pins": found.pins,
-        "expires_in": found.expires_in,
-        "owner": found.owner,
-        "orphaned": found.orphaned,
-        "protected": found.protected,
+def _ring(arguments: argparse.Namespace) -> int:
+    """Describe a ring."""
+    where = arguments.store
+    found = {"ring": where, "user": owner_of(where), **ring_state(where, arguments.trust)}
+    writer = found["writer"]
+    fields = {
+        "ring": where,
+        "kind": f"{found['slots']} slots, each a {found['kind']}",
+        "policy": found["policy"],
+        "size": exact_size(found["bytes"]),
+        "frames": str(found["frames"]),
+        "writer": "none" if writer is None else f"process {process_text(writer, command_of(writer))}",
+        "readers": str(len(found["readers"])),
     }
+    rows = [
+        (str(each["process"]), each["command"] or "", str(each["position"]), str(each["missed"]))
+        for each in found["readers"]
+    ]
+    table = [Table(("reader", "command", "frame", "missed"), rows)] if rows else []
+    render(arguments.json, found, Fields(fields), *table)
+    return 0
 
 
 # --- put, get ---------------------------------------------------------------------------------------------------
 
 
-def put_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``put``."""
-    add_store(parser, help="the store: shm:NAME or a directory; created if missing. STORE/NAME names the object, too")
-    parser.add_argument(
-        "file", metavar="FILE", help="an Arrow file, stream or tensor: a path, shm:NAME, or - for standard input"
-    )
-    parser.add_argument(
-        "--name", help="name of the object; default: that in STORE/NAME, or FILE without directory and suffix"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace an object of the same name")
-    parser.add_argument("--expire-after", type=seconds, metavar="SECONDS", help="delete the object after this time")
-
-
-@reporting
+@command(
+    *store(what="the store: shm:NAME or a directory; created if missing. STORE/NAME names the object, too"),
+    argument("file", metavar="FILE", help="an Arrow file, stream or tensor: a path, shm:NAME, or - for standard input"),
+    argument("--name", help="name of the object; default: that in STORE/NAME, or FILE without directory and suffix"),
+    OVERWRITE,
+    argument("--expire-after", type=seconds, metavar="SECONDS", help="delete the object after this time"),
+)
 def put(arguments: argparse.Namespace) -> int:
     """Add a file to a store, byte for byte; creates a missing store."""
     _split(arguments, "name")
     if arguments.file == "-" and arguments.name is None:
-        arguments.wrong_usage("standard input has no file name: pass --name NAME")
+        raise WrongUsage("standard input has no file name: pass --name NAME")
     name = Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem if arguments.name is None else arguments.name
     if not name:
-        arguments.wrong_usage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
+        raise WrongUsage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
     with ExitStack() as stack:
-        source = _source(arguments.file, stack)
+        source, shown = _source(arguments.file, stack), pipe_name(arguments.file)
         try:
             with segment.attach(source) as found:
                 total = found.size
-                refuse_others(
-                    "standard input" if arguments.file == "-" else arguments.file, found.data
-                )  # before a store is made for it
+                refuse_others(shown, found.data)  # before a store is made for it
                 describe(found)
             store = stack.enter_context(_made(arguments))
-            progress = stack.enter_context(progress_line(f"put {printable(name)}", total, size_text))
             store.put_file(
                 name,
                 source,
                 overwrite=arguments.overwrite,
                 expire_after=arguments.expire_after,
-                progress=progress,
+                progress=stack.enter_context(progress_line(f"put {printable(name)}", total, size_text)),
             )
         except sa.InvalidData as error:
-            raise sa.InvalidData(
-                str(error).replace(source, "standard input" if arguments.file == "-" else arguments.file)
-            ) from None
+            raise sa.InvalidData(str(error).replace(source, shown)) from None
     render(arguments.json, {"name": name, "bytes": total}, printable(name))
     return 0
 
@@ -307,26 +289,23 @@ def _source(file: str, stack: ExitStack) -> str:
     return spooled(pipe, stack)
 
 
-def get_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``get``."""
-    add_store(parser)
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the object; STORE/NAME is one argument")
-    parser.add_argument(
+@command(
+    *store(),
+    _NAME,
+    argument(
         "file",
         metavar="FILE",
         nargs="?",
         help="output file, or - for standard output; default: NAME.arrow, or .arrows, .tensor or .tensors",
-    )
-    parser.add_argument("--timeout", type=seconds, default=0, metavar="SECONDS", help="wait this long for the object")
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
-
-
-@reporting
+    ),
+    argument("--timeout", type=seconds, default=0, metavar="SECONDS", help="wait this long for the object"),
+    OVERWRITE,
+)
 def get(arguments: argparse.Namespace) -> int:
     """Copy an object to a file, byte for byte, or written anew if it shares memory; the file appears complete."""
     _split(arguments, "name", "file")
     if arguments.name is None:
-        arguments.wrong_usage("the following arguments are required: NAME")
+        raise WrongUsage("the following arguments are required: NAME")
     with (
         ExitStack() as stack,
         opened(arguments) as store,
@@ -384,22 +363,21 @@ def _pieces(contents: Iterable[Any], progress: Callable[[int], None]) -> Iterabl
 # --- delete, wait --------------------------------------------------------------------------------------------------
 
 
-def delete_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``delete``."""
-    add_store(parser)
-    parser.add_argument("names", metavar="NAME", nargs="*", help="objects to delete; STORE/NAME is one argument")
-    parser.add_argument("--prefix", help="delete all objects whose names start with PREFIX")
-    parser.add_argument("--all", action="store_true", help="delete all objects")
-
-
-@reporting
+@command(
+    *store(),
+    _NAMES,
+    argument("--prefix", help="delete all objects whose names start with PREFIX"),
+    argument("--all", action="store_true", help="delete all objects"),
+)
 def delete(arguments: argparse.Namespace) -> int:
     """Delete objects; processes that have them attached keep them."""
     _split_names(arguments)
     if not (arguments.names or arguments.prefix is not None or arguments.all) and _is_loose(arguments.store):
-        return _remove_loose(arguments)
+        segment.delete(arguments.store)
+        render(arguments.json, {"removed": [arguments.store]})
+        return 0
     if bool(arguments.names) + (arguments.prefix is not None) + arguments.all != 1:
-        arguments.wrong_usage("expected names of objects, --prefix or --all, and only one of them")
+        raise WrongUsage("expected names of objects, --prefix or --all, and only one of them")
     removed, status = [], 0
     with opened(arguments) as store:
         for name in arguments.names or store.names(arguments.prefix or ""):
@@ -411,8 +389,8 @@ def delete(arguments: argparse.Namespace) -> int:
                     if not arguments.names:
                         continue  # gone since it was listed
                     guess_object(error, name, store)
-                print_error(error, arguments.json)
-                status = status or exit_status(error)
+                failed = print_error(error, arguments.json)
+                status = status or failed
     render(arguments.json, {"removed": removed})
     return status
 
@@ -422,31 +400,21 @@ def _is_loose(word: str) -> bool:
     path = f"{segment.SHM_DIRECTORY}/{word.removeprefix(segment.SHM_SCHEME)}"
     if not word.startswith(segment.SHM_SCHEME) or os.path.isdir(path):
         return False
-    with segment.attach(word) as found:
-        kind_of(found.data, word)
-    return True
+    with open_target(word):
+        return True
 
 
-def _remove_loose(arguments: argparse.Namespace) -> int:
-    segment.delete(arguments.store)
-    render(arguments.json, {"removed": [arguments.store]})
-    return 0
-
-
-def wait_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``wait``."""
-    add_store(parser)
-    parser.add_argument("names", metavar="NAME", nargs="*", help="objects to wait for; STORE/NAME is one argument")
-    parser.add_argument("--any", action="store_true", help="return as soon as one of them exists")
-    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="give up after this time; default: never")
-
-
-@reporting
+@command(
+    *store(),
+    _NAMES,
+    argument("--any", action="store_true", help="return as soon as one of them exists"),
+    argument("--timeout", type=seconds, metavar="SECONDS", help="give up after this time; default: never"),
+)
 def wait(arguments: argparse.Namespace) -> int:
     """Wait until objects exist."""
     _split_names(arguments)
     if not arguments.names:
-        arguments.wrong_usage("the following arguments are required: NAME")
+        raise WrongUsage("the following arguments are required: NAME")
     with opened(arguments) as store:
         found = store.wait(arguments.names, timeout=arguments.timeout, any=arguments.any)
     render(arguments.json, {"present": found}, Table(("name",), [(name,) for name in found]))

@@ -7,7 +7,8 @@ Invariants:
 * on any other host they are owned by the keeper of the executor whose workers put them there
   (:mod:`shmarrow.spark.keeper`): they live as long as the executor, like the blocks that Spark caches in it;
 * whether the driver's store is visible is decided by the store's id: host names and boot ids do not identify
-  containers, which may have a private /dev/shm.
+  containers, which may have a private /dev/shm;
+* what owners have left that ended is collected when a driver or a new worker uses the store of its host.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ _MOST = 64
 """Maximum number of stores that a process keeps open for reuse."""
 _stores: dict[tuple[str, str, int], Store] = {}
 """Open stores, by location, id and owner."""
+_executors: dict[Location | None, tuple[AppStore, str]] = {}
+"""In a worker: the stores of its executor by their locations, and the names that its keeper is registered under."""
 _mutex = _thread.allocate_lock()
 
 
-class Home(NamedTuple):
+class AppStore(NamedTuple):
     """A store and the owner of objects put there; small and picklable.
 
     Attributes
@@ -52,8 +55,8 @@ class Home(NamedTuple):
     owner: int
     user: int
 
-    def visible_store(self) -> Store | None:
-        """Return the store; None if it is on another host, or this user may not use it."""
+    def visible(self) -> Store | None:
+        """Return the store, open; None if it is on another host, or this user may not use it."""
         with _mutex:
             store = _stores.get(self[:3])
             if store is None:
@@ -72,15 +75,15 @@ class Home(NamedTuple):
         store.close()
         return None
 
-    def here(self) -> Home:
-        """Return the home for objects of this process: this one, or on another host that of the worker's executor.
+    def here(self) -> AppStore:
+        """Return the store for objects of this process: this one, or on another host that of the worker's executor.
 
         Raises
         ------
         StorageError
             If the store is not visible, and this process is not a Python worker of Spark.
         """
-        if self.visible_store() is not None:
+        if self.visible() is not None:
             return self
         if not in_worker():
             raise StorageError(
@@ -88,18 +91,33 @@ class Home(NamedTuple):
                 f"the store {self.where!r} of the driver is not visible in this process: use it on the driver's host, "
                 "as the driver's user, or in a Python worker of Spark",
             )
-        return executor_home(default_location() if self.where == default_location(self.user) else self.where)
+        return executor_store(self._elsewhere())
 
     def store(self) -> Store:
         """Return the store of :meth:`here`, in which this process puts objects."""
         here = self.here()
-        store = here.visible_store()
+        store = here.visible()
         if store is None:
             raise StorageError(errno.ESTALE, f"the store {here.where!r} was destroyed while it was opened")
         return store
 
+    def delete_here(self, *names: str, prefix: str | None = None) -> None:
+        """Delete objects of the application in its store on this host, if they are there."""
+        with unless_gone():
+            store = self.visible()
+            store = Store(self._elsewhere(), create=False) if store is None else store
+            if prefix is not None:
+                store.delete(prefix=prefix)
+            for name in names:
+                with unless_gone():
+                    store.delete(name)
 
-def home(store: Location | Store | None = None) -> Home:
+    def _elsewhere(self) -> str:
+        """Return the location of the application's store on hosts that do not see this one."""
+        return default_location() if self.where == default_location(self.user) else self.where
+
+
+def driver_store(store: Location | Store | None = None) -> AppStore:
     """Open the store in which this process owns objects, and collect the objects of owners that have ended.
 
     Parameters
@@ -114,14 +132,14 @@ def home(store: Location | Store | None = None) -> Home:
     """
     with _mutex:
         opened = store if isinstance(store, Store) else _opened(store)
-        found = Home(_location(opened), opened.id, opened.owner(), os.stat(opened.path).st_uid)
+        found = _described(opened, opened.owner())
         opened.collect()
         if found[:3] not in _stores:
             _keep(found[:3], Store(found.where, owned=found.owner, trust=found.user, create=False))
         return found
 
 
-def executor_home(where: Location | Store | None) -> Home:
+def executor_store(where: Location | None) -> AppStore:
     """In a Python worker, return the store at a location on this host, where its executor's keeper owns objects.
 
     The first worker of the executor that asks starts the keeper.
@@ -133,18 +151,26 @@ def executor_home(where: Location | Store | None) -> Home:
     """
     from shmarrow.spark.keeper import executor, registration, start
 
-    store = where if isinstance(where, Store) else _opened(where)
-    pid = executor()
+    known = _executors.get(where)
+    if known is not None and _is_kept(*known):
+        return known[0]
+    store, pid = _opened(where), executor()
     name = registration(pid)
-    try:
-        lives = not store.info(name).orphaned
-    except ObjectNotFound:
-        lives = False
-    if not lives:
-        store.collect()  # what executors have left that were killed together with their keepers
+    store.collect()  # what executors have left that were killed together with their keepers
+    if name not in store:
         start(store, name, pid)
     number: Any = store.get(name)
-    return Home(_location(store), store.id, number, os.stat(store.path).st_uid)
+    found = _described(store, number)
+    _executors[where] = found, name
+    return found
+
+
+def _is_kept(found: AppStore, name: str) -> bool:
+    """Whether a store is there, and its keeper runs."""
+    with unless_gone():
+        store = found.visible()
+        return store is not None and not store.info(name).orphaned
+    return False
 
 
 def in_worker() -> bool:
@@ -153,8 +179,16 @@ def in_worker() -> bool:
     return module is not None and module.TaskContext.get() is not None
 
 
-def _location(store: Store) -> str:
+def location(store: Location | Store | None) -> Location | None:
+    """Return the location of a store."""
+    if not isinstance(store, Store):
+        return store
     return store.name if store.name.startswith("shm:") else store.path
+
+
+def _described(store: Store, owner: int) -> AppStore:
+    where: Any = location(store)
+    return AppStore(where, store.id, owner, os.stat(store.path).st_uid)
 
 
 def _opened(where: Location | None) -> Store:
@@ -171,8 +205,8 @@ def _opened(where: Location | None) -> Store:
 
 
 @contextmanager
-def removing() -> Iterator[None]:
-    """Remove objects that others may have removed already, perhaps together with their store."""
+def unless_gone() -> Iterator[None]:
+    """Use objects that others may have removed already, perhaps together with their store."""
     try:
         yield
     except ObjectNotFound:

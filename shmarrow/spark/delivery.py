@@ -1,7 +1,7 @@
-"""Carriers: the ways in which an object of the driver reaches a process.
+"""Delivery: the ways in which an object of the driver reaches a process.
 
 =============  =======================================  ====================================================
-carrier        where                                    what is mapped
+way            where                                    what is mapped
 =============  =======================================  ====================================================
 `InStore`      wherever the driver's store is visible   the object itself
 `InBroadcast`  workers of a classic session             the file of a Spark broadcast, one on each executor
@@ -10,8 +10,8 @@ carrier        where                                    what is mapped
 
 Invariants:
 
-* Spark transfers the bytes; a carrier only locates them;
-* a carrier that does not work in this process raises :class:`NotHere`, and the next one is tried. An object that was
+* objects are sent once, in the session in which they were made. Spark transfers the bytes; a way only locates them;
+* a way that does not work in this process raises :class:`NotHere`, and the next one is tried. An object that was
   removed from a visible store is gone, whatever copies of it remain;
 * the numbers of Spark's broadcasts start again with each session, so a token in the file identifies it. It also marks
   where the objects begin.
@@ -22,45 +22,51 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import ObjectNotFound, StorageError
+from shmarrow.errors import InvalidType, ObjectNotFound, StorageError
 from shmarrow.segment import Segment, attach
 from shmarrow.segment.host import host_name
 from shmarrow.spark import _pyspark
-from shmarrow.spark.home import Home, in_worker, removing
+from shmarrow.spark.app_store import AppStore, in_worker
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ALIGNMENT = 64
+_SMALLEST = 1 << 16
+"""Size in bytes from which pickle writes a bytes object behind a header of known size."""
 BEFORE = 1024
 """The first bytes of a Spark broadcast, among which its token is."""
 
 
 class NotHere(Exception):
-    """A carrier does not work in this process; the message says why."""
+    """A way does not work in this process; the message says why."""
 
 
 class Found(NamedTuple):
-    """The object located by a carrier.
+    """An object that was reached.
 
     Attributes
     ----------
     segment : Segment
         The bytes of the object.
-    is_there : callable
+    exists : callable
         Returns whether the object still exists, within microseconds.
     """
 
     segment: Segment
-    is_there: Callable[[], bool]
+    exists: Callable[[], bool]
 
 
-class Carrier(Protocol):
+class Way(Protocol):
     """A picklable way to reach an object."""
 
     def open(self) -> Found:
@@ -68,12 +74,12 @@ class Carrier(Protocol):
         ...
 
     def destroy(self, blocking: bool) -> None:
-        """On the driver: remove everything created for this carrier."""
+        """On the driver: remove everything created for this way."""
         ...
 
 
-def open_first(what: str, carriers: Iterable[Carrier]) -> Found:
-    """Open an object through the first carrier that works.
+def open_first(what: str, ways: Iterable[Way]) -> Found:
+    """Open an object in the first way that works.
 
     Raises
     ------
@@ -81,9 +87,9 @@ def open_first(what: str, carriers: Iterable[Carrier]) -> Found:
         If none works, with their reasons; or if the address space is too small to map it.
     """
     reasons = []
-    for carrier in carriers:
+    for way in ways:
         try:
-            return carrier.open()
+            return way.open()
         except NotHere as reason:
             reasons.append(str(reason))
     why = "; ".join(reasons) or "nothing carries it here"
@@ -91,7 +97,7 @@ def open_first(what: str, carriers: Iterable[Carrier]) -> Found:
 
 
 @contextmanager
-def mapping(what: str, size: int | None = None) -> Iterator[None]:
+def explaining_limits(what: str, size: int | None = None) -> Iterator[None]:
     """Raise an error that names Spark's setting if the address space limit of a worker prevents a mapping."""
     try:
         yield
@@ -118,29 +124,26 @@ def mapping(what: str, size: int | None = None) -> Iterator[None]:
 class InStore(NamedTuple):
     """The object of a store."""
 
-    home: Home
+    store: AppStore
     name: str
 
     def open(self) -> Found:
-        store = self.home.visible_store()
+        store = self.store.visible()
         if store is None:
-            raise NotHere(f"the store {self.home.where!r} is not on this host, or not for this user")
+            raise NotHere(f"the store {self.store.where!r} is not on this host, or not for this user")
         try:
             return Found(store.attach(self.name), partial(store.__contains__, self.name))
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
-                f"{self.name!r} is no longer in the store {self.home.where!r}: it was destroyed, "
+                f"{self.name!r} is no longer in the store {self.store.where!r}: it was destroyed, "
                 "or the driver or executor that owned it has ended. DataFrames are computed when they are asked for: "
                 "collect or write them before that",
             ) from None
 
     def destroy(self, blocking: bool) -> None:
         """Remove the object; processes that have it attached keep it."""
-        store = self.home.visible_store()
-        if store is not None:
-            with removing():
-                store.delete(self.name)
+        self.store.delete_here(self.name)
 
 
 # --- files of Spark ---------------------------------------------------------------------------------------------
@@ -213,10 +216,10 @@ class InBroadcast:
 
     def destroy(self, blocking: bool) -> None:
         """Remove the broadcast, which may contain other objects, too."""
-        from shmarrow.spark.jobs import persist
+        from shmarrow.spark.jobs import insist
 
         _pyspark.forget(self.broadcast)
-        persist(partial(self.broadcast.destroy, blocking))
+        insist(partial(self.broadcast.destroy, blocking))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received, (pickle.dumps(self.broadcast), self.token, self.start, self.size)
@@ -248,3 +251,77 @@ class InArtifacts(NamedTuple):
 
     def destroy(self, blocking: bool) -> None:
         """Spark keeps artifacts as long as the session."""
+
+
+# --- on the driver ----------------------------------------------------------------------------------------------
+
+
+def check_collected(value: object) -> None:
+    """Reject a Spark DataFrame, which has an Arrow stream, too, but would be collected to the driver."""
+    if any(each.__name__ == "DataFrame" and each.__module__.startswith("pyspark.") for each in type(value).__mro__):
+        raise InvalidType(
+            "this is a DataFrame of Spark: share(df) keeps its rows on the workers; pass df.toArrow() to collect it "
+            "first"
+        )
+
+
+def send(spark: SparkSession, found: AppStore, names: Sequence[str]) -> Sequence[Way]:
+    """Let Spark send objects of the driver's store, and return the ways to them, in order; none if all see it."""
+    if not names or runs_here(spark, found):
+        return ()
+    store = found.store()
+    segments = [store.attach(name) for name in names]
+    if _pyspark.is_connect(spark):
+        return in_artifacts(spark, dict(zip([name.replace("/", "-") for name in names], segments, strict=True)))
+    return in_broadcast(spark.sparkContext, segments)
+
+
+def in_broadcast(context: Any, segments: Sequence[Segment]) -> list[InBroadcast]:
+    """Send objects to Spark's executors in one broadcast, each aligned to 64 bytes in its file.
+
+    Where Spark encrypts its files, they cannot be mapped, and each worker loads a copy of its own.
+    """
+    token = os.urandom(16)
+    starts, end = [], 0
+    for segment in segments:
+        starts.append(end)
+        end += segment.size + -segment.size % ALIGNMENT
+    before = bytes(-(_pyspark.pickled_offset(end) + len(token)) % ALIGNMENT) + token
+    pieces = [part for each in segments for part in (each.data.data, bytes(-each.size % ALIGNMENT))]
+    broadcast = context.broadcast(b"".join([before, *pieces, bytes(max(_SMALLEST - end, 0))]))
+    return [InBroadcast(broadcast, token, start, each.size) for start, each in zip(starts, segments, strict=True)]
+
+
+def in_artifacts(spark: Any, objects: Mapping[str, Segment]) -> list[InArtifacts]:
+    """Send objects to the executors of a Spark Connect server, as session artifacts with these names."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="shmarrow-") as directory:
+        paths = [os.path.join(directory, name) for name in objects]
+        for path, segment in zip(paths, objects.values(), strict=True):
+            os.symlink(segment.location, path)
+        spark.addArtifacts(*paths, file=True)
+    return [InArtifacts(name, segment.size) for name, segment in objects.items()]
+
+
+def runs_here(spark: SparkSession, store: AppStore) -> bool:
+    """Whether all Python workers of a session see the driver's store, because they run on its host.
+
+    For a Spark Connect session whose server runs in local mode, a job of one task finds out.
+    """
+    from shmarrow.spark.jobs import worker_errors
+
+    if not _pyspark.is_local(spark):
+        return False
+    if not _pyspark.is_connect(spark):
+        return True
+    with worker_errors():
+        rows = spark.range(0, 1, 1, 1).mapInArrow(partial(_look, store), "seen boolean").collect()
+    return bool(rows[0]["seen"])
+
+
+def _look(store: AppStore, batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"seen": [store.visible() is not None]})
