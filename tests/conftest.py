@@ -161,7 +161,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     # In CI the machine is ours alone; elsewhere only the names of this run are known to be ours.
     new = {name for name in shm_entries() - session.config.stash[_before] if not _is_empty_spark_store(name)}
-    new = {name for name in new if not name.startswith("sem.shmarrow-")}  # 32 bytes that a killed process may leave
     left = session.config.stash[_left] = sorted(name for name in new if IN_CI or name.startswith(RUN))
     if left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

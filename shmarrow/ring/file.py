@@ -188,7 +188,7 @@ class RingFile:
         words[p.CLOSED] = 1
         for number, entry in enumerate(self.entries):
             self.wake(entry + p.WAITS)
-            if words[entry + p.PROCESS] or words[entry + p.WAITS + 1]:
+            if words[entry + p.PROCESS] or words[entry + p.SEMAPHORE]:
                 self.free_if_dead(number)
         self.drop_semaphore(p.WRITER_WAITS)
         if self.is_named:  # at last: who is killed before has a successor, which does the rest
@@ -221,7 +221,7 @@ class RingFile:
                 # A writer that did not see the entry yet may have published one frame until here, and no more.
                 self.fence()
                 words[entry + p.TAKEN] = self.newest
-                self.make_semaphore(entry + p.WAITS)
+                self.make_semaphore(entry + p.WAITS)  # at last: from here on, others see that the reader is open
                 return entry
         return 0
 

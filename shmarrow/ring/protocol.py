@@ -25,9 +25,9 @@ SEQUENCES = 256
 """The word of slot 0: the number of the frame in it, 0 while it is written."""
 ENTRIES, ENTRY = 512, 8
 """The first word of the entry of reader 0, and the words of an entry."""
-PROCESS, TAKEN, HELD, MISSED, WAITS = range(5)
+PROCESS, TAKEN, HELD, MISSED, WAITS, SEMAPHORE = range(6)
 """Words of an entry: the reader's process id, 0 if it is free; the last frame that it took; 0, or 1 plus the slot that
-it holds; the frames that it missed so far; 1 if it waits. The number of its semaphore follows."""
+it holds; the frames that it missed so far; 1 if it waits; the number of its semaphore, 0 until the reader is open."""
 CONTROL_SIZE = 8192
 PAGE = 4096
 MOST_SLOTS, MOST_READERS = 64, 32

@@ -89,7 +89,7 @@ class RingInfo(NamedTuple):
     writer : int or None
         Process id of the writer; None if it has ended.
     readers : list of ReaderInfo
-        The readers that are alive.
+        The readers that are alive and open; each gets the frames that are published from now on.
     """
 
     name: str
@@ -634,11 +634,11 @@ def _wait_for(where: Location, limit: float, trusted: Trusted) -> RingFile:
 def state_of(file: RingFile) -> RingInfo:
     """The state of an open ring."""
     words = file.words
-    columns = [file.all(word) for word in (p.PROCESS, TAKEN, MISSED, HELD)]
+    columns = [file.all(word) for word in (p.PROCESS, p.SEMAPHORE, TAKEN, MISSED, HELD)]  # in the order of claim()
     readers = [
         ReaderInfo(process, position, missed, holds > 0)
-        for number, (process, position, missed, holds) in enumerate(zip(*columns, strict=True))
-        if process and file.is_locked(p.READER_LOCKS + number)
+        for number, (process, semaphore, position, missed, holds) in enumerate(zip(*columns, strict=True))
+        if process and semaphore and file.is_locked(p.READER_LOCKS + number)
     ]
     writer = words[p.WRITER]
     alive = not words[CLOSED] and file.is_locked(p.WRITER_LOCK)

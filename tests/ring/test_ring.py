@@ -43,6 +43,8 @@ def numbered(number: int, rows: int = 64) -> sa.RecordBatch:
 
 
 LIKE = numbered(10**9)
+HERE = os.path.dirname(sa.ring.__file__)
+"""The folder of the code of rings."""
 
 
 def taken(reader: sa.Ring, count: int) -> list[int]:
@@ -301,12 +303,33 @@ def test_a_reader_waits_for_the_ring_and_for_frames(shm_name: str) -> None:
 
     child = forked(read)
     with killed_at_end([child]), sa.Ring(shm_name, like=LIKE, policy="all") as ring:
-        while not ring.info().readers:
+        while not ring.info().readers:  # which a reader is one of when it is open, and misses nothing from then on
             os.sched_yield()
         assert [each.process for each in ring.info().readers] == [child]
         for number in range(3):
             ring.put(numbered(number))
         assert ended(child) == 0
+
+
+def test_a_reader_gets_every_frame_since_it_is_listed(shm_name: str) -> None:
+    """A frame is put at each line of the code that opens a reader, from the one on that lists it."""
+    put = []
+
+    def look(frame: Any, event: str, _: Any) -> Any:
+        if event == "line" and frame.f_code.co_filename.startswith(HERE) and len(put) < 20 and ring.info().readers:
+            ring.put(numbered(len(put)))
+            put.append(len(put))
+        return look
+
+    with sa.Ring(shm_name, like=LIKE, slots=32, policy="all", timeout=0) as ring:
+        sys.settrace(look)
+        try:
+            reader = sa.Ring(shm_name, timeout=0)
+        finally:
+            sys.settrace(None)
+        with reader:
+            assert put
+            assert taken(reader, len(put)) == put
 
 
 def test_a_writer_that_waits_is_woken(shm_name: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import die, ended, forked
 
 import shmarrow as sa
 from shmarrow.ring import protocol as p
@@ -73,22 +74,17 @@ def test_a_link_to_nothing_is_no_place_for_a_ring(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def ended(work: Callable[[], Any]) -> int:
-    """Run a function in a child, which then ends without closing anything; its exit status."""
-    child = os.fork()
-    if not child:
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def write(ring: Path, word: int, value: int) -> None:
     with ring.open("r+b") as file:
         file.seek(word * 8)
         file.write(struct.pack("<Q", value))
+
+
+def semaphores(ring: Path) -> list[Path]:
+    """The files of the semaphores of the writer and the first reader; the policy "latest" has none of the writer."""
+    words = struct.unpack("<1024Q", ring.read_bytes()[: p.CONTROL_SIZE])
+    numbers = {words[p.WRITER_WAITS + 1], words[p.ENTRIES + p.SEMAPHORE]} - {0}
+    return [Path(f"/dev/shm/sem.shmarrow-{number:016x}") for number in numbers]
 
 
 def test_the_process_ids_of_others_may_be_mine(shm_name: str, tmp_path: Path) -> None:
@@ -99,14 +95,18 @@ def test_the_process_ids_of_others_may_be_mine(shm_name: str, tmp_path: Path) ->
         ring.put(NUMBERS)
         next(reader)
         assert (ring.info().writer, [each.holds for each in reader.info().readers]) == (os.getpid(), [True])
-        os._exit(0)
+        die()  # closes nothing
 
     path = tmp_path / "ring"
-    assert ended(use) == 0
+    assert ended(forked(use)) == 0
     for word in (p.WRITER, p.ENTRIES + p.PROCESS):
         write(path, word, os.getpid())
     info = ring_info(path)
     assert (info.frames, info.writer, info.readers) == (1, None, [])
+    left = semaphores(path)
+    assert [each.exists() for each in left] == [True]
+    sa.Ring(path, like=NUMBERS).close()  # the next writer, which removes what the dead reader left
+    assert [each.exists() for each in left] == [False]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="takes root to become another user")
@@ -124,7 +124,7 @@ def test_a_name_that_cannot_be_removed() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.chown(folder, 12345, -1)
-        assert ended(use) == 0
+        assert ended(forked(use)) == 0
 
 
 def calls(ring: sa.Ring, reader: sa.Ring) -> Iterator[Callable[[], Any]]:
@@ -150,15 +150,14 @@ def test_words_that_another_process_writes(shm_name: str, policy: str, word: int
         with ring, sa.Ring(shm_name, timeout=0) as reader:
             ring.put(TEXT)
             next(reader)
-            words = struct.unpack("<1024Q", path.read_bytes()[: p.CONTROL_SIZE])
-            semaphores = {words[p.WRITER_WAITS + 1], words[p.ENTRIES + p.WAITS + 1]} - {0}
+            there = semaphores(path)
             write(path, word, value)
             for call in calls(ring, reader):
                 try:
                     call()
                 except (sa.ShmarrowError, StopIteration):
                     continue
-        assert [number for number in semaphores if os.path.exists(f"/dev/shm/sem.shmarrow-{number:016x}")] == []
+        assert [each for each in there if each.exists()] == []
         path.unlink(missing_ok=True)
 
 
