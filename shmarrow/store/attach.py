@@ -62,7 +62,10 @@ class Pin:
 
     def close(self) -> None:
         """End the pin; closing twice is allowed."""
-        slot, self.slot = getattr(self, "slot", -1), -1  # an interrupt may have come before it was set
+        try:
+            slot, self.slot = self.slot, -1  # in one step, as a signal handler may close it, too
+        except AttributeError:  # an interrupt has come before it was set
+            return
         if slot >= 0 and not self.inherited:
             self._catalog.pins.release(slot)
 
@@ -115,6 +118,12 @@ def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry
         pin = Pin.of(catalog, entry) if inline or entry.file else None
         if pin is not None or not (inline or entry.file):
             return entry, pin
+        if catalog.lock.mine:
+            raise StorageError(
+                errno.EDEADLK,
+                f"cannot attach to {name.decode()!r} in the store {catalog.directory.name!r}, which this thread is "
+                "removing; do it after the signal handler or the finalizer has returned",
+            )
         tries += 1  # it is being evicted, or was replaced
         if tries > _TRIES:
             time.sleep(_PAUSE)

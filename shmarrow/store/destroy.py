@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from shmarrow.store.directory import Directory
 
 _DESTROYED = p.DESTROYED.to_bytes(8, "little")
-_mutex = _thread.allocate_lock()
+_mutex = _thread.RLock()
 
 
-def removal() -> _thread.LockType:
+def removal() -> _thread.RLock:
     """Return the mutex to hold while files are removed: closing a control file drops the locks of all threads on it."""
     return _mutex
 
@@ -68,7 +68,7 @@ def finish_destroying(directory: Directory) -> None:
 
 def _after_fork() -> None:
     global _mutex
-    _mutex = _thread.allocate_lock()
+    _mutex = _thread.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

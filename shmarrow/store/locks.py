@@ -3,8 +3,8 @@
 All are record locks; see :mod:`shmarrow.segment.record_locks`. Invariants:
 
 * record locks do not exclude threads of the same process, so each process also has a mutex, or counts its locks;
-* a pin may be released anywhere, even by the garbage collector in the middle of an operation on pins, so releasing
-  never waits for a mutex that its own thread may hold: the release is queued, and the holder completes it;
+* a signal handler or a finalizer may attach or release anything anywhere, in the middle of an operation on pins of its
+  own thread, too: each of their steps leaves the pins right;
 * a signal handler may raise anywhere: a mutex is held by a ``with`` statement of its own, and a record lock that was
   left behind is taken over by the next change of this process.
 """
@@ -14,7 +14,8 @@ from __future__ import annotations
 import _thread
 import errno
 import time
-from collections import deque
+from collections import defaultdict
+from fcntl import LOCK_UN, lockf
 from typing import Any
 
 from shmarrow.errors import StorageError
@@ -145,6 +146,10 @@ class Exclusive:
 class Pins:
     """The pins of this process in a store, by slot.
 
+    A pin counts before its slot is locked, and the last one ends in the step that unlocks it. So a signal handler or a
+    finalizer may pin and release at any moment, in the middle of either, too: it runs between two calls, and what is
+    between two calls happens as a whole. The mutex does the same among threads, and is held for no longer than that.
+
     Attributes
     ----------
     swept : int
@@ -158,87 +163,51 @@ class Pins:
 
     def after_fork(self) -> None:
         """Forget the pins of the parent, whose locks this process does not have; called in a forked child."""
-        self._mutex = _thread.allocate_lock()
-        self._held: dict[int, int] = {}
+        self._mutex = _thread.RLock()
+        self._held: defaultdict[int, int] = defaultdict(int)
         self._excluded: set[int] = set()
-        self._released: deque[int] = deque()
-        self._unlocked: set[int] = set()
 
     def acquire(self, slot: int, pin: Any) -> bool:
-        """Pin a slot and set ``pin.slot``; False if it is being evicted."""
+        """Pin a slot and set ``pin.slot``; False if it is being evicted. The pin is to be closed in any case."""
         with self._mutex:
             if slot in self._excluded:
                 return False
-            count = self._held.get(slot, 0)
-            if not count:
-                try:
-                    if not try_lock(self._fd, slot, False):
-                        return False
-                except BaseException:
-                    unlock(self._fd, slot)
-                    raise
-            self._held[slot], pin.slot = count + 1, slot
-        if self._released:
-            self._settle()
-        return True
+            self._held[slot] += 1
+            pin.slot = slot
+        return try_lock(self._fd, slot, False)
 
     def release(self, slot: int) -> None:
         """Drop one pin of a slot."""
-        self._released.append(slot)
-        self._settle()
-
-    def _settle(self) -> None:
-        """Drop the released pins, unless the mutex is held, perhaps by this thread: its holder drops them.
-
-        Signal handlers run after calls: what is between two calls happens as a whole.
-        """
-        held, released, unlocked = self._held, self._released, self._unlocked
-        while (released or unlocked) and not self._mutex.locked():
-            with self._mutex:
-                while released:
-                    slot = released[0]
-                    count = held.get(slot, 0) - 1
-                    if count > 0:
-                        held[slot] = count
-                    else:
-                        unlocked.add(slot)
-                        if slot in held:
-                            del held[slot]
-                    released.popleft()
-                for slot in tuple(unlocked):
-                    if slot not in held:
-                        unlock(self._fd, slot)
-                    unlocked.discard(slot)
+        held, fd = self._held, self._fd
+        with self._mutex:
+            held[slot] -= 1
+            if not held[slot]:
+                del held[slot]
+                lockf(fd, LOCK_UN, 1, slot)  # no function of ours, at whose start a handler could pin it
 
     def exclude(self, slot: int) -> bool:
-        """Prevent a slot from being pinned until :meth:`admit`; False if it is pinned."""
-        self._settle()
+        """Prevent a slot from being pinned until :meth:`admit`, in a change; False if it is pinned."""
+        if slot in self._excluded:
+            return True
         with self._mutex:
             if slot in self._held:
                 return False
-            if slot not in self._excluded:
-                self._excluded.add(slot)
-                if not try_lock(self._fd, slot, True):
-                    self._excluded.discard(slot)
-                    return False
-            return True
+            self._excluded.add(slot)
+        if not try_lock(self._fd, slot, True):
+            self._excluded.discard(slot)
+            return False
+        return True
 
     def admit(self) -> None:
-        """Undo :meth:`exclude` for all slots."""
-        if self._excluded:
-            with self._mutex:
-                for slot in tuple(self._excluded):
-                    unlock(self._fd, slot)
-                    self._excluded.discard(slot)
-        self._settle()
+        """Undo :meth:`exclude` for all slots, at the end of a change."""
+        for slot in tuple(self._excluded):
+            unlock(self._fd, slot)
+            self._excluded.discard(slot)
 
     def pinned(self, slot: int) -> bool:
         """Whether any process has a slot attached."""
-        self._settle()
         return slot in self._held or holder(self._fd, slot) is not None
 
     def own(self) -> list[int]:
         """Return the slots that this process has pinned."""
-        self._settle()
-        with self._mutex:
-            return list(self._held)
+        return list(self._held)

@@ -9,8 +9,8 @@ Invariants:
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 from collections import deque
 from contextlib import suppress
 from typing import NamedTuple, Self
@@ -60,43 +60,44 @@ class Watch:
         ``names`` gives the current names.
     """
 
-    _closed = True
+    _opened: Catalog | None = None
 
     def __init__(self, catalog: Catalog, prefix: str) -> None:
-        self._catalog = catalog
         self._name = catalog.directory.name
         self._prefix = prefix
         self._coded = prefix.encode()
         self._pending: deque[Event] = deque()
         self._begin()
+        self._opened = catalog
         self._last = last_event(catalog.memory)
-        self._known = self._now()
+        self._known = self._now(catalog)
         self.names = sorted(self._known)
-        self._closed = False
 
     def _begin(self) -> None:
         """Set what belongs to this process; the parent of a forked child may have held its mutex."""
         self._pid = os.getpid()
-        self._mutex = threading.Lock()
+        self._mutex = _thread.RLock()  # reentrant, as a signal handler may close the watch in the middle of a look
 
-    def _lock(self) -> threading.Lock:
+    def _lock(self) -> _thread.RLock:
         if self._pid != os.getpid():
             self._begin()
         return self._mutex
 
     def _waiting(self, seconds: float | None) -> Waiting:
-        with self._lock():
-            self._check_open()
-            return Waiting(self._catalog, seconds)
+        return Waiting(self._catalog, seconds)
 
-    def _check_open(self) -> None:
-        if self._closed:
+    @property
+    def _catalog(self) -> Catalog:
+        """The catalog, which stays open as long as a call refers to it; Closed after :meth:`close`."""
+        catalog = self._opened
+        if catalog is None:
             raise Closed(f"the watch of {self._name!r} is closed; make a new one")
+        return catalog
 
-    def _now(self) -> dict[str, int]:
+    def _now(self, catalog: Catalog) -> dict[str, int]:
         """Return the generations of all objects by name."""
         found: dict[str, int] = {}
-        for part in snapshot(self._catalog, "name", expired=False):
+        for part in snapshot(catalog, "name", expired=False):
             found.update(zip(part["name"], part["generation"].tolist(), strict=True))
         if self._prefix:
             found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}
@@ -126,15 +127,15 @@ class Watch:
 
     def _look(self) -> bool:
         """Whether there are events, perhaps new ones; called with the mutex."""
-        self._check_open()
+        catalog = self._catalog
         if self._pending:
             return True
         before = self._last
-        self._last, found = events_since(self._catalog.memory, before)
+        self._last, found = events_since(catalog.memory, before)
         if self._last == before:
-            self._catalog.check_exists()
+            catalog.check_exists()
         if found is None:
-            self._compare()
+            self._compare(self._now(catalog))
         for kind, name, generation in found or ():
             if kind in _KINDS and name.startswith(self._coded):
                 self._tell(kind, name.decode(errors="replace"), generation)
@@ -150,9 +151,8 @@ class Watch:
             return
         self._pending.append(Event(_KINDS[kind], name, generation))
 
-    def _compare(self) -> None:
+    def _compare(self, now: dict[str, int]) -> None:
         """Append the differences between the existing objects and those reported."""
-        now = self._now()
         for name in self._known.keys() - now.keys():
             self._pending.append(Event("deleted", name, self._known.pop(name)))
         for name, generation in now.items():
@@ -162,13 +162,9 @@ class Watch:
 
     def close(self) -> None:
         """Stop watching; threads waiting for an event get :class:`Closed`."""
-        with self._lock():
-            if self._closed:
-                return
-            self._closed = True
-            waiters = self._catalog.waiters
-            del self._catalog
-        waiters.wake_own()
+        catalog, self._opened = self._opened, None
+        if catalog is not None:
+            catalog.waiters.wake_own()
 
     def __del__(self) -> None:
         with suppress(Exception):  # modules may be gone at the end of the interpreter
@@ -210,5 +206,5 @@ class Watch:
         self.close()
 
     def __repr__(self) -> str:
-        closed = ", closed" if self._closed else ""
+        closed = ", closed" if self._opened is None else ""
         return f"<Watch of {self._name!r}, names that begin with {self._prefix!r}{closed}>"

@@ -162,6 +162,59 @@ def test_a_change_within_a_change_is_refused(tmp_path: Path) -> None:
         assert refused == {True}
 
 
+MIDDLES: dict[str, Any] = {
+    "get": lambda store, pin: store.get("a"),
+    "close": lambda store, pin: pin.close(),
+    "replace": lambda store, pin: store.put("a", 2 * LARGE, overwrite=True),
+    "delete": lambda store, pin: store.delete("a"),
+}
+
+
+@pytest.mark.parametrize("middle", MIDDLES)
+def test_a_handler_reads_in_the_middle_of_anything(where: str, middle: str) -> None:
+    """What a signal handler attaches, at any instruction of its own thread, all processes see until it is dropped.
+
+    The handler never waits for its own thread; in the middle of a change, what is being removed is refused.
+    """
+    code = """
+    import shmarrow as sa
+    store = sa.Store(where)
+    while hear():
+        say(store.stats().pins.get(pid, 0))
+    """
+    files = ("shmarrow/store/attach.py", "shmarrow/store/locks.py")
+    with sa.Store(where) as store, lab.child(code, where=where, pid=os.getpid()) as child:
+
+        def pins() -> int:
+            child.say(True)
+            return int(child.hear())
+
+        for number in itertools.count(1):
+            store.put("a", LARGE, overwrite=True)
+            held, pin = [store.get("a")], store.pin("a")
+
+            def handle() -> None:
+                pin.close()  # noqa: B023
+                try:
+                    store.get("a")
+                    held.append(store.get("a"))  # noqa: B023
+                except sa.StorageError:
+                    assert middle in ("replace", "delete")
+
+            more = interrupted(lambda: MIDDLES[middle](store, pin), handle, number, files)  # noqa: B023
+            pin.close()
+            assert pins() == len({each[0] for each in held}), f"instruction {number}"
+            del held[0]
+            assert pins() == len({each[0] for each in held}), f"instruction {number}"
+            held.clear()
+            assert pins() == 0, f"instruction {number}"
+            if not more:
+                break
+        child.say(False)
+        assert number > 1
+        store.clear()
+
+
 def test_what_is_freed_in_a_cycle_of_references_still_has_the_files(tmp_path: Path) -> None:
     """The garbage collector calls finalizers in any order, so a draft's may come after the store's."""
     ignored: list[Any] = []

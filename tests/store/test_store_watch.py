@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import threading
 
 import numpy as np
 import pytest
+from interrupts import interrupted
 from processes import end_well, ended, forked, killed_at_end
 from waiting import wait_until
 
@@ -216,6 +218,28 @@ def test_an_iteration_ends_when_the_watch_does(where: str) -> None:
                 await asyncio.wait_for(waiting, 20)
 
         asyncio.run(close())
+
+
+def test_a_handler_closes_the_watch_in_the_middle_of_a_look(where: str) -> None:
+    """At any instruction of its own thread: the look ends with its event, or says that the watch is closed."""
+    ends = set[str]()
+    with sa.Store(where) as store:
+        for number in itertools.count(1):
+            with store.watch() as watch:
+                store["a"] = ONE
+
+                def look() -> None:
+                    try:
+                        event = watch.get(1)
+                        ends.add("none" if event is None else event.kind)
+                    except sa.Closed:
+                        ends.add("closed")
+
+                more = interrupted(look, watch.close, number, ("shmarrow/store/watch.py",))
+            if not more:
+                break
+        assert ends == {"published", "closed"}
+        store.clear()
 
 
 def test_a_watch_goes_on_when_the_store_is_closed(where: str) -> None:
