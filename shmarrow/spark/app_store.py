@@ -88,8 +88,8 @@ class AppStore(NamedTuple):
         if not in_worker():
             raise StorageError(
                 errno.EREMOTE,
-                f"the store {self.where!r} of the driver is not visible in this process: use it on the driver's host, "
-                "as the driver's user, or in a Python worker of Spark",
+                f"the store {self.where!r} of another process is not visible in this one: use it on that process's "
+                "host, as its user, or in a Python worker of Spark",
             )
         return executor_store(self._elsewhere())
 

@@ -8,16 +8,15 @@ Invariants:
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StorageError, shown
+from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, shown
 from shmarrow.objects import decode
 from shmarrow.spark._pyspark import cluster_session
-from shmarrow.spark.app_store import AppStore, driver_store, executor_store, in_worker, location, unless_gone
+from shmarrow.spark.app_store import AppStore, driver_store, executor_store, in_worker, location
 from shmarrow.spark.delivery import explaining_limits
 from shmarrow.spark.values import MISSING, as_given, as_stored, cache, cached, drop
 from shmarrow.store import Store
@@ -42,17 +41,15 @@ class Once:
     Thread safety: any thread may use it. A forked child may use its parent's.
     """
 
-    def __init__(
-        self, name: str, function: Callable[[], Any], store: AppStore | None, where: Location | None = None
-    ) -> None:
+    def __init__(self, name: str, function: Callable[[], Any], store: AppStore) -> None:
         self.name = name
         self._function = function
         self._store = store
-        self._where = where
 
     @property
-    def _key(self) -> tuple[Any, ...]:
-        return "once", self.name, self._store, self._where
+    def _object(self) -> str:
+        """The name of its object on each host, which no other application has."""
+        return f"once/{self._store.id[:16]}-{self._store.owner}/{self.name}"
 
     @property
     def value(self) -> Any:
@@ -70,29 +67,11 @@ class Once:
         StorageError
             If there is no store for it on this host.
         """
-        found = cached(self._key)
+        found = cached(self._object)
         return self._open() if found is MISSING else found
 
-    def _place(self) -> tuple[Store, str]:
-        """Return the store and name of the value on this host."""
-        if self._store is not None:
-            made = self._store
-            lies = made.here()
-        elif in_worker():
-            made = lies = executor_store(self._where)
-        else:
-            raise StorageError(
-                errno.EREMOTE,
-                f"once({self.name!r}) was made in a Spark worker and belongs to its executor; call once() on the "
-                "driver to use it here",
-            )
-        return lies.store(), self._object(made)
-
-    def _object(self, made: AppStore) -> str:
-        return f"once/{made.id[:16]}-{made.owner}/{self.name}"
-
     def _open(self) -> Any:
-        store, name = self._place()
+        store, name = self._store.store(), self._object
         with explaining_limits(f"the value of once({self.name!r})"):
             while True:
                 with suppress(ObjectNotFound):
@@ -102,7 +81,7 @@ class Once:
             assert isinstance(segment, StoredSegment)
             generation = segment.entry.generation
             value = as_given(decode(segment))
-        return cache(self._key, value, partial(_is_there, store, name.encode(), generation))
+        return cache(name, value, partial(_is_there, store, name.encode(), generation))
 
     def _compute(self) -> Any:
         return as_stored(self._function())
@@ -114,13 +93,8 @@ class Once:
         the executor that computed it ends. A process that is computing it, or waiting for it, is not affected: the
         value exists again afterwards.
         """
-        drop(self._key)
-        if self._store is None:
-            store, name = self._place()
-            with unless_gone():
-                store.delete(name)
-            return
-        remove = partial(self._store.delete_here, self._object(self._store))
+        drop(self._object)
+        remove = partial(self._store.delete_here, self._object)
         remove()
         spark = None if in_worker() else cluster_session()
         if spark is not None:
@@ -176,6 +150,4 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
         raise InvalidType(f"once needs a function that returns the value, found {shown(function)}")
     if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
         raise InvalidArgument(f"the name of a value must have 1 to 200 bytes in UTF-8, found {shown(name)}")
-    if not in_worker():
-        return Once(name, function, driver_store(store))
-    return Once(name, function, None, location(store))
+    return Once(name, function, executor_store(location(store)) if in_worker() else driver_store(store))

@@ -514,12 +514,9 @@ def test_outside_of_workers() -> None:
     from shmarrow.spark.app_store import AppStore
     from shmarrow.spark.host_once import Once
 
-    made = Once("v", lambda: 1, None)  # as once() gives it in a worker
-    with pytest.raises(sa.StorageError, match=r"once\('v'\) was made in a Spark worker.*call once\(\) on the driver"):
+    made = Once("v", lambda: 1, AppStore("shm:of-another-host", "0" * 32, 1, os.geteuid()))
+    with pytest.raises(sa.StorageError, match=r"'shm:of-another-host' of another process is not visible in this one"):
         made.value  # noqa: B018
-    far = AppStore("shm:of-another-host", "0" * 32, 1, os.geteuid())
-    with pytest.raises(sa.StorageError, match=r"'shm:of-another-host' of the driver is not visible in this process"):
-        far.store()
 
 
 def limited(made: Any, _: Any) -> str:
@@ -567,6 +564,9 @@ def test_once(spark: Any, store: sa.Store, tmp_path: Path) -> None:
     def use(_: Any) -> Any:
         found = made.value
         inside = sas.once("inside", lambda: compute() + 1, inner)
+        own = sas.once(f"of process {os.getpid()}", lambda: np.arange(9.0), inner)
+        assert own.value.sum() == 36
+        own.destroy()
         return (
             float(found.sum()),
             file_of(found),
