@@ -89,10 +89,10 @@ def share_table(
         for i in range(count):
             start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
             part = rows if count == 1 else rows.slice(start, stop - start)
-            each = opened._put_as_file(f"{name}/{i:05d}-0", part)
+            each = opened._put_as_file(f"{name}/{i:05d}", part)
             frame.keep(opened.pin(each).close)
             size = opened.attach(each).size
-            handles.append(PartitionHandle.of_object(found, each, stop - start, len(part.batches), size, i, 0))
+            handles.append(PartitionHandle.of_object(found, each, stop - start, len(part.batches), size, i))
         ways = send(session, found, [handle.name for handle in handles])
         if ways:
             frame.keep(partial(ways[0].destroy, False))  # they share one file

@@ -9,27 +9,18 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import InvalidData, InvalidType, at, counted, full_name
-from shmarrow.interchange.pyarrow import schema_from_pyarrow
+from shmarrow.errors import InvalidData, at, counted
 from shmarrow.optional import optional
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.frame import SharedFrame, frame_name
 from shmarrow.spark.handle import PartitionHandle
-from shmarrow.spark.jobs import as_session
-from shmarrow.spark.mapping import attached_in, run
-from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
-from shmarrow.spark.sharing import (
-    check_wanted,
-    handle_column,
-    handle_row,
-    object_name,
-    published,
-    still_wanted,
-)
+from shmarrow.spark.mapping import attached_in, prepared, run
+from shmarrow.spark.results import Fitting
+from shmarrow.spark.sharing import check_wanted, handle_column, handle_row, published
+from shmarrow.store import Store
 from shmarrow.tables import Table
 
 if TYPE_CHECKING:
@@ -44,46 +35,33 @@ def with_columns(
     frame: SharedFrame, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType
 ) -> SharedFrame:
     """See :meth:`SharedFrame.with_columns`."""
-    spark = as_session(spark)
-    if not callable(function):
-        raise InvalidType(f"expected a function, found {full_name(function)}")
-    expected = expected_by_spark(struct_type(spark, schema))
+    spark, _, fitting = prepared(spark, function, schema)
     found, name = driver_store(frame.store.where), frame_name()
-    task = partial(Extend, found, name, function, Fitting(expected))
-    empty = Table(schema_from_pyarrow(expected), [])
-    rows = run(frame, spark, task, handle_column())
+    rows = run(frame, spark, partial(_extend, found, name, function, fitting), handle_column())
+    empty = Table(fitting.wanted, [])
     return published(rows, found, name, lambda: joined(Table(frame.schema, []), empty).schema)
 
 
-@dataclass(frozen=True)
-class Extend:
+def _extend(
+    store: AppStore,
+    frame: str,
+    function: Callable[[Table], Any],
+    fitting: Fitting,
+    handles: tuple[PartitionHandle, ...] | None,
+    batches: Batches,
+) -> Batches:
     """The worker's side: puts each partition with the columns that the function gives for it."""
+    for handle, table in attached_in(handles, batches):
+        check_wanted(store, frame)
+        added = optional("pyarrow").Table.from_batches(fitting.fit(function(table)), fitting.schema)
+        with at(f"partition {handle.partition}"):
+            made = joined(table, Table.from_pyarrow(added))
+        yield handle_row(store, frame, handle.partition, made.schema.to_pyarrow(), partial(_put, made))
 
-    store: AppStore
-    frame: str
-    function: Callable[[Table], Any]
-    fitting: Fitting
-    handles: tuple[PartitionHandle, ...] | None
 
-    def __call__(self, batches: Batches) -> Batches:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None  # it runs in a task
-        attempt = context.taskAttemptId()
-        for handle, table in attached_in(batches, self.handles):
-            check_wanted(self.store, self.frame)
-            fitted = optional("pyarrow").Table.from_batches(self.fitting.fit(self.function(table)), self.fitting.schema)
-            with at(f"partition {handle.partition}"):
-                made = joined(table, Table.from_pyarrow(fitted))
-            here = self.store.here()
-            store = here.store()
-            name = object_name(self.frame, handle.partition, attempt)
-            store.put(name, made, protect=True, reuse=True)
-            still_wanted(self.store, self.frame, store, name)
-            counts = made.num_rows, len(made.batches), store.info(name).nbytes
-            put = PartitionHandle.of_object(here, name, *counts, handle.partition, attempt)
-            yield handle_row(put, made.to_pyarrow().schema)
+def _put(made: Table, store: Store, name: str) -> tuple[int, int]:
+    store.put(name, made, protect=True, reuse=True)
+    return made.num_rows, len(made.batches)
 
 
 def joined(table: Table, added: Table) -> Table:

@@ -35,8 +35,6 @@ class PartitionHandle:
         Size of the object in bytes.
     partition : int
         Number of the partition, from 0.
-    attempt : int
-        Spark's task attempt id, unique in the application; 0 if no task wrote it.
     pid : int
         Id of the process that wrote it.
     host : str
@@ -51,17 +49,16 @@ class PartitionHandle:
     num_record_batches: int
     size: int
     partition: int
-    attempt: int
     pid: int
     host: str
     way: Way | None = None
 
     @classmethod
     def of_object(
-        cls, store: AppStore, name: str, rows: int, batches: int, size: int, partition: int, attempt: int
+        cls, store: AppStore, name: str, rows: int, batches: int, size: int, partition: int
     ) -> PartitionHandle:
         """Return the handle of an object that this process has put."""
-        return cls(store._replace(owner=0), name, rows, batches, size, partition, attempt, os.getpid(), host_name())
+        return cls(store._replace(owner=0), name, rows, batches, size, partition, os.getpid(), host_name())
 
     @property
     def is_here(self) -> bool:

@@ -14,7 +14,6 @@ import json
 import pickle
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,34 +42,14 @@ _WAIT = 10.0
 _PATIENT_ATTEMPTS = 3
 
 
-@dataclass(frozen=True)
-class OverPartitions:
-    """The worker's side of a job over a frame.
-
-    Attributes
-    ----------
-    function : callable
-        Called with the rows of each partition.
-    fitting : Fitting
-        Casts what it returns.
-    handles : tuple of PartitionHandle or None
-        Where all workers reach all partitions: their handles, of which Spark gives the numbers. Else Spark gives the
-        handles.
-    """
-
-    function: Callable[[Table], Any]
-    fitting: Fitting
-    handles: tuple[PartitionHandle, ...] | None
-
-    def __call__(self, batches: Batches) -> Batches:
-        for _, table in attached_in(batches, self.handles):
-            yield from self.fitting.fit(self.function(table))
-
-
 def attached_in(
-    batches: Batches, handles: tuple[PartitionHandle, ...] | None
+    handles: tuple[PartitionHandle, ...] | None, batches: Batches
 ) -> Iterator[tuple[PartitionHandle, Table]]:
-    """Yield the partitions of a task, each with its rows; arguments as for :class:`OverPartitions`."""
+    """Yield the partitions of a task, each with its rows.
+
+    Where all workers reach all partitions, Spark gives the numbers of their handles. Else it gives the handles, which
+    ``handles`` is None for.
+    """
     for batch in batches:
         for given in batch.column(0).to_pylist():
             handle = pickle.loads(given)[0] if handles is None else handles[given]
@@ -90,40 +69,48 @@ def _be_patient(handle: PartitionHandle) -> None:
         time.sleep(_WAIT)
 
 
-@dataclass(frozen=True)
-class OverBatches:
-    """Adapter of a function over an iterator of batches to a function over a table."""
-
-    function: Callable[[Iterator[Any]], Any]
-
-    def __call__(self, table: Table) -> Any:
-        return self.function(iter(table.batches))
+def prepared(spark: Any, function: Callable[[Table], Any], schema: Any) -> tuple[SparkSession, StructType, Fitting]:
+    """Check the arguments of a job over a frame."""
+    session = as_session(spark)
+    if not callable(function):
+        raise InvalidType(f"expected a function, found {full_name(function)}")
+    struct = struct_type(session, schema)
+    return session, struct, Fitting(expected_by_spark(struct))
 
 
 def map_frame(frame: SharedFrame, spark: SparkSession, function: Callable[[Table], Any], schema: Any) -> DataFrame:
     """See :meth:`SharedFrame.map`."""
-    spark = as_session(spark)
-    if not callable(function):
-        raise InvalidType(f"expected a function, found {full_name(function)}")
-    struct = struct_type(spark, schema)
-    return run(frame, spark, partial(OverPartitions, function, Fitting(expected_by_spark(struct))), struct)
+    spark, struct, fitting = prepared(spark, function, schema)
+    return run(frame, spark, partial(_map, function, fitting), struct)
 
 
 def map_batches(
     frame: SharedFrame, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: Any
 ) -> DataFrame:
     """See :meth:`SharedFrame.map_batches`."""
-    return map_frame(frame, spark, OverBatches(function) if callable(function) else function, schema)
+    return map_frame(frame, spark, partial(_on_batches, function) if callable(function) else function, schema)
+
+
+def _on_batches(function: Callable[[Iterator[RecordBatch]], Any], table: Table) -> Any:
+    return function(iter(table.batches))
+
+
+def _map(
+    function: Callable[[Table], Any], fitting: Fitting, handles: tuple[PartitionHandle, ...] | None, batches: Batches
+) -> Batches:
+    """The worker's side: the rows that a function makes of each partition."""
+    for _, table in attached_in(handles, batches):
+        yield from fitting.fit(function(table))
 
 
 def run(frame: SharedFrame, spark: SparkSession, task: Callable[..., Any], struct: StructType) -> DataFrame:
-    """Return the rows that a task makes of partitions; ``task`` gets their handles or None, and is then pickled."""
+    """Return the rows that a task makes of partitions: a function of what :func:`attached_in` gets, in turn."""
     rows, count = frame.rows_of(spark), len(frame)
     if rows is not None:
-        return rows.mapInArrow(task(None), struct)
+        return rows.mapInArrow(partial(task, None), struct)
     if not count:
         return spark.createDataFrame([], struct)
-    return spark.range(0, count, 1, count).mapInArrow(task(frame.handles), struct)
+    return spark.range(0, count, 1, count).mapInArrow(partial(task, frame.handles), struct)
 
 
 # --- the rows as they are ---------------------------------------------------------------------------------------
@@ -138,8 +125,7 @@ def to_df(frame: SharedFrame, spark: SparkSession) -> DataFrame:
     names = [f"c{i}" for i in range(len(struct))]  # Spark does not support duplicate names here
     fields = [type(each)(name, each.dataType, each.nullable) for name, each in zip(names, struct, strict=True)]
     fitting = Fitting(arrow_schema(struct), names)
-    task = partial(OverPartitions, _itself, fitting)
-    return run(frame, spark, task, type(struct)(fields)).toDF(*struct.names)
+    return run(frame, spark, partial(_map, _itself, fitting), type(struct)(fields)).toDF(*struct.names)
 
 
 def _itself(table: Table) -> Table:

@@ -16,8 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     Batches = Iterator[pa.RecordBatch]
-    Function = Callable[[Any], Iterable[pa.RecordBatch]]
+    Function = Callable[[Any], Any]
 
 TARGET_BYTES = 4 << 20
 OVERHEAD = 1536
@@ -113,19 +112,30 @@ def share(
     If the source gives other rows each time it is computed, a partition that was lost has other rows afterwards, as
     with any DataFrame that Spark caches.
 
-    Columns may have any names. Intervals of months, for which pyarrow has no type, have to be cast first.
+    Columns may have any names. Intervals of months, for which pyarrow has no type, have to be cast first. Without any
+    rows, the frame has the columns that ``function`` returns for a batch without rows.
     """
     target_bytes = as_int(target_bytes, "target_bytes")
     if target_bytes < 1:
         raise InvalidArgument(f"target_bytes must be at least 1, found {target_bytes}")
     if function is not None and not callable(function):
         raise InvalidType(f"function must be callable, found {full_name(function)}")
-    df, names, spark_schema = _source(source, function, partitions)
+    given: Function | None = function
+    if source is None or is_session(source):
+        if function is None:
+            raise InvalidType(
+                "there is nothing to share: pass a DataFrame alone, as share(df), or a session and function=..., which "
+                "makes the rows"
+            )
+        df, given = _numbers(source, partitions), partial(_for_each, function)
+    else:
+        df = _checked_source(source, partitions)
+    names = tuple(df.columns)
     found = driver_store(store)
     name = frame_name()
-    task = Publish(found, name, names, function, target_bytes)
-    rows = df.mapInArrow(task, handle_column())
-    return published(rows, found, name, lambda: _schema_without_rows(df, task), spark_schema)
+    rows = numbered(df).mapInArrow(partial(_publish, found, name, names, given, target_bytes), handle_column())
+    spark_schema = df.schema.json() if function is None else None
+    return published(rows, found, name, lambda: _schema_without_rows(df, given), spark_schema)
 
 
 def published(
@@ -181,36 +191,32 @@ def handle_column() -> StructType:
 # --- what to share ----------------------------------------------------------------------------------------------
 
 
-def _renamed(batches: Batches, names: Sequence[str]) -> Batches:
-    """Restore the column names of Spark's batches; copies nothing."""
-    for batch in batches:
-        yield batch.rename_columns(list(names)) if names else batch.select([])
+def _numbers(session: Any, partitions: int | None) -> DataFrame:
+    """Return a DataFrame with the numbers of the partitions that a function makes, one in each."""
+    spark = as_session(active_session() if session is None else session)
+    count = parallelism(spark) if partitions is None else as_int(partitions, "partitions")
+    if count < 1:
+        raise InvalidArgument(f"partitions must be at least 1, found {count}")
+    return spark.range(0, count, 1, count)
 
 
-def _source(
-    source: DataFrame | SparkSession | None, function: Function | None, partitions: int | None
-) -> tuple[DataFrame, tuple[str, ...] | None, str | None]:
-    """Return the DataFrame for the workers, the names to restore, and the Spark schema of the shared rows, if any."""
-    if source is None or is_session(source):
-        if function is None:
-            raise InvalidType(
-                "there is nothing to share: pass a DataFrame alone, as share(df), or a session and function=..., which "
-                "makes the rows"
-            )
-        session: Any = as_session(active_session() if source is None else source)
-        count = as_int(partitions, "partitions") if partitions is not None else parallelism(session)
-        if count < 1:
-            raise InvalidArgument(f"partitions must be at least 1, found {count}")
-        return session.range(0, count, 1, count), None, None
-    df: Any = source
-    if not hasattr(df, "mapInArrow"):
+def _for_each(function: Callable[[int], Any], numbers: Batches) -> Batches:
+    """Yield the rows that a function makes for numbers of partitions."""
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from pyarrow_batches(function(number))
+
+
+def _checked_source(source: Any, partitions: int | None) -> DataFrame:
+    if not hasattr(source, "mapInArrow"):
         other = full_name(source).partition(".")[0] in ("pandas", "polars", "pyarrow", "shmarrow")
         step = "; share_table takes it" if other else ""
         raise InvalidType(f"share takes a DataFrame of Spark, found {full_name(source)}{step}")
-    as_session(df.sparkSession)
+    as_session(source.sparkSession)
     if partitions is not None:
         raise InvalidArgument("partitions is for a function without a DataFrame; df.repartition(n) has n partitions")
-    return numbered(df), tuple(df.columns), df.schema.json() if function is None else None
+    df: DataFrame = source
+    return df
 
 
 def numbered(df: DataFrame) -> DataFrame:
@@ -227,70 +233,67 @@ def numbered(df: DataFrame) -> DataFrame:
 # --- in Spark's workers -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Publish:
-    """The worker's side of sharing: stores a partition and yields one row with its handle and its schema."""
+def _publish(
+    store: AppStore, frame: str, names: Sequence[str], function: Function | None, target_bytes: int, batches: Batches
+) -> Batches:
+    """The worker's side of sharing: puts a partition, and yields the row with its handle."""
+    from pyspark import TaskContext
 
-    store: AppStore
-    frame: str
-    names: tuple[str, ...] | None
-    function: Function | None
-    target_bytes: int
+    context = TaskContext.get()
+    assert context is not None  # it runs in a task
+    check_wanted(store, frame)
+    given = _given(batches, names, function)
+    first = next(given, None)
+    if first is None:
+        return
 
-    def __call__(self, batches: Batches) -> Batches:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None  # it runs in a task
-        check_wanted(self.store, self.frame)
-        if self.names is None:  # a row with the number of the partition: Spark may compute several in one task
-            numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        else:
-            numbers = [context.partitionId()]
-        for number in numbers:
-            given = iter(self.given(batches, number))
-            first = next(given, None)
-            if first is None:
-                continue
-            handle = self._write(number, context.taskAttemptId(), first, given)
-            yield handle_row(handle, first.schema)
-
-    def given(self, batches: Batches, partition: int) -> Iterable[pa.RecordBatch]:
-        """Return the batches to share."""
-        if self.names is None:
-            assert self.function is not None
-            return pyarrow_batches(self.function(partition))
-        restored = _renamed(batches, self.names)
-        return restored if self.function is None else pyarrow_batches(self.function(restored))
-
-    def _write(self, partition: int, attempt: int, first: pa.RecordBatch, rest: Batches) -> PartitionHandle:
-        here = self.store.here()
-        store = here.store()
-        name = object_name(self.frame, partition, attempt)
+    def write(opened: Store, name: str) -> tuple[int, int]:
         rows = count = 0
         options = IpcWriteOptions(emit_dictionary_deltas=True)
-        sink = store._publication(name, store._options(protect=True))
+        sink = opened._publication(name, opened._options(protect=True))
         try:
             with RecordBatchFileWriter(sink, schema_from_pyarrow(first.schema), options) as writer:
-                for batch in rechunked(first, rest, self.target_bytes):
-                    check_wanted(self.store, self.frame)
+                for batch in rechunked(first, given, target_bytes):
+                    check_wanted(store, frame)
                     writer.write_batch(RecordBatch.from_pyarrow(batch))
                     rows, count = rows + batch.num_rows, count + 1
         except StoreFull as error:
             other = 'store= takes a directory on a disk, too; see "Containers" in the guide to Spark'
             error.hint = f"{error.hint}; {other}" if error.hint else other
             raise
-        still_wanted(self.store, self.frame, store, name)
-        return PartitionHandle.of_object(here, name, rows, count, sink.size, partition, attempt)
+        return rows, count
+
+    yield handle_row(store, frame, context.partitionId(), first.schema, write)
 
 
-def object_name(frame: str, partition: int, attempt: int) -> str:
-    """Return a name for the object of a partition, another one each time."""
-    return f"{frame}/{partition:05d}-{attempt}-{os.urandom(4).hex()}"
+def _given(batches: Batches, names: Sequence[str], function: Function | None) -> Batches:
+    """Return the batches to share, whose columns have their own names again; copies nothing."""
+    restored = (batch.rename_columns(list(names)) if names else batch.select([]) for batch in batches)
+    return restored if function is None else pyarrow_batches(function(restored))
 
 
-def handle_row(handle: PartitionHandle, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the row with the handle of a partition, and its schema."""
+def handle_row(
+    store: AppStore, frame: str, partition: int, schema: pa.Schema, write: Callable[[Store, str], tuple[int, int]]
+) -> pa.RecordBatch:
+    """Put the object of a partition on this host, and return a row with its handle and its schema.
+
+    Parameters
+    ----------
+    store, frame, partition, schema : AppStore, str, int, pyarrow.Schema
+        The store of the application, and what is put.
+    write : callable
+        Puts it into a store under a name, another one each time; returns how many rows and batches it has.
+    """
+    here = store.here()
+    opened = here.store()
+    name = f"{frame}/{partition:05d}-{os.urandom(8).hex()}"
+    rows, count = write(opened, name)
+    try:  # whoever has removed the marker has removed all objects that were put before that
+        check_wanted(store, frame)
+    except ObjectNotFound:
+        opened.delete(name)
+        raise
+    handle = PartitionHandle.of_object(here, name, rows, count, opened.info(name).nbytes, partition)
     row = pickle.dumps((handle, schema.serialize().to_pybytes()))
     return optional("pyarrow").RecordBatch.from_pydict({"handle": [row]})
 
@@ -304,18 +307,6 @@ def check_wanted(store: AppStore, frame: str) -> None:
             f"the shared frame {frame!r} was destroyed, or its job has failed",
             hint="DataFrames are computed when they are asked for: collect or write them before destroy()",
         )
-
-
-def still_wanted(store: AppStore, frame: str, opened: Store, name: str) -> None:
-    """Check it again after an object was put, and else remove that.
-
-    Whoever removed the marker has removed all objects that were put before that.
-    """
-    try:
-        check_wanted(store, frame)
-    except ObjectNotFound:
-        opened.delete(name)
-        raise
 
 
 def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batches:
@@ -388,10 +379,8 @@ def _read_schema(raw: bytes) -> Schema:
     return schema_from_pyarrow(pa.ipc.read_schema(pa.py_buffer(raw)))
 
 
-def _schema_without_rows(df: DataFrame, task: Publish) -> Schema:
+def _schema_without_rows(df: DataFrame, function: Function | None) -> Schema:
     """Return the schema of a frame without rows, as a worker would get it with its first batch."""
-    if task.names is None:
-        return Schema([])
     pa = optional("pyarrow")
     settings = df.sparkSession.conf
     zone = settings.get("spark.sql.session.timeZone") or "UTC"
@@ -404,5 +393,5 @@ def _schema_without_rows(df: DataFrame, task: Publish) -> Schema:
         for field in df.schema
     ]
     empty = pa.RecordBatch.from_pylist([], pa.schema(fields))
-    given = next(iter(task.given(iter([empty]), 0)), None)
-    return schema_from_pyarrow((next(_renamed(iter([empty]), task.names)) if given is None else given).schema)
+    first = next(_given(iter([empty]), df.columns, function), None)
+    return Schema([]) if first is None else schema_from_pyarrow(first.schema)

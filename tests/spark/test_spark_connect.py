@@ -59,7 +59,7 @@ def test_a_broadcast(connect: Any, connect_server: str, home: str, tmp_path: Pat
         assert "InArtifacts" in said
         assert {os.path.basename(row["file"]) for row in rows} == {name}
         assert sum(row["total"] for row in parts) == sum(range(50_000))
-        assert sorted(os.path.basename(row["file"]) for row in parts) == [f"{frame}-0000{i}-0" for i in range(2)]
+        assert sorted(os.path.basename(row["file"]) for row in parts) == [f"{frame}-0000{i}" for i in range(2)]
     assert all(row["right"] for row in rows)
 
 

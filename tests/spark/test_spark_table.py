@@ -41,7 +41,7 @@ def test_from_every_library(spark: Any, store: sa.Store) -> None:
             assert [handle.partition for handle in frame.handles] == [0, 1, 2]
             assert frame.num_rows == ROWS
             assert frame.read_all().to_pydict() == expected.to_pydict(), name
-            assert store.names() == [f"{frame.name}/{i:05d}-0" for i in range(3)]
+            assert store.names() == [f"{frame.name}/{i:05d}" for i in range(3)]
             assert frame.size == sum(each.nbytes for each in store.scan())
         assert store.names() == []
     frame = pl.DataFrame({"x": [1, None, 3], "s": ["a", "b", None]})
