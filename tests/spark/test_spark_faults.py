@@ -137,7 +137,7 @@ class Asking:
         list(batches)
         for name, value, after in [("broadcast", self.broadcast, None), ("once", self.once, self.once.destroy)]:
             notes = self.folder / name
-            if spark_kills.killed_at_each_line(notes, 11, after):
+            if spark_kills.killed_at_each_line(notes, 7, after):
                 _ = value.value
                 spark_kills.end(notes)
         sums = [int(self.broadcast.value.sum()), int(self.once.value.sum())]

@@ -50,7 +50,7 @@ def kill_at(notes: Path, left: int) -> None:
         nonlocal counted
         counted += event == "line"
         place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-        done = event == "return" and frame.f_code.co_name == "__call__" and place.startswith("sharing.py")
+        done = event == "return" and frame.f_code.co_name == "_publish" and place.startswith("sharing.py")
         if counted > left or done:
             _die(notes, f"{counted} {place}{_END if done else chr(10)}")
         return at
