@@ -60,7 +60,7 @@ def table_lines(data: Any, most: int = ROWS) -> list[str]:
     if gap:
         for column in shown:
             column.cells.insert((most + 1) // 2, _GAP)
-    found = list(_grid(shown))
+    found = _grid(shown)
     if left_out:
         found.append(f"columns {left_out} are not shown: they would have to be fetched or decompressed")
     return found
@@ -125,7 +125,7 @@ def _head(data: Any, index: int, most: int) -> tuple[str, str, bool]:
     """Return name and type of a column, and whether its values are numbers."""
     try:
         field = data._schema.field(index)
-        return _one_line(field.name, most), _one_line(str(field.type), most), _is_number(field.type)
+        return one_line(field.name, most), one_line(str(field.type), most), _is_number(field.type)
     except Exception as error:
         return f"<{error.__class__.__name__}>", "", False
 
@@ -137,7 +137,7 @@ def _cell(batch: Any, index: int, row: int, most: int) -> str | None:
         found: str = batch.column(index)._slot_text(row, _VALUES)
     except Exception as error:  # untrusted bytes; and a user's type may raise anything when it converts them
         return f"<{type(error).__name__}>"
-    return None if found == "null" else _one_line(found, most)
+    return None if found == "null" else one_line(found, most)
 
 
 def _nulls(data: Any, index: int) -> str:
@@ -170,7 +170,7 @@ def _fitting(data: Any, rows: Sequence[_Row], width: int) -> tuple[list[_Shown],
     left = width - (0 if count <= 1 else len(_GAP) + 2)
     for index in _alternately(front, back):
         name, type, _ = _head(data, index, _CELL)
-        if max(_width(name), _width(type)) > left and shown:
+        if max(text_width(name), text_width(type)) > left and shown:
             break
         column = _column(data, index, rows, _CELL)
         left -= _width_of(column)
@@ -201,34 +201,45 @@ def _alternately(front: range, back: range) -> Iterator[int]:
             yield last[i]
 
 
-def _grid(shown: Sequence[_Shown]) -> Iterator[str]:
+def _grid(shown: Sequence[_Shown]) -> list[str]:
     if not shown:
-        return
-    widths = [_width_of(column) for column in shown]
-    lines: list[list[str]] = [[column.name for column in shown], [column.type for column in shown]]
+        return []
+    heads = [[column.name for column in shown], [column.type for column in shown]]
     if any(column.nulls for column in shown):
-        lines.append([column.nulls for column in shown])
-    lines.append(["-" * width for width in widths])
-    lines += [
+        heads.append([column.nulls for column in shown])
+    rows = [
         ["null" if cell is None else cell for cell in row]
         for row in zip(*[column.cells for column in shown], strict=True)
     ]
-    for line in lines:
-        padded = [_padded(text, width, c.right) for text, width, c in zip(line, widths, shown, strict=True)]
-        yield "  ".join(padded).rstrip()
+    return aligned(heads, rows, [column.right for column in shown])
+
+
+def aligned(
+    heads: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[bool],
+    gap: str = "  ",
+    rule: str = "-",
+) -> list[str]:
+    """Return the lines of a table: heads, a rule under them, and rows; ``right`` says which columns hold numbers."""
+    widths = [max(map(text_width, cells)) for cells in zip(*heads, *rows, strict=True)]
+    return [
+        gap.join([_padded(*each) for each in zip(line, widths, right, strict=True)]).rstrip()
+        for line in (*heads, [rule * width for width in widths], *rows)
+    ]
 
 
 def _width_of(column: _Shown) -> int:
-    cells = [4 if cell is None else _width(cell) for cell in column.cells]
-    return max(_width(column.name), _width(column.type), _width(column.nulls), *cells, 0)
+    cells = [4 if cell is None else text_width(cell) for cell in column.cells]
+    return max(text_width(column.name), text_width(column.type), text_width(column.nulls), *cells, 0)
 
 
 def _padded(text: str, width: int, right: bool) -> str:
-    space = " " * (width - _width(text))
+    space = " " * (width - text_width(text))
     return space + text if right else text + space
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     """Return the width of a text on a terminal, in columns."""
     if text.isascii():
         return len(text)
@@ -241,10 +252,10 @@ def _width_of_char(char: str) -> int:
     return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else 1
 
 
-def _one_line(text: str, most: int) -> str:
+def one_line(text: str, most: int) -> str:
     """Return a text without control characters, cut to a width."""
     text = printable(text[: 4 * most])
-    if _width(text) <= most:
+    if text_width(text) <= most:
         return text
     taken = 0
     for i, char in enumerate(text):
@@ -266,12 +277,12 @@ def schema_html(schema: Any) -> str:
         for i in part:
             field = schema.field(i)
             row = [field.name, str(field.type), "yes" if field.nullable else "no", _pairs(field.metadata)]
-            body.append([_one_line(text, _CELL_HTML) for text in row])
+            body.append([one_line(text, _CELL_HTML) for text in row])
     if back:
         body.insert(len(front), [_GAP] * 4)
     metadata = _pairs(schema.metadata)
     caption = f"<shmarrow.Schema of {counted(len(schema), 'field')}>" + (metadata and f" with {metadata}")
-    return _html(_one_line(caption, 4 * _CELL_HTML), heads, body, [False] * 4)
+    return _html(one_line(caption, 4 * _CELL_HTML), heads, body, [False] * 4)
 
 
 def _pairs(metadata: Any) -> str:
@@ -288,7 +299,7 @@ def reader_html(reader: Any) -> str:
 
 def listing_html(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool]) -> str:
     """Return a listing, such as that of a store, as an HTML table."""
-    return _html(caption, [list(heads)], [[_one_line(text, _CELL_HTML) for text in row] for row in rows], numbers)
+    return _html(caption, [list(heads)], [[one_line(text, _CELL_HTML) for text in row] for row in rows], numbers)
 
 
 def _html(

@@ -37,9 +37,12 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
     where = where or arguments.store
     try:
         store = sa.Store(where, trust=arguments.trust, create=False)
-    except sa.ObjectNotFound as error:
-        error.hint = "`shmarrow names` lists the stores in shared memory"
-        _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared(is_store))
+    except sa.StorageError as error:
+        if is_ring(where):
+            error.hint = f"{where} is a ring: `shmarrow info {where}` describes it"
+        elif isinstance(error, sa.ObjectNotFound):
+            error.hint = "`shmarrow names` lists the stores in shared memory"
+            _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared(is_store))
         raise
     with store:
         try:

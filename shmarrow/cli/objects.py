@@ -186,9 +186,8 @@ def info(arguments: argparse.Namespace) -> int:
         return _ring(arguments)
     _split(arguments, "name")
     if arguments.name is None:
-        raise WrongUsage(
-            f"expected STORE NAME or STORE/NAME, found {arguments.store!r}; `shmarrow inspect` describes files"
-        )
+        other = f"`shmarrow stats {arguments.store}` describes a store, `shmarrow inspect` a file"
+        raise WrongUsage(f"expected STORE NAME or STORE/NAME, found {arguments.store!r}", hint=other)
     with opened(arguments) as store:
         info = store.info(arguments.name)
     what, found = info.description, described(info)
@@ -248,22 +247,19 @@ def put(arguments: argparse.Namespace) -> int:
     if not name:
         raise WrongUsage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
     with ExitStack() as stack:
-        source, shown = _source(arguments.file, stack), pipe_name(arguments.file)
-        try:
-            with segment.attach(source) as found:
-                total = found.size
-                refuse_others(shown, found.data)  # before a store is made for it
-                describe(found)
-            store = stack.enter_context(_made(arguments))
-            store.put_file(
-                name,
-                source,
-                overwrite=arguments.overwrite,
-                expire_after=arguments.expire_after,
-                progress=stack.enter_context(progress_line(f"put {printable(name)}", total, size_text)),
-            )
-        except sa.InvalidData as error:
-            raise sa.InvalidData(str(error).replace(source, shown)) from None
+        source = _source(arguments.file, stack)
+        with segment.attach(source) as found:
+            found.name, total = pipe_name(arguments.file), found.size  # not the name of a temporary file
+            refuse_others(found.name, found.data)  # before a store is made for it
+            describe(found)
+        store = stack.enter_context(_made(arguments))
+        store.put_file(
+            name,
+            source,
+            overwrite=arguments.overwrite,
+            expire_after=arguments.expire_after,
+            progress=stack.enter_context(progress_line(f"put {printable(name)}", total, size_text)),
+        )
     render(arguments.json, {"name": name, "bytes": total}, printable(name))
     return 0
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import shmarrow as sa
+from shmarrow import display
 from shmarrow.display import size as size_text
 from shmarrow.errors import MORE_MEMORY, printable
 
@@ -20,6 +21,7 @@ _IN_A_SHELL: dict[str | None, str | None] = {
     "delete that object first, or pass overwrite=True": "remove that object with shmarrow delete, or pass --overwrite",
     "delete it first, or pass overwrite=True": "remove it first, or pass --overwrite",
     MORE_MEMORY: "if you trust the data and have the memory, --max-decompressed SIZE raises the limit",
+    "shmarrow.Ring opens it": "`shmarrow info` describes it",
     "open it and pass the file object": "- stands for standard input or output",
     "pass one of the files in it; shmarrow.Store opens a store": None,
     "that user could plant or replace objects: choose another directory, or pass trust=USER, or trust=True to trust "
@@ -175,10 +177,7 @@ def render(as_json: bool, document: Any, *text: Table | Fields | str) -> None:
 
 def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
     """Align the columns of a table, with a rule under the headers."""
-    widths = [max(map(len, cells)) for cells in zip(headers, *rows, strict=True)]
-    formats = [f"{{:{'<' if i in left else '>'}{width}}}" for i, width in enumerate(widths)]
-    rule = ["─" * width for width in widths]
-    return ["   ".join(formats).format(*row).rstrip() for row in (headers, rule, *rows)]
+    return display.aligned([headers], rows, [i not in left for i in range(len(headers))], "   ", "─")
 
 
 @contextmanager

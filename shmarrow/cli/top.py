@@ -16,6 +16,7 @@ from typing import Any
 from shmarrow.cli.arguments import JSON, TRUST, argument, command, seconds, whole
 from shmarrow.cli.host import COUNTERS, is_ring, is_store, look, opened, pins_text, readers_text, reason, shared
 from shmarrow.cli.report import Table, aligned, render
+from shmarrow.display import one_line, text_width
 from shmarrow.display import size as size_text
 from shmarrow.errors import counted, printable
 
@@ -116,7 +117,9 @@ def _as_table(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     """Print a table that replaces the previous one."""
     drawn = 0
     for at, found in looks:
-        title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(len(found), 'store')}"
+        rings = sum(["ring" in each for each in found])
+        title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(len(found) - rings, 'store')}"
+        title += f", {counted(rings, 'ring')}" if rings else ""
         rows = []
         for cells, attached in map(_cells, found):  # a line for each attached process, but at least one
             rows.append([*cells, (attached or [""])[0]])
@@ -135,9 +138,9 @@ def _fitting(rows: list[list[str]]) -> list[str]:
         kept = [number for number in kept if _HEADERS[number] != name]
         left = [i for i, number in enumerate(kept) if _HEADERS[number] in _LEFT]
         lines = aligned([_HEADERS[i] for i in kept], [[row[i] for i in kept] for row in rows], left) if rows else []
-        if max(map(len, lines), default=0) <= size.columns:
+        if max(map(text_width, lines), default=0) <= size.columns:
             break
-    return [line[: size.columns] for line in lines[: size.lines - 2]]
+    return [one_line(line, size.columns) for line in lines[: size.lines - 2]]
 
 
 def _cells(found: Sample) -> tuple[list[str], list[str]]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.cli.arguments import TARGET, argument, command
 from shmarrow.cli.report import Fields, Table, WrongUsage, exact_size, render
 from shmarrow.cli.targets import open_bytes
+from shmarrow.display import one_line
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, printable
 from shmarrow.xray.model import value_text
@@ -176,7 +177,7 @@ def _lines(regions: Iterable[Region], size: int) -> Iterator[str]:
             heading = found
         what = f"{region.what} [{inner}]" if region.kind in _WITH_PATH and inner else region.what
         numbers = [f"{number:>{digits}}" for number in _numbers(region)]
-        yield printable("  ".join([*numbers, f"{what:<{_WHAT}}", value]).rstrip())[:width]
+        yield one_line("  ".join([*numbers, f"{what:<{_WHAT}}", value]).rstrip(), width)
 
 
 class _Findings(list["Finding"]):

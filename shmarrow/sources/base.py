@@ -119,13 +119,18 @@ class Source:
         )
 
 
+_STANDARD = {"<stdin>": "standard input", 0: "standard input", "<stdout>": "standard output", 1: "standard output"}
+
+
 def name_of(file: Any) -> str:
-    """The name of a file object in messages."""
+    """The name of a file object in messages, such as ``"standard input"``."""
     for attribute in ("name", "path"):
         try:
             name = getattr(file, attribute, None)
         except Exception:  # such as a buffered reader with a detached raw file
             continue
+        if isinstance(name, (str, int)) and name in _STANDARD:
+            return _STANDARD[name]
         if isinstance(name, str) and name:
             return name
     return f"a {type(file).__name__}"

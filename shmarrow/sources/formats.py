@@ -37,6 +37,7 @@ _POLARS_OR = "{} or polars.{} reads it".format
 FORMATS = (
     Format(b"ustar", "a tar archive", "unpack it first", 257),
     Format(b"ARROW1", "an Arrow file", "ipc.open_file reads it"),
+    Format(b"shmaring", "a ring of frames", "shmarrow.Ring opens it"),
     Format(b"PAR1", "a Parquet file", _POLARS_OR("pyarrow.parquet.read_table", "read_parquet")),
     Format(b"PARE", "an encrypted Parquet file", "pyarrow.parquet.read_table reads it, with decryption_properties"),
     Format(b"FEA1", "a Feather file of version 1", "pyarrow.feather.read_table reads it"),

@@ -285,6 +285,30 @@ def test_what_is_not_arrow_is_named(tmp_path: Path, run: Run) -> None:
         main(["head", path, "-n", "-1"])
 
 
+def test_errors_name_standard_input(tmp_path: Path) -> None:
+    """Whether it is read in order or through a temporary file."""
+    stream = Path(write(TABLE, tmp_path / "x.arrows", "stream")).read_bytes()
+    file = Path(write(TABLE, tmp_path / "x.arrow")).read_bytes()
+    out = tmp_path / "out.arrow"
+    for words, data in (
+        (("count", "-"), stream[:9000]),
+        (("schema", "-"), file[:9000]),
+        (("head", "-"), bytes(5) + stream),
+        (("put", tmp_path / "store", "-", "--name", "x"), file[:9000]),
+        (("convert", "-", out), stream[:9000]),
+        (("convert", "-", out), file[:9000]),
+        (("convert", "-", out), b"neither"),
+    ):
+        ran = forked_command(*words, stdin=data)
+        assert (ran.returncode, ran.stderr.decode().startswith("shmarrow: standard input: ")) == (1, True), ran
+
+
+def test_tables_align_wide_characters(tmp_path: Path) -> None:
+    path = write(pa.table({"日本": [1], "é": [2], "abc": [3]}), tmp_path / "x")
+    lines = on_a_terminal("schema", path).splitlines()
+    assert [line.partition("int64")[0] for line in lines if "int64" in line] == ["日本    ", "é       ", "abc     "]
+
+
 def test_rows_on_a_terminal(tmp_path: Path) -> None:
     """A table that fits, of the rows asked for, with names, types and counts of nulls."""
     path = write(TABLE, tmp_path / "x", codec="lz4")
@@ -439,7 +463,7 @@ def test_wrong_usage_says_what_was_meant(capsys: pytest.CaptureFixture[str], tmp
     assert all(f"  {command.name} " in shown for command in COMMANDS)
     (tmp_path / "x").touch()
     assert main(["info", str(tmp_path / "x")]) == 2
-    assert "`shmarrow inspect` describes files" in capsys.readouterr().err
+    assert "describes a store, `shmarrow inspect` a file" in capsys.readouterr().err
 
 
 def test_objects_are_copied_to_files_with_the_suffix_of_their_format(

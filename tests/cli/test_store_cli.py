@@ -529,6 +529,14 @@ def test_info_describes_a_ring(shm_name: str) -> None:
         assert text in shown
 
 
+def test_other_commands_say_what_describes_a_ring(shm_name: str) -> None:
+    with sa.Ring(shm_name, like=np.zeros(3)):
+        for words in (("names", shm_name), ("destroy", shm_name), ("stats", shm_name)):
+            assert f"`shmarrow info {shm_name}` describes it" in run(*words, status=1)
+        for command in ("inspect", "head", "validate", "delete"):
+            assert "found a ring of frames; `shmarrow info` describes it" in run(command, shm_name, status=1)
+
+
 def test_top_shows_rings(shm_name: str) -> None:
     with sa.Ring(shm_name, like=np.zeros(3)) as ring, sa.Ring(shm_name) as reader:
         for _ in range(3):

@@ -74,6 +74,7 @@ FILE, STREAM, TENSOR = written(sa.ipc.new_file), written(sa.ipc.new_stream), ten
 
 PADDING = bytes(100)
 FORMATS: dict[str, tuple[bytes, str, str]] = {
+    "ring": (b"shmaring" + PADDING, "a ring of frames", "shmarrow.Ring"),
     "parquet": (b"PAR1" + PADDING + b"PAR1", "a Parquet file", "pyarrow.parquet.read_table or polars.read_parquet"),
     "feather v1": (b"FEA1" + PADDING, "a Feather file of version 1", "pyarrow.feather.read_table"),
     "orc": (b"ORC\n\x06" + PADDING, "an ORC file", "pyarrow.orc.read_table"),

@@ -34,6 +34,7 @@ from shmarrow.interchange.files.tensors import Tensors
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.segment.location import is_shm, resolve
 from shmarrow.sources import open_sink
+from shmarrow.sources.base import name_of
 from shmarrow.sources.formats import HEAD, recognized
 from shmarrow.writer import Sink
 
@@ -278,8 +279,8 @@ def opened(source: Any) -> Input:
     head = b""
     while len(head) < HEAD and (piece := source.read(HEAD - len(head))):
         head += piece
-    name = str(getattr(source, "name", "the source"))
-    return Input(name, head, "", io.BufferedReader(_Prefixed(head, source), 1 << 20))
+    name = name_of(source)
+    return Input(name, head, "", io.BufferedReader(_Prefixed(head, source, name), 1 << 20))
 
 
 def spooled(file: Any, stack: ExitStack) -> str:
@@ -296,7 +297,8 @@ def spooled(file: Any, stack: ExitStack) -> str:
 class _Prefixed(io.RawIOBase):
     """A file object with bytes before it that were read already."""
 
-    def __init__(self, head: bytes, file: Any) -> None:
+    def __init__(self, head: bytes, file: Any, name: str) -> None:
+        self.name = name
         self._head = head
         self._read = getattr(file, "read1", file.read)
 

@@ -14,12 +14,14 @@ import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
-from shmarrow.errors import InvalidData, InvalidType, LimitExceeded, ShmarrowError, Unsupported, at
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, ShmarrowError, Unsupported, at
 from shmarrow.interchange.safetensors import without_twins
-from shmarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter, open_file, open_stream
+from shmarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter, open_stream
+from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout.making import nulls
 from shmarrow.optional import optional
+from shmarrow.sources import open_source
 from shmarrow.tables import Table, concat_batches
 from shmarrow.types import DataType, Schema, schema
 from shmarrow.types.extension import has_dictionary
@@ -107,7 +109,9 @@ def recut(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
 
 def read_arrow(source: Input, columns: Sequence[str] | None) -> Rows:
     """Map an Arrow file."""
-    reader = open_file(source.path)
+    opened = open_source(source.path)
+    opened.name = source.name  # not that of a temporary file
+    reader = RecordBatchFileReader(opened, DEFAULT_LIMITS)
     return Rows(reader.schema, iter(reader), reader.num_rows)
 
 
