@@ -35,11 +35,7 @@ def sparse_to_pydata(tensor: SparseTensor) -> Any:
 def sparse_from_pydata(
     cls: type[Form], value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Form:
-    """Implement :meth:`SparseTensor.from_pydata_sparse`."""
-    return _from_pydata(value, dim_names, metadata).as_form(cls)
-
-
-def _from_pydata(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> SparseTensor:
+    """Implement :meth:`SparseTensor.from_pydata_sparse`; of SparseTensor itself, the format is kept."""
     sparse = optional("sparse")
     if not isinstance(value, (sparse.COO, sparse.GCXS)):
         raise InvalidType(f"expected a sparse.COO or sparse.GCXS, found {type(value).__name__}")
@@ -48,11 +44,6 @@ def _from_pydata(value: Any, dim_names: Iterable[str] | None, metadata: Metadata
     given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
     if isinstance(value, sparse.GCXS) and value.ndim == 2:
         form = SparseCSRMatrix if tuple(value.compressed_axes) == (0,) else SparseCSCMatrix
-        return form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
+        return form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given).as_form(cls)
     coo = value if isinstance(value, sparse.COO) else value.tocoo()
-    return SparseCOOTensor.from_numpy(coo.data, coo.coords.T, coo.shape, **given)
-
-
-def from_pydata_sparse(value: Any) -> SparseTensor:
-    """Convert an array of the package ``sparse``, keeping its format."""
-    return _from_pydata(value, None, None)
+    return SparseCOOTensor.from_numpy(coo.data, coo.coords.T, coo.shape, **given).as_form(cls)

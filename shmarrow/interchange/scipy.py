@@ -51,24 +51,16 @@ def _indices(*index: NDArray) -> tuple[NDArray, ...]:
 def sparse_from_scipy(
     cls: type[Form], value: Any, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
 ) -> Form:
-    """Implement :meth:`SparseTensor.from_scipy`."""
+    """Implement :meth:`SparseTensor.from_scipy`; of SparseTensor itself, CSR and CSC keep their format."""
     if not optional("scipy.sparse").issparse(value):
         raise InvalidType(f"expected a sparse array of scipy, found {type(value).__name__}")
-    wanted = cls.form.lower() if issubclass(cls, SparseMatrix) else "coo"
-    return _from_scipy(value.asformat(wanted), dim_names, metadata).as_form(cls)
-
-
-def _from_scipy(value: Any, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> SparseTensor:
+    if cls is not SparseTensor:
+        value = value.asformat(cls.form.lower() if issubclass(cls, SparseMatrix) else "coo")
     given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
     if value.format in ("csr", "csc") and value.ndim == 2:
         form = FORMS[value.format.upper()]
-        return form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
-    coo = value.tocoo()
-    return SparseCOOTensor.from_numpy(coo.data, np.stack(coo.coords, axis=1), coo.shape, **given)
-
-
-def from_scipy(value: Any) -> SparseTensor:
-    """Convert any sparse array of scipy: CSR and CSC keep their format, all others become COO."""
-    if not optional("scipy.sparse").issparse(value):
-        raise InvalidType(f"expected a sparse array of scipy, found {type(value).__name__}")
-    return _from_scipy(value, None, None)
+        made: SparseTensor = form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
+    else:
+        coo = value.tocoo()
+        made = SparseCOOTensor.from_numpy(coo.data, np.stack(coo.coords, axis=1), coo.shape, **given)
+    return made.as_form(cls)

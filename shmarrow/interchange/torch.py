@@ -124,15 +124,10 @@ def sparse_from_torch(
     *,
     metadata: MetadataLike | None = None,
 ) -> Form:
-    """Implement :meth:`SparseTensor.from_torch`."""
-    if not isinstance(value, optional("torch").Tensor):
-        raise InvalidType(f"expected a torch.Tensor, found {type(value).__name__}")
-    return _from_torch(value, dim_names, metadata).as_form(cls)
-
-
-def _from_torch(value: torch.Tensor, dim_names: Iterable[str] | None, metadata: MetadataLike | None) -> SparseTensor:
-    """Convert a sparse tensor, keeping its format."""
+    """Implement :meth:`SparseTensor.from_torch`; of SparseTensor itself, the format is kept."""
     torch = optional("torch")
+    if not isinstance(value, torch.Tensor):
+        raise InvalidType(f"expected a torch.Tensor, found {type(value).__name__}")
     value = value.detach().cpu()
     layout = value.layout
     if layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
@@ -145,14 +140,15 @@ def _from_torch(value: torch.Tensor, dim_names: Iterable[str] | None, metadata: 
         coordinates = value._indices().numpy().T
         canonical = True if value.is_coalesced() else None
         values = tensor_from_torch(value._values())
-        return SparseCOOTensor.from_numpy(values, coordinates, shape, is_canonical=canonical, **given)
+        return SparseCOOTensor.from_numpy(values, coordinates, shape, is_canonical=canonical, **given).as_form(cls)
     values = tensor_from_torch(value.values())
     form, parts = (
         ("CSR", (value.crow_indices(), value.col_indices()))
         if layout is torch.sparse_csr
         else ("CSC", (value.ccol_indices(), value.row_indices()))
     )
-    return FORMS[form].from_numpy(values, *[part.numpy() for part in parts], shape, **given)
+    made: SparseTensor = FORMS[form].from_numpy(values, *[part.numpy() for part in parts], shape, **given)
+    return made.as_form(cls)
 
 
 # --- GPU --------------------------------------------------------------------------------------------------------
@@ -188,4 +184,5 @@ def pinned(tensor: Tensor) -> Iterator[Tensor]:
 
 def from_torch(value: torch.Tensor) -> Tensor | SparseTensor:
     """Convert any ``torch.Tensor``, keeping its format."""
-    return tensor_from_torch(value) if value.layout is optional("torch").strided else _from_torch(value, None, None)
+    dense = value.layout is optional("torch").strided
+    return tensor_from_torch(value) if dense else sparse_from_torch(SparseTensor, value)

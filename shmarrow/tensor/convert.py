@@ -49,28 +49,16 @@ def _from_torch(value: Any) -> Tensor | SparseTensor:
     return late.interchange.torch.from_torch(value)
 
 
-def _from_jax(value: Any) -> Tensor:
-    return late.interchange.jax.tensor_from_jax(value)
-
-
-def _from_scipy(value: Any) -> SparseTensor:
-    return late.interchange.scipy.from_scipy(value)
-
-
-def _from_pydata_sparse(value: Any) -> SparseTensor:
-    return late.interchange.pydata_sparse.from_pydata_sparse(value)
-
-
 def _from_pyarrow(value: Any) -> Tensor | SparseTensor:
     return late.interchange.pyarrow_tensors.tensor_from_pyarrow(value)
 
 
 _CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {
-    "jax": _from_jax,
-    "jaxlib": _from_jax,
+    "jax": Tensor.from_jax,
+    "jaxlib": Tensor.from_jax,
     "pyarrow": _from_pyarrow,
-    "scipy": _from_scipy,
-    "sparse": _from_pydata_sparse,
+    "scipy": SparseTensor.from_scipy,
+    "sparse": SparseTensor.from_pydata_sparse,
     "torch": _from_torch,
 }
 """The converters to tensors, by package."""
