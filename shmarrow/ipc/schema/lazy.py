@@ -20,7 +20,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes, Indices, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, Limits, Unsupported
-from shmarrow.ipc.flatbuffers.reader import I4, U4, FlatBuffer, Offsets, TableView, extent
+from shmarrow.ipc.flatbuffers.reader import I4, U4, FlatBuffer, TableView, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields, parse_field
 from shmarrow.ipc.schema.types import text
@@ -100,8 +100,7 @@ class LazySchema:
         # Number of leading fields known to be flat (one node, no variadic counts); their common buffer count; or the
         # count of each, if they differ.
         self._scanned: _Scanned = (0, 0, None)
-        # If the schema is not flat: rows of each column's nodes, buffers, variadic counts and V4 bitmaps; or only the
-        # buffers if all have one node.
+        # If the schema is not flat: rows of each column's nodes, buffers, variadic counts and V4 bitmaps.
         self._totals: NDArray | None = None
         self._nested_dictionaries = False
 
@@ -308,13 +307,13 @@ class LazySchema:
     def flat_starts(self) -> Indices | None:
         """Index of each column's first buffer, shape (n + 1,), if all have one node and no variadic counts."""
         scanned = self._scan_flat(self._count)
-        if scanned is not None and scanned[2] is None:
-            return np.arange(self._count + 1) * scanned[1]
-        totals = self._totals if scanned is None else scanned[2]
-        if totals is None or totals.ndim > 1:
+        if scanned is None:
             return None
+        _, uniform, codes = scanned
+        if codes is None:
+            return np.arange(self._count + 1) * uniform
         starts = np.zeros(self._count + 1, np.int64)
-        np.cumsum(totals, out=starts[1:])
+        np.cumsum(codes, out=starts[1:])
         return starts
 
     def flat_start(self, index: int) -> int:
@@ -336,8 +335,6 @@ class LazySchema:
                 return index, flat, 0, 0
             totals = self._totals
             assert totals is not None
-            if totals.ndim == 1:
-                totals = np.stack([np.ones_like(totals), totals, np.zeros_like(totals), np.zeros_like(totals)])
             starts = np.zeros((self._count + 1, 4), np.int64)
             np.cumsum(totals.T, axis=0, out=starts[1:])
             self._starts = starts
@@ -380,10 +377,12 @@ class LazySchema:
         if self._totals is not None:
             return None
         end = min(max(end, 2 * start, _FEW_FIELDS), self._count)
-        codes = self._few_codes(start, end) if end - start <= _FEW_FIELDS else self._many_codes(start, end)
+        codes = self._few_codes(start, end) if end - start <= _FEW_FIELDS else None
         if codes is None:
-            self._totals = self._scan()
-            return None
+            codes, _ = self._level(self._tables.positions_of(start, end))
+            if int(codes.max()) > _BUFFERS:
+                self._totals = self._scan()
+                return None
         if isinstance(codes, int) and known is None and (not start or codes == uniform):
             uniform = codes
         else:
@@ -393,7 +392,7 @@ class LazySchema:
         return scanned
 
     def _few_codes(self, start: int, end: int) -> _Codes | None:
-        """Buffer counts of a few columns, one by one; None if one is not flat or invalid."""
+        """Buffer counts of a few columns, one by one; None if one is nested, encoded or invalid."""
         buffer = self._tables.buffer
         view, size = buffer.view, buffer.size
         known, table_size, tag_at = -1, 0, 0
@@ -404,10 +403,11 @@ class LazySchema:
                 return None
             vtable = position - I4(view, position)[0]
             if vtable != known:
-                found = self._flat_table(buffer.table_at("Field", position)[1])
-                if found is None:
+                offsets = buffer.table_at("Field", position)[1]
+                tag_at, _, dictionary = (*offsets, 0, 0, 0, 0, 0)[TYPE_TAG : DICTIONARY + 1]
+                if dictionary or tag_at < 4:
                     return None
-                known, (table_size, tag_at) = vtable, found
+                known, table_size = vtable, extent("Field", offsets)
             if position + table_size > size:
                 return None
             code = _CODES_LISTED[view[position + tag_at]]
@@ -416,37 +416,11 @@ class LazySchema:
             codes.append(code)
         return codes[0] if codes.count(codes[0]) == len(codes) else np.frombuffer(codes, np.uint8)
 
-    def _many_codes(self, start: int, end: int) -> _Codes | None:
-        """As :meth:`_few_codes`, for many columns that share a vtable."""
-        buffer = self._tables.buffer
-        known, shared = self._tables.found_positions, self._tables.shared_offsets
-        positions = self._tables.positions_of(start, end) if known is None else known[start:end]
-        found = self._flat_table(buffer.table_at("Field", int(positions[0]))[1] if shared is None else shared)
-        if found is None:
-            return None
-        table_size, tag_at = found
-        if shared is None:
-            if int(positions.max()) + table_size > buffer.size or int(np.bitwise_or.reduce(positions)) & 3:
-                return None
-            vtables = positions - self._tables.words.take(positions >> 2).view("<i4")
-            if not (vtables == vtables[0]).all():
-                return None
-        codes = _CODES.take(buffer.data.take(positions + tag_at))
-        return None if int(codes.max()) > _BUFFERS else codes
-
-    @staticmethod
-    def _flat_table(offsets: Offsets) -> tuple[int, int] | None:
-        """The extent of a Field table and the offset of its type tag, if it has one and no dictionary."""
-        tag, _, dictionary = (*offsets, 0, 0, 0, 0, 0)[TYPE_TAG : DICTIONARY + 1]
-        return None if dictionary or tag < 4 else (extent("Field", offsets), tag)
-
     def _scan(self) -> NDArray:
         """Count the nodes and buffers of every column, level by level."""
         positions, buffer = self._tables.positions, self._tables.buffer
         count = self._count
         codes, children = self._level(positions)
-        if not int(codes.max()) & ~_BUFFERS:
-            return codes
         totals = np.zeros((4, count), np.int64)
         owners: Indices | None = None
         seen = 0
