@@ -6,7 +6,7 @@ parts of a value are in them. ``interchange.picklers`` makes Python's tools pass
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from shmarrow import late
@@ -188,23 +188,10 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
     raise InvalidType(f"expected a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
 
 
-def _open_batch(content: object, memory: HandleObjects) -> RecordBatch:
-    _, batches = open_batches(content, memory)
-    if len(batches) != 1:
-        raise InvalidData(f"a damaged handle: {len(batches)} batches, expected one")
-    return batches[0]
-
-
-def _open_array(content: object, memory: HandleObjects) -> Array:
-    _, arrays = open_arrays(content, memory)
-    if len(arrays) != 1:
-        raise InvalidData(f"a damaged handle: {len(arrays)} arrays, expected one")
-    return arrays[0]
-
-
-def _open_chunked(content: object, memory: HandleObjects) -> ChunkedArray:
-    type, arrays = open_arrays(content, memory)
-    return ChunkedArray(arrays, type)
+def _only(found: Sequence[T]) -> T:
+    if len(found) != 1:
+        raise InvalidData(f"a damaged handle: expected one batch or array, found {len(found)}")
+    return found[0]
 
 
 def _open_tensor(content: object, memory: HandleObjects) -> Any:
@@ -216,10 +203,10 @@ def _open_bundle(content: object, memory: HandleObjects) -> Any:
 
 
 _OPENERS: dict[str, Callable[[Any, HandleObjects], Any]] = {
-    "record_batch": _open_batch,
+    "record_batch": lambda content, memory: _only(open_batches(content, memory)[1]),
     "table": lambda content, memory: Table(*open_batches(content, memory)),
-    "array": _open_array,
-    "chunked_array": _open_chunked,
+    "array": lambda content, memory: _only(open_arrays(content, memory).chunks),
+    "chunked_array": open_arrays,
     "tensor": _open_tensor,
     "bundle": _open_bundle,
 }

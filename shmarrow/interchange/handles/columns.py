@@ -17,6 +17,7 @@ import numpy as np
 
 from shmarrow.batch import ColumnView, RecordBatch
 from shmarrow.buffer import Bytes
+from shmarrow.chunked import ChunkedArray
 from shmarrow.column_names import fields_at
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, shown
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
@@ -35,6 +36,7 @@ from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.segment import Segment
 from shmarrow.sources.base import Source
 from shmarrow.sources.memory import SegmentSource
+from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Metadata, Schema
 from shmarrow.types.extension import storage_of
 
@@ -207,9 +209,9 @@ class ColumnWriter:
         return Batches(schema_bytes(schema) if own else None, tuple(pieces))
 
     def arrays(self, type: DataType, arrays: Sequence[Array]) -> Batches:
-        """Serialize arrays of one type."""
-        schema = schema_bytes(Schema([Field("values", type)]))
-        return Batches(schema, tuple([self._packed([array], len(array), None) for array in arrays]))
+        """Serialize arrays of one type, as batches of one column."""
+        schema = Schema([Field("values", type)])
+        return self.batches(schema, [RecordBatch(schema, len(array), [array]) for array in arrays])
 
     def _in_file(self, batch: RecordBatch) -> FileBatches | None:
         """Serialize a batch by its index in a file or stream; None if it is in neither."""
@@ -312,17 +314,12 @@ def open_batches(content: object, memory: HandleObjects) -> tuple[Schema, list[R
     return schema, batches
 
 
-def open_arrays(content: object, memory: HandleObjects) -> tuple[DataType, list[Array]]:
-    """Return the type and the arrays of a handle."""
-    if not isinstance(content, Batches) or not isinstance(content.pieces, tuple):
-        raise InvalidData(f"a damaged handle: expected arrays, found {shown(content)}")
-    schema = schema_of(content.schema)
-    arrays: list[Array] = []
-    for piece in content.pieces:
-        if len(schema) != 1 or not isinstance(piece, PackedArrays):
-            raise InvalidData(f"a damaged handle: expected arrays, found {shown(piece)}")
-        arrays += _unpacked(piece, [schema.field(0).type], memory)
-    return schema.field(0).type, arrays
+def open_arrays(content: object, memory: HandleObjects) -> ChunkedArray:
+    """Return the arrays of a handle, which are batches of one column."""
+    table = Table(*open_batches(content, memory))
+    if table.num_columns != 1:
+        raise InvalidData(f"a damaged handle: expected arrays, found {table.num_columns} columns")
+    return table.column(0)
 
 
 def _check_length(length: object) -> None:
