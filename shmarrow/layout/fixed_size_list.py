@@ -16,7 +16,6 @@ from shmarrow.layout.items import spread_lists
 from shmarrow.layout.list_forms import Lists, Parts, of_one_length
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, spread, zeros
 from shmarrow.layout.memory import check_expansion, validity_of
-from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, list_
 
 
@@ -172,7 +171,4 @@ class FixedSizeListArray(Lists):
         if length * size != len(child):
             raise InvalidData(f"{made}: the child's length {len(child)} is not a multiple of the list size {size}")
         validity, count = masked_validity(mask, length)
-        result: Self = make_array(made, length, [validity], count, 0, [child])
-        result.validate()
-        check_required(result)
-        return result
+        return cls._of_parts(made, length, [validity], count, 0, [child])

@@ -158,6 +158,14 @@ class LayoutHooks:
         return make_array(*arguments, **keywords)
 
     @classmethod
+    def _of_parts(cls, *arguments: Any) -> Self:
+        """As :meth:`_made`, of a caller's parts: checks the structure, and that non-nullable fields have no nulls."""
+        made = cls._made(*arguments)
+        validation.check(made, False)
+        validation.check_required(made)
+        return made
+
+    @classmethod
     def _expect(cls, type: Any) -> DataType:
         """Return a type of one of this class's layouts; InvalidType for others."""
         made = as_type(type)

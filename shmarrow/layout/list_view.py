@@ -26,7 +26,7 @@ from shmarrow.layout.memory import (
 )
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import CHUNK, PIECE
-from shmarrow.layout.validation import EXPORTED_SLOTS, check_required, too_many
+from shmarrow.layout.validation import EXPORTED_SLOTS, too_many
 from shmarrow.types import DataType, Field
 
 
@@ -249,10 +249,7 @@ class ListViewArray(Lists):
         if known is not None:
             starts, lengths = (np.where(known, part, part.dtype.type(0)) for part in (starts, lengths))
         validity, count = masked_validity(mask, len(starts), known)
-        result: Self = make_array(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
-        result.validate()
-        check_required(result)
-        return result
+        return cls._of_parts(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
 
 
 class LargeListViewArray(ListViewArray):

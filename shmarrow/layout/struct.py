@@ -20,7 +20,6 @@ from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, zeros
 from shmarrow.layout.memory import check_expansion, validity_of
 from shmarrow.layout.preview import Budget
-from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field, struct
 
 _NONE = type(None)
@@ -244,10 +243,7 @@ class StructArray(Array):
             )
         length = lengths.pop()
         validity, count = masked_validity(mask, length)
-        result: Self = make_array(made, length, [validity], count, 0, children)
-        result.validate()
-        check_required(result)
-        return result
+        return cls._of_parts(made, length, [validity], count, 0, children)
 
 
 def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | None], list[int]]:

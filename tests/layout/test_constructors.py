@@ -129,6 +129,28 @@ def test_a_type_given_says_what_plain_values_become() -> None:
     assert sa.StructArray.from_arrays([], [], mask=[False, True]).to_pylist() == [{}, None]
 
 
+REQUIRED = sa.field("x", sa.int64(), nullable=False)
+HOLED = sa.array([1, None])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sa.ListArray.from_arrays([0, 2], HOLED, sa.list_(REQUIRED)),
+        lambda: sa.ListViewArray.from_arrays([0], [2], HOLED, sa.list_view(REQUIRED)),
+        lambda: sa.FixedSizeListArray.from_arrays(HOLED, type=sa.list_(REQUIRED, 2)),
+        lambda: sa.StructArray.from_arrays([HOLED], fields=[REQUIRED]),
+        lambda: sa.UnionArray.from_dense([0, 0], [0, 1], [HOLED], type=sa.dense_union([REQUIRED])),
+        lambda: sa.UnionArray.from_sparse([0, 0], [HOLED], type=sa.sparse_union([REQUIRED])),
+        lambda: RUNS([1, 2], HOLED, sa.types.RunEndEncodedType("int32", REQUIRED)),
+    ],
+    ids=["list", "view", "fixed", "struct", "dense", "sparse", "runs"],
+)
+def test_a_null_in_a_field_that_is_not_nullable_is_refused(make: Any) -> None:
+    with pytest.raises(sa.InvalidData, match="not nullable but has 1 null"):
+        make()
+
+
 @pytest.mark.parametrize(
     "make",
     [
