@@ -426,11 +426,14 @@ class ChunkedArray:
             raise IndexOutOfRange(f"index {shown(index)} is out of range: the column has {len(self)} values")
         index += len(self) if index < 0 else 0
         at = int(np.searchsorted(self._starts, index, "right")) - 1
-        return self.chunks[at][index - int(self._starts[at])]
+        start = int(self._starts[at])
+        with renumbered(operator.add, start):
+            return self.chunks[at][index - start]
 
     def __iter__(self) -> Iterator[Any]:
-        for chunk in self.chunks:
-            yield from chunk
+        for chunk, start in zip(self.chunks, self._starts.tolist(), strict=False):
+            with renumbered(operator.add, start):
+                yield from chunk
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, ChunkedArray) else NotImplemented

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import time
 import uuid
 from typing import Any
 
@@ -254,6 +255,15 @@ def test_what_a_union_takes_it_gives_back(values: list[Any], names: list[str], d
     back = array.to_pylist()
     assert back == values
     assert [isinstance(value, bool) for value in back] == [isinstance(value, bool) for value in values]
+
+
+def test_whole_lists_are_converted() -> None:
+    """One class of values at a time: one by one, 200,000 values would take many seconds of the processor."""
+    values = [[i, f"s{i}", i * 0.5, None][i % 4] for i in range(200_000)]
+    start = time.thread_time()
+    array = sa.array(values, sa.dense_union({"i": sa.int64(), "s": sa.string(), "f": sa.float64()}))
+    assert time.thread_time() - start < 1.5
+    assert array[199_998] == 199_998 * 0.5
 
 
 # --- binary from buffers ----------------------------------------------------------------------------------------

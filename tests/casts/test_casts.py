@@ -313,6 +313,16 @@ def test_values_that_python_does_not_have(type: Any, value: int, shown: str) -> 
     assert nulls.to_pylist() == [array[0], None]
 
 
+def test_a_value_that_python_does_not_have_is_named_by_its_row_in_the_whole_column() -> None:
+    """Values are converted in pieces, and chunk by chunk."""
+    late = array_of(sa.timestamp("s"), np.array([0] * 1030 + [2**40]))
+    chunked = sa.chunked_array([late.slice(0, 5), late])
+    for column, row in ((late, 1030), (chunked, 1035)):
+        for read in (list, lambda column: column.to_pylist(), lambda column: column[row]):  # noqa: B023
+            with pytest.raises(sa.InvalidData, match=rf"row {row}: timestamp\[s\]: found"):
+                read(column)
+
+
 def test_integers_with_nulls_become_floats_exactly_or_not_at_all() -> None:
     assert sa.array([1 << 53, None]).to_numpy(zero_copy_only=False)[0] == float(1 << 53)
     with pytest.raises(sa.InvalidData, match=r"row 0: .*cannot hold 9007199254740993"):

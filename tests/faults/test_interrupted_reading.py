@@ -20,8 +20,8 @@ from shmarrow.ipc import BatchEvent, IpcWriteOptions, StreamDecoder
 from shmarrow.layout.dictionary import DictionaryArray
 
 FILES = tuple(map(str, Path(sa.__file__).parent.rglob("*.py")))
-STEP = int(os.environ.get("SHMARROW_EVERY", "11"))
-"""Cases are interrupted at every eleventh instruction unless they name another step; with 1 that takes minutes."""
+STEP = int(os.environ.get("SHMARROW_TEST_STEP", "7"))
+"""Cases are interrupted at every seventh instruction unless they name another step; with 1 that takes minutes."""
 
 
 class Interruption(BaseException):

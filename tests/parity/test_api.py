@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import types
 from functools import cache, reduce
 from typing import Any
@@ -17,6 +18,7 @@ from api_kinds import INSIDE, Class, Instead, Out, Same
 
 import shmarrow as sa
 from shmarrow.testing import exact
+from shmarrow.testing.cases_by_type import TYPES
 
 pytestmark = pytest.mark.skipif(
     int(pa.__version__.partition(".")[0]) < 26, reason="the tables compare with pyarrow 26, which is newer"
@@ -152,6 +154,14 @@ def test_every_member_of_a_class_of_pyarrow_has_its_place() -> None:
             missing = [each for each in public(kind) if not any(api.find(table, each) for table in known)]
             left |= {name: missing} if missing else {}
     assert left == {}
+
+
+@pytest.mark.parametrize("name", sorted(name for name in public(pa.types) if re.fullmatch("is_.*(?<!_value)", name)))
+def test_predicates_say_of_each_type_what_pyarrow_says(name: str) -> None:
+    ours, peer = getattr(sa.types, name), getattr(pa.types, name)
+    for label, type, _ in TYPES:
+        if label not in ("interval-month", "interval-day-time"):
+            assert ours(type) is bool(peer(type.to_pyarrow())), label
 
 
 def test_the_page_is_that_of_the_tables() -> None:

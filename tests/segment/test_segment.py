@@ -31,6 +31,7 @@ import numpy as np
 import posix_ipc
 import pytest
 from environment import mounted
+from interrupts import killed
 from processes import ended, forked, killed_at_end
 from waiting import wait_until
 
@@ -468,6 +469,26 @@ def test_overwritten_while_a_reader_holds_the_old_one(place: Place, way: str) ->
     assert place.names() == ["a"]
     put(place("b"), b"first", overwrite=True)
     assert attach(place("b")).data.tobytes() == b"first"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_writer_with_a_temporary_name_that_is_killed_anywhere(
+    tmp_path: Path, no_tmpfile: None, overwrite: bool
+) -> None:
+    """The name has the object that was there before or the new one, whole; nothing else stays."""
+    path, new, found = str(tmp_path / "a"), b"new" * 5000, set()
+    number, more = 1, True
+    while more:
+        if overwrite:
+            put(path, b"old")
+        more = killed(lambda: put(path, new, overwrite=overwrite), number, ("segment/writer.py", "segment/files.py"))
+        segment.collect_leftovers(str(tmp_path))
+        assert os.listdir(tmp_path) in ([], ["a"])
+        found.add(attach(path).data.tobytes() if os.path.exists(path) else None)
+        (tmp_path / "a").unlink(missing_ok=True)
+        number += 3
+    assert found == {b"old" if overwrite else None, new}
+    assert number > 100
 
 
 def test_leftovers_are_collected_and_living_writers_are_not(tmp_path: Path, no_tmpfile: None) -> None:

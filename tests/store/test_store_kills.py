@@ -1,4 +1,4 @@
-"""Kills at instructions of the store's code: a sample of what ``python tests/support/kills.py`` does."""
+"""Kills at instructions of the store's code: a sample of those of ``make soak``."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_two_that_are_refused_at_once_are_told_so_soon(shm_name: str) -> None:
         end_well(children)
         took = [float(line[0]) for line in report.lines() if line[0] != "ready"]
         assert len(took) == 6
-        assert min(took) < 4  # who waits for room does so for 5 seconds
+        assert sorted(took)[3] < 4  # who waits for room does so for 5 seconds
         assert store.stats()[:5] == before[:5]
         assert len(held) == 3
         store.destroy()

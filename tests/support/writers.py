@@ -235,6 +235,7 @@ class Case:
     """
 
     def __init__(self, name: str, path: Path) -> None:
+        self.name = name
         self.kind = KINDS[name]
         self.files = LIFE + self.kind.files
         self.place = self.kind.place(path)

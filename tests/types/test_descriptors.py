@@ -41,6 +41,7 @@ def declared() -> list[str]:
 def test_the_union_of_schema_fbs_has_a_descriptor_each() -> None:
     assert [each.member for each in TYPES] == declared()
     assert {type.descriptor.member for type in TYPES_OF_CASES} == set(declared())
+    assert {case.type.layout for case in CASES} == set(LISTING)
 
 
 @each_descriptor
