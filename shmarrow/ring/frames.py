@@ -445,7 +445,10 @@ class _Released:
             hint="use it before the next step, or keep a copy of what is needed",
         )
 
-    column = columns = at_hand = check = _raise
+    column = columns = check = _raise
+
+    def at_hand(self, index: int) -> bool:
+        return False
 
 
 _RELEASED: Any = _Released()

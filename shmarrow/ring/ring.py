@@ -617,17 +617,16 @@ def _wait_for(where: Location, limit: float, trusted: Trusted) -> RingFile:
     """Open a ring for a reader, once it exists."""
     began = time.monotonic()
     while True:
+        left = limit - (time.monotonic() - began)
         try:
             found = open_file(where, False, trusted)
             if not found.words[CLOSED]:
                 return found
             found.close()
-            missing = ObjectNotFound(errno.ENOENT, f"the ring {where!r} was closed by its writer")
-        except ObjectNotFound as error:
-            missing = error
-        left = limit - (time.monotonic() - began)
-        if left <= 0:
-            raise missing
+            raise ObjectNotFound(errno.ENOENT, f"the ring {where!r} was closed by its writer")
+        except ObjectNotFound:  # not kept: its traceback would keep the Ring that waits
+            if left <= 0:
+                raise
         time.sleep(min(left, _OPENING))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import re
 import subprocess
 import sys
 import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -202,6 +204,7 @@ def test_a_batch_is_valid_until_the_next_step(shm_name: str) -> None:
         for stale in (first, part):
             with pytest.raises(sa.Closed, match="valid until the next step"):
                 stale.column("n")
+            assert f"{stale.num_rows} rows, 2 columns" in repr(stale)
         assert copied.to_pydict() == numbered(1).to_pydict()
 
 
@@ -309,6 +312,23 @@ def test_a_reader_waits_for_the_ring_and_for_frames(shm_name: str) -> None:
         for number in range(3):
             ring.put(numbered(number))
         assert ended(child) == 0
+
+
+def test_a_reader_that_waited_for_the_ring_ends_when_nothing_refers_to_it(
+    shm_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not only when Python next looks for cycles: until then, a writer would wait for it."""
+    rings: list[sa.Ring] = []
+    monkeypatch.setattr(time, "sleep", lambda _: rings.append(sa.Ring(shm_name, like=LIKE, policy="all")))
+    gc.disable()
+    try:
+        reader = sa.Ring(shm_name, timeout=60)
+        with rings[0] as ring:
+            assert len(ring.info().readers) == 1
+            del reader
+            assert not ring.info().readers
+    finally:
+        gc.enable()
 
 
 def test_a_reader_gets_every_frame_since_it_is_listed(shm_name: str) -> None:
