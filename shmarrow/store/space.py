@@ -298,14 +298,17 @@ class Space:
         state, capacity, free = catalog.state(), catalog.settings.capacity, self.free()
         have = f"capacity {capacity}, " if capacity is not None else ""
         what = f"no room for {nbytes} bytes{f' of {name!r}' if name else ''} in"
+        advice = "delete objects or drop what is attached"
         if evicting:
-            what, advice = f"cannot evict {nbytes} bytes from", ""
+            what = f"cannot evict {nbytes} bytes from"
+        elif capacity is not None and nbytes > capacity:
+            advice = "raise the capacity"
         elif capacity is not None and free >= nbytes:
-            advice = ", or raise the capacity"
+            advice += ", or raise the capacity"
         elif free < catalog.directory.free():
-            advice = ", or raise the memory limit of the control group that this process is in"
+            advice += ", or raise the memory limit of the control group that this process is in"
         else:
-            advice = (
+            advice += (
                 ", run `shmarrow collect STORE` for other stores there, or make the file system of "
                 f"{catalog.directory.path} larger"
             )
@@ -314,7 +317,7 @@ class Space:
             f"{what} the store {catalog.directory.name!r}: "
             f"{reason} ({have}{state.bytes} bytes of objects, {self.pinned_bytes()} of them attached, "
             f"{state.removed_bytes} of removed objects that are still attached, {state.draft_bytes} of drafts, "
-            f"{free} free); delete objects or drop what is attached{advice}",
+            f"{free} free); {advice}",
         )
 
     def _is_over(self, entry: Entry) -> bool:
