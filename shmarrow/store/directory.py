@@ -187,11 +187,11 @@ def locate(where: Location) -> tuple[str, str]:
     Unsupported
         On a platform other than Linux.
     """
-    if sys.platform != "linux":
-        raise Unsupported(f"cannot open the store {shown(where)}: stores need Linux, whose record locks they use")
     if not is_location(where):
         raise InvalidType(f"a store is in a directory or at {SHM_SCHEME}NAME, found {shown(where)}")
     name = decoded(where)
+    if sys.platform != "linux":
+        raise Unsupported(f"cannot open the store {name!r}: stores need Linux, whose record locks they use")
     if name.startswith(SHM_SCHEME):
         short = name[len(SHM_SCHEME) :]
         check_shm(name)
