@@ -199,7 +199,10 @@ def arrow_testing() -> Path:
     """The folder of Arrow's golden files, with ``integration/`` and ``fuzz/`` in it."""
     path = Path(os.environ.get("ARROW_TEST_DATA") or ROOT.parent / "shared" / "arrow-testing")
     if not (path / "integration").is_dir():
-        reason = f"no golden files: {path}/integration is no folder; let ARROW_TEST_DATA name a copy of arrow-testing"
+        reason = (
+            f"no golden files: {path}/integration is no folder; run tools/golden.sh, which fetches them, "
+            "then export ARROW_TEST_DATA=build/golden"
+        )
         if IN_CI:
             pytest.fail(reason)
         pytest.skip(reason)
