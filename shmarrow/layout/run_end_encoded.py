@@ -269,8 +269,8 @@ class RunEndEncodedArray(Array):
         InvalidType
             If the type is not run-end encoded.
         InvalidData
-            If the children do not match ``type``, the numbers of run ends and values differ, a run end is null, the run
-            ends do not increase from at least 1, or a value is null although its field is not nullable.
+            If the children do not match ``type``, the numbers of run ends and values differ, a run end is null, or the
+            run ends do not increase from at least 1.
         """
         refuse_type(run_ends, "run ends")
         made: Any = None if type is None else cls._expect(type)
@@ -278,7 +278,8 @@ class RunEndEncodedArray(Array):
         runs = as_array(values, "values", None if made is None else made.value_type)
         derived = RunEndEncodedType(ends.type, runs.type)
         length = max(int(ends.values[-1]), 0) if len(ends) else 0
-        result = cls._of_parts(made or derived, length, [], 0, 0, [ends, runs])
+        result: Self = make_array(made or derived, length, [], 0, 0, [ends, runs])
+        result.validate()
         if len(runs) != len(ends):
             raise InvalidData(f"{result.type}: {len(ends)} run ends for {len(runs)} values, expected one for each")
         result._check_references()

@@ -398,14 +398,16 @@ class UnionArray(Array):
         InvalidType
             If the type is not a dense union, or type ids or offsets are not integers.
         InvalidData
-            If a child has the wrong type, or a null although its field is not nullable.
+            If a child has the wrong type.
         """
         made, arrays = cls._over("dense", children, field_names, type_codes, type)
         ids = exact_integers(types, _ID, "type ids")
         at = exact_integers(value_offsets, _OFFSET, "offsets")
         if len(at) != len(ids):
             raise InvalidArgument(f"{made}: {len(ids)} type ids but {len(at)} offsets")
-        return cls._of_parts(made, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
+        result: Self = make_array(made, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
+        result.validate()
+        return result
 
     @classmethod
     def from_sparse(
@@ -424,7 +426,9 @@ class UnionArray(Array):
         ids = exact_integers(types, _ID, "type ids")
         if any(len(child) != len(ids) for child in arrays):
             raise InvalidData(f"{made}: {len(ids)} type ids but children of {[len(child) for child in arrays][:8]}")
-        return cls._of_parts(made, len(ids), [frozen(ids)], 0, 0, arrays)
+        result: Self = make_array(made, len(ids), [frozen(ids)], 0, 0, arrays)
+        result.validate()
+        return result
 
     @classmethod
     def _over(
