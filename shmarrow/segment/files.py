@@ -61,10 +61,10 @@ def open_unnamed(directory: str, bits: int = 0o600, dir_fd: int | None = None) -
         raise
 
 
-def link_unnamed(fd: int, path: str) -> None:
-    """Link an unnamed file at ``path``, which must not exist."""
+def link_unnamed(fd: int, path: str, dir_fd: int | None = None) -> None:
+    """Link an unnamed file at ``path``, which must not exist; ``dir_fd`` is the directory of a relative path."""
     # src_dir_fd is ignored for an absolute path, but makes Python call linkat, which follows the link in /proc.
-    os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+    os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, dst_dir_fd=dir_fd, follow_symlinks=True)
 
 
 def temp_paths(path: str) -> Iterator[str]:

@@ -53,7 +53,6 @@ Piece = bytes | memoryview | np.ndarray[Any, Any]
 _MOST_LINKS = 40
 
 # Timeout for other writers that replace in the same directory.
-_COPIED_BYTES = 1 << 20
 _REPLACE_SECONDS = 3.0
 
 
@@ -272,12 +271,6 @@ class SegmentWriter(Sink):
         self._maps.append(mapped)
         self.size = max(self.size, size)
         return mapped
-
-    @operation
-    def copy_to(self, other: Sink) -> None:
-        """Append the bytes written so far to another sink, in chunks."""
-        for offset in range(0, self.size, _COPIED_BYTES):
-            other.write([os.pread(self._fd, min(_COPIED_BYTES, self.size - offset), offset)])
 
     @operation
     def fileno(self) -> int:

@@ -36,7 +36,7 @@ from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import index
 from shmarrow.store import protocol as p
 from shmarrow.store.control import BUCKETS, SEQUENCE, ControlFile, Memory, fence
-from shmarrow.store.destroy import lock_removal, removal, remove_files
+from shmarrow.store.destroy import lock_removal, remove_files
 from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
 from shmarrow.store.files import Files
 from shmarrow.store.journal import Journal
@@ -110,7 +110,6 @@ class Catalog:
         self.owner = 0
         self.victims: deque[Any] = deque()
         self.mapped: WeakValueDictionary[int, Mapping] = WeakValueDictionary()
-        self._stuck = -1
         self._known: index.Known = {}
         self._fds = {directory.fd: directory.key}
         try:
@@ -168,8 +167,7 @@ class Catalog:
                 f"cannot open the store {self.directory.name!r}: it has not been opened since the machine was started, "
                 "and this process may only read it; open it once in a process with write permission",
             )
-        with self.mutex, self.locked:
-            pass
+        self.mend()
 
     # --- descriptors ----------------------------------------------------------------------------------------------
 
@@ -265,8 +263,7 @@ class Catalog:
                 now = time.monotonic()
                 if sequence != odd:
                     since, odd = now, sequence
-                elif not self._mended() and (now - since > _STUCK_SECONDS or sequence == self._stuck):
-                    self._stuck = sequence  # the next one does not wait again
+                elif not self._mended() and now - since > _STUCK_SECONDS:
                     raise StorageError(
                         errno.EBUSY,
                         f"cannot read the store {self.directory.name!r}: a process was stopped or killed in the middle "
@@ -278,8 +275,8 @@ class Catalog:
         """Finish the commit of a killed writer; False if another process holds the lock, perhaps suspended."""
         if not self.writable or not self.lock.free():
             return False
-        with self.mutex, self.locked:
-            return True
+        self.mend()
+        return True
 
     def inline(self, entry: Entry) -> bytes | None:
         """Copy the bytes of an inline object; None if it was removed meanwhile. Takes no lock.
@@ -297,7 +294,7 @@ class Catalog:
     def alive(self, entry: Entry) -> bool:
         """Whether the slot still contains that object, or will after the commit in progress."""
         words = self.memory.words
-        if words[index.FIRST_SLOT + entry.slot * index.SLOT_WORDS] == entry.generation:
+        if words[index.FIRST_SLOT + entry.slot * p.SLOT_WORDS] == entry.generation:
             return True
         return bool(words[SEQUENCE] & 1) and self.find(entry.name) == entry
 
@@ -388,6 +385,11 @@ class Catalog:
             self._read_settings()
         self.files.repair()
 
+    def mend(self) -> None:
+        """Acquire the lock once, and so repair what a killed process left."""
+        with self.mutex, self.locked:
+            pass
+
     def transaction(self) -> Transaction:
         """Begin a change; called under the lock."""
         return Transaction(self.control, self.files, self.pins, self.settings.durable, self.directory.name)
@@ -415,13 +417,14 @@ class Catalog:
             If the directory contains other files; the store is removed, the directory remains.
         """
         directory = self.directory
-        with removal(), self.mutex, self.locked:
+        with _mutex, self.mutex, self.locked:
             lock_removal(self.control_fd, directory.name)
             words = self.memory.words
             words[0] = p.DESTROYED  # from here on, no process finds or changes anything
             words[BUCKETS] = 0
             self.waiters.wake(None)
             remove_files(directory, self.control_fd)
+        _close_ended()
         _owning.discard(self)
         try:
             if os.path.samestat(os.lstat(directory.path), os.fstat(directory.fd)):
@@ -564,20 +567,19 @@ def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> C
 
 def rebuild_catalog(where: Location, trust: Trust) -> None:
     """Rebuild a catalog that was found damaged: objects whose checksums and files are right are kept."""
-    directory = open_directory(where, Wanted(), trust, create=False)
-    try:
-        fd = directory.open(p.CONTROL, os.O_RDWR)
+    with _mutex:
+        directory = open_directory(where, Wanted(), trust, create=False)
         try:
-            os.pwrite(fd, p.DAMAGED, _BOOT.start)
+            fd = directory.open(p.CONTROL, os.O_RDWR)
+            try:
+                os.pwrite(fd, p.DAMAGED, _BOOT.start)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise storage_error(error, "rebuild the catalog of", directory.name) from None
         finally:
-            os.close(fd)
-    except OSError as error:
-        raise storage_error(error, "rebuild the catalog of", directory.name) from None
-    finally:
-        os.close(directory.fd)
-    catalog = open_catalog(where, Wanted(), trust, create=False)
-    with catalog.mutex, catalog.locked:  # whoever takes the lock rebuilds it first
-        pass
+            os.close(directory.fd)
+    open_catalog(where, Wanted(), trust, create=False).mend()
 
 
 def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:

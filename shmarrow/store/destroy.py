@@ -3,12 +3,12 @@
 Invariants:
 
 * the magic of the control file says that the store is being destroyed, and a lock on the file that a process is at it;
-* the control file is removed last, under that lock, so the files of a new store in the directory are never touched.
+* the control file is removed last, under that lock, so the files of a new store in the directory are never touched;
+* closing a control file drops the locks of all threads on it, so a process opens and destroys stores one at a time.
 """
 
 from __future__ import annotations
 
-import _thread
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from shmarrow.store.directory import Directory
 
 _DESTROYED = p.DESTROYED.to_bytes(8, "little")
-_mutex = _thread.RLock()
-
-
-def removal() -> _thread.RLock:
-    """Return the mutex to hold while files are removed: closing a control file drops the locks of all threads on it."""
-    return _mutex
 
 
 def lock_removal(control_fd: int, name: str) -> None:
@@ -52,23 +46,14 @@ def remove_files(directory: Directory, control_fd: int) -> None:
 
 def finish_destroying(directory: Directory) -> None:
     """Remove what is left of a store that a killed process was destroying; StorageError if one still is."""
-    with _mutex:
-        try:
-            fd = directory.open(p.CONTROL, os.O_RDWR)
-        except OSError:  # there is none, or this process may not write to it
-            return
-        try:
-            if os.pread(fd, len(_DESTROYED), 0) == _DESTROYED:
-                lock_removal(fd, directory.name)
-                if os.fstat(fd).st_nlink:
-                    remove_files(directory, fd)
-        finally:
-            os.close(fd)
-
-
-def _after_fork() -> None:
-    global _mutex
-    _mutex = _thread.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    try:
+        fd = directory.open(p.CONTROL, os.O_RDWR)
+    except OSError:  # there is none, or this process may not write to it
+        return
+    try:
+        if os.pread(fd, len(_DESTROYED), 0) == _DESTROYED:
+            lock_removal(fd, directory.name)
+            if os.fstat(fd).st_nlink:
+                remove_files(directory, fd)
+    finally:
+        os.close(fd)

@@ -34,7 +34,7 @@ from shmarrow.errors import (
     storage_error,
 )
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
-from shmarrow.segment.files import open_unnamed, sync_directory
+from shmarrow.segment.files import link_unnamed, open_unnamed, sync_directory
 from shmarrow.segment.location import check_shm, decoded
 from shmarrow.store import protocol as p
 from shmarrow.store.destroy import finish_destroying
@@ -45,7 +45,6 @@ Trust: TypeAlias = bool | int | str | Iterable[int | str]
 """Users, by number or name, whose directories and files are accepted; True accepts any user's."""
 T = TypeVar("T")
 SHM_NAME_MAX = 200
-_SHARED = SHM_DIRECTORY + "/"
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PATIENCE, _PAUSE = 1.0, 0.002
@@ -436,14 +435,14 @@ def _new_file(directory: Directory, mode: int, data: bytes, size: int) -> Iterat
         os.fchmod(fd, mode)
         if data:
             os.fsync(fd)  # a control file without its header would make the store unusable
-        yield partial(_linked, directory, f"/proc/self/fd/{fd}")
+        yield partial(_linked, directory, fd)
     finally:
         os.close(fd)
 
 
-def _linked(directory: Directory, source: str, file: str) -> bool:
+def _linked(directory: Directory, fd: int, file: str) -> bool:
     try:
-        os.link(source, file, src_dir_fd=directory.fd, dst_dir_fd=directory.fd, follow_symlinks=True)
+        link_unnamed(fd, file, directory.fd)
     except FileExistsError:
         return False
     return True

@@ -14,6 +14,7 @@ from contextlib import suppress
 import numpy as np
 
 from shmarrow.errors import InvalidData
+from shmarrow.segment.files import link_unnamed
 from shmarrow.store import protocol as p
 from shmarrow.store.control import ControlFile
 from shmarrow.store.directory import Directory
@@ -70,7 +71,7 @@ class Files:
                 try:
                     for part, source in enumerate(parts, 1):
                         self._link_part(source, number, part)
-                    self._link(fd, file_name(number))
+                    link_unnamed(fd, file_name(number), self._directory.fd)
                     return number
                 except FileExistsError:
                     if again:
@@ -80,15 +81,12 @@ class Files:
 
     def _link_part(self, fd: int, number: int, part: int) -> None:
         try:
-            self._link(fd, file_name(number, part))
+            link_unnamed(fd, file_name(number, part), self._directory.fd)
         except FileExistsError:
             raise
         except OSError as error:
             self._unlink_stray(number)
             raise NotShared(part) from error
-
-    def _link(self, fd: int, name: str) -> None:
-        os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=self._directory.fd)
 
     def begin_removing(self) -> None:
         """Announce that files are about to be removed."""

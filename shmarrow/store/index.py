@@ -13,9 +13,9 @@ import zlib
 from shmarrow.errors import InvalidData
 from shmarrow.store import protocol as p
 from shmarrow.store.control import BUCKETS, Memory
-from shmarrow.store.protocol import Entry
+from shmarrow.store.protocol import SLOT_WORDS, Entry
 
-FIRST_SLOT, SLOT_WORDS = p.SLOTS >> 3, p.SLOT_SIZE >> 3
+FIRST_SLOT = p.SLOTS >> 3
 _SLOT_INTS = p.SLOT_SIZE >> 2
 _FIRST_HEAD, _FIRST_NEXT, _FIRST_STATE = [(p.SLOTS + p.SLOT[field][0]) >> 2 for field in ("head", "next", "state")]
 _FIRST_HASH = (p.SLOTS + p.SLOT["hash"][0]) >> 3

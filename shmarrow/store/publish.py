@@ -11,8 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
 from shmarrow.segment import SegmentWriter
@@ -25,6 +27,7 @@ from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.space import Space, round_up
 from shmarrow.store.transaction import Transaction
 
+T = TypeVar("T")
 DRAFT_SIZE = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _AROUND = 1 << 13
@@ -63,28 +66,38 @@ def _owner_of(catalog: Catalog, transaction: Transaction, name: str, options: Pu
     return owner
 
 
-def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) -> None:
-    """Publish a small object in the control file."""
+def _publish(catalog: Catalog, name: bytes, options: PutOptions, needed: int, commit: Callable[[Entry | None], T]) -> T:
+    """Call a function under the lock that adds an object of ``needed`` bytes, once there is room for it.
+
+    The function is given the object that is replaced, if any.
+    """
     space, text = Space(catalog), name.decode()
-    needed = slots_for(name, len(data)) * p.SLOT_SIZE
     while True:
         with catalog.mutex, catalog.locked:
-            catalog.check_exists()  # else a removed control file would take it
             replaced = catalog.find(name)
             check_replaced(catalog, text, replaced, options)
             more = needed
             if replaced is not None and not space.has_room(needed):
                 more -= space.freed_with(replaced)
             if space.evict_here(more, name):
-                transaction = catalog.transaction()
-                owner = _owner_of(catalog, transaction, text, options)
-                now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
-                generation = transaction.new_generation()
-                fields = generation, catalog.hash(name), 0, 0, 0, now, options.expires, owner, p.LIVE, flags
-                transaction.insert_inline(Entry(*fields, len(name), 0, 0, name), data, replaced, now)
-                catalog.commit(transaction)
-                return
+                return commit(replaced)
         space.make_room(more, text)
+
+
+def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) -> None:
+    """Publish a small object in the control file."""
+
+    def commit(replaced: Entry | None) -> None:
+        catalog.check_exists()  # else a removed control file would take it
+        transaction = catalog.transaction()
+        owner = _owner_of(catalog, transaction, name.decode(), options)
+        now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
+        generation = transaction.new_generation()
+        fields = generation, catalog.hash(name), 0, 0, 0, now, options.expires, owner, p.LIVE, flags
+        transaction.insert_inline(Entry(*fields, len(name), 0, 0, name), data, replaced, now)
+        catalog.commit(transaction)
+
+    _publish(catalog, name, options, slots_for(name, len(data)) * p.SLOT_SIZE, commit)
 
 
 class Publication(SegmentWriter):
@@ -119,14 +132,11 @@ class Publication(SegmentWriter):
         """The path of the file, once published."""
         return self.path
 
-    def _check(self, found: Entry | None) -> None:
-        check_replaced(self._catalog, self.name, found, self._options)
-
     def _open(self) -> None:
         catalog, size = self._catalog, self._expected
         directory, mode = catalog.directory, catalog.settings.mode & 0o444
         if not 0 < size <= DRAFT_SIZE:  # a small object is checked soon enough
-            self._check(catalog.find(self._coded))
+            check_replaced(catalog, self.name, catalog.find(self._coded), self._options)
         try:
             if size > DRAFT_SIZE:
                 self._reserve_draft(size)
@@ -161,7 +171,8 @@ class Publication(SegmentWriter):
             super()._recover(error, action, size)
         if size > DRAFT_SIZE:
             raise self._space.full(self.name, size, error.strerror or "the file system is full") from None
-        self._space.make_free(round_up(size) - os.fstat(self._fd).st_blocks * 512, self.name)
+        needed = round_up(size) - os.fstat(self._fd).st_blocks * 512
+        self._space.release(max(needed - self._space.free(), 1), self.name, needed, files=True)
 
     def _reserve_draft(self, size: int) -> None:
         """Reserve the bytes of a large object, evicting others for it."""
@@ -215,18 +226,8 @@ class Publication(SegmentWriter):
             catalog.directory.give(fd)
         if settings.durable:
             os.fsync(fd)
-        needed = allocated = status.st_blocks * 512
-        while True:
-            with catalog.mutex, catalog.locked:
-                replaced = catalog.find(self._coded)
-                self._check(replaced)
-                needed = allocated - self._counted
-                if replaced is not None and not self._space.has_room(needed):
-                    needed -= self._space.freed_with(replaced)
-                if self._space.evict_here(needed, self._coded):
-                    self.path = self._commit(fd, status, replaced)
-                    return
-            self._space.make_room(needed, self.name)
+        needed = status.st_blocks * 512 - self._counted
+        self.path = _publish(catalog, self._coded, self._options, needed, partial(self._commit, fd, status))
 
     def _commit(self, fd: int, status: os.stat_result, replaced: Entry | None) -> str:
         catalog, options = self._catalog, self._options

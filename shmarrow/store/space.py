@@ -288,10 +288,6 @@ class Space:
         short = min(short, self._short(nbytes))
         return gone + self.release(short, needed=nbytes) if short > 0 else gone
 
-    def make_free(self, nbytes: int, name: str) -> None:
-        """Evict objects because the file system is full."""
-        self.release(max(nbytes - self.free(), 1), name, nbytes, files=True)
-
     def full(self, name: str, nbytes: int, reason: str, evicting: bool = False) -> StoreFull:
         """Return the error for a full store, with its usage."""
         catalog = self._catalog
@@ -365,8 +361,7 @@ class Space:
     def collect(self) -> Collected:
         """Remove expired and orphaned objects, and leftovers of killed processes."""
         self._catalog.check_writable()
-        with self._catalog.mutex, self._catalog.locked:
-            pass  # acquiring the lock completes the change of a killed process
+        self._catalog.mend()
         self._catalog.waiters.collect()
         drafts = self._reclaim()
         gone: list[str] = []
