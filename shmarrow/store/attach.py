@@ -108,7 +108,7 @@ class StoredSegment(Segment):
 def live(catalog: Catalog, name: bytes) -> Entry | None:
     """Return the entry of a name without attaching it; None if missing or expired."""
     entry = catalog.find(name)
-    return None if entry is None or 0 < entry.expires <= time.time_ns() else entry
+    return None if entry is None or entry.expired else entry
 
 
 def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry, Any] | None:

@@ -343,7 +343,6 @@ class Catalog:
 
     def __enter__(self) -> None:
         self.check_writable()
-        self.lock.begin()
         try:
             self.lock.acquire()
             self.repair()
@@ -357,7 +356,7 @@ class Catalog:
         try:
             self.pins.admit()
         finally:
-            self.lock.end()
+            self.lock.release()
             self.files.close_kept()
         if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
             raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: {error}") from error

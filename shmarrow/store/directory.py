@@ -380,7 +380,7 @@ def _create(directory: Directory, want: Wanted) -> None:
     directory.sync()
 
 
-def _writers_only(mode: int) -> int:
+def writers_only(mode: int) -> int:
     """Return the mode of a file that only writers of the store may open."""
     return 0o600 | (mode & 0o022) * 3
 
@@ -389,7 +389,7 @@ def _new_locks(directory: Directory, mode: int) -> None:
     """Create the lock files that are missing."""
     with (
         _new_file(directory, mode, b"", 0) as pins,
-        _new_file(directory, _writers_only(mode), b"", 0) as commit,
+        _new_file(directory, writers_only(mode), b"", 0) as commit,
     ):
         pins(PINS)
         commit(COMMIT)
@@ -416,7 +416,7 @@ def _check_complete(directory: Directory) -> None:
 
 def _set_modes(directory: Directory, mode: int) -> None:
     """Set the modes of the directory and the lock files, which a killed creator may have left."""
-    for file, bits in ((".", directory_bits(mode)), (PINS, mode), (COMMIT, _writers_only(mode))):
+    for file, bits in ((".", directory_bits(mode)), (PINS, mode), (COMMIT, writers_only(mode))):
         with suppress(FileNotFoundError):
             found = os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
             if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != bits and not stat.S_ISLNK(found.st_mode):

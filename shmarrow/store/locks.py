@@ -32,8 +32,7 @@ class CommitLock:
     """The lock for changes to the catalog, among processes and threads.
 
     A change holds ``mutex``, which excludes other threads, and then the record lock, which excludes other processes.
-    The mutex is reentrant, for a signal handler that comes just before the change of its thread begins, or just after
-    it has ended; in between, changes of the same thread are refused.
+    While a thread holds the mutex, its signal handlers and finalizers are refused changes, instead of waiting for it.
     Waiting is polling with short pauses, so that early waiters are not starved by recent holders.
     """
 
@@ -44,14 +43,12 @@ class CommitLock:
 
     def after_fork(self) -> None:
         """Forget the parent's locks, and its mutex, which another thread may have held; called in a forked child."""
-        self._mutex = _thread.RLock()
-        self._thread = 0
+        self._mutex = _thread.RLock()  # as it knows its owner
 
     @property
     def mine(self) -> bool:
         """Whether this thread is changing the store: a finalizer or a signal handler may run in the middle of that."""
-        # Only who owns the mutex: an interrupt at the end of a change may have left the number of its thread.
-        return self._thread == _thread.get_ident() and self._mutex._is_owned()  # type: ignore[attr-defined]
+        return self._mutex._is_owned()  # type: ignore[attr-defined]
 
     @property
     def mutex(self) -> _thread.RLock:
@@ -64,17 +61,12 @@ class CommitLock:
             )
         return self._mutex
 
-    def begin(self) -> None:
-        """Begin a change of this thread, which holds ``mutex``."""
-        self._thread = _thread.get_ident()
-
-    def end(self) -> None:
-        """Release the record lock, and end the change."""
-        self._thread = 0
+    def release(self) -> None:
+        """Release the record lock."""
         unlock(self.fd, COMMIT_LOCK)
 
     def acquire(self) -> None:
-        """Acquire the record lock; :meth:`end` releases it, even if this raises."""
+        """Acquire the record lock; :meth:`release` is to be called even if this raises."""
         tries, pause, deadline = 0, _FIRST_PAUSE, 0.0
         while not try_lock(self.fd, COMMIT_LOCK, True):
             tries += 1

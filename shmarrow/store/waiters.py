@@ -28,7 +28,7 @@ from shmarrow.segment.semaphore import (
 )
 from shmarrow.store import protocol as p
 from shmarrow.store.control import ControlFile
-from shmarrow.store.directory import Directory
+from shmarrow.store.directory import Directory, writers_only
 from shmarrow.store.locks import Exclusive
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Waiters:
         """Return mode, user and group of a semaphore: those who may write to the store may post."""
         directory, mode = self._directory, self._mode
         owner, group = directory.given
-        return 0o600 | (mode & 0o022) * 3, owner, directory.owner[1] if mode & 0o022 == 0o020 else group
+        return writers_only(mode), owner, directory.owner[1] if mode & 0o022 == 0o020 else group
 
     def tell(self, index: int, prefix: bytes) -> None:
         """Record that a waiter waits for names that begin with these bytes; see :func:`whole`."""
