@@ -129,7 +129,11 @@ class DictionaryArray(Array):
         return self._cast_to(DictionaryType(index_type, self._type.value_type, self._type.ordered), True)
 
     def _dictionary_(self) -> Array:
-        assert self._dictionary is not None
+        if self._dictionary is None:
+            raise InvalidData(
+                f"{self._type}: the dictionary is missing",
+                hint="DictionaryArray.from_arrays(indices, dictionary) makes an array of both",
+            )
         return self._dictionary
 
     def _checked(self, valid: Mask | None) -> NDArray:
@@ -236,9 +240,9 @@ class DictionaryArray(Array):
         return same_at(left, at, right, there)
 
     def _check_structure(self) -> None:
-        if self._dictionary is None or self._dictionary.type != self._type.value_type:
-            found = "none" if self._dictionary is None else f"one of {self._dictionary.type}"
-            raise InvalidData(f"{self._type}: expected a dictionary of {self._type.value_type}, found {found}")
+        found = self._dictionary_().type
+        if found != self._type.value_type:
+            raise InvalidData(f"{self._type}: expected a dictionary of {self._type.value_type}, found one of {found}")
 
     def _check_references(self) -> None:
         values, size = self.indices.values, len(self._dictionary_())

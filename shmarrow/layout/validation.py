@@ -129,7 +129,7 @@ def _known_safe(array: Any) -> bool:
     """Whether the array is known to be safe, or can be seen to be in constant time."""
     known = array._safe
     if known is None:
-        known = array._null_count == 0 and array._dictionary is None and _fits(array)
+        known = array._null_count == 0 and array._type.layout != "dictionary" and _fits(array)
     elif known.__class__ is Origin:
         known = known.is_safe
     if known is True:

@@ -304,6 +304,8 @@ STRUCTURE = [
         Physical(2, [], 0, [Physical(2, ["01", pack("h", 1, 2)], 1), Physical(2, [None, "01 02"])]),
         "found 1 null$",
     ),
-    Broken("no-dictionary", sa.dictionary(sa.int8(), sa.string()), Physical(1, [None, "00"]), "found none"),
+    Broken(
+        "no-dictionary", sa.dictionary(sa.int8(), sa.string()), Physical(1, [None, "00"]), "the dictionary is missing"
+    ),
 ]
 """Rules that the structure promises, and that ``validate()`` holds it to, in a time without regard to the length."""
