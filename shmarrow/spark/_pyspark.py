@@ -39,6 +39,11 @@ def check_version() -> None:
         raise MissingExtra(f"shmarrow {installed('shmarrow')} works with pyspark {wanted}, found pyspark {version}")
 
 
+def is_spark(value: object, name: str) -> bool:
+    """Whether a value is of the class of Spark of this name, classic or Spark Connect, without importing Spark."""
+    return any(each.__name__ == name and each.__module__.startswith("pyspark.") for each in type(value).__mro__)
+
+
 def is_connect(session: SparkSession) -> bool:
     """Whether a session is a Spark Connect session, which has no SparkContext, by the name of its module."""
     return type(session).__module__.startswith("pyspark.sql.connect")

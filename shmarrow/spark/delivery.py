@@ -258,7 +258,7 @@ class InArtifacts(NamedTuple):
 
 def check_collected(value: object) -> None:
     """Reject a Spark DataFrame, which has an Arrow stream, too, but would be collected to the driver."""
-    if any(each.__name__ == "DataFrame" and each.__module__.startswith("pyspark.") for each in type(value).__mro__):
+    if _pyspark.is_spark(value, "DataFrame"):
         raise InvalidType(
             "this is a DataFrame of Spark: share(df) keeps its rows on the workers; pass df.toArrow() to collect it "
             "first"

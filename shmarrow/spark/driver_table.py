@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import capsules
-from shmarrow.errors import InvalidArgument, InvalidType, shown
+from shmarrow.errors import InvalidType, shown
 from shmarrow.spark._pyspark import parallelism
 from shmarrow.spark.app_store import driver_store
 from shmarrow.spark.delivery import check_collected, send
@@ -23,7 +23,7 @@ from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.jobs import as_session
 from shmarrow.spark.results import of_frame
 from shmarrow.tables import table as as_table
-from shmarrow.types.base import as_int
+from shmarrow.types.base import as_positive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,9 +70,7 @@ def share_table(
         If there is not enough space in the store; then nothing is left in it.
     """
     session = as_session(spark)
-    count = None if partitions is None else as_int(partitions, "partitions")
-    if count is not None and count < 1:
-        raise InvalidArgument(f"partitions must be at least 1, found {count}")
+    count = None if partitions is None else as_positive(partitions, "partitions")
     if isinstance(store, int):
         raise InvalidType(f"store must be a location or a Store, found {shown(store)}; use partitions={store}")
     check_collected(table)

@@ -24,7 +24,7 @@ from shmarrow.errors import (
     full_name,
 )
 from shmarrow.optional import optional
-from shmarrow.spark._pyspark import check_version, is_connect, is_from_java, is_stopped, parallelism
+from shmarrow.spark._pyspark import check_version, is_connect, is_from_java, is_spark, is_stopped, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,10 +142,8 @@ def raised_in_worker(error: BaseException) -> ShmarrowError | None:
 
 
 def is_session(value: object) -> bool:
-    """Whether a value is a SparkSession, classic or Spark Connect, without importing Spark."""
-    return any(
-        each.__name__ == "SparkSession" and each.__module__.startswith("pyspark.") for each in type(value).__mro__
-    )
+    """Whether a value is a SparkSession, classic or Spark Connect."""
+    return is_spark(value, "SparkSession")
 
 
 def as_session(value: Any) -> SparkSession:

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shmarrow.errors import InvalidArgument, InvalidType, MissingExtra, full_name
+from shmarrow.errors import InvalidType, MissingExtra, full_name
 from shmarrow.optional import optional
-from shmarrow.types.base import as_int
+from shmarrow.types.base import as_positive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +50,7 @@ def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> 
     InvalidArgument, InvalidType
         If ``workers`` is not a positive int, or ``config`` is not a mapping.
     """
-    workers = as_int(workers, "workers")
-    if workers < 1:
-        raise InvalidArgument(f"workers must be at least 1, found {workers}")
+    workers = as_positive(workers, "workers")
     if config is not None and not isinstance(config, Mapping):
         raise InvalidType(f"config must be a mapping of names to values, found {full_name(config)}")
     optional("pyspark.sql")

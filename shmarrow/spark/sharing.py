@@ -44,7 +44,7 @@ from shmarrow.spark.results import pyarrow_batches
 from shmarrow.spark.types import check_type
 from shmarrow.store import Store
 from shmarrow.types import Schema
-from shmarrow.types.base import as_int
+from shmarrow.types.base import as_positive
 from shmarrow.types.extension import has_dictionary
 from shmarrow.types.schema import difference
 
@@ -115,9 +115,7 @@ def share(
     Columns may have any names. Intervals of months, for which pyarrow has no type, have to be cast first. Without any
     rows, the frame has the columns that ``function`` returns for a batch without rows.
     """
-    target_bytes = as_int(target_bytes, "target_bytes")
-    if target_bytes < 1:
-        raise InvalidArgument(f"target_bytes must be at least 1, found {target_bytes}")
+    target_bytes = as_positive(target_bytes, "target_bytes")
     if function is not None and not callable(function):
         raise InvalidType(f"function must be callable, found {full_name(function)}")
     given: Function | None = function
@@ -194,9 +192,7 @@ def handle_column() -> StructType:
 def _numbers(session: Any, partitions: int | None) -> DataFrame:
     """Return a DataFrame with the numbers of the partitions that a function makes, one in each."""
     spark = as_session(active_session() if session is None else session)
-    count = parallelism(spark) if partitions is None else as_int(partitions, "partitions")
-    if count < 1:
-        raise InvalidArgument(f"partitions must be at least 1, found {count}")
+    count = parallelism(spark) if partitions is None else as_positive(partitions, "partitions")
     return spark.range(0, count, 1, count)
 
 

@@ -315,6 +315,14 @@ def as_int(value: Any, what: str) -> int:
         raise InvalidType(f"{what} must be an int, found {shown(value)}") from None
 
 
+def as_positive(value: Any, what: str) -> int:
+    """Return an int of at least 1; InvalidType or InvalidArgument for anything else."""
+    found = as_int(value, what)
+    if found < 1:
+        raise InvalidArgument(f"{what} must be at least 1, found {found}")
+    return found
+
+
 def utf8(value: str, what: str) -> bytes:
     """Encode a string as UTF-8.
 

@@ -140,17 +140,18 @@ def _json_names(text: str) -> tuple[str, ...] | None:
     return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
 
-def _as_is(name: str, text: str) -> str:
+def as_is(name: str, text: str) -> str:
+    """An option that is any text."""
     return text
 
 
 _READ: Parsers = {
-    "store": ("store", _as_is),
+    "store": ("store", as_is),
     "columns": ("columns", _columns),
     "mergeSchema": ("merge", flag),
     "maxPartitionBytes": ("split_bytes", size),
     "recursiveFileLookup": ("recursive", flag),
-    "pathGlobFilter": ("pattern", _as_is),
+    "pathGlobFilter": ("pattern", as_is),
     "trust": ("trust", flag),
 }
 """The options of a read by the names that Spark's users know, with the attribute that each sets and what reads it."""

@@ -46,7 +46,7 @@ from shmarrow.spark import _pyspark
 from shmarrow.spark.sharing import TARGET_BYTES, rechunked
 from shmarrow.spark.source.manifest import PART, STATE, Manifest, locked, opened_state, read_manifest, write_manifest
 from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.options import checked, flag, local
+from shmarrow.spark.source.options import as_is, checked, flag, local
 from shmarrow.spark.types import check_type, nullable
 from shmarrow.types.schema import difference
 
@@ -66,16 +66,13 @@ class WriteOptions(NamedTuple):
         The codec of the buffers.
     durable : bool
         Whether files and names are synced to disk before they count.
-    application : str or None
-        With ``version``, identifies an append, which changes nothing if it is not newer than the application's last.
-    version : int or None
-        Its number.
+    transaction : dict of str to int
+        The version of an append by its application, which changes nothing if it is not newer than that one's last.
     """
 
-    compression: str | None = None
-    durable: bool = False
-    application: str | None = None
-    version: int | None = None
+    compression: str | None
+    durable: bool
+    transaction: dict[str, int]
 
 
 def _codec(name: str, text: str) -> str | None:
@@ -98,7 +95,7 @@ def _number(name: str, text: str) -> int:
 _PARSERS = {
     "compression": ("compression", _codec),
     "durable": ("durable", flag),
-    "txnAppId": ("application", lambda _, text: text),
+    "txnAppId": ("application", as_is),
     "txnVersion": ("version", _number),
 }
 """The options by the names that Spark's users know, with the attribute that each sets and what reads it."""
@@ -128,9 +125,11 @@ def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool)
     """
     _pyspark.check_version()
     values, rest = checked(options, _PARSERS)
-    given = WriteOptions(**values)
-    if (given.application is None) != (given.version is None):
+    application, version = values.get("application"), values.get("version")
+    if (application is None) != (version is None):
         raise InvalidArgument("the options 'txnAppId' and 'txnVersion' belong together: give both, or none")
+    transaction = {} if application is None or version is None else {application: version}
+    given = WriteOptions(values.get("compression"), values.get("durable", False), transaction)
     writer = Writer(_path(rest.get("path")), uuid.uuid4().hex, arrow_schema(schema), overwrite, given)
     writer.begin()
     return writer
@@ -185,8 +184,7 @@ class Writer(DataSourceArrowWriter):
     @property
     def _prefix(self) -> str:
         """The beginning of the names of the folders of all jobs of this one's application."""
-        application = self.options.application
-        return "job-" if application is None else f"job-{sha256(application.encode()).hexdigest()[:16]}-"
+        return "".join(["job-", *[f"{sha256(each.encode()).hexdigest()[:16]}-" for each in self.options.transaction]])
 
     @property
     def folder(self) -> str:
@@ -200,10 +198,9 @@ class Writer(DataSourceArrowWriter):
         self._check(read_manifest(self.directory))
         try:
             with opened_state(self.directory) as state:
-                if self.options.application is not None:  # which writes one batch after the other
-                    for name in os.listdir(state):
-                        if name.startswith(self._prefix):  # its driver was killed
-                            shutil.rmtree(name, ignore_errors=True, dir_fd=state)
+                for name in os.listdir(state):
+                    if self.options.transaction and name.startswith(self._prefix):
+                        shutil.rmtree(name, ignore_errors=True, dir_fd=state)  # its driver was killed in an append
                 os.mkdir(os.path.basename(self.folder), dir_fd=state)
         except OSError as error:
             if isinstance(error, StorageError):
@@ -271,12 +268,14 @@ class Writer(DataSourceArrowWriter):
                 written = ["empty"]
             with locked(self.directory) as state:
                 before = read_manifest(self.directory)
-                if not self._is_repeated(before):
-                    self._check(before)
-                    if before is None:  # or a crash could leave files that count as there is none
-                        before = Manifest()
-                        write_manifest(state, before, self.options.durable)
-                    self._commit(state, before, written)
+                known = {} if before is None else before.transactions
+                if any(known.get(name, -1) >= version for name, version in self.options.transaction.items()):
+                    return  # it was committed before
+                self._check(before)
+                if before is None:  # or a crash could leave files that count as there is none
+                    before = Manifest()
+                    write_manifest(state, before, self.options.durable)
+                self._commit(state, before, written)
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
@@ -284,25 +283,15 @@ class Writer(DataSourceArrowWriter):
         finally:
             self.abort([])
 
-    def _is_repeated(self, found: Manifest | None) -> bool:
-        """Whether this append, or a later one of its application, was committed before."""
-        application, version = self.options.application, self.options.version
-        if application is None or version is None or found is None:
-            return False
-        return found.transactions.get(application, -1) >= version
-
     def _commit(self, state: int, before: Manifest, written: Sequence[str]) -> None:
         """Move files into the directory and replace the manifest; under the lock."""
         files = [f"part-{number:05d}-{self.job}.arrow" for number in range(len(written))]
         kept = () if self.overwrite else before.files
-        transactions = dict(before.transactions)
-        if self.options.application is not None and self.options.version is not None:
-            transactions[self.options.application] = self.options.version
         for name, named in zip(written, files, strict=True):
             os.rename(os.path.join(self.folder, name), os.path.join(self.directory, named))
         if self.options.durable:
             segment.files.sync_directory(self.directory)
-        after = Manifest((*kept, *files), transactions)
+        after = Manifest((*kept, *files), {**before.transactions, **self.options.transaction})
         write_manifest(state, after, self.options.durable)
         counts = set(after.files)
         for name in os.listdir(self.directory):  # what was replaced, and parts of commits that were interrupted
