@@ -140,7 +140,8 @@ def code_of(path: Path) -> str:
 def test_a_type_is_named_in_few_files(pattern: str, most: int) -> None:
     """Except in rules about what other libraries accept, and in cases for tests, which name types."""
     rules = {"interchange", "spark", "testing"}
-    paths = [path for path in (ROOT / "shmarrow").rglob("*.py") if not rules.intersection(path.parts)]
+    package = ROOT / "shmarrow"
+    paths = [path for path in package.rglob("*.py") if not rules.intersection(path.relative_to(package).parts)]
     texts = {path: code_of(path) for path in paths}
     found = [path.name for path, text in texts.items() if re.search(pattern, text, re.IGNORECASE)]
     assert 0 < len(found) <= most, found
