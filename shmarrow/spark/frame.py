@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class SharedFrame:
     """A shared DataFrame: the handles of its partitions; returned by :func:`share`.
 
-    As a context manager it destroys its objects on exit, in the process that entered it. It can be pickled, and
-    attached wherever its handles can.
+    As a context manager it destroys its objects on exit, but not in a forked child. It can be pickled, and attached
+    wherever its handles can.
 
     Attributes
     ----------
@@ -58,7 +58,6 @@ class SharedFrame:
         self.schema = schema
         self.handles = tuple(sorted(handles, key=lambda handle: handle.partition))
         self.spark_schema = spark_schema
-        self._entered = 0
         self._pid = os.getpid()
         self._rows: DataFrame | None = None
         self._ends: list[Callable[[], object]] = []
@@ -294,13 +293,12 @@ class SharedFrame:
         return len(self.handles)
 
     def __enter__(self) -> Self:
-        self._entered = os.getpid()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._entered == os.getpid():  # a forked child that leaves the block must not destroy its parent's objects
+        if self._pid == os.getpid():  # a forked child that leaves the block must not destroy its parent's objects
             self.destroy()
 
     def __repr__(self) -> str:
