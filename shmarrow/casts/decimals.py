@@ -107,18 +107,14 @@ def too_wide(precision: int, numbers: Values) -> Mask | None:
     return over if over.any() else None
 
 
-def decimal_integers(type: DecimalType, values: Values) -> list[int]:
-    """Return the unscaled values of decimals as Python ints."""
-    return _python_integers(values)
-
-
-def _python_integers(numbers: Values) -> list[int]:
+def decimal_integers(numbers: Values) -> list[int]:
+    """Return stored or unscaled decimals as Python ints."""
     if numbers.ndim == 1:
         return numbers.tolist()
     if numbers.shape[1] > 1:
         low = np.ascontiguousarray(numbers[:, 0]).view("<i8")
         if all(np.array_equal(numbers[:, i].view("<i8"), low >> 63) for i in range(1, numbers.shape[1])):
-            return _python_integers(low)
+            return decimal_integers(low)
     total: list[int] = np.ascontiguousarray(numbers[:, -1]).view("<i8").tolist()
     for i in range(numbers.shape[1] - 2, -1, -1):
         total = [(high << 64) | low for high, low in zip(total, numbers[:, i].tolist(), strict=True)]
@@ -141,7 +137,7 @@ def shown(type: DecimalType, values: Values) -> str:
     """Format the single value of a storage as a decimal."""
     import decimal
 
-    sign, digits, _ = decimal.Decimal(decimal_integers(type, values)[0]).as_tuple()
+    sign, digits, _ = decimal.Decimal(decimal_integers(values)[0]).as_tuple()
     return str(decimal.Decimal((sign, digits, -type.scale)))
 
 
@@ -287,7 +283,7 @@ def to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
             result[easy], kept[easy] = near, exact
     if easy is not None:
         hard = np.flatnonzero(~easy)
-        pairs = [_float_of(number, scale, dtype) for number in _python_integers(numbers[hard])]
+        pairs = [_float_of(number, scale, dtype) for number in decimal_integers(numbers[hard])]
         result[hard] = [pair[0] for pair in pairs]
         kept[hard] = [pair[1] for pair in pairs]
     with np.errstate(over="ignore"):

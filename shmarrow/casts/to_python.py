@@ -71,7 +71,7 @@ def _within(
 
 def _decimals(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
     make, context = decimal_module()
-    made = map(make, decimal_integers(type, values))
+    made = map(make, decimal_integers(values))
     if not type.scale:
         return list(made)
     return list(map(make.scaleb, made, itertools.repeat(-type.scale), itertools.repeat(context)))

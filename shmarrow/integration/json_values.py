@@ -204,7 +204,7 @@ VALUES: dict[str, ValueForm] = {
     "bool": ValueForm(lambda type: False, _read_bools, lambda type, values: values.tolist()),
     "float": ValueForm(lambda type: 0.0, _read_floats, _write_floats),
     "decimal": ValueForm(
-        lambda type: "0", _read_decimals, lambda type, values: list(map(str, decimal_integers(type, values)))
+        lambda type: "0", _read_decimals, lambda type, values: list(map(str, decimal_integers(values)))
     ),
     "interval": ValueForm(
         lambda type: 0 if type.storage.names is None else dict.fromkeys(type.storage.names, 0),

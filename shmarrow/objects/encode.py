@@ -22,10 +22,11 @@ from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.ipc.batch.encode import Place, dictionaries_of
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
+from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
-from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_dense, encode_tensor
+from shmarrow.ipc.tensor.encode import checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
 from shmarrow.layout.making import make_array
 from shmarrow.objects.accept import accepted, check_mapping, check_ndarray, check_type
@@ -270,7 +271,7 @@ def _bytes(value: bytes | bytearray, options: IpcWriteOptions) -> Encoded:
 _BYTE = Element(uint8())
 
 
-def _message(kind: str, payload: TensorPayload) -> Encoded:
+def _message(kind: str, payload: Payload) -> Encoded:
     message, pieces, size = payload
     if pieces.__class__ is list:
         return Encoded(kind, len(message) + size, ([message, *pieces],))

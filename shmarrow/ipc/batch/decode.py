@@ -148,22 +148,19 @@ def open_batch(
     if message.kind != "RecordBatch":
         raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
     header = header_of(message.header, message.version, where)
-    source = schema._source
-    assert isinstance(source, LazySchema)
-    loader = ArrayLoader(header, body, source, dictionaries, where, limits, origin)
+    loader = ArrayLoader(header, body, LazySchema.of(schema), dictionaries, where, limits, origin)
     return RecordBatch(schema, header.length, source=loader, metadata=message.custom_metadata)
 
 
 def dictionary_body(
-    message: Message, body: Bytes | RangeBody, schema: Schema | None, dictionaries: Any, where: str, limits: Limits
+    message: Message, body: Bytes | RangeBody, schema: Schema, dictionaries: Any, where: str, limits: Limits
 ) -> tuple[ArrayLoader, int, bool]:
     """The values of a DictionaryBatch message, the dictionary's id, and whether it is a delta."""
     header = message.header
     data = header["data"]
     if data is None:
         raise InvalidData(f"{where}: a dictionary batch without data")
-    source = schema._source if schema is not None else None
-    assert isinstance(source, LazySchema)
+    source = LazySchema.of(schema)
     what = f"{where}: dictionary {header['id']}"
     content = ArrayLoader(header_of(data, message.version, what), body, source, dictionaries, what, limits)
     return content, header["id"], header["isDelta"]

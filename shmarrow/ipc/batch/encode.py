@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain, compress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, Bytes
 from shmarrow.errors import InvalidType, Unsupported
 from shmarrow.ipc.compression import CODECS
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.encode import batch_message
+from shmarrow.ipc.message.encode import Payload, batch_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.parts import take_apart
@@ -31,37 +31,24 @@ Place: TypeAlias = Callable[[Bytes], int | None]
 """Says where a buffer lies that is not written, as an offset beyond the body's own bytes; None for one that is."""
 
 
-class IpcPayload(NamedTuple):
-    """An encoded message: its framed metadata, and the buffers of its body with their padding."""
-
-    metadata: bytes
-    pieces: list[Any]
-    body_length: int
-
-    @property
-    def size(self) -> int:
-        """Size of the message in bytes."""
-        return len(self.metadata) + self.body_length
-
-
 def encode_batch(
     batch: RecordBatch,
     options: IpcWriteOptions,
     metadata: Metadata | None = None,
     start: int = 0,
     place: Place | None = None,
-) -> IpcPayload:
+) -> Payload:
     """Encode a RecordBatch message without copying the body."""
     values, pieces, size = _plan_body(batch.columns, batch.num_rows, options, place)
-    return IpcPayload(batch_message(values, size, metadata, options, start), pieces, size)
+    return Payload(batch_message(values, size, metadata, options, start), pieces, size)
 
 
 def encode_dictionary(
     id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0, place: Place | None = None
-) -> IpcPayload:
+) -> Payload:
     """Encode a DictionaryBatch message."""
     data, pieces, size = _plan_body([values], len(values), options, place)
-    return IpcPayload(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
+    return Payload(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
 
 
 def _plan_body(

@@ -31,7 +31,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
     def _start(self) -> None:
         reader = self._reader
         self.options = self.options.replace(
-            endianness="big" if _lazy(reader).big_endian else "little",
+            endianness="big" if LazySchema.of(reader.schema).big_endian else "little",
             metadata_version=_version_name(reader),
         )
         file = reader._opened()
@@ -44,7 +44,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
         if first is None:
             raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file before appending to it")
         end = max([first.body, *[sum(block) for blocks in self._blocks.values() for block in blocks]])
-        source = _lazy(reader)
+        source = LazySchema.of(reader.schema)
         fields = encoded_fields([source.wire(i) for i in range(len(source))])
         self._ids = [field.dictionary_id or 0 for field in fields]
         for field in fields:
@@ -70,12 +70,6 @@ def _check_blocks(blocks: NDArray, end: int, where: str) -> None:
             f"{where}: block {number} needs {size} bytes of metadata and {body} of body from {offset} on, but messages "
             f"are in [{HEAD}, {end}); cannot append to a corrupt file"
         )
-
-
-def _lazy(reader: RecordBatchFileReader) -> LazySchema:
-    source = reader.schema._source
-    assert isinstance(source, LazySchema)
-    return source
 
 
 def _version_name(reader: RecordBatchFileReader) -> str:

@@ -406,8 +406,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         total = 0
         blocks = file.blocks("dictionaries")
         file.fetch(blocks)
-        source = self._schema._source
-        assert isinstance(source, LazySchema)
+        source = LazySchema.of(self._schema)
         if len(blocks) and source.nested_dictionaries:
             source.dictionary_wires()  # none refers to itself
         # Nested dictionaries may be anywhere in the file, so each gets the whole set, by weak reference to avoid a

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.ipc.batch.encode import IpcPayload, Place, dictionaries_of, encode_batch
+from shmarrow.ipc.batch.encode import Place, dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import (
     HEAD,
     MAGIC,
@@ -24,7 +24,7 @@ from shmarrow.ipc.file.footer import (
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.encode import key_values
+from shmarrow.ipc.message.encode import Payload, key_values
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions
@@ -55,7 +55,7 @@ class RecordBatchFileWriter(BatchWriter):
         self._sink.write([_START])
         super()._start()
 
-    def _add_block(self, position: int, payload: IpcPayload, rows: int | None) -> None:
+    def _add_block(self, position: int, payload: Payload, rows: int | None) -> None:
         block = position, len(payload.metadata), payload.body_length
         self._blocks["dictionaries" if rows is None else "recordBatches"].append(block)
         if rows is not None:

@@ -6,9 +6,9 @@ writer, as a :class:`~shmarrow.ipc.message.template.Template` that the others fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,19 @@ from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import Metadata
+
+
+class Payload(NamedTuple):
+    """An encoded message: its framed metadata, and the pieces of its body with their padding."""
+
+    metadata: bytes
+    pieces: Iterable[Any]
+    body_length: int
+
+    @property
+    def size(self) -> int:
+        """Size of the message in bytes."""
+        return len(self.metadata) + self.body_length
 
 
 def key_values(metadata: Metadata | None) -> list[dict[str, bytes]] | None:

@@ -26,7 +26,7 @@ from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields, parse_field
 from shmarrow.ipc.schema.types import text
 from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, NULLABLE, TYPE, TYPE_TAG, FieldTables
 from shmarrow.layout.listing import LISTING
-from shmarrow.types import Field
+from shmarrow.types import Field, Schema
 from shmarrow.types.descriptors import TYPES, TypeDescriptor
 
 # What the scan needs of a type: its number of buffers, and these flags.
@@ -103,6 +103,13 @@ class LazySchema:
         # If the schema is not flat: rows of each column's nodes, buffers, variadic counts and V4 bitmaps.
         self._totals: NDArray | None = None
         self._nested_dictionaries = False
+
+    @classmethod
+    def of(cls, schema: Schema) -> LazySchema:
+        """The source of a schema that was read."""
+        source = schema._source
+        assert isinstance(source, LazySchema)
+        return source
 
     def detach(self) -> None:
         """Copy borrowed bytes, so that the schema stops pinning the mapping."""

@@ -139,8 +139,7 @@ class StreamState(NamedTuple):
     def _inner(self, message: Message) -> dict[int, Dictionary]:
         """The dictionaries that the values of a dictionary batch refer to, as they are now."""
         assert self.schema is not None
-        source = self.schema._source
-        assert isinstance(source, LazySchema)
+        source = LazySchema.of(self.schema)
         values = source.dictionary_wires().get(message.header["id"]) if source.nested_dictionaries else None
         if values is None:
             return {}

@@ -15,7 +15,8 @@ from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidData, full_name
-from shmarrow.ipc.batch.encode import IpcPayload, Place, dictionaries_of, encode_batch, encode_dictionary, in_schema
+from shmarrow.ipc.batch.encode import Place, dictionaries_of, encode_batch, encode_dictionary, in_schema
+from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
@@ -160,13 +161,13 @@ class BatchWriter(Writer):
         payload = encode_batch(batch, self.options, metadata, position, self._place)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows)
 
-    def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, IpcPayload]], dict[int, Any]]:
+    def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, Payload]], dict[int, Any]]:
         """Encode the dictionaries to be written before a batch.
 
         Those written before are left out, or become deltas. Returns the messages with their relation to the dictionary
         before them, and the dictionaries by id.
         """
-        payloads: list[tuple[str, IpcPayload]] = []
+        payloads: list[tuple[str, Payload]] = []
         latest: dict[int, Any] = {}
         position = self._sink.size
         replaced: set[int] = set()
@@ -220,21 +221,21 @@ class BatchWriter(Writer):
         return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
     def _emit_all(
-        self, dictionaries: list[tuple[str, IpcPayload]], latest: dict[int, Any], batch: IpcPayload, rows: int
+        self, dictionaries: list[tuple[str, Payload]], latest: dict[int, Any], batch: Payload, rows: int
     ) -> None:
         for relation, dictionary in dictionaries:
             self._emit(relation, dictionary, None)
         self._last_written |= latest
         self._emit(BATCH, batch, rows)
 
-    def _emit(self, kind: str, payload: IpcPayload, rows: int | None) -> None:
+    def _emit(self, kind: str, payload: Payload, rows: int | None) -> None:
         """Write a message: a record batch of ``rows`` rows, or a dictionary if None."""
         position = self._sink.size
         self._sink.write(joined([payload.metadata, *payload.pieces]))
         self._add_block(position, payload, rows)
         self._counts[kind] += 1
 
-    def _add_block(self, position: int, payload: IpcPayload, rows: int | None) -> None:
+    def _add_block(self, position: int, payload: Payload, rows: int | None) -> None:
         """Record the location of a message for the footer."""
 
     # --- the end ---

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from shmarrow.errors import InvalidArgument, InvalidType
 from shmarrow.ipc.flatbuffers.builder import encode
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.encode import encode_message, message_values
+from shmarrow.ipc.message.encode import Payload, encode_message, message_values
 from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions, as_options
@@ -44,20 +44,7 @@ _SHORT = 64
 """Maximum metadata size of cached templates."""
 
 
-class TensorPayload(NamedTuple):
-    """An encoded message: its framed metadata, and the pieces of its body with their padding."""
-
-    metadata: bytes
-    pieces: Iterable[Any]
-    body_length: int
-
-    @property
-    def size(self) -> int:
-        """Size of the message in bytes."""
-        return len(self.metadata) + self.body_length
-
-
-def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: int = 0) -> TensorPayload:
+def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: int = 0) -> Payload:
     """Encode a tensor as a message at offset ``start``, without copying the body."""
     checked = checked_options(options)
     if tensor.__class__ is Tensor:
@@ -69,7 +56,7 @@ def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: in
     own = wire_metadata(tensor._element, tensor.metadata)
     metadata = encode_message("SparseTensor", header, body_length, own, checked, start)
     pieces = chain.from_iterable([chain(pieces, [PADDING[: -size % ALIGNMENT]]) for size, pieces in parts])
-    return TensorPayload(metadata, pieces, body_length)
+    return Payload(metadata, pieces, body_length)
 
 
 def checked_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
@@ -149,7 +136,7 @@ def encode_dense(
     metadata: Metadata | None,
     options: IpcWriteOptions,
     start: int = 0,
-) -> TensorPayload:
+) -> Payload:
     """Encode a dense tensor; ``options`` must come from :func:`checked_options`."""
     shape = storage.shape
     if storage.size and storage.flags.c_contiguous:
@@ -160,7 +147,7 @@ def encode_dense(
         strides, size = dense_layout(storage)
         pieces = chain(dense_pieces(storage), [PADDING[: -size % ALIGNMENT]])
     message = dense_message(element, shape, strides, names, size, metadata, options, start)
-    return TensorPayload(message, pieces, padded(size))
+    return Payload(message, pieces, padded(size))
 
 
 def _encode_sparse(tensor: SparseTensor, options: IpcWriteOptions) -> Encoded:

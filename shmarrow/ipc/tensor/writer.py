@@ -16,8 +16,9 @@ import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, DType, padded
 from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
+from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.tensor.encode import TensorPayload, checked_options, dense_message, encode_tensor
+from shmarrow.ipc.tensor.encode import checked_options, dense_message, encode_tensor
 from shmarrow.segment import SegmentWriter, is_location
 from shmarrow.sources.sinks import joined, open_sink
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, as_dim_names, row_major
@@ -75,7 +76,7 @@ def write_tensor(
     return opened.size - start
 
 
-def write_payload(sink: Sink, payload: TensorPayload) -> None:
+def write_payload(sink: Sink, payload: Payload) -> None:
     """Write a message piece by piece."""
     if isinstance(payload.pieces, list):
         sink.write(joined([payload.metadata, *payload.pieces]))
