@@ -626,14 +626,11 @@ def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Tab
 
 
 def _own_table(rows: Any) -> Table:
-    """Convert any library's table or batch to our table; InvalidType for anything else."""
-    if isinstance(rows, Table):
-        return rows
-    if isinstance(rows, RecordBatch):
-        return Table(rows.schema, [rows])
-    if not capsules.has_data(rows):
+    """Convert rows of any library to our table; InvalidType for anything else."""
+    table = Table._of_rows(rows)
+    if table is None:
         raise not_expected("a list of shmarrow.Table", rows)
-    return capsules.read_table(rows)
+    return table
 
 
 def _in_schema(table: Table, schema: Schema) -> Table:
