@@ -12,6 +12,8 @@ Invariants:
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import struct
 import zlib
@@ -51,7 +53,6 @@ from shmarrow.types.extension import ExtensionType
 
 GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31
-_PART = 1 << 20
 
 
 def read_json(source: Any, *, limits: Limits = DEFAULT_LIMITS) -> Table:
@@ -136,23 +137,16 @@ def _parse(data: Bytes, name: str, limits: Limits) -> Any:
 
 
 def _inflated(data: bytes, name: str, limits: Limits) -> bytes:
-    parts = []
-    size, most = 0, limits.most_decompressed(len(data))
-    while data:
-        inflate = zlib.decompressobj(_GZIP_WINDOW)
-        while not inflate.eof:
-            try:
-                part = inflate.decompress(data, _PART)
-            except zlib.error as error:
-                raise InvalidData(f"{name}: its gzip data is corrupt: {error}") from None
-            if not part and not inflate.eof:
-                raise InvalidData(f"{name}: its gzip data is truncated after {size} decompressed bytes")
-            data = inflate.unconsumed_tail or inflate.unused_data
-            parts.append(part)
-            size += len(part)
-            if size > most:
-                raise LimitExceeded(f"{name}: more decompressed bytes than Limits.decompressed_bytes = {most}")
-    return b"".join(parts)
+    most = limits.most_decompressed(len(data))
+    try:
+        found = gzip.GzipFile(fileobj=io.BytesIO(data)).read(most + 1)
+    except EOFError:
+        raise InvalidData(f"{name}: its gzip data is truncated") from None
+    except (OSError, zlib.error) as error:
+        raise InvalidData(f"{name}: its gzip data is corrupt: {error}") from None
+    if len(found) > most:
+        raise LimitExceeded(f"{name}: more decompressed bytes than Limits.decompressed_bytes = {most}")
+    return found
 
 
 def _deflated(pieces: Iterator[bytes]) -> Iterator[bytes]:

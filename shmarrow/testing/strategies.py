@@ -306,14 +306,6 @@ def lists_of(type: DataType, min_size: int = 0, max_size: int = 12) -> Strategy:
     return st.lists(slots(sa.field("", type)), min_size=min_size, max_size=max_size)
 
 
-UNKNOWN_TO_PYARROW = {"arrow.timestamp_with_offset", "arrow.parquet.variant"}
-
-
-def extensions(type: DataType) -> set[str]:
-    """The names of the extension types in a type."""
-    return {each.extension_name for each in types_in(type) if isinstance(each, sa.ExtensionType)}
-
-
 # --- types -------------------------------------------------------------------------------------------------------
 
 PLAIN = [

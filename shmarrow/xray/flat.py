@@ -11,15 +11,14 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, Limits, counted
-from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Offsets
-from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, STRUCTS, TABLES, UNIONS
+from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Offsets, extent
+from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, SLOTS, STRUCTS, TABLES, UNIONS, Slot
 from shmarrow.types.descriptors import TYPES, Enumeration
 from shmarrow.xray.claims import EXAMINED, LONG_PADDING, Claim, Path, Report, tile, zeros
 from shmarrow.xray.model import Finding, Region
@@ -80,26 +79,6 @@ _MEMBERS = {name: {number: member for member, number in numbers.items()} for nam
 
 _Explained = tuple[str, str, Any]
 """What a part is, the chapter that defines it, and its value."""
-
-
-class _Slot(NamedTuple):
-    """A field of a table: number, name, kind of value, and size in the table in bytes."""
-
-    number: int
-    name: str
-    kind: str
-    size: int
-
-
-@lru_cache(128)
-def _slots(table: str) -> tuple[_Slot, ...]:
-    made: list[_Slot] = []
-    for name, kind, *_ in TABLES[table]:
-        if kind.startswith("union "):
-            made.append(_Slot(len(made), f"{name}_type", "u1", 1))
-        dtype = SCALARS.get(kind) or STRUCTS.get(kind)
-        made.append(_Slot(len(made), name, kind, 4 if dtype is None else dtype.itemsize))
-    return tuple(made)
 
 
 def chapter_of(name: str) -> str:
@@ -194,8 +173,8 @@ class Flat:
         buffer = self._buffer
         vtable, _ = buffer.table_at(name, position)
         says, offsets = self._read_vtable(vtable)
-        slots = _slots(name)
-        end = position + max([4, *[offsets[slot.number] + slot.size for slot in slots if _has(offsets, slot)]])
+        slots = SLOTS[name]
+        end = position + extent(name, offsets[: len(slots)])
         later = offsets[len(slots) :]
         if later and any(later):  # fields of a later version, whose sizes are not known
             end = max(end, position + says)
@@ -233,7 +212,7 @@ class Flat:
         return found
 
     def _follow(
-        self, table: str, slot: _Slot, position: int, offsets: Offsets, path: Path
+        self, table: str, slot: Slot, position: int, offsets: Offsets, path: Path
     ) -> Iterable[tuple[str, int, Path]]:
         """Claim the target of a field; if it is a table, return it instead."""
         buffer = self._buffer
@@ -286,7 +265,7 @@ class Flat:
 
     def _explain_vtable(self, claim: Claim) -> _Explained:
         says, offsets, name = claim.detail
-        slots = _slots(name)
+        slots = SLOTS[name]
         names = [*[slot.name for slot in slots], *[f"field {i}" for i in range(len(slots), len(offsets))]]
         fields = {key: offset for key, offset in zip(names, offsets, strict=False) if offset}
         value = {"size": claim.end - claim.start, "table_size": says, "offsets": fields}
@@ -295,7 +274,7 @@ class Flat:
     def _explain_table(self, claim: Claim) -> _Explained:
         """Explain a table by the values of its fields."""
         _, offsets = claim.detail
-        slots, size = _slots(claim.name), claim.end - claim.start
+        slots, size = SLOTS[claim.name], claim.end - claim.start
         value = {}
         for slot in slots:
             if _has(offsets, slot):
@@ -319,7 +298,7 @@ class Flat:
         table = claim.name.removeprefix("string ").partition(".")[0]
         return self._text(claim), chapter_of(table), self._string(claim.start)
 
-    def _value(self, table: str, slot: _Slot, at: int) -> Any:
+    def _value(self, table: str, slot: Slot, at: int) -> Any:
         """Decode a field at an absolute offset to a JSON-serializable value."""
         data, kind = self._data, slot.kind
         if kind in SCALARS:
@@ -389,14 +368,13 @@ def padding(
     return Region(start, end, "padding", what, label, chapter)
 
 
-def _has(offsets: Offsets, slot: _Slot) -> bool:
+def _has(offsets: Offsets, slot: Slot) -> bool:
     return slot.number < len(offsets) and offsets[slot.number] != 0
 
 
-def _member(table: str, slot: _Slot, tag: int) -> Any:
+def _member(table: str, slot: Slot, tag: int) -> Any:
     """Return the name of a union's member."""
-    kind = next(each.kind for each in _slots(table) if each.number == slot.number + 1)
-    members = UNIONS[kind[6:]]
+    members = UNIONS[SLOTS[table][slot.number + 1].kind[6:]]
     return members[tag - 1] if 0 < tag <= len(members) else tag
 
 

@@ -92,8 +92,7 @@ class Envelope(NamedTuple):
 def read_envelope(metadata: Bytes, where: str = "", limits: Limits = DEFAULT_LIMITS) -> Envelope:
     """Read only the kind and the body length of a message, which is all that a scan needs."""
     table = Reader(metadata, "the metadata").root("Message")
-    at = table.reader.slot("Message", table.position, table.offsets, 1, 1)
-    kind = int(metadata[at]) if at else 0
+    kind: int = table["header_type"]
     if not 0 < kind <= len(MEMBERS):
         raise InvalidData(f"a message with a header of type {kind}, expected 1 to {len(MEMBERS)}")
     body = table["bodyLength"]

@@ -77,12 +77,15 @@ def walk(
     """
     found = overview(target, limits=limits, trust=trust)
     size = found.size
-    first, last = _position("start", start), size if stop is None else _position("stop", stop)
+    first, last = (
+        _position("start is a number of bytes", start),
+        size if stop is None else _position("stop is a number of bytes", stop),
+    )
     if not 0 <= first <= last:
         raise InvalidArgument(f"{found.name}: expected a range within its {size} bytes, found [{first}, {last})")
     made = _Walk(found, _ignore if report is None else report)
     if batches is not None:
-        return made.batches(_selected(batches, len(found.blocks), found.name))
+        return made.batches(selected(batches, len(found.blocks), found.name))
     return (region for region in made.regions(first, min(last, size)) if region.end > first and region.start < last)
 
 
@@ -100,17 +103,18 @@ def _ignore(finding: Finding) -> None:
     pass
 
 
-def _position(name: str, value: Any) -> int:
+def _position(what: str, value: Any) -> int:
     try:
         return as_index(value)
     except TypeError:
-        raise InvalidType(f"{name} is a number of bytes, found {shown(value)}") from None
+        raise InvalidType(f"{what}, found {shown(value)}") from None
 
 
-def _selected(batches: Any, count: int, name: str) -> range:
+def selected(batches: Any, count: int, name: str) -> range:
+    """Return the numbers of the batches that an index or a slice selects."""
     if isinstance(batches, slice):
         return range(*batches.indices(count))
-    index = _position("batches", batches)
+    index = _position("batches is an int or a slice", batches)
     if not 0 <= index < count:
         raise InvalidArgument(f"{name}: expected a batch from 0 to {count - 1}, found {index}; it has {count}")
     return range(index, index + 1)

@@ -22,6 +22,13 @@ from shmarrow.testing import strategies as own
 from shmarrow.types import DecimalType, DictionaryType, IntervalType, RunEndEncodedType, StructType, TimeType, UnionType
 from shmarrow.types.extension import storage_of, types_in
 
+UNKNOWN_TO_PYARROW = {"arrow.timestamp_with_offset", "arrow.parquet.variant"}
+
+
+def extensions(type: Any) -> set[str]:
+    """The names of the extension types in a type."""
+    return {each.extension_name for each in types_in(type) if isinstance(each, sa.ExtensionType)}
+
 
 def examples(number: int) -> Any:
     """So many examples in each run; a profile for long runs has its own number."""
@@ -71,7 +78,7 @@ def shows_values(type: Any) -> bool:
     timestamps with offsets.
     """
     cut = any(isinstance(each, TimeType) and each.unit == "ns" for each in _parts(type))
-    return not cut and "arrow.timestamp_with_offset" not in own.extensions(type)
+    return not cut and "arrow.timestamp_with_offset" not in extensions(type)
 
 
 def builds(type: Any) -> bool:
@@ -79,7 +86,7 @@ def builds(type: Any) -> bool:
     rescales, nor of some extension types.
     """
     negative = any(isinstance(each, DecimalType) and each.scale < 0 for each in _parts(type))
-    return not negative and not own.extensions(type) & {"arrow.timestamp_with_offset", "arrow.bool8"}
+    return not negative and not extensions(type) & {"arrow.timestamp_with_offset", "arrow.bool8"}
 
 
 def by_peer(call: Any) -> Any:
@@ -132,7 +139,7 @@ def test_pyarrow_takes_and_shows_the_values(column: Any) -> None:
         same(peer.to_pylist(), values)
     back = sa.Array.from_pyarrow(peer)
     back.validate(full=True)
-    if not own.UNKNOWN_TO_PYARROW & own.extensions(type):
+    if not UNKNOWN_TO_PYARROW & extensions(type):
         assert back.type == type
         same(back.to_pylist(), values)
 

@@ -9,7 +9,7 @@ import flatbuffers
 import numpy as np
 
 from shmarrow.buffer import Indices, NDArray, padded
-from shmarrow.ipc.flatbuffers.tables import SCALARS, STRUCTS, TABLES, UNIONS
+from shmarrow.ipc.flatbuffers.tables import SCALARS, SLOTS, STRUCTS, TABLES, UNIONS
 
 
 class Built(NamedTuple):
@@ -63,28 +63,24 @@ def finish(builder: flatbuffers.Builder, root: int) -> bytes:
 
 def add_table(builder: flatbuffers.Builder, name: str, values: Mapping[str, Any]) -> int:
     """Write a table and everything it refers to; returns its offset from the end."""
-    slots = TABLES[name]
+    slots = SLOTS[name]
     ready: list[tuple[str, int, Any, Any]] = []
-    number = 0
-    for slot, kind, *default in slots:
+    for number, slot, kind, _, default in slots:
         value = values.get(slot)
+        if value is None:
+            continue
         if kind.startswith("union "):
-            if value is not None:
-                member, content = value
-                offset = content.offset if isinstance(content, Built) else add_table(builder, member, content)
-                ready.append(("u1", number, UNIONS[kind[6:]].index(member) + 1, 0))
-                ready.append(("offset", number + 1, offset, 0))
-            number += 1
-        elif value is None:
-            pass
+            member, content = value
+            offset = content.offset if isinstance(content, Built) else add_table(builder, member, content)
+            ready.append(("u1", number - 1, UNIONS[kind[6:]].index(member) + 1, 0))
+            ready.append(("offset", number, offset, 0))
         elif kind in SCALARS:
-            ready.append((kind, number, value, default[0]))
+            ready.append((kind, number, value, default))
         elif kind in STRUCTS:
             ready.append(("struct", number, value, None))
         else:
             ready.append(("offset", number, _add_value(builder, kind, value), 0))
-        number += 1
-    builder.StartObject(number)
+    builder.StartObject(len(slots))
     for kind, number, value, default in ready:
         if kind == "struct":
             builder.PrependStructSlot(number, _add_struct(builder, value), 0)

@@ -21,7 +21,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes, DType, NDArray
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.flatbuffers.tables import SCALARS, STRUCTS, TABLES, UNIONS
+from shmarrow.ipc.flatbuffers.tables import SCALARS, SLOTS, STRUCTS, TABLES, UNIONS, Slot
 
 _U1 = struct.Struct("<B").unpack_from
 _U2 = struct.Struct("<H").unpack_from
@@ -312,39 +312,25 @@ _Slot = tuple[int, int, _Read, Any]
 """A slot's number, its size in the table, its reader function, and that function's argument."""
 
 
-def _compile(slots: tuple[tuple[Any, ...], ...]) -> dict[str, _Slot]:
-    compiled: dict[str, _Slot] = {}
-    number = 0
-    for name, kind, *default in slots:
-        inner = kind[1:-1] if kind[0] == "[" else None
-        if kind in SCALARS:
-            compiled[name] = number, SCALARS[kind].itemsize, _read_scalar, (_UNPACK[kind], default[0])
-        elif kind == "string":
-            compiled[name] = number, 4, _read_string, None
-        elif kind.startswith("union "):
-            number += 1
-            compiled[name] = number, 4, _read_union, (UNIONS[kind[6:]], number)
-        elif kind in STRUCTS:
-            compiled[name] = number, STRUCTS[kind].itemsize, _read_struct, STRUCTS[kind]
-        elif inner in SCALARS or inner in STRUCTS:
-            compiled[name] = number, 4, _read_vector, SCALARS.get(inner) or STRUCTS[inner]
-        elif inner in TABLES:
-            compiled[name] = number, 4, _read_tables, inner
-        else:
-            compiled[name] = number, 4, _read_table, kind
-        number += 1
-    return compiled
+def _compile(slots: tuple[Slot, ...]) -> dict[str, _Slot]:
+    return {slot.name: (slot.number, slot.size, *_how(slot)) for slot in slots}
 
 
-_SLOTS = {name: _compile(slots) for name, slots in TABLES.items()}
+def _how(slot: Slot) -> tuple[_Read, Any]:
+    kind = slot.kind
+    inner = kind[1:-1] if kind[0] == "[" else None
+    if kind in SCALARS:
+        return _read_scalar, (_UNPACK[kind], slot.default)
+    if kind == "string":
+        return _read_string, None
+    if kind.startswith("union "):
+        return _read_union, (UNIONS[kind[6:]], slot.number)
+    if kind in STRUCTS:
+        return _read_struct, STRUCTS[kind]
+    if inner in SCALARS or inner in STRUCTS:
+        return _read_vector, SCALARS.get(inner) or STRUCTS[inner]
+    return (_read_tables, inner) if inner in TABLES else (_read_table, kind)
 
 
-def _needs(slots: dict[str, _Slot]) -> list[int]:
-    """The size of each slot in its table, by number; a union's tag precedes it."""
-    needs = [1] * (1 + max([number for number, *_ in slots.values()], default=-1))
-    for number, size, *_ in slots.values():
-        needs[number] = size
-    return needs
-
-
-_NEEDS = {name: _needs(slots) for name, slots in _SLOTS.items()}
+_SLOTS = {name: _compile(slots) for name, slots in SLOTS.items()}
+_NEEDS = {name: [slot.size for slot in slots] for name, slots in SLOTS.items()}

@@ -3,9 +3,7 @@
 The Type union, its tables and enums are derived from the type descriptors.
 """
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -142,3 +140,39 @@ TABLES: dict[str, tuple[tuple[Any, ...], ...]] = {
 A kind is a scalar of :data:`SCALARS`, ``string``, the name of a table or struct, ``[...]`` for a vector of any of
 these, or ``union`` with the union's name; a union takes two slots, its tag first.
 """
+
+
+class Slot(NamedTuple):
+    """A slot of a table.
+
+    Attributes
+    ----------
+    number : int
+        Its position in the vtable.
+    name, kind : str
+        As declared; the tag of a union named ``x`` is ``x_type``, of kind ``u1``.
+    size : int
+        Bytes that it takes in the table.
+    default : object
+        The value of an absent scalar.
+    """
+
+    number: int
+    name: str
+    kind: str
+    size: int
+    default: Any = None
+
+
+def _numbered(table: tuple[tuple[Any, ...], ...]) -> tuple[Slot, ...]:
+    made: list[Slot] = []
+    for name, kind, *default in table:
+        if kind.startswith("union "):
+            made.append(Slot(len(made), f"{name}_type", "u1", 1, 0))
+        dtype = SCALARS.get(kind) or STRUCTS.get(kind)
+        made.append(Slot(len(made), name, kind, 4 if dtype is None else dtype.itemsize, *default))
+    return tuple(made)
+
+
+SLOTS: dict[str, tuple[Slot, ...]] = {name: _numbered(table) for name, table in TABLES.items()}
+"""The slots of each table, by number."""

@@ -16,10 +16,11 @@ from importlib.resources import files
 from typing import Any
 
 from shmarrow import segment
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, printable, shown, storage_error
+from shmarrow.errors import InvalidArgument, ObjectExists, printable, shown, storage_error
 from shmarrow.segment.location import Location, resolve
 from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.page.data import encode, label
+from shmarrow.xray.walker import selected
 
 _SCRIPTS = ("data.js", "nodes.js", "regions.js", "draw.js", "view.js", "panels.js", "fields.js", "main.js")
 _HEAD, _START, _TITLE = 4096, b"<!doctype html>", " – bytes of an Arrow object</title>".encode()
@@ -139,17 +140,9 @@ def _selected(batches: int | slice | None, found: Overview) -> range | None:
     """Return the requested batches as a range."""
     if batches is None:
         return None
-    count = len(found.blocks)
-    if isinstance(batches, slice):
-        chosen = range(*batches.indices(count))
-        if chosen.step != 1:
-            raise InvalidArgument(f"{found.name}: batches of a page are consecutive, found a step of {chosen.step}")
-    elif isinstance(batches, int):
-        chosen = range(batches, batches + 1)
-    else:
-        raise InvalidType(f"batches is an int or a slice, found {shown(batches)}")
-    if not 0 <= chosen.start < chosen.stop <= count:
-        raise InvalidArgument(f"{found.name}: expected batches within 0 to {count}, found {shown(batches)}")
+    chosen = selected(batches, len(found.blocks), found.name)
+    if not chosen or chosen.step != 1:
+        raise InvalidArgument(f"{found.name}: a page has one batch or several consecutive ones, found {shown(batches)}")
     return chosen
 
 
