@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import shmarrow as sa
-from shmarrow import segment
+from shmarrow import late, segment
 from shmarrow.cli.arguments import OVERWRITE, PREFIX, argument, command, seconds, store
 from shmarrow.cli.host import (
     command_of,
@@ -51,13 +51,14 @@ from shmarrow.cli.report import (
     render,
     time_text,
 )
-from shmarrow.cli.targets import kind_of, open_target, pipe_in, pipe_name, refuse_others
+from shmarrow.cli.targets import kind_of, open_target, pipe_in, refuse_others
 from shmarrow.display import size as size_text
 from shmarrow.errors import printable
 from shmarrow.objects.decode import decode
 from shmarrow.objects.describe import describe
 from shmarrow.objects.encode import encode
 from shmarrow.segment.mappings import shared_of
+from shmarrow.sources.base import name_of
 from shmarrow.xray.target import split_name
 
 _PIECE = 1 << 24
@@ -247,9 +248,12 @@ def put(arguments: argparse.Namespace) -> int:
     if not name:
         raise WrongUsage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
     with ExitStack() as stack:
-        source = _source(arguments.file, stack)
+        pipe = pipe_in(arguments.file, stack)
+        source = arguments.file if pipe is None else late.interchange.files.spooled(pipe, stack)
         with segment.attach(source) as found:
-            found.name, total = pipe_name(arguments.file), found.size  # not the name of a temporary file
+            total = found.size
+            if pipe is not None:
+                found.name = name_of(pipe)
             refuse_others(found.name, found.data)  # before a store is made for it
             describe(found)
         store = stack.enter_context(_made(arguments))
@@ -273,16 +277,6 @@ def _made(arguments: argparse.Namespace) -> sa.Store:
         if not arguments.json:
             print(f"created the store {printable(arguments.store)!r}", file=sys.stderr)
         return store
-
-
-def _source(file: str, stack: ExitStack) -> str:
-    """The path of the source; a pipe goes through a temporary file, as the size must be known in advance."""
-    pipe = pipe_in(file, stack)
-    if pipe is None:
-        return file
-    from shmarrow.interchange.files import spooled
-
-    return spooled(pipe, stack)
 
 
 @command(

@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import shmarrow as sa
+from shmarrow import late
 from shmarrow.buffer import Bytes
 from shmarrow.cli.arguments import limits_of
 from shmarrow.cli.report import WrongUsage
@@ -30,6 +31,7 @@ from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.sources import open_source
+from shmarrow.sources.base import name_of
 from shmarrow.sources.formats import HEAD, recognized
 
 ROWS = ("file", "stream")
@@ -100,10 +102,8 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
     with ExitStack() as stack:
         pipe = pipe_in(word, stack)
         if pipe is not None and in_order:
-            from shmarrow.interchange.files import opened
-
-            found = opened(pipe)
-            pipe, name = found.file, pipe_name(word)
+            found = late.interchange.files.opened(pipe)
+            pipe, name = found.file, found.name
             if found.head and not found.head.startswith(MAGIC):
                 _refuse(name, found.head)
                 yield Target(name, "stream", pipe, None)
@@ -117,10 +117,8 @@ def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
     if pipe is None:
         source = _located(word, trust)
     else:
-        from shmarrow.interchange.files import spooled
-
-        source = open_source(spooled(pipe, stack))
-        source.name = pipe_name(word)
+        source = open_source(late.interchange.files.spooled(pipe, stack))
+        source.name = name_of(pipe)
     stack.callback(source.close)
     refuse_others(source.name, source.data)
     return source
@@ -152,11 +150,6 @@ def pipe_in(word: str, stack: ExitStack) -> Any:
 def pipe_out(word: str, stack: ExitStack) -> Any:
     """The binary file object of ``-``, a pipe or a device; None for what is published as a whole."""
     return _standard("stdout") if word == "-" else _pipe(word, "wb", stack)
-
-
-def pipe_name(word: str) -> str:
-    """Return the name of a pipe for messages."""
-    return "standard input" if word == "-" else word
 
 
 def _standard(name: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, ShmarrowError
 from shmarrow.ipc.batch.decode import header_of, variadic_counts
-from shmarrow.ipc.flatbuffers.reader import Reader, TableView
+from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import UNIONS
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.message.framing import CONTINUATION
@@ -120,8 +120,6 @@ class Batch(NamedTuple):
     ----------
     message : Message
         The message.
-    table : TableView
-        Its RecordBatch table.
     rows : int
         The number of rows.
     nodes : int64 ndarray, shape (n, 2)
@@ -137,7 +135,6 @@ class Batch(NamedTuple):
     """
 
     message: Message
-    table: TableView
     rows: int
     nodes: Any
     buffers: Any
@@ -171,7 +168,6 @@ def batch_of(message: Message, body: int, where: str) -> Batch:
     codec = table["compression"]
     return Batch(
         message,
-        table,
         header.length,
         header.nodes,
         header.buffers,
