@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import ShmarrowError, counted
-from shmarrow.ipc.file.footer import END, MAGIC
 from shmarrow.xray.messages import BATCH
 from shmarrow.xray.model import Region
 from shmarrow.xray.overviews import Overview
-from shmarrow.xray.walker import FILE, MESSAGE, NAMES, Part, parts_of
+from shmarrow.xray.walker import FILE, MESSAGE, NAMES, Part, ending, magic, parts_of
 
 _PLURALS = {kind: f"{name}es" if name.endswith("h") else f"{name}s" for kind, name in NAMES.items()}
 
@@ -31,7 +30,7 @@ def summary(found: Overview, most: int = 16) -> Iterator[Region]:
     end = found.size if found.footer is None else found.footer[0]
     at = min(8, end) if is_file else 0
     if is_file:
-        yield Region(0, at, "magic", f"magic string {MAGIC.decode()!r} and padding", "file", FILE, MAGIC.decode())
+        yield magic(0, at, " and padding")
     parts, ends = parts_of(found, end)
     count = len(parts)
     head, tail = (count, count) if count <= most else (most - most // 2, count - most // 2)
@@ -53,9 +52,7 @@ def summary(found: Overview, most: int = 16) -> Iterator[Region]:
         start, stop = found.footer
         value = {"record batches": len(found.blocks), "dictionary batches": len(found.dictionaries)}
         yield Region(start, stop, "footer", "footer", "footer", FILE, value)
-        size = stop + END.size - len(MAGIC)
-        yield Region(stop, size, "size", "size of the footer", "file", FILE, stop - start)
-        yield Region(size, found.size, "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
+        yield from ending(start, stop)
 
 
 def _rows(found: Overview, parts: Any) -> dict[int, int]:

@@ -179,7 +179,7 @@ class _Walk:
         found = self._overview
         at = 0
         if found.kind in ("file", "bundle"):
-            yield Region(0, len(MAGIC), "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
+            yield magic(0, len(MAGIC))
             if len(MAGIC) < found.size:
                 end = min(HEAD, found.size)
                 yield padding(self._data, len(MAGIC), end, "file", FILE, self._report)
@@ -218,9 +218,7 @@ class _Walk:
     def _footer(self, start: int, end: int) -> Iterator[Region]:
         found = self._overview
         yield from Flat(self._data, start, end, "Footer", "footer", found.limits, self._report).regions()
-        stop = end + END.size - len(MAGIC)
-        yield Region(end, stop, "size", "size of the footer", "file", FILE, end - start)
-        yield Region(stop, found.size, "magic", f"magic string {MAGIC.decode()!r}", "file", FILE, MAGIC.decode())
+        yield from ending(start, end)
 
     # --- between messages ---
 
@@ -369,6 +367,19 @@ class _Walk:
             return made.batch(batch, ())
         v4 = message.version == ENUMS["MetadataVersion"]["V4"]
         return made.batch(batch, expanded(roles_of([wires[id]], v4, dictionary=True), batch.variadic))
+
+
+def magic(start: int, end: int, padding: str = "") -> Region:
+    """Return the region of a magic string."""
+    text = MAGIC.decode()
+    return Region(start, end, "magic", f"magic string {text!r}{padding}", "file", FILE, text)
+
+
+def ending(start: int, end: int) -> Iterator[Region]:
+    """Yield what follows a footer at [start, end)."""
+    last = end + END.size
+    yield Region(end, last - len(MAGIC), "size", "size of the footer", "file", FILE, end - start)
+    yield magic(last - len(MAGIC), last)
 
 
 def _start(region: Region) -> int:
