@@ -8,8 +8,6 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
-import subprocess
-import sys
 import uuid
 import zoneinfo
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from environment import needs_pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import python
 from test_odd_values import OBJECTS
 from test_odd_values import TYPES as ODD_TYPES
 
@@ -365,8 +364,7 @@ def test_without_nanoarrow_its_extra_is_named() -> None:
         "try:\n    sa.array(polars.Series([1]))\n"
         "except sa.MissingExtra as error:\n    print('shmarrow[arrow]' in str(error))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.stdout == "True\n", found.stderr
+    assert python(code) == "True\n"
 
 
 def test_objects_with_array() -> None:

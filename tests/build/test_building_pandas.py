@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import subprocess
-import sys
 import uuid
 import zoneinfo
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import python
 
 import shmarrow as sa
 
@@ -188,8 +187,7 @@ def test_without_pyarrow() -> None:
         "      sa.array(pd.Series(['a', None], dtype='string[python]')),\n"
         "      sa.array(pd.Series([1, 2, 1], dtype='category')), sa.array(pd.date_range('2020', periods=1, tz='UTC')))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.stdout == "[1, null] ['a', null] [1, 2, 1] [2020-01-01 00:00:00+00:00]\n", found.stderr
+    assert python(code) == "[1, null] ['a', null] [1, 2, 1] [2020-01-01 00:00:00+00:00]\n"
 
 
 @settings(max_examples=100)

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import StartedCommand, forked_command, on_a_terminal
-from environment import ROOT, needs_pyarrow
+from environment import needs_pyarrow
+from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow.cli import COMMANDS, main
@@ -229,17 +230,13 @@ def test_head_reads_no_more_of_a_pipe_than_it_needs(tmp_path: Path) -> None:
     data = Path(write(TABLE, tmp_path / "x", "stream")).read_bytes()
     first = sum(overview(data).blocks[0].tolist())
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        os.write(writing, data[:first] + b"\xff" * 8)
-        os._exit(0)
+    child = forked(lambda: (os.close(reading), os.write(writing, data[:first] + b"\xff" * 8)))
     os.close(writing)
     process = StartedCommand("head", "-", "-n", "3", "--columns", "id", stdin=reading)
     os.close(reading)
     assert process.out.read() == "id\n0\n1\n2\n"
     assert process.wait() == (0, "")
-    os.waitpid(child, 0)
+    assert ended(child) == 0
 
 
 def test_objects_of_stores_and_shared_memory(shm_name: str, tmp_path: Path, run: Run) -> None:
@@ -484,6 +481,7 @@ def test_objects_are_copied_to_files_with_the_suffix_of_their_format(
 IMPORTS = """
 import os, sys
 import numpy
+from processes import die
 before = set(sys.modules)
 from shmarrow.cli import COMMANDS, main
 for words in [line.split() for line in sys.stdin]:
@@ -492,7 +490,7 @@ for words in [line.split() for line in sys.stdin]:
         assert main(words) == 0
         print("loaded", *sorted(set(sys.modules) - before))
         sys.stdout.flush()
-        os._exit(0)
+        die()
     os.waitpid(child, 0)
 """
 LATE = {
@@ -508,11 +506,8 @@ def test_what_commands_import(tmp_path: Path) -> None:
     path = write(TABLE.select(["id", "x", "text"]), tmp_path / "x")
     most = {"schema": 78, "count": 78, "head": 100, "sample": 110, "inspect": 85, "validate": 115, "diff": 95}
     lines = [f"{command} {path}{f' {path}' if command == 'diff' else ''}" for command in most]
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS],
-        input="\n".join(lines), env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    loaded = [set(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("loaded ")]
+    said = python(IMPORTS, input="\n".join(lines)).splitlines()
+    loaded = [set(line.split()[1:]) for line in said if line.startswith("loaded ")]
     assert len(loaded) == len(most)
     for (command, limit), modules in zip(most.items(), loaded, strict=True):
         ours = {name for name in modules if name.startswith("shmarrow")}

@@ -10,8 +10,6 @@ import datetime as dt
 import io
 import json
 import pickle
-import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ import pytest
 from environment import needs_pyarrow
 from forms import file_of
 from forms import stream_of as written
+from processes import python
 
 import shmarrow as sa
 from shmarrow import extension
@@ -196,7 +195,7 @@ def test_import_brings_neither_uuid_nor_json() -> None:
     code = (
         "import sys, numpy; had = set(sys.modules); import shmarrow; print({'uuid', 'json'} & (set(sys.modules) - had))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert python(code) == "set()\n"
 
 
 # --- what all of them do ----------------------------------------------------------------------------------------
@@ -829,8 +828,7 @@ def test_a_type_brings_its_own_file_only() -> None:
         sa.bool8()
         print(loaded())
     """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines() == [
+    assert python(code).splitlines() == [
         "['array']",
         "extension<arrow.uuid> ['array', 'uuids']",
         "['array', 'booleans', 'uuids']",
@@ -861,8 +859,7 @@ def test_threads_that_meet_lazy_parts_have_them_whole() -> None:
             thread.join()
         print([type(tensors) is each for each in found], tensors.to_numpy().tolist())
     """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "[True, True, True] [[[1, 2], [3, 4]]]\n"
+    assert python(code) == "[True, True, True] [[[1, 2], [3, 4]]]\n"
 
 
 def test_operations_on_the_storage_take_extension_arrays() -> None:

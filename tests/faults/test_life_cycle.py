@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environment import ROOT
 from interrupts import interrupted
-from processes import ended, forked
+from processes import ended, forked, python
 from writers import KINDS, Case, Folder, files_of_at_most
 
 import shmarrow as sa
@@ -114,16 +112,13 @@ def test_garbage_is_dropped(case: Case) -> None:
 
 
 def run(code: str, **names: Any) -> str:
-    """Return what a fresh interpreter prints, which can import the modules beside this file."""
-    start = f"import sys; sys.path.insert(0, {str(ROOT / 'tests' / 'support')!r})\n"
-    start += "".join([f"{name} = {value!r}\n" for name, value in names.items()])
-    found = subprocess.run([sys.executable, "-c", start + code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stderr) == (0, "")
-    return found.stdout
+    """Return what a fresh interpreter prints."""
+    return python("".join([f"{name} = {value!r}\n" for name, value in names.items()]) + code)
 
 
 EXIT = """
 import builtins
+import sys
 from pathlib import Path
 from writers import KINDS, Case
 kept = []

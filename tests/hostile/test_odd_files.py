@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import io
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import python
 
 import shmarrow as sa
 from shmarrow.sources import open_source
@@ -127,9 +126,7 @@ def test_a_file_that_shrinks_while_it_is_mapped(tmp_path: Path) -> None:
         "except sa.StorageError as error:\n"
         "    print(error.errno == errno.EBUSY, 'was truncated' in str(error))\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "a")]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (found.stdout, found.stderr) == ("True True\n", "")
+    assert python(code, tmp_path / "a") == "True True\n"
 
 
 class Saying(io.BytesIO):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import hostile
 import pytest
+from processes import python
 
 for name in ("pyarrow", "polars", "duckdb", "pandas", "nanoarrow"):
     if find_spec(name) is None:  # imported in the other process only
@@ -68,5 +67,4 @@ assert pa.record_batch(other).schema.field(0).type.vendor_name == "Other"
 
 def test_names_of_types_do_not_mislead_duckdb() -> None:
     """It would read memory that is not there, or end the process."""
-    done = subprocess.run([sys.executable, "-c", DUCKDB], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    python(DUCKDB)

@@ -131,6 +131,14 @@ def test_cast_of_repeated_values_to_int32_offsets_is_refused() -> None:
     assert sa.DictionaryArray.from_arrays(indices, [BIG]).cast("string_view")[2199] == BIG
 
 
+def test_impossible_casts_of_repeated_values_are_refused_before_they_are_expanded() -> None:
+    dictionary = sa.DictionaryArray.from_arrays(np.zeros(2200, "i4"), [BIG])
+    runs = sa.RunEndEncodedArray.from_arrays(sa.array([100_000_000], sa.int32()), ["text"])
+    for array in (dictionary, runs):
+        with pytest.raises(sa.InvalidType, match="there is no cast from string to list"):
+            array.cast(sa.list_(sa.int8()))
+
+
 def test_cast_of_a_dictionary_ignores_what_no_slot_refers_to() -> None:
     array = sa.DictionaryArray.from_arrays(sa.array([2, None, 0], sa.int8()), sa.array([1, 1000, 3]))
     assert array.cast("int8").to_pylist() == [3, None, 1]
@@ -283,6 +291,12 @@ def test_casts_of_long_runs_have_a_limit() -> None:
     with pytest.raises(sa.LimitExceeded, match="slots that occupy no memory would expand to 100000000 values"):
         sa.RunEndEncodedArray.from_arrays([100_000_000], [None]).cast("string")
     assert runs.slice(0, 2).cast("large_string").to_pylist() == ["text", "text"]
+
+
+def test_bits_of_slots_that_take_no_bytes_have_a_limit() -> None:
+    for array in (sa.nulls(1 << 40), sa.RunEndEncodedArray.from_arrays([1 << 40], [None])):
+        with pytest.raises(sa.LimitExceeded, match="1099511627776 values"):
+            array.is_null()
 
 
 # --- other --------------------------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes import python
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 import shmarrow as sa
@@ -397,8 +396,7 @@ try:
 except sa.MissingExtra as error:
     print("shmarrow[torch]" in str(error))
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (ran.stdout, ran.returncode) == ("True\n", 0), ran.stderr
+    assert python(code) == "True\n"
 
 
 # --- rows of other libraries, and readers -----------------------------------------------------------------------

@@ -9,9 +9,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import io
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import broken_file
+from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow.interchange.c_data.import_array import array_from_capsules, batch_from_capsules
@@ -329,18 +327,14 @@ def test_one_thread_gets_the_structure_of_a_capsule() -> None:
 def test_a_forked_child_can_read_arrays_but_not_the_stream() -> None:
     reader = sa.RecordBatchReader.from_stream(counting([], 5))
     batch = next(reader)
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            try:
-                next(reader)
-            except sa.Closed:
-                reader.close()
-                code = 0 if batch.to_pydict() == {"x": [0]} else 2
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def child() -> None:
+        with pytest.raises(sa.Closed):
+            next(reader)
+        reader.close()
+        assert batch.to_pydict() == {"x": [0]}
+
+    assert ended(forked(child)) == 0
     assert next(reader).to_pydict() == {"x": [1]}
 
 
@@ -393,8 +387,7 @@ else:
     assert sa.table(duckdb.sql('SELECT 1 AS x')).to_pydict() == {'x': [1]}
     assert sa.array(arro3.core.Array([1, 2], arro3.core.DataType.int8())).to_pylist() == [1, 2]
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    python(code)
 
 
 # --- structures that break the rules --------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing.reduction import ForkingPickler
@@ -24,6 +23,7 @@ import forms
 import numpy as np
 import pytest
 from handle_workers import Removes, hand_back, look, made_and_removed, mapped, put_into, rows_of_first
+from processes import python
 
 import shmarrow as sa
 from shmarrow.interchange.handles.objects import INLINE_BYTES, ObjectRef
@@ -625,10 +625,7 @@ views = sa.BinaryViewArray
 assert {{views, Mine, sa.SparseCOOTensor}} <= set(ForkingPickler._extra_reducers)
 print("done")
 """
-    import subprocess
-
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (ran.stdout, ran.returncode) == ("done\n", 0), ran.stderr
+    assert python(code) == "done\n"
 
 
 def test_handles_of_what_a_store_returns(where: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import python
 
 import shmarrow as sa
 from shmarrow import segment
@@ -428,5 +427,4 @@ try:
 except sa.MissingExtra as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'shmarrow[" in said
+    assert "pip install 'shmarrow[" in python(code)

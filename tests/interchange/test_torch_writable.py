@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import python
 
 import shmarrow as sa
 from shmarrow import segment
@@ -226,7 +225,9 @@ def test_dlpack_of_arrays(shm_name: str) -> None:
 # --- torch ------------------------------------------------------------------------------------------------------
 
 HAZARDS = """
-import gc, hashlib, os, re, sys, threading
+import gc, hashlib, os, re, sys, threading, warnings
+warnings.simplefilter("ignore")
+from processes import ended, forked
 import numpy as np, torch, shmarrow as sa
 from torch import nn
 from shmarrow import segment
@@ -274,14 +275,12 @@ assert not torch.equal(weights["2.weight"].to_torch(), model[2].weight)
 # A forked child's changes are its own; so are its parent's.
 z = sa.ipc.open_file(path).get_batch(0)["x"].to_torch()
 z[0] = 5
-child = os.fork()
-if not child:
-    ok = z[0].item() == 5 and z[1].item() == values[1]
+def change():
+    assert z[0].item() == 5 and z[1].item() == values[1]
     z.fill_(9)
     own = sa.ipc.open_file(path).get_batch(0)["x"].to_torch()
     own += 1
-    os._exit(0 if ok else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert ended(forked(change)) == 0
 assert z[0].item() == 5 and z[1].item() == values[1]
 
 # Threads, each with its own.
@@ -362,16 +361,15 @@ assert x[first].item() == 1 and tensor.storage[first] == 0
 # Another process that reads the same pages shares them with this one.
 ready, go = os.pipe(), os.pipe()
 total = int(x.sum(dtype=torch.int64))
-child = os.fork()
-if not child:
+def read():
     y = sa.ipc.read_tensor(name).to_torch()
     y.sum()
     os.write(ready[1], b"x"); os.read(go[0], 1)
-    os._exit(0)
+child = forked(read)
 os.read(ready[0], 1)
 shared = memory()
 os.write(go[1], b"x")
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert ended(child) == 0
 assert shared["Rss"] - start["Rss"] > size / 1024 * 0.9, (start, shared)
 assert shared["Pss"] - start["Pss"] < size / 1024 * 0.6, (start, shared)
 assert shared["Private_Dirty"] - start["Private_Dirty"] < 4096, (start, shared)
@@ -383,33 +381,24 @@ print("done")
 @pytest.mark.processes
 def test_nothing_that_is_done_in_place_does_harm(tmp_path: Path, shm_name: str) -> None:
     pytest.importorskip("torch", reason="the extra `torch` is not installed")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", HAZARDS, str(tmp_path), str(tmp_path / "store"), shm_name],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr[-2000:]
+    assert python(HAZARDS, tmp_path, tmp_path / "store", shm_name) == "done\n"
 
 
 WITHOUT_DESCRIPTORS = """
-import os, sys, numpy as np, shmarrow as sa
+import os, sys, shmarrow as sa
+from processes import ended, forked
 from shmarrow.segment.mappings import private_view
 tensor = sa.ipc.read_tensor(sys.argv[1])
 os.remove(sys.argv[1])
 last = int(tensor.storage[-1])
-child = os.fork()
-if not child:
-    code = 1
-    try:
-        os.closerange(3, 4096)
-        made = tensor.to_numpy(writable=True)
-        made += 1
-        code = 0 if private_view(tensor.storage) is None and made[-1] == last + 1 and tensor.storage[-1] == last else 2
-    finally:
-        os._exit(code)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+def child():
+    os.closerange(3, 4096)
+    made = tensor.to_numpy(writable=True)
+    made += 1
+    assert private_view(tensor.storage) is None and made[-1] == last + 1 and tensor.storage[-1] == last
+
+assert ended(forked(child)) == 0
 """
 
 
@@ -417,9 +406,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_child_without_descriptors_gets_a_copy(tmp_path: Path) -> None:
     """In a program of its own: other libraries end a child whose descriptors are closed."""
     written(str(tmp_path / "x"), np.arange(N))
-    command = [sys.executable, "-c", WITHOUT_DESCRIPTORS, str(tmp_path / "x")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    python(WITHOUT_DESCRIPTORS, tmp_path / "x")
 
 
 def test_files_stay_as_they_are(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 import wire
 import zstandard
 from forms import file_of, stream_of
+from processes import python
 
 import shmarrow as sa
 from shmarrow.errors import InvalidData
@@ -152,6 +151,7 @@ EXHAUSTED = """
 import io, os, resource, signal, sys
 import numpy as np
 import shmarrow as sa
+from processes import die
 
 codec = sys.argv[1]
 batch = sa.record_batch({f"c{i}": np.random.default_rng(i).integers(0, 1000, 1 << 19) for i in range(8)})
@@ -184,13 +184,13 @@ for kib in [0, 64, 128, 256, 512, *range(1024, 16384, 1024), 20480, 24576, 32768
         try:
             work()
         except sa.ShmarrowError:
-            os._exit(1)
+            die(1)
         except MemoryError:  # before or behind the codecs
-            os._exit(2)
+            die(2)
         except BaseException as error:
             print(type(error), error, file=sys.stderr, flush=True)
-            os._exit(3)
-        os._exit(0)
+            die(3)
+        die()
     print(kib, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 WORK = {
@@ -213,11 +213,8 @@ def work(opened=sa.ipc.open_stream(large)):
 @pytest.mark.parametrize("what", WORK)
 def test_there_is_no_memory(what: str, codec: str) -> None:
     """With the address space exhausted to any degree, threads included, there is an answer or one of our errors."""
-    code = [sys.executable, "-c", EXHAUSTED, codec, WORK[what]]
-    found = subprocess.run(code, capture_output=True, text=True, check=False, timeout=600)
-    assert found.returncode == 0, found.stderr
-    answers = [line.split() for line in found.stdout.splitlines()]
-    assert {code for _, code in answers} == {"0", "1"}, (answers, found.stderr)
+    answers = [line.split() for line in python(EXHAUSTED, codec, WORK[what], timeout=600).splitlines()]
+    assert {code for _, code in answers} == {"0", "1"}, answers
     assert answers[-1][1] == "0"
 
 

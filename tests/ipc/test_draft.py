@@ -14,6 +14,7 @@ import lab
 import numpy as np
 import pyarrow as pa
 import pytest
+from processes import ended, forked
 
 import shmarrow as sa
 from shmarrow import segment
@@ -296,14 +297,11 @@ def test_a_full_file_system(tmp_path: Path) -> None:
 def test_a_forked_child_fills_and_does_not_publish(where: str) -> None:
     with new_draft(where, ONE, 2) as draft:
         column = draft["x"]
-        child = os.fork()
-        if child == 0:
-            code = 1
-            with suppress(BaseException):
-                column[0] = 7
-                draft.close()
-                code = 0
-            os._exit(code)
-        assert os.waitpid(child, 0)[1] == 0
+
+        def fill() -> None:
+            column[0] = 7
+            draft.close()
+
+        assert ended(forked(fill)) == 0
         column[1] = 8
     assert read(where).to_pydict() == {"x": [7, 8]}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import file_of
+from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow.ipc.batch import memory
@@ -86,7 +85,7 @@ for size in (64 << 20, 600 << 20):
 @pytest.mark.processes
 def test_unused_memory_is_bounded_and_used_again() -> None:
     """Pieces serve what is at least two thirds of their size; together they are at most 512 MiB."""
-    subprocess.run([sys.executable, "-c", UNUSED], check=True)
+    python(UNUSED)
 
 
 def test_memory_that_cannot_be_had_is_our_error() -> None:
@@ -119,29 +118,27 @@ def test_threads_that_take_and_give_back() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_forks_while_threads_decompress() -> None:
     """A child reads compressed columns whatever locks the threads had that it does not have."""
-    ended = threading.Event()
+    stop = threading.Event()
 
     def work() -> None:
-        while not ended.is_set():
+        while not stop.is_set():
             for column in batch_of(4, 2 << 20).columns:
                 column.to_numpy()
 
     threads = [threading.Thread(target=work) for _ in range(3)]
+
+    def read() -> None:
+        signal.alarm(60)  # ends it if it hangs
+        again = batch_of(4, 2 << 20)
+        assert [column.to_numpy()[0] for column in again.columns] == [0, 1, 2, 3]
+
     for thread in threads:
         thread.start()
     try:
         for _ in range(30):
-            child = os.fork()
-            if not child:
-                try:
-                    signal.alarm(60)  # ends it if it hangs
-                    again = batch_of(4, 2 << 20)
-                    os._exit([column.to_numpy()[0] for column in again.columns] != [0, 1, 2, 3])
-                except BaseException:
-                    os._exit(2)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert ended(forked(read)) == 0
     finally:
-        ended.set()
+        stop.set()
         for thread in threads:
             thread.join()
 
@@ -163,5 +160,4 @@ def late():
     print(sum(int(column.to_numpy()[-1]) for column in columns))
 atexit.register(late)
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (found.stdout, found.stderr) == (f"{4 * 299_999}\n", "")
+    assert python(code) == f"{4 * 299_999}\n"

@@ -15,6 +15,12 @@ from remote import Remote
 import shmarrow as sa
 
 
+def html(shown: Any) -> str:
+    """What a notebook shows."""
+    text: str = shown._repr_html_()
+    return text
+
+
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -140,7 +146,7 @@ def test_only_shown_columns_are_built() -> None:
     names = [name for name in lines[1].split() if name != "…"]
     assert 8 <= len(names) == len(source.asked) <= 20
     assert {f"c{i}" for i in source.asked} == set(names)
-    batch._repr_html_()
+    html(batch)
     assert source.asked <= {*range(10), *range(99_990, 100_000)}
 
 
@@ -149,7 +155,7 @@ def test_only_first_and_last_batches_are_read() -> None:
     sources = [Counting({}) for _ in range(1000)]
     table = sa.Table(schema, [sa.RecordBatch(schema, 1000, source=source) for source in sources])
     repr(table)
-    table._repr_html_()
+    html(table)
     assert [i for i, source in enumerate(sources) if source.asked] == [0, 999]
 
 
@@ -174,7 +180,7 @@ def test_a_file_read_by_ranges_is_not_fetched() -> None:
     batch = sa.ipc.open_file(remote)[0]
     before = remote.count
     assert "not shown" in repr(batch)
-    assert "<td" in batch._repr_html_()
+    assert "<td" in html(batch)
     assert remote.count == before
 
 
@@ -198,7 +204,7 @@ def test_broken_bytes_are_shown_by_their_error() -> None:
     broken = sa.layout.make_array(sa.string(), 2, [None, offsets.view("u1"), np.frombuffer(b"ab", "u1")], 0)
     batch = sa.RecordBatch(sa.schema({"s": "string"}), 2, [broken])
     assert repr(batch).splitlines()[-2:] == ["'ab'", "<InvalidData>"]
-    assert "&lt;InvalidData&gt;" in batch._repr_html_()
+    assert "&lt;InvalidData&gt;" in html(batch)
     assert repr(broken).splitlines()[1] == "['ab', <InvalidData>]"
     assert repr(sa.chunked_array([broken])).endswith("['ab', <InvalidData>]]")
 
@@ -242,7 +248,7 @@ ATTACK = "<script>alert('&amp;\")</script>"
 
 
 def test_html_of_a_batch() -> None:
-    parsed = Parsed(PLAIN._repr_html_())
+    parsed = Parsed(html(PLAIN))
     assert parsed.caption == "<shmarrow.RecordBatch of 3 rows, 4 columns>"
     assert parsed.rows == [
         ["id", "name", "price", "list"],
@@ -263,12 +269,12 @@ def test_html_is_escaped(tmp_path: Path) -> None:
     with sa.Store(tmp_path / "<i>store") as store, sa.ipc.open_file(path) as reader:
         store.put("<b>name", table)
         for shown in (table, table.batches[0], schema, reader, table.to_reader(), store):
-            parsed = Parsed(shown._repr_html_())
+            parsed = Parsed(html(shown))
             assert parsed.tags <= TAGS
-        assert Parsed(store._repr_html_()).rows[1][0] == "<b>name"
-    assert ATTACK in Parsed(schema._repr_html_()).rows[1][0]
+        assert Parsed(html(store)).rows[1][0] == "<b>name"
+    assert ATTACK in Parsed(html(schema)).rows[1][0]
     wide = sa.record_batch({f"c{i}": [i] for i in range(100)})
-    names = Parsed(wide._repr_html_()).rows[0]
+    names = Parsed(html(wide)).rows[0]
     assert names == [*[f"c{i}" for i in range(10)], "…", *[f"c{i}" for i in range(90, 100)]]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import io
 import json
-import subprocess
 import sys
 import threading
 import tracemalloc
@@ -24,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from every import every
+from processes import python
 
 import shmarrow as sa
 from shmarrow import segment
@@ -400,6 +400,7 @@ from shmarrow import segment
 from shmarrow.layout.validation import make_safe
 from shmarrow.objects import decode
 from shmarrow.objects.check import are_safe
+from processes import die
 
 def outcome(data, path):
     try:
@@ -415,7 +416,7 @@ def fresh(data, path):
     read, write = os.pipe()
     if not os.fork():
         os.write(write, outcome(data, path).encode())
-        os._exit(0)
+        die()
     os.close(write)
     with open(read) as pipe:
         found = pipe.read()
@@ -443,9 +444,7 @@ def test_what_is_remembered_changes_nothing(save: Save, tmp_path: Path) -> None:
         changed = np.random.default_rng(0).permutation(changed)[:100]
         known = [names["outcome"](data, str(tmp_path / "any")) for data in changed]
         np.save(tmp_path / "changed.npy", changed)
-        command = [sys.executable, "-c", OUTCOMES, tmp_path / "any", tmp_path / "changed.npy"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert json.loads(ran.stdout) == known
+        assert json.loads(python(OUTCOMES, tmp_path / "any", tmp_path / "changed.npy")) == known
         assert len(set(known)) > 3
 
 

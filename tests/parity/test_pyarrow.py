@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import subprocess
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from environment import needs_pyarrow
 from every import every
 from parts import has_validity, own_buffers
+from processes import python
 
 import shmarrow as sa
 from shmarrow.layout.validation import make_safe
@@ -526,5 +525,4 @@ def test_without_pyarrow() -> None:
         "try: sa.array([1]).to_pyarrow()\n"
         "except sa.MissingExtra as error: print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'shmarrow[arrow]'" in said
+    assert "pip install 'shmarrow[arrow]'" in python(code)

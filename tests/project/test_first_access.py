@@ -5,16 +5,13 @@ Nothing here is timed; ``benchmarks/suites/cold.py`` is.
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from environment import ROOT
+from processes import python
 
 import shmarrow as sa
 
@@ -53,15 +50,7 @@ print(*sorted(set(sys.modules) - before))
 
 def loaded_by(statements: str, *arguments: str) -> set[str]:
     """The modules that a fresh process loads beyond those that numpy does."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(statements=statements), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return set(done.stdout.split())
+    return set(python(SCRIPT.format(statements=statements), *arguments).split())
 
 
 def check(loaded: set[str], most: int = MOST) -> None:
@@ -142,8 +131,7 @@ def test_a_reader_that_ends_imports_nothing(store: sa.Store) -> None:
         "store.close()\n"
         "del value, batch, store\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, store.name], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+    assert python(code, store.name) == "[]\n"
 
 
 def test_methods_that_reach_other_libraries_are_in_their_classes() -> None:

@@ -19,13 +19,12 @@ import ast
 import functools
 import importlib
 import operator
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from environment import ROOT
+from processes import python
 
 from shmarrow import late
 
@@ -402,8 +401,7 @@ def test_order_within_ipc() -> None:
 
 def loaded_by(statement: str) -> set[str]:
     """The modules that a fresh process holds after one statement."""
-    code = f"import sys; {statement}; print(*sys.modules)"
-    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    return set(python(f"import sys; {statement}; print(*sys.modules)").split())
 
 
 LATE = (
@@ -431,8 +429,7 @@ LAZY = [name for name, path in MODULES if lazy_names(ast.parse(path.read_text(en
 def test_every_name_is_there_when_it_is_asked_for(name: str) -> None:
     module = f"shmarrow.{name}".rstrip(".")
     code = f"import {module} as m; [getattr(m, name) for name in dir(m)]; print(hasattr(m, 'nothing'))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (found.stdout, found.stderr) == ("False\n", "")
+    assert python(code) == "False\n"
 
 
 @pytest.mark.parametrize("name", LAZY, ids=lambda name: name or "shmarrow")

@@ -317,22 +317,23 @@ def test_a_forked_child_is_told_to_get_the_object_itself(store: sa.Store) -> Non
     code = """
     import gc, os
     import shmarrow as sa
+    from processes import ended, forked
     got = store.get("copy")
     begin, removed = os.pipe()
-    child = os.fork()
-    if not child:
+    def read():
         os.read(begin, 1)
         try:
             got.to_pylist()
         except sa.ObjectNotFound as error:
-            os._exit(0 if "get the object in the child" in str(error) else 1)
-        finally:
-            os._exit(2)
+            assert "get the object in the child" in str(error)
+        else:
+            raise AssertionError("there is no error")
+    child = forked(read)
     del got
     gc.collect()
     store.clear()
     os.write(removed, b"x")
-    result = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    result = ended(child)
     """
     assert lab.run(code, store=store) == 0
     assert leftovers(store.path) == []

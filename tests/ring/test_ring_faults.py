@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ended, forked, killed_at_end
+from processes import die, ended, forked, killed_at_end
 from ring_soak import LIKE, check_all_slots, kill_readers, kill_writer, numbered, run
 
 import shmarrow as sa
@@ -48,7 +48,7 @@ def test_a_ring_goes_on_after_its_writer(shm_name: str) -> None:
         while not ring.info().readers:
             os.sched_yield()
         ring.put(numbered(1))
-        os._exit(0)
+        die()
 
     child = forked(write)
     with killed_at_end([child]), sa.Ring(shm_name, timeout=60) as reader:
@@ -68,7 +68,7 @@ def test_a_writer_of_other_frames_ends_what_a_killed_one_left(shm_name: str) -> 
         ring = sa.Ring(shm_name, like=LIKE)
         while not ring.info().readers:
             os.sched_yield()
-        os._exit(0)
+        die()
 
     child = forked(write)
     with killed_at_end([child]), sa.Ring(shm_name, timeout=60) as reader:
@@ -90,10 +90,10 @@ def test_a_forked_child_does_not_keep_a_reader_alive(shm_name: str) -> None:
             if not idle:
                 os.close(begins)
                 os.read(ends, 1)  # until the test ends
-                os._exit(0)
+                die()
             ring_of_child = reader.info()
             assert len(ring_of_child.readers) == 1
-            os._exit(0)
+            die()
 
         assert ended(forked(read)) == 0
         assert ring.info().readers == []

@@ -32,7 +32,7 @@ import posix_ipc
 import pytest
 from environment import mounted
 from interrupts import killed
-from processes import ended, forked, killed_at_end
+from processes import ended, forked, killed_at_end, python
 from waiting import wait_until
 
 from shmarrow import errors, segment
@@ -535,12 +535,6 @@ def test_any_program_sees_shared_memory(shm: Place) -> None:
         attach(shm("theirs"))
 
 
-def python(code: str) -> str:
-    """Return the output of a fresh interpreter."""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return found.stdout.strip()
-
-
 WITHOUT_SHM = """
 import sys, shmarrow
 from shmarrow.segment import attach, create, delete
@@ -576,14 +570,14 @@ def test_stores_are_refused_on_other_platforms(tmp_path: Path) -> None:
         f"try: shmarrow.Store({where!r})\n"
         "except shmarrow.Unsupported as error: print(error)"
     )
-    assert found == f"cannot open the store {where!r}: stores need Linux, whose record locks they use"
+    assert found == f"cannot open the store {where!r}: stores need Linux, whose record locks they use\n"
 
 
 def test_windows_is_refused_at_import() -> None:
     found = python(
         "import sys; sys.modules['fcntl'] = None\ntry: import shmarrow\nexcept ImportError as error: print(error)"
     )
-    assert found == "shmarrow needs Linux: Windows lacks POSIX file locks and shared memory; use WSL 2"
+    assert found == "shmarrow needs Linux: Windows lacks POSIX file locks and shared memory; use WSL 2\n"
 
 
 def test_attaching_changes_nothing(place: Place) -> None:
@@ -848,9 +842,7 @@ def events(code: str, *arguments: str) -> list[str]:
         "sys.addaudithook(lambda event, given: seen.append(event))\n"
         f"{code}\nprint(*seen)"
     )
-    found = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
-    assert found.stderr == ""
-    return found.stdout.split()
+    return python(script, *arguments).split()
 
 
 WITHOUT_TMPFILE = """

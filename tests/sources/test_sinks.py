@@ -8,8 +8,6 @@ import io
 import os
 import socket
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from processes import python
 
 import shmarrow as sa
 from shmarrow.integration.json import write_json
@@ -311,9 +310,7 @@ def test_neither_replacing_nor_appending_lists_the_directory(tmp_path: Path) -> 
         "listed = [given[0] for event, given in seen if event in ('os.listdir', 'os.scandir')]\n"
         "print(sum(event == 'os.rename' for event, _ in seen), sys.argv[2] in listed)"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "a"), str(tmp_path)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (found.stdout, found.stderr) == ("2 False\n", "")
+    assert python(code, tmp_path / "a", tmp_path) == "2 False\n"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs another user's file")

@@ -9,8 +9,6 @@ import lzma
 import mmap
 import os
 import socket
-import subprocess
-import sys
 import threading
 import tracemalloc
 import zipfile
@@ -23,7 +21,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from processes import ended, forked
+from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow.sources import open_source
@@ -68,9 +66,7 @@ def mappings(code: str, *arguments: str) -> int:
         "sys.addaudithook(lambda event, given: made.append(given) if event == 'mmap.__new__' else None)\n"
         f"{code}\nprint(len(made))"
     )
-    found = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
-    assert found.stderr == ""
-    return int(found.stdout)
+    return int(python(script, *arguments))
 
 
 @pytest.mark.processes

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from environment import ROOT
+from processes import ended, forked, python
 from spark_maps import file_of
 
 import shmarrow as sa
@@ -405,21 +406,17 @@ print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "p
             said.stderr
         )
         found = made.value
-        pid = os.fork()
-        if not pid:
-            status = 1
-            try:
-                with pytest.raises(SystemExit), made:  # as if it were forked in the block
-                    sys.exit(1)
-                assert made.value is found
-                assert made.value[-1] == ROWS - 1
-                assert pickle.loads(pickle.dumps(made)).value is found
-                with pytest.raises(sa.InvalidArgument, match=r"call destroy\(\) on the driver, on the object"):
-                    made.destroy()
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+        def child() -> None:
+            with pytest.raises(SystemExit), made:  # as if it were forked in the block
+                sys.exit(1)
+            assert made.value is found
+            assert made.value[-1] == ROWS - 1
+            assert pickle.loads(pickle.dumps(made)).value is found
+            with pytest.raises(sa.InvalidArgument, match=r"call destroy\(\) on the driver, on the object"):
+                made.destroy()
+
+        assert ended(forked(child)) == 0
         assert store.names() == [made.name]
         kept: list[Any] = []
         fresh = pickle.loads(pickle.dumps(made))
@@ -494,7 +491,7 @@ def test_stores_are_let_go_and_collected(shm_name: str) -> None:
     assert store is not None
     code = "import sys, numpy, shmarrow as sa; sa.Store(sys.argv[1], owned=True).put('left', numpy.zeros(9))"
     for _ in range(2):  # the second time it is open here already
-        subprocess.run([sys.executable, "-c", code, shm_name], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+        python(code, shm_name)
         assert store.names() == ["left"]
         assert driver_store(shm_name) == lies
         assert store.names() == []

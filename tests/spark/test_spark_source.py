@@ -18,6 +18,7 @@ import pytest
 import spark_kills
 import spark_types
 from parts import plain
+from processes import ended, forked
 from spark_lab import INTERPRETED, settings
 from spark_maps import file_of
 
@@ -404,13 +405,13 @@ def test_a_stream_that_is_killed_and_restarted_fifty_times(tmp_path: Path) -> No
     where, killed = tmp_path / "rows", 0
     version, point = 0, 0
     while killed < 50:
-        child = os.fork()
-        if child == 0:
-            made, messages = written(where, version * 10, version)
-            spark_kills.kill_at(tmp_path / "notes", point)
+
+        def commit() -> None:
+            made, messages = written(where, version * 10, version)  # noqa: B023
+            spark_kills.kill_at(tmp_path / "notes", point)  # noqa: B023
             made.commit(messages)
-            os._exit(0)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        status = ended(forked(commit))
         assert status in (0, -signal.SIGKILL)
         if status == 0:
             version, point = version + 1, 0

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from fcntl import ioctl
 from typing import NoReturn
 
+from processes import die
+
 from shmarrow.cli import main
 
 
@@ -106,4 +108,4 @@ def become_command(arguments: Sequence[str], descriptors: Sequence[int] = ()) ->
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status if isinstance(status, int) else 1)
+        die(status if isinstance(status, int) else 1)

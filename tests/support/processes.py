@@ -1,18 +1,31 @@
-"""Forked children of tests: how they are started, how they end, and how a process ends on the spot."""
+"""Processes of tests: fresh interpreters and forked children, how they end, and how one ends on the spot."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 
 def die(status: int = 0) -> NoReturn:
     """End this process at once: no ``finally``, no finalizer and no test of pytest goes on in it."""
     os._exit(status)
+
+
+def python(code: str, *words: object, **options: Any) -> str:
+    """Run code, which can import what is in this folder, in a fresh interpreter; its output, without errors."""
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{here.parents[1]}:{here}"}
+    command = [sys.executable, "-c", code, *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    ran = subprocess.run(command, env=environment, text=True, check=False, **(pipes | options))
+    assert (ran.returncode, ran.stderr or "") == (0, ""), f"it ended with {ran.returncode}:\n{ran.stderr}"
+    return ran.stdout
 
 
 def complain(*words: object) -> None:

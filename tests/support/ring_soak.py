@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from interrupts import killed
-from processes import complain, ended, forked, killed_at_end
+from processes import complain, die, ended, forked, killed_at_end
 
 import shmarrow as sa
 
@@ -82,7 +82,7 @@ def kill_writer(where: str, policy: str, number: int) -> bool:
 
     def begin() -> None:
         ring = sa.Ring(where, like=LIKE, slots=4, policy=policy)
-        os._exit(0 if ring.info().frames == 0 else 1)
+        die(0 if ring.info().frames == 0 else 1)
 
     def write() -> None:
         with sa.Ring(where, like=LIKE, slots=4, policy=policy, timeout=30) as ring:

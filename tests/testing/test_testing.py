@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from environment import ROOT
 from hypothesis import HealthCheck, given, settings
+from processes import python
 
 import shmarrow as sa
 from shmarrow import testing
@@ -301,6 +299,4 @@ for name in ("strategies", "StoreContract"):
         assert "pip install 'shmarrow[testing]'" in str(error)
         print(name)
 """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert ran.stdout.split() == ["strategies", "StoreContract"], ran.stderr
+    assert python(code).split() == ["strategies", "StoreContract"]

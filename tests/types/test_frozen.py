@@ -80,6 +80,16 @@ def test_lists_that_are_given_out_are_copies() -> None:
             check(schema)
 
 
+def test_columns_and_batches_that_are_given_out_are_copies() -> None:
+    table = sa.table({"a": [[1], [2]]})
+    table.batches[0].columns.clear()
+    table.to_batches().clear()
+    table.columns.clear()
+    for parts in (table.batches, table["a"].chunks, table["a"].chunk(0).children):
+        assert isinstance(parts, tuple)
+    assert table.to_pydict() == {"a": [[1], [2]]}
+
+
 def test_the_metadata_of_a_footer_cannot_be_changed() -> None:
     sink = io.BytesIO()
     sa.ipc.new_file(sink, read(), metadata={"a": "b"}).close()

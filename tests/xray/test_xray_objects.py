@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 import wire
 from covering import changed, covered, find, kinds
+from processes import python
 
 import shmarrow as sa
 from shmarrow import xray
@@ -239,10 +238,8 @@ def sparse_file(path: Path, count: int = 100_000) -> None:
 def test_a_terabyte(tmp_path: Path) -> None:
     path = tmp_path / "sparse.arrow"
     sparse_file(path)
-    found = subprocess.run([sys.executable, "-c", SPARSE, path], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    seconds, mebibytes = map(float, found.stdout.split())
-    assert (seconds < 1, mebibytes < 200) == (True, True), found.stdout
+    seconds, mebibytes = map(float, python(SPARSE, path).split())
+    assert (seconds < 1, mebibytes < 200) == (True, True), (seconds, mebibytes)
 
 
 # --- the command ------------------------------------------------------------------------------------------------
