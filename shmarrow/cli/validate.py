@@ -171,7 +171,8 @@ class _Dictionaries:
         self._full = full
         self._fields = {each.dictionary_id: each.values for each in encoded_fields(overview.wires)}
         self._checked: dict[int, Any] = {}
-        self._messages: list[str] = []
+        self._unreadable: set[int | None] = set()
+        """The ids of dictionaries that cannot be read, so that no column with them can."""
         self._extents: list[tuple[int, int, int]] | None = None
 
     def check(self, number: int) -> Iterator[Finding]:
@@ -180,8 +181,8 @@ class _Dictionaries:
         try:
             pairs = list(reader._dictionaries_of(number).items())
         except ShmarrowError as error:  # those of a file are read together
-            if not self._messages:
-                self._messages.append(str(error))
+            if not self._unreadable:
+                self._unreadable.update(self._fields)
                 first = overview.dictionaries[0].tolist() if len(overview.dictionaries) else [0, 0, overview.size]
                 yield _finding(overview, first[0], sum(first), error)
             return
@@ -189,18 +190,19 @@ class _Dictionaries:
             if self._checked.get(id) is dictionary or self._fields.get(id) is None:
                 continue
             self._checked[id] = dictionary
+            self._unreadable.add(id)
             try:
-                dictionary.array(self._fields[id]).validate(full=self._full)
+                array = dictionary.array(self._fields[id])
+                self._unreadable.discard(id)
+                array.validate(full=self._full)
             except ShmarrowError as error:
-                self._messages.append(str(error))
                 error.where = ("dictionary", id), *error.where
                 yield _finding(overview, *self._extent(id, number), error)
 
     def caused(self, error: ShmarrowError, column: int) -> bool:
         """Whether an error of a column is that of one of its dictionaries, which was reported already."""
-        if not self._messages or not encoded_fields(self._overview.wires[column : column + 1]):
-            return False
-        return str(error).endswith(tuple(self._messages))
+        ids = {each.dictionary_id for each in encoded_fields(self._overview.wires[column : column + 1])}
+        return bool(ids & self._unreadable) or any(part[0] == "dictionary" for part in error.where)
 
     def _extent(self, id: int, number: int) -> tuple[int, int]:
         """Locate the message of a dictionary: the last one before a batch of a stream, the first one of a file."""
