@@ -8,12 +8,12 @@ Invariants:
   (:mod:`shmarrow.spark.keeper`): they live as long as the executor, like the blocks that Spark caches in it;
 * whether the driver's store is visible is decided by the store's id: host names and boot ids do not identify
   containers, which may have a private /dev/shm;
-* what owners have left that ended is collected when a driver or a new worker uses the store of its host.
+* what owners have left that ended is collected when a driver or a new worker uses the store of its host;
+* there are no locks: threads that open a store at once open it twice, and one of the two is kept.
 """
 
 from __future__ import annotations
 
-import _thread
 import errno
 import os
 import sys
@@ -28,11 +28,10 @@ from shmarrow.store.directory import locate
 
 _MOST = 64
 """Maximum number of stores that a process keeps open for reuse."""
-_stores: dict[tuple[str, str, int], Store] = {}
-"""Open stores, by location, id and owner."""
+_stores: dict[AppStore, Store] = {}
+"""Open stores."""
 _executors: dict[Location | None, tuple[AppStore, str]] = {}
 """In a worker: the stores of its executor by their locations, and the names that its keeper is registered under."""
-_mutex = _thread.allocate_lock()
 
 
 class AppStore(NamedTuple):
@@ -57,21 +56,15 @@ class AppStore(NamedTuple):
 
     def visible(self) -> Store | None:
         """Return the store, open; None if it is on another host, or this user may not use it."""
-        with _mutex:
-            store = _stores.get(self[:3])
-            if store is None:
-                store = self._open()
-                if store is not None:
-                    _keep(self[:3], store)
-            return store
-
-    def _open(self) -> Store | None:
+        known = _stores.get(self)
+        if known is not None:
+            return known
         try:
             store = Store(self.where, owned=self.owner or False, trust=self.user, create=False)
         except (StorageError, InvalidData):  # the latter from another version's store of that name
             return None
         if store.id == self.id:
-            return store
+            return _kept(self, store)
         store.close()
         return None
 
@@ -130,13 +123,10 @@ def driver_store(store: Location | Store | None = None) -> AppStore:
     StorageError
         If the directory of the store cannot be created, or is not trusted.
     """
-    with _mutex:
-        opened = store if isinstance(store, Store) else _opened(store)
-        found = _described(opened, opened.owner())
-        opened.collect()
-        if found[:3] not in _stores:
-            _keep(found[:3], Store(found.where, owned=found.owner, trust=found.user, create=False))
-        return found
+    opened = store if isinstance(store, Store) else _opened(store)
+    found = _described(opened, opened.owner())
+    opened.collect()
+    return found
 
 
 def executor_store(where: Location | None) -> AppStore:
@@ -221,12 +211,12 @@ def default_location(user: int | None = None) -> str:
     return f"shm:shmarrow-spark-{os.geteuid() if user is None else user}"
 
 
-def _keep(key: tuple[str, str, int], store: Store) -> None:
-    """Keep a store open; drop destroyed stores, and the oldest if there are too many."""
+def _kept(key: AppStore, store: Store) -> Store:
+    """Keep a store open, and return the one that is kept; drop destroyed stores, and the oldest of too many."""
     for other, found in list(_stores.items()):
         if len(_stores) >= _MOST or not _exists(found):
-            del _stores[other]
-    _stores[key] = store
+            _stores.pop(other, None)
+    return _stores.setdefault(key, store)
 
 
 def _exists(store: Store) -> bool:
@@ -234,11 +224,3 @@ def _exists(store: Store) -> bool:
         return store._catalog.exists
     except (OSError, ShmarrowError):  # closed, as by a forked child that closed all descriptors
         return False
-
-
-def _after_fork() -> None:
-    global _mutex
-    _mutex = _thread.allocate_lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

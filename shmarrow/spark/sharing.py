@@ -18,6 +18,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.batch import RecordBatch
@@ -315,7 +316,9 @@ def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batche
     last: list[pa.RecordBatch] = []
     held: list[pa.RecordBatch] = []
     size = 0
-    for batch in _checked(first, rest):
+    for batch in chain([first], rest):
+        if batch.schema != first.schema:
+            raise InvalidType(f"a batch has ({_shown(batch.schema)}), expected ({_shown(first.schema)}) as before")
         if not batch.num_rows:
             continue
         nbytes = batch.nbytes + OVERHEAD
@@ -330,23 +333,13 @@ def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batche
         yield from _combined(held, last)
 
 
-def _checked(first: pa.RecordBatch, rest: Batches) -> Batches:
-    yield first
-    for batch in rest:
-        if batch.schema != first.schema:
-            raise InvalidType(f"a batch has ({_shown(batch.schema)}), expected ({_shown(first.schema)}) as before")
-        yield batch
-
-
 def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def _combined(held: Sequence[pa.RecordBatch], last: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Combine batches into one, or as few as their offset types allow."""
-    if len(held) == 1 and not last:
-        return list(held)
-    if not held[0].num_columns:
+    if (len(held) == 1 and not last) or not held[0].num_columns:
         return list(held)
     table = optional("pyarrow").Table.from_batches([*last, *held])
     if last:
