@@ -41,6 +41,12 @@ SECONDS = 100.0
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """For short runs: no optimizing compiler, and no verification of Spark's own classes."""
 
+
+def in_folder(folder: Path) -> str:
+    """The options of a Java process that may be killed: its libraries, which it unpacks, are left in a folder."""
+    return f"{JAVA} -Djava.io.tmpdir={folder}"
+
+
 SETTINGS = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.driver.memory": "768m",
@@ -486,7 +492,7 @@ class Cluster:
             "spark__cores__max": "2",
             "spark__executor__cores": "1",
             "spark__executor__memory": "512m",
-            "spark__executor__extraJavaOptions": JAVA,
+            "spark__executor__extraJavaOptions": in_folder(self.shared),
             "spark__locality__wait": "1s",
             "spark__scheduler__minRegisteredResourcesRatio": "1.0",
             "spark__scheduler__maxRegisteredResourcesWaitingTime": "60s",
