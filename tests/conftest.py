@@ -128,6 +128,8 @@ def pytest_collection() -> Iterator[None]:
     try:
         return (yield)
     finally:
+        gc.collect()
+        gc.freeze()  # or it would walk all of that again as soon as it is enabled
         gc.enable()
 
 
