@@ -24,7 +24,7 @@ from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, ExtensionType
-from shmarrow.types.descriptors import simple_types
+from shmarrow.types.base import by_dtype
 
 __all__ = ["array", "infer_type"]
 
@@ -78,7 +78,7 @@ def array(
     multidimensional ndarrays are accepted.
     """
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
-        number = _NUMBERS.get(obj.dtype)
+        number = by_dtype().get(obj.dtype) if obj.dtype.kind in "iuf" else None
         if number is not None:
             return make_array(number, len(obj), [None, frozen(obj)], 0)
     wanted = None if type is None else types.as_type(type)
@@ -104,10 +104,6 @@ def array(
         return result
     except RecursionError:
         raise InvalidType("the values are nested too deeply, or are recursive") from None
-
-
-_NUMBERS = {type.storage: type for type in simple_types().values() if type.descriptor.values in ("integer", "float")}
-"""Numeric types by the dtype with the same memory representation."""
 
 
 def infer_type(values: Any, mask: Any = None, from_pandas: bool = False) -> DataType:
