@@ -185,7 +185,7 @@ def test_an_error_names_row_item_and_field(case: str) -> None:
 def test_a_uuid_is_sixteen_bytes() -> None:
     values = [uuid.UUID(int=5), None, b"0123456789abcdef"]
     assert sa.array(values, sa.binary(16)).to_pylist() == [bytes(15) + b"\5", None, b"0123456789abcdef"]
-    assert sa.array([values[0]], sa.binary(16)).to_pyarrow() == pa.array([values[0]], pa.binary(16))
+    assert sa.array([values[0]], sa.binary(16)).to_pyarrow() == pa.array([values[0].bytes], pa.binary(16))
     with pytest.raises(sa.InvalidData, match="expected 5 bytes, found 16"):
         sa.array([values[0]], sa.binary(5))
 

@@ -142,6 +142,7 @@ def test_the_schema_declares_no_feature(codec: str) -> None:
     made = sa.record_batch({"a": np.arange(1000)})
     data = stream_of(made, compression=codec)
     assert wire.messages(data)[0].message.header["features"] is None
+    pytest.importorskip("nanoarrow", minversion="0.7", reason="older ones decompress nothing")
     assert nanoarrow.ArrayStream.from_readable(data).read_all().to_pylist() == made.to_pylist()
 
 

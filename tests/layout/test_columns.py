@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from environment import needs_pyarrow
 from forms import broken_file, stream_of
 
 import shmarrow as sa
@@ -60,6 +61,7 @@ OF_PYARROW = {name: type for name, type in TYPES.items() if name not in ("month_
 
 @pytest.mark.parametrize("predicate", PREDICATES)
 def test_predicates_say_of_each_type_what_those_of_pyarrow_say(predicate: str) -> None:
+    needs_pyarrow(26 if predicate == "is_nested" else 0)  # older ones do not count run-end encoding
     ours, theirs = getattr(sa.types, predicate), getattr(pa.types, predicate)
     found = {name for name, type in OF_PYARROW.items() if ours(type)}
     assert found == {name for name, type in OF_PYARROW.items() if theirs(type.to_pyarrow())}

@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 import shmarrow as sa
 from shmarrow.testing import exact
 from shmarrow.testing import strategies as own
-from shmarrow.types import DecimalType, DictionaryType, IntervalType, RunEndEncodedType, StructType, TimeType, UnionType
+from shmarrow.types import (
+    DecimalType,
+    DictionaryType,
+    IntervalType,
+    RunEndEncodedType,
+    StructType,
+    TimestampType,
+    TimeType,
+    UnionType,
+)
 from shmarrow.types.extension import storage_of, types_in
 
 UNKNOWN_TO_PYARROW = {"arrow.timestamp_with_offset", "arrow.parquet.variant"}
@@ -75,10 +84,11 @@ def has_peer(type: Any) -> bool:
 
 def shows_values(type: Any) -> bool:
     """Whether pyarrow's ``to_pylist()`` gives the values that ours gives: it cuts times to microseconds, and has no
-    timestamps with offsets.
+    timestamps with offsets. Older ones take zones from pytz, which rounds the local mean times of early dates.
     """
     cut = any(isinstance(each, TimeType) and each.unit == "ns" for each in _parts(type))
-    return not cut and "arrow.timestamp_with_offset" not in extensions(type)
+    rounded = not has_pyarrow(21) and any(isinstance(each, TimestampType) and each.tz for each in _parts(type))
+    return not cut and not rounded and "arrow.timestamp_with_offset" not in extensions(type)
 
 
 def builds(type: Any) -> bool:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy.testing  # noqa: F401 - numpy 2.1 asks lscpu when it is imported, which no unit test may
+
 MARKERS = {
     "unit": "starts no process; make test-fast runs these",
     "processes": "starts processes, mounts file systems or changes users",
