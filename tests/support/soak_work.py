@@ -365,7 +365,8 @@ class Worker:
         self.store.collect()
 
     def configure(self):
-        self.store.configure(capacity=self.choice.choice((1 << 24, 1 << 25, 1 << 40)))
+        """Another capacity, which is never reached: nothing of what is known to be there may be evicted."""
+        self.store.configure(capacity=self.choice.choice((1 << 30, 1 << 35, 1 << 40)))
 
     def crowd(self):
         """Many names at once, so that the catalog grows and its chains change."""
