@@ -183,13 +183,13 @@ def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
     return None
 
 
-def read_entry(catalog: Catalog, name: bytes) -> tuple[Entry, StoredSegment] | None:
+def read_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
     """Map the object of a name, pinned only if it has parts to be mapped later; None if missing or expired."""
     while (entry := live(catalog, name)) is not None:
         pin = Pin.of(catalog, entry) if entry.file and entry.parts else None
         found = _map_entry(catalog, entry, pin)
         if found is not None:
-            return entry, found
+            return found
     return None
 
 
@@ -209,8 +209,6 @@ def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment
     except FileNotFoundError:
         if catalog.entry(entry.slot) != entry:
             return None
-        if not catalog.exists:
-            raise destroyed(catalog.directory.name) from None
         raise _damaged(catalog, name, "its file is missing") from None
     made = StoredSegment(name, f"{catalog.directory.path}/{file}", data, status)
     made.entry = entry
@@ -224,8 +222,6 @@ def _map_part(catalog: Catalog, entry: Entry, pin: Pin | None, part: int) -> Byt
     try:
         return _map_file(catalog, name, file_name(entry.file, part), None, pin, None)[0]
     except FileNotFoundError:
-        if not catalog.exists:
-            raise destroyed(catalog.directory.name) from None
         if pin is not None and pin.inherited:
             raise ObjectNotFound(
                 errno.ENOENT,
@@ -305,5 +301,8 @@ def attach_again(
     )
 
 
-def _damaged(catalog: Catalog, name: str, reason: str) -> InvalidData:
+def _damaged(catalog: Catalog, name: str, reason: str) -> InvalidData | StorageError:
+    """Return the error for an object whose file is not what it should be: the store may have been destroyed."""
+    if not catalog.exists:
+        return destroyed(catalog.directory.name)
     return InvalidData(f"{name!r} in the store {catalog.directory.name!r} is damaged: {reason}; delete it")

@@ -168,9 +168,6 @@ class Store:
 
         return Space(self._catalog)
 
-    def _waiting(self, timeout: float | None) -> Waiting:
-        return Waiting(self._catalog, timeout)
-
     @property
     def name(self) -> str:
         """The location of the store, as given."""
@@ -527,7 +524,7 @@ class Store:
         self._catalog.check_writable()
         if computing.mine(lock):
             raise InvalidArgument(f"the function that computes {name!r} requests it itself through get_or_put")
-        with self._waiting(timeout) as waiting:
+        with Waiting(self._catalog, timeout) as waiting:
             while True:
                 try:
                     if computing.acquire(lock):
@@ -607,7 +604,7 @@ class Store:
             timeout = as_timeout(timeout)
         found = attach_entry(catalog, encoded)
         if found is None and timeout != 0:
-            with self._waiting(timeout) as waiting:
+            with Waiting(self._catalog, timeout) as waiting:
                 while (found := attach_entry(catalog, encoded)) is None:
                     catalog.check_exists()
                     if not waiting.wait(whole(encoded)):
@@ -680,7 +677,7 @@ class Store:
         checked, catalog = as_names(names), self._catalog
         missing = dict.fromkeys(map(str.encode, checked))
         count, last = len(missing), last_event(catalog.memory)
-        with self._waiting(seconds) as waiting:
+        with Waiting(self._catalog, seconds) as waiting:
             while True:
                 last, events = events_since(catalog.memory, last)
                 published = {name for kind, name, _ in events or () if kind == p.PUBLISHED}
@@ -762,11 +759,8 @@ class Store:
         found = read_entry(self._catalog, as_name(name))
         if found is None:
             raise self._missing([name])
-        entry, attached = found
-        try:
-            return object_info(self._catalog, entry, describe(attached))
-        finally:
-            attached.close()
+        with found:
+            return object_info(self._catalog, found.entry, describe(found))
 
     def stats(self) -> Stats:
         """Return usage, free space, and the processes that have objects attached."""

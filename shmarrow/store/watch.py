@@ -83,9 +83,6 @@ class Watch:
             self._begin()
         return self._mutex
 
-    def _waiting(self, seconds: float | None) -> Waiting:
-        return Waiting(self._catalog, seconds)
-
     @property
     def _catalog(self) -> Catalog:
         """The catalog, which stays open as long as a call refers to it; Closed after :meth:`close`."""
@@ -115,7 +112,7 @@ class Watch:
         InvalidArgument
             If the timeout is not a valid number of seconds.
         """
-        with self._waiting(as_timeout(timeout)) as waiting:
+        with Waiting(self._catalog, as_timeout(timeout)) as waiting:
             while (found := self._next()) is None and waiting.wait(self._coded):
                 pass
             return found
@@ -191,7 +188,7 @@ class Watch:
 
     def _pause(self) -> None:
         """Wait until there are events, for a while only: this goes on in its thread if the iteration is cancelled."""
-        with self._waiting(CHECK) as waiting:
+        with Waiting(self._catalog, CHECK) as waiting:
             while not self._ready() and waiting.wait(self._coded):
                 pass
 

@@ -54,10 +54,10 @@ def _in_store(name: str, trust: bool) -> Source | None:
     if found is None:
         return None
     with Store(found[0], trust=trust, create=False) as store:
-        entry = read_entry(store._catalog, as_name(found[1]))
-        if entry is None:
+        read = read_entry(store._catalog, as_name(found[1]))
+        if read is None:
             raise store._missing([found[1]])
-        return open_source(entry[1])
+        return open_source(read)
 
 
 def split_name(word: str) -> tuple[str, str] | None:
