@@ -143,9 +143,7 @@ class Lab:
 
     def alone(self) -> Any:
         """A driver that needs no cluster."""
-        folder = self.folder()
-        options = {"spark__driver__extraJavaOptions": spark_lab.in_folder(folder)}
-        return spark_lab.driver(folder, "local[2]", seconds=SECONDS, **options)
+        return spark_lab.driver(self.folder(), "local[2]", seconds=SECONDS)
 
     def folder(self) -> Path:
         return Path(tempfile.mkdtemp(dir=self.shared))

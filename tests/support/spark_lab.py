@@ -402,7 +402,8 @@ def driver(
     mark, errors = f"{PREFIX}driver-{next(_numbers)}", folder / f"driver-{next(_numbers)}.err"
     variables = {**os.environ, **_environment(folder), _MARK: mark, **(environment or {})}
     variables.pop(CONNECT, None)
-    given = {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
+    place = {} if host else {"spark.driver.extraJavaOptions": in_folder(folder)}  # another host has a /tmp of its own
+    given = {**SETTINGS, **place, **{name.replace("__", "."): value for name, value in settings.items()}}
     ours, theirs = socket.socketpair()
     talk = Connection(ours.detach())
     try:
