@@ -130,7 +130,7 @@ def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_resu
             found = os.lstat(path)
         except OSError:
             return path, None  # opening the new file raises a better error
-        if not overwrite:
+        if not overwrite and not stat.S_ISDIR(found.st_mode):  # a directory is not replaced either way
             raise FileExistsError
         if not (follow and stat.S_ISLNK(found.st_mode)):
             check_removable(found)

@@ -218,6 +218,14 @@ def test_missing_and_taken_names(place: Place) -> None:
     assert attach(place("a")).data.tobytes() == b"first"
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_directory_is_not_replaced(tmp_path: Path, overwrite: bool) -> None:
+    """So nobody is told to pass ``overwrite=True``."""
+    with pytest.raises(errors.StorageError, match="expected a regular file, found a directory"):
+        create(tmp_path, overwrite=overwrite)
+    assert tmp_path.is_dir()
+
+
 def test_name_taken_while_writing(place: Place, way: str) -> None:
     writer = create(place("a"))
     writer.write([b"second"])
