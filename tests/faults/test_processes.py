@@ -243,6 +243,13 @@ def test_a_killed_writer_leaves_whole_objects_or_none(place: str) -> None:
     assert not _found(place)
 
 
+def replace_and_delete(place: str) -> None:
+    """Who was killed between its two names for a file left the hidden one, and the next to replace removes it."""
+    write_version(place, 1, True)
+    assert _found(place) == [_last(place)]
+    sa.segment.delete(place)
+
+
 @pytest.mark.parametrize("work", [replace_for_ever, append_for_ever])
 def test_a_killed_writer_that_replaces_leaves_the_old_or_the_new(place: str, work: Callable[[str], None]) -> None:
     write_version(place, 0, False)
@@ -259,10 +266,7 @@ def test_a_killed_writer_that_replaces_leaves_the_old_or_the_new(place: str, wor
         rows = now.num_rows
         assert _found(place, whole=True) == [_last(place)]
     assert changed > KILLS / 8
-    # One who was killed between its two names for a file left the hidden one, and the next to replace removes it.
-    write_version(place, 1, True)
-    assert _found(place) == [_last(place)]
-    sa.segment.delete(place)
+    replace_and_delete(place)
 
 
 def test_readers_of_a_name_that_is_replaced_see_whole_versions(place: str) -> None:
@@ -277,4 +281,4 @@ def test_readers_of_a_name_that_is_replaced_see_whole_versions(place: str) -> No
     with killed_at_end([child]):
         wait_until(another, "ten versions")
     assert seen == sorted(seen)
-    sa.segment.delete(place)
+    replace_and_delete(place)
