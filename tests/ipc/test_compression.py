@@ -215,7 +215,9 @@ def work(opened=sa.ipc.open_stream(large)):
 @pytest.mark.parametrize("what", WORK)
 def test_there_is_no_memory(what: str, codec: str) -> None:
     """With the address space exhausted to any degree, threads included, there is an answer or one of our errors."""
-    answers = [line.split() for line in python(EXHAUSTED, codec, WORK[what], timeout=600).splitlines()]
+    # Python itself prints what ends a thread that finds no memory to begin with: that is shown, and no failure.
+    found = python(EXHAUSTED, codec, WORK[what], timeout=600, stderr=None)
+    answers = [line.split() for line in found.splitlines()]
     assert {code for _, code in answers} == {"0", "1"}, answers
     assert answers[-1][1] == "0"
 
