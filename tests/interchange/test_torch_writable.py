@@ -381,7 +381,7 @@ print("done")
 @pytest.mark.processes
 def test_nothing_that_is_done_in_place_does_harm(tmp_path: Path, shm_name: str) -> None:
     pytest.importorskip("torch", reason="the extra `torch` is not installed")
-    assert python(HAZARDS, tmp_path, tmp_path / "store", shm_name) == "done\n"
+    assert python(HAZARDS, tmp_path, tmp_path / "store", shm_name, stderr=None) == "done\n"
 
 
 WITHOUT_DESCRIPTORS = """
@@ -406,7 +406,7 @@ assert ended(forked(child)) == 0
 def test_a_child_without_descriptors_gets_a_copy(tmp_path: Path) -> None:
     """In a program of its own: other libraries end a child whose descriptors are closed."""
     written(str(tmp_path / "x"), np.arange(N))
-    python(WITHOUT_DESCRIPTORS, tmp_path / "x")
+    python(WITHOUT_DESCRIPTORS, tmp_path / "x", stderr=None)
 
 
 def test_files_stay_as_they_are(tmp_path: Path) -> None:
