@@ -28,10 +28,12 @@ from shmarrow.pickling import travels
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
 from shmarrow.types.extension import storage_of
 from shmarrow.types.nested import EncodedType
+from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from shmarrow.layout.c_import import Rows
     from shmarrow.layout.struct import StructArray
 
 
@@ -157,7 +159,7 @@ class RecordBatch(Columns[Array]):
 
     @classmethod
     def _import(cls, obj: Any) -> RecordBatch:
-        return capsules.read_record_batch(obj)
+        return read_record_batch(obj)
 
     @classmethod
     def _of_rows(cls, data: Any) -> RecordBatch | None:
@@ -187,7 +189,7 @@ class RecordBatch(Columns[Array]):
         if not isinstance(array, late.layout.struct.StructArray):
             raise not_expected("an array of structs", struct_array)
         schema = Schema(array.type.fields)
-        return cls(late.column_names.with_nulls(schema) if array.null_count else schema, len(array), array.flatten())
+        return cls(with_nulls(schema) if array.null_count else schema, len(array), array.flatten())
 
     # --- columns ---
 
@@ -300,7 +302,7 @@ class RecordBatch(Columns[Array]):
     def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
         late.chunking.check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]
-        schema = self._schema if valid is None or valid.all() else late.column_names.with_nulls(self._schema)
+        schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
         return RecordBatch(schema, len(positions), columns, metadata=self.metadata)
 
     _rows = _gathered
@@ -408,11 +410,15 @@ class RecordBatch(Columns[Array]):
         Parameters and errors as for :meth:`Array.__arrow_c_array__`; a requested schema must have the same column
         names.
         """
-        return late.interchange.c_data.export_array.export_batch(self, requested_schema, **unknown)
+        from shmarrow.layout.c_export import export_batch
+
+        return export_batch(self, requested_schema, **unknown)
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export the batch as a PyCapsule ``arrow_array_stream`` of one batch; see :meth:`__arrow_c_array__`."""
-        return late.interchange.c_data.export_stream.export_batches(self.schema, [self], requested_schema, **unknown)
+        from shmarrow.layout.c_stream import export_batches
+
+        return export_batches(self.schema, [self], requested_schema, **unknown)
 
     # --- comparing, checking, showing ---
 
@@ -465,6 +471,41 @@ def _null_count(column: Array) -> int:
 
 def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Array], metadata: Metadata | None) -> RecordBatch:
     return RecordBatch(schema, num_rows, columns, metadata=metadata)
+
+
+def batch_of(rows: Rows) -> RecordBatch:
+    """Make a batch of the imported parts of one."""
+    return RecordBatch(rows.schema, rows.num_rows, rows.columns, source=rows.source)
+
+
+def read_record_batch(obj: object) -> RecordBatch:
+    """Import the rows of an object with a PyCapsule interface as one batch: zero-copy unless it yields several."""
+    from shmarrow.chunked import ChunkedArray
+    from shmarrow.layout.c_import import Importer, rows_at, rows_from_capsules
+    from shmarrow.layout.c_stream import array_capsules, open_stream
+    from shmarrow.types.c_import import SingleColumn, schema_at
+
+    try:
+        if hasattr(obj, capsules.ARRAY):
+            return batch_of(rows_from_capsules(*array_capsules(obj)))
+        if not hasattr(obj, capsules.STREAM):
+            raise not_expected("an object with __arrow_c_stream__ or __arrow_c_array__", obj)
+        stream = open_stream(obj)
+        try:
+            schema, importer, batches = schema_at(stream.schema, stream.schema._addr()), Importer(), []
+            while (found := stream.next()) is not None:
+                batches.append(batch_of(rows_at(found, found._addr(), schema, importer)))
+        finally:
+            stream.close()
+    except SingleColumn:
+        raise capsules.single_column(obj) from None
+    if len(batches) == 1:
+        return batches[0]
+    columns = [
+        ChunkedArray([batch.column(i) for batch in batches], type).combine_chunks()
+        for i, type in enumerate(schema.types)
+    ]
+    return RecordBatch(schema, sum(batch.num_rows for batch in batches), columns)
 
 
 def record_batch(

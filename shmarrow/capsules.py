@@ -5,27 +5,17 @@ They are accepted wherever ours are expected. Invariants:
 * an object is recognised by the methods of its class, so no library is imported to ask;
 * pandas' objects are read by ``build`` and ``frames``, which know what pandas means by null and by its index.
 
-The functions that import an object copy nothing. They raise InvalidType if it is of another kind, InvalidData if it
-breaks the rules of the C data interface, Unsupported if it has a type that is unknown here, and MissingExtra if
-nanoarrow is not installed.
+The functions that import an object, such as ``read_field`` and ``read_table``, stand where its class does, and copy
+nothing. They raise InvalidType if it is of another kind, InvalidData if it breaks the rules of the C data interface,
+Unsupported if it has a type that is unknown here, and MissingExtra if nanoarrow is not installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from shmarrow import late
 from shmarrow.errors import InvalidType, full_name, not_expected
-
-if TYPE_CHECKING:
-    from shmarrow.batch import RecordBatch
-    from shmarrow.chunked import ChunkedArray
-    from shmarrow.layout.array import Array
-    from shmarrow.tables import RecordBatchReader, Table
-    from shmarrow.types.base import DataType
-    from shmarrow.types.field import Field
-    from shmarrow.types.schema import Schema
 
 T = TypeVar("T")
 
@@ -69,49 +59,6 @@ _COLUMN = (ARRAY, STREAM, "__arrow_array__")
 def _has(obj: object, method: str) -> bool:
     kind = obj.__class__
     return hasattr(kind, method) and kind.__module__.partition(".")[0] not in ("pandas", "shmarrow")
-
-
-# --- importing --------------------------------------------------------------------------------------------------
-
-
-def read_type(obj: object) -> DataType:
-    """Import a type; fields and schemas are refused."""
-    return late.interchange.c_data.read.read_type(obj)
-
-
-def read_field(obj: object) -> Field:
-    """Import a field."""
-    return late.interchange.c_data.read.read_field(obj)
-
-
-def read_schema(obj: object) -> Schema:
-    """Import a schema; its fields are read on demand."""
-    return late.interchange.c_data.read.read_schema(obj)
-
-
-def read_array(obj: object) -> Array:
-    """Import an object as one array; a copy if it has several chunks. Rows become structs."""
-    return late.interchange.c_data.read.read_array(obj)
-
-
-def read_chunked_array(obj: object) -> ChunkedArray:
-    """Import an object as a chunked array."""
-    return late.interchange.c_data.read.read_chunked_array(obj)
-
-
-def read_record_batch(obj: object) -> RecordBatch:
-    """Import the rows of an object as one batch; a copy if it yields several."""
-    return late.interchange.c_data.read.read_record_batch(obj)
-
-
-def read_table(obj: object) -> Table:
-    """Import the rows of an object as a table, keeping its batches."""
-    return late.interchange.c_data.read.read_table(obj)
-
-
-def read_reader(obj: object) -> RecordBatchReader:
-    """Open a reader over the rows of an object; each read requests one batch from it."""
-    return late.interchange.c_data.read.read_reader(obj)
 
 
 # --- other operands, and advice ---------------------------------------------------------------------------------

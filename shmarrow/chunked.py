@@ -379,7 +379,9 @@ class ChunkedArray:
 
         Parameters and errors as for :meth:`Array.__arrow_c_array__`.
         """
-        return late.interchange.c_data.export_stream.export_chunks(self, requested_schema, **unknown)
+        from shmarrow.layout.c_stream import export_chunks
+
+        return export_chunks(self, requested_schema, **unknown)
 
     # --- checking and comparing ---
 
@@ -397,7 +399,7 @@ class ChunkedArray:
         InvalidType
             If ``other`` is not a chunked array, or a column of another library.
         """
-        other = capsules.comparable(other, ChunkedArray, capsules.read_chunked_array)
+        other = capsules.comparable(other, ChunkedArray, read_chunked_array)
         if self.type != other.type or len(self) != len(other):
             return False
         cuts = np.union1d(self._starts, other._starts)
@@ -470,7 +472,7 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
     if isinstance(arrays, ChunkedArray):
         return ChunkedArray(arrays.chunks, arrays.type if wanted is None else wanted)
     if capsules.has_data(arrays):
-        column = capsules.read_chunked_array(arrays)
+        column = read_chunked_array(arrays)
         return column if wanted is None or wanted == column.type else column.cast(wanted)
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
         raise InvalidType(f"expected an iterable of arrays, found {shown(arrays)}")
@@ -482,6 +484,15 @@ def chunked_array(arrays: Any, type: DataType | str | None = None) -> ChunkedArr
         if wanted is None and chunks:
             wanted = chunks[0].type
     return ChunkedArray(chunks, wanted)
+
+
+def read_chunked_array(obj: object) -> ChunkedArray:
+    """Import an object with a PyCapsule interface as a chunked array, zero-copy. Rows become structs."""
+    from shmarrow.layout.c_stream import read_array, read_chunks
+
+    if hasattr(obj, capsules.STREAM):
+        return ChunkedArray(*read_chunks(obj))
+    return ChunkedArray([read_array(obj)])
 
 
 # --- one dictionary for several arrays --------------------------------------------------------------------------

@@ -167,10 +167,3 @@ def common_length(columns: Sequence[Any], schema: Schema) -> int:
         found = ", ".join(f"{schema.field(i).name!r}: {len(column)}" for i, column in enumerate(columns[:20]))
         raise InvalidArgument(f"the columns of a batch must have the same length, found {found}")
     return lengths.pop() if lengths else 0
-
-
-def with_nulls(schema: Schema) -> Schema:
-    """Make all fields nullable."""
-    if all(field.nullable for field in schema):
-        return schema
-    return Schema([field.with_nullable(True) for field in schema], schema.metadata)

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     import shmarrow.casts.storage
     import shmarrow.casts.time
     import shmarrow.casts.to_python
-    import shmarrow.interchange.c_data.export_array
-    import shmarrow.interchange.c_data.export_schema
-    import shmarrow.interchange.c_data.export_stream
-    import shmarrow.interchange.c_data.read
     import shmarrow.interchange.for_consumer
     import shmarrow.interchange.handles
     import shmarrow.interchange.handles.tensors

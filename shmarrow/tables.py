@@ -11,15 +11,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from shmarrow import capsules, late
-from shmarrow.batch import RecordBatch
+from shmarrow.batch import RecordBatch, batch_of, read_record_batch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices
 from shmarrow.capsules import PyCapsule
-from shmarrow.chunked import ChunkedArray
+from shmarrow.chunked import ChunkedArray, read_chunked_array
 from shmarrow.chunking import cut, locate, split, starts_of
-from shmarrow.column_names import checked_schema, several, with_nulls
+from shmarrow.column_names import checked_schema, several
 from shmarrow.columns import Columns, Key, is_reader
-from shmarrow.errors import InvalidArgument, InvalidType, at, full_name, iterated, not_expected, shown
+from shmarrow.errors import (
+    InvalidArgument,
+    InvalidType,
+    ShmarrowError,
+    at,
+    counted,
+    full_name,
+    iterated,
+    not_expected,
+    shown,
+)
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import slice_bounds
@@ -28,10 +38,12 @@ from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tabular import as_column, made_from
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, struct, unify_schemas
 from shmarrow.types.extension import has_dictionary
-from shmarrow.types.schema import difference
+from shmarrow.types.schema import difference, with_nulls
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from shmarrow.layout.c_stream import CStream
 
 
 @travels
@@ -87,7 +99,7 @@ class Table(Columns[ChunkedArray]):
         if isinstance(values, (list, tuple)) and values and all(isinstance(item, Array) for item in values):
             column = ChunkedArray(values)
         elif capsules.has_stream(values):
-            column = capsules.read_chunked_array(values)
+            column = read_chunked_array(values)
         else:
             made = as_column(values, type)
             column = made if isinstance(made, ChunkedArray) else ChunkedArray([made])
@@ -104,7 +116,7 @@ class Table(Columns[ChunkedArray]):
 
     @classmethod
     def _import(cls, obj: Any) -> Table:
-        return capsules.read_table(obj)
+        return read_table(obj)
 
     @classmethod
     def _of_rows(cls, data: Any) -> Table | None:
@@ -284,9 +296,9 @@ class Table(Columns[ChunkedArray]):
         Tables of many batches are exported one batch at a time, which needs pyarrow. Parameters and errors as for
         :meth:`Array.__arrow_c_array__`; an error in a later batch is reported through the stream.
         """
-        return late.interchange.c_data.export_stream.export_batches(
-            self.schema, self.batches, requested_schema, **unknown
-        )
+        from shmarrow.layout.c_stream import export_batches
+
+        return export_batches(self.schema, self.batches, requested_schema, **unknown)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Table, (self.schema, self.batches)
@@ -310,7 +322,7 @@ def own_batch(batch: Any, expected: str) -> RecordBatch:
         return batch
     if not capsules.has_data(batch):
         raise not_expected(expected, batch)
-    return capsules.read_record_batch(batch)
+    return read_record_batch(batch)
 
 
 class RecordBatchWithMetadata(NamedTuple):
@@ -383,7 +395,7 @@ class RecordBatchReader:
         elif isinstance(data, (RecordBatch, Table)):
             reader = RecordBatchReader.from_batches(data.schema, data.to_batches())
         elif hasattr(data, capsules.STREAM) or hasattr(data, capsules.ARRAY):
-            reader = capsules.read_reader(data)
+            reader = read_reader(data)
         else:
             text = f"a record batch, a table, a reader or a data frame, found {full_name(data)}"
             plain = isinstance(data, (Mapping, list, tuple, np.ndarray))
@@ -469,7 +481,9 @@ class RecordBatchReader:
         Parameters and errors as for :meth:`Array.__arrow_c_array__`; needs pyarrow. An error in a later batch is
         reported through the stream.
         """
-        return late.interchange.c_data.export_stream.export_reader(self, requested_schema, **unknown)
+        from shmarrow.layout.c_stream import export_reader
+
+        return export_reader(self, requested_schema, **unknown)
 
     def close(self) -> None:
         """Release the source. Batches already read stay valid; closing twice is allowed."""
@@ -527,6 +541,77 @@ class _Batches(NotCopied, RecordBatchReader):
         return late.display.line(
             "RecordBatchReader", "of batches", *late.display.holding(None, None, len(self.schema)), self._states.state
         )
+
+
+class ImportedReader(NotCopied, RecordBatchReader):
+    """Reads record batches on demand from another library's stream.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of all batches.
+
+    Notes
+    -----
+    Thread safety: threads may share a reader; each batch goes to one of them. A forked child can only close its copy.
+    """
+
+    def __init__(self, stream: CStream) -> None:
+        from shmarrow.layout.c_import import Importer
+        from shmarrow.types.c_import import schema_at
+
+        self._stream = stream
+        self._importer = Importer()
+        try:
+            self.schema: Schema = schema_at(stream.schema, stream.schema._addr())
+        except ShmarrowError:
+            stream.close()
+            raise
+
+    def read_next_batch(self) -> RecordBatch:
+        from shmarrow.layout.c_import import rows_at
+
+        found = self._stream.next()
+        if found is None:
+            raise StopIteration
+        try:
+            return batch_of(rows_at(found, found._addr(), self.schema, self._importer))
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        self._stream.fail(error)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __repr__(self) -> str:
+        columns = counted(len(self.schema), "column")
+        return f"<ImportedReader of {self._stream.what}: {columns}, {self._stream.states.state}>"
+
+
+def read_table(obj: object) -> Table:
+    """Import the rows of an object with a PyCapsule interface as a table, keeping its batches."""
+    if hasattr(obj, capsules.STREAM):
+        with read_reader(obj) as reader:
+            return reader.read_all()
+    batch = read_record_batch(obj)
+    return Table(batch.schema, [batch])
+
+
+def read_reader(obj: object) -> RecordBatchReader:
+    """Open a reader over the rows of an object with a PyCapsule interface; each read requests one batch from it."""
+    if hasattr(obj, capsules.STREAM):
+        from shmarrow.layout.c_stream import open_stream
+        from shmarrow.types.c_import import SingleColumn
+
+        try:
+            return ImportedReader(open_stream(obj))
+        except SingleColumn:
+            raise capsules.single_column(obj) from None
+    batch = read_record_batch(obj)
+    return RecordBatchReader.from_batches(batch.schema, [batch])
 
 
 def mapped_batches(

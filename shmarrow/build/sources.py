@@ -17,6 +17,12 @@ from shmarrow.layout.array import Array
 Reader = Callable[[Any], Any]
 
 
+def _of_capsules(value: Any) -> Array:
+    from shmarrow.layout.c_stream import read_array
+
+    return read_array(value)
+
+
 def _of_arrow_array(value: Any) -> Array:
     """Convert an object with ``__arrow_array__``, through pyarrow."""
     return late.interchange.pyarrow.array_of(value)
@@ -24,8 +30,8 @@ def _of_arrow_array(value: Any) -> Array:
 
 _INTERFACES: dict[str, Reader] = {
     "__shmarrow_array__": lambda obj: obj.__shmarrow_array__(),
-    capsules.ARRAY: capsules.read_array,
-    capsules.STREAM: capsules.read_array,
+    capsules.ARRAY: _of_capsules,
+    capsules.STREAM: _of_capsules,
     "__arrow_array__": _of_arrow_array,
 }
 """Converters to arrays, by the method that an object's class has."""

@@ -2,7 +2,7 @@
 
 Invariants:
 
-* data are exchanged through the PyCapsules of the C data interface, as with any other library; see ``c_data``;
+* data are exchanged through the PyCapsules of the C data interface, as with any other library; see ``types.c_structs``;
 * an extension type is kept if the other side has registered its name, otherwise it becomes its storage type with name
   and parameters in the metadata of the field;
 * pyarrow is imported on first use.
@@ -14,14 +14,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.chunked import ChunkedArray
+from shmarrow.batch import read_record_batch
+from shmarrow.chunked import ChunkedArray, read_chunked_array
 from shmarrow.errors import InvalidType, Unsupported, full_name, shown
-from shmarrow.interchange.c_data import read
-from shmarrow.interchange.c_data.import_schema import type_from_capsule
 from shmarrow.layout.array import Array
+from shmarrow.layout.c_stream import read_array
 from shmarrow.optional import optional
-from shmarrow.tables import Table
+from shmarrow.tables import Table, read_table
 from shmarrow.types import Schema
+from shmarrow.types.c_import import read_field, read_schema, type_from_capsule
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "DataType": lambda type: type_from_capsule(type.__arrow_c_schema__()),
-    "Field": read.read_field,
-    "Schema": read.read_schema,
-    "Array": read.read_array,
-    "ChunkedArray": read.read_chunked_array,
-    "RecordBatch": read.read_record_batch,
-    "Table": read.read_table,
+    "Field": read_field,
+    "Schema": read_schema,
+    "Array": read_array,
+    "ChunkedArray": read_chunked_array,
+    "RecordBatch": read_record_batch,
+    "Table": read_table,
 }
 """The functions that import an object of pyarrow, by its class."""
 
@@ -95,4 +96,4 @@ def array_of(value: object) -> Array:
         found = pa.array(value)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidType(f"{full_name(value)} did not return an Arrow array: {error}") from None
-    return read.read_array(found)
+    return read_array(found)

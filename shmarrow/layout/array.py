@@ -377,7 +377,10 @@ class Array(LayoutHooks):
         InvalidType
             If ``other`` is not an array of any Arrow library.
         """
-        other = capsules.comparable(other, Array, capsules.read_array)
+        if not isinstance(other, Array):
+            from shmarrow.layout.c_stream import read_array
+
+            other = capsules.comparable(other, Array, read_array)
         if self._type != other._type or self._length != other._length:
             return False
         try:
@@ -739,7 +742,9 @@ class Array(LayoutHooks):
         MissingExtra
             If nanoarrow is not installed.
         """
-        return late.interchange.c_data.export_array.export_array(self, requested_schema, **unknown)
+        from shmarrow.layout.c_export import export_array
+
+        return export_array(self, requested_schema, **unknown)
 
     # --- showing ---
 

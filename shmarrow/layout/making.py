@@ -193,7 +193,9 @@ def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
         if not isinstance(item, late.layout.array.Array):
             if not capsules.has_data(item):
                 raise not_expected("a list of shmarrow.Array", item)
-            found[i] = capsules.read_array(item)
+            from shmarrow.layout.c_stream import read_array
+
+            found[i] = read_array(item)
     first = found[0]
     for other in found[1:]:
         if other.type != first.type:

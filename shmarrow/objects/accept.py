@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from shmarrow import capsules
-from shmarrow.batch import RecordBatch
+from shmarrow.batch import RecordBatch, read_record_batch
 from shmarrow.build import array
+from shmarrow.chunked import read_chunked_array
 from shmarrow.errors import DEFAULT_LIMITS, InvalidType, ShmarrowError, full_name, shown
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
@@ -50,7 +51,7 @@ def _reader(value: Any, name: str) -> Callable[[], Any]:
     if isinstance(value, (RecordBatchReader, RecordBatchFileReader)) or capsules.is_frame(value):
         return partial(table, value)
     if type(value).__name__ == "RecordBatch" and capsules.has_data(value):
-        return partial(capsules.read_record_batch, value)
+        return partial(read_record_batch, value)
     step = None if capsules.has_data(value) else capsules.next_step(value)
     if step:
         raise InvalidType(f"a store accepts data, found {name}", hint=step)
@@ -60,7 +61,7 @@ def _reader(value: Any, name: str) -> Callable[[], Any]:
         and _is_long(value)
     ):
         _check_index(value)
-        return partial(capsules.read_chunked_array, value) if name.endswith(".ChunkedArray") else partial(array, value)
+        return partial(read_chunked_array, value) if name.endswith(".ChunkedArray") else partial(array, value)
     if capsules.has_data(value):
         return partial(_rows, value)
     try:
@@ -79,7 +80,7 @@ def _rows(value: Any) -> Any:
     try:
         return table(value)
     except InvalidType:  # it is a stream of a single column
-        return capsules.read_chunked_array(value)
+        return read_chunked_array(value)
 
 
 def _is_long(value: Any) -> bool:

@@ -187,7 +187,11 @@ class DataType:
         InvalidType
             If ``other`` is neither.
         """
-        return self == (other if isinstance(other, str) else capsules.comparable(other, DataType, capsules.read_type))
+        if not isinstance(other, (str, DataType)):
+            from shmarrow.types.c_import import read_type
+
+            other = capsules.comparable(other, DataType, read_type)
+        return self == other
 
     @staticmethod
     def from_pyarrow(type: pa.DataType) -> DataType:
@@ -221,7 +225,9 @@ class DataType:
 
         Errors as for :meth:`Schema.__arrow_c_schema__`.
         """
-        return late.interchange.c_data.export_schema.export_type(self)
+        from shmarrow.types.c_export import export_type
+
+        return export_type(self)
 
     def _set(self, **values: Any) -> None:
         """Set attributes, for constructors."""
@@ -349,7 +355,9 @@ def as_type(value: DataType | str) -> DataType:
             raise InvalidArgument(f"no type is named {shown(value)}{_alike(value)}")
         return found
     if capsules.has_schema(value):
-        return capsules.read_type(value)
+        from shmarrow.types.c_import import read_type
+
+        return read_type(value)
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         found = _of_dtype(value)
         if found is None:

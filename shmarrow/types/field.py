@@ -86,7 +86,10 @@ class Field:
         InvalidType
             If ``other`` is not a field of any Arrow library.
         """
-        other = capsules.comparable(other, Field, capsules.read_field)
+        if not isinstance(other, Field):
+            from shmarrow.types.c_import import read_field
+
+            other = capsules.comparable(other, Field, read_field)
         if self != other:
             return False
         if not check_metadata:
@@ -147,7 +150,9 @@ class Field:
 
         Errors as for :meth:`Schema.__arrow_c_schema__`.
         """
-        return late.interchange.c_data.export_schema.export_field(self)
+        from shmarrow.types.c_export import export_field
+
+        return export_field(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Field):
@@ -187,7 +192,11 @@ def is_field(value: Any) -> TypeGuard[Field]:
 
 def own_field(value: Any) -> Field:
     """Convert a field of any Arrow library to ours."""
-    return value if isinstance(value, Field) else capsules.read_field(value)
+    if isinstance(value, Field):
+        return value
+    from shmarrow.types.c_import import read_field
+
+    return read_field(value)
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:

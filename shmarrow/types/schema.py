@@ -202,7 +202,10 @@ class Schema:
         """
         if self is other:
             return True
-        other = capsules.comparable(other, Schema, capsules.read_schema)
+        if not isinstance(other, Schema):
+            from shmarrow.types.c_import import read_schema
+
+            other = capsules.comparable(other, Schema, read_schema)
         if len(self) != len(other):
             return False
         if check_metadata and (self.metadata or {}) != (other.metadata or {}):
@@ -244,7 +247,9 @@ class Schema:
         MissingExtra
             If nanoarrow is not installed.
         """
-        return late.interchange.c_data.export_schema.export_schema(self)
+        from shmarrow.types.c_export import export_schema
+
+        return export_schema(self)
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> Schema:
         """Return the schema that ``for_consumer`` of rows produces; the schema itself if no cast is needed.
@@ -398,6 +403,13 @@ def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:
     return found if metadata is None else found.with_metadata(metadata)
 
 
+def with_nulls(schema: Schema) -> Schema:
+    """Make all fields nullable."""
+    if all(field.nullable for field in schema):
+        return schema
+    return Schema([field.with_nullable(True) for field in schema], schema.metadata)
+
+
 def difference(found: Schema, expected: Schema) -> str:
     """Describe the first difference of two unequal schemas, and how to resolve it, as the rest of a message."""
     names, wanted = found.names, expected.names
@@ -434,4 +446,8 @@ def as_schema(value: Any) -> Schema | None:
     """Convert a schema of any Arrow library to ours; None for anything else."""
     if isinstance(value, Schema):
         return value
-    return capsules.read_schema(value) if capsules.has_schema(value) else None
+    if not capsules.has_schema(value):
+        return None
+    from shmarrow.types.c_import import read_schema
+
+    return read_schema(value)

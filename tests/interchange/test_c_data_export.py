@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import io
-import signal
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from itertools import islice, repeat
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +24,7 @@ from shmarrow.testing.table import case as by_name
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("nanoarrow")
 
-from shmarrow.interchange.c_data.structs import ARRAY, SCHEMA, pointer  # noqa: E402
+from shmarrow.types.c_structs import ARRAY, SCHEMA, pointer  # noqa: E402
 
 
 def numbers(start: int, count: int = 5) -> Any:
@@ -281,43 +277,6 @@ def test_errors_of_a_stream_reach_the_consumer() -> None:
     closed.close()
     with pytest.raises(sa.Closed):
         pa.table(closed)
-
-
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "duckdb"])
-def test_a_service_that_tries_again_can_be_stopped(library: str) -> None:
-    """SIGTERM and Ctrl-C while a batch is read: the consumer makes an error of them, and they are raised again."""
-    module = pytest.importorskip(library)
-    consume = {
-        "pyarrow": lambda source: module.table(source),
-        "polars": lambda source: module.DataFrame(source),
-        "duckdb": lambda source: module.sql("select sum(n) from source").fetchall(),
-    }[library]
-
-    def batches(signals: Iterator[int]) -> Iterator[Any]:
-        yield numbers(0)
-        for number in islice(signals, 1):
-            signal.raise_signal(number)
-        yield numbers(1)
-
-    def stop(*_: Any) -> None:
-        sys.exit(143)
-
-    def serve(number: int) -> NoReturn:
-        # DuckDB itself looks for signals, and makes an error of what their handlers raise: it gets one each time.
-        signals = repeat(number) if library == "duckdb" else iter([number])
-        while True:
-            with suppress(Exception):
-                consume(sa.RecordBatchReader.from_batches(numbers(0).schema, batches(signals)))
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        with pytest.raises(SystemExit) as raised:
-            serve(signal.SIGTERM)
-        assert raised.value.code == 143
-        with pytest.raises(KeyboardInterrupt):
-            serve(signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def test_no_retry_goes_on_without_the_batch_that_failed() -> None:

@@ -20,11 +20,12 @@ from forms import broken_file
 from processes import ended, forked, python
 
 import shmarrow as sa
-from shmarrow.interchange.c_data.import_array import array_from_capsules, batch_from_capsules
-from shmarrow.interchange.c_data.import_schema import field_from_capsule, schema_from_capsule
-from shmarrow.interchange.c_data.import_stream import open_c_stream
-from shmarrow.interchange.c_data.structs import ARRAY, SCHEMA, STREAM
+from shmarrow.batch import batch_of
+from shmarrow.layout.c_import import array_from_capsules, rows_from_capsules
+from shmarrow.layout.c_stream import open_stream
 from shmarrow.testing.table import CASES
+from shmarrow.types.c_import import field_from_capsule, schema_from_capsule
+from shmarrow.types.c_structs import ARRAY, SCHEMA, STREAM
 
 pa = pytest.importorskip("pyarrow")
 na = pytest.importorskip("nanoarrow")
@@ -218,18 +219,6 @@ def test_a_stream_that_fails() -> None:
     reader.close()
     with pytest.raises(sa.ShmarrowError, match="no more rows"):
         sa.table(counting([], 1, ValueError("no more rows")))
-
-
-def test_a_producer_that_is_interrupted() -> None:
-    """An exception that ends a program, raised by a Python producer behind pyarrow, is no broken batch."""
-    for error, status in ((KeyboardInterrupt(), None), (SystemExit(143), 143), (SystemExit("stop"), "stop")):
-        reader = sa.RecordBatchReader.from_stream(counting([], 1, error))
-        assert next(reader).num_rows == 1
-        with pytest.raises(type(error)) as raised:
-            next(reader)
-        assert getattr(raised.value, "code", None) == status
-        with pytest.raises(sa.Failed, match=type(error).__name__):
-            next(reader)
 
 
 def test_the_end_of_a_stream_stays_its_end() -> None:
@@ -557,7 +546,7 @@ def test_structures_that_break_the_rules(name: str) -> None:
 
 def test_batches_that_break_the_rules() -> None:
     def batch(type: int, values: int) -> Any:
-        return batch_from_capsules(capsule(type, b"arrow_schema"), capsule(values, b"arrow_array"))
+        return batch_of(rows_from_capsules(capsule(type, b"arrow_schema"), capsule(values, b"arrow_array")))
 
     with pytest.raises(sa.InvalidData, match="2 columns, its schema 1 fields"):
         batch(STRUCT, array(2, [None], [NUMBERS, NUMBERS]))
@@ -573,10 +562,10 @@ def test_batches_that_break_the_rules() -> None:
 def test_streams_that_break_the_rules() -> None:
     made = np.zeros(1, STREAM)
     with pytest.raises(sa.InvalidData, match="already been released"):
-        open_c_stream(capsule(at(made), b"arrow_array_stream"))
+        open_stream(capsule(at(made), b"arrow_array_stream"))
     made["release"] = 1
     with pytest.raises(sa.InvalidData, match="get_schema or get_next is NULL"):
-        open_c_stream(capsule(at(made), b"arrow_array_stream"))
+        open_stream(capsule(at(made), b"arrow_array_stream"))
     functions = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
     said = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
     ended: list[int] = []
@@ -591,7 +580,7 @@ def test_streams_that_break_the_rules() -> None:
     for last_error, message in ((text, "its schema: no schema . today"), (0, "its schema: Input/output error")):
         made["get_last_error"] = last_error
         with pytest.raises(sa.StorageError, match=message):
-            open_c_stream(capsule(at(made), b"arrow_array_stream"), "the stream")
+            open_stream(capsule(at(made), b"arrow_array_stream"))
     assert len(ended) == 2
 
 

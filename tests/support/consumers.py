@@ -66,11 +66,12 @@ def _nanoarrow(rows: sa.Table) -> Any:
 
 def _from_nanoarrow(theirs: Any) -> sa.Table:
     """Read in place: nanoarrow's own export of views with data buffers overruns its memory."""
-    from shmarrow.interchange.c_data.import_array import Importer, batch_at
-    from shmarrow.interchange.c_data.import_schema import schema_at
+    from shmarrow.batch import batch_of
+    from shmarrow.layout.c_import import Importer, rows_at
+    from shmarrow.types.c_import import schema_at
 
     schema = schema_at(theirs.schema, theirs.schema._addr())
-    return sa.Table.from_batches([batch_at(theirs, theirs._addr(), schema, Importer())])
+    return sa.Table.from_batches([batch_of(rows_at(theirs, theirs._addr(), schema, Importer()))])
 
 
 def _arro3(rows: sa.Table) -> Any:

@@ -349,16 +349,6 @@ class ArrayLoader:
         rows = zip(found[0].tolist(), found[1].tolist(), self._schema.plain_types(), strict=True)
         return [None if size < 0 else (start, start + size, type) for start, size, type in rows]
 
-    def numbers(self) -> tuple[Any, Any] | None:
-        """Offset of each column's values in the body, and the body, if all are primitive without nulls.
-
-        Each then has one node and two buffers. None if any column is of another kind or corrupt.
-        """
-        found = self.flat() if isinstance(self._body, np.ndarray) else None
-        if found is None or not len(found[0]) or (found[1] < 0).any():
-            return None
-        return found[0].astype(np.uint64), self._body
-
     # --- locating buffers ---
 
     def _start(self, index: int) -> tuple[int, int, int]:

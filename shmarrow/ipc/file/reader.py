@@ -342,9 +342,9 @@ class RecordBatchFileReader:
 
         Parameters and errors as for :meth:`Table.__arrow_c_stream__`.
         """
-        return late.interchange.c_data.export_stream.export_batches(
-            self.schema, self._lasting(), requested_schema, **unknown
-        )
+        from shmarrow.layout.c_stream import export_batches
+
+        return export_batches(self.schema, self._lasting(), requested_schema, **unknown)
 
     def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
         """Iterate over all batches with their columns, fetching many small ones in one read."""

@@ -18,25 +18,25 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidData, LimitExceeded, at
-from shmarrow.interchange.c_data.import_schema import (
-    MAX_CHILDREN,
-    child_addresses,
-    field_from_capsule,
-    pointers_at,
-    schema_from_capsule,
-)
-from shmarrow.interchange.c_data.structs import ARRAY, array_at, move
 from shmarrow.layout.listing import LISTING, BufferSpec, Layout, bytes_needed
 from shmarrow.layout.memory import LONGEST
 from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.layout.preview import clip
 from shmarrow.types import DataType, Schema
 from shmarrow.types import struct as struct_type
+from shmarrow.types.c_import import (
+    MAX_CHILDREN,
+    child_addresses,
+    field_from_capsule,
+    pointers_at,
+    schema_from_capsule,
+)
+from shmarrow.types.c_structs import ARRAY, array_at, move
 from shmarrow.types.extension import storage_of
+from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
     from shmarrow.layout.array import Array
@@ -255,6 +255,27 @@ def _fingerprint(address: int, type: Any) -> list[int]:
 # --- record batches ---------------------------------------------------------------------------------------------
 
 
+class Rows(NamedTuple):
+    """The parts of a record batch.
+
+    Attributes
+    ----------
+    schema : Schema
+        Its schema.
+    num_rows : int
+        Length of every column.
+    columns : list of Array or None
+        The columns, if they had to be built.
+    source : object or None
+        What builds them on demand otherwise; see :class:`~shmarrow.batch.ColumnSource`.
+    """
+
+    schema: Schema
+    num_rows: int
+    columns: list[Array] | None
+    source: Any = None
+
+
 class _BatchColumns:
     """The columns of an imported batch; see :class:`~shmarrow.batch.ColumnSource`."""
 
@@ -291,8 +312,8 @@ def _first_buffer(found: CArray) -> bool:
     return bool(found.buffers) and pointers_at(found.buffers, 1) != [0]
 
 
-def batch_at(owner: Any, address: int, schema: Schema, importer: Importer) -> RecordBatch:
-    """Build the record batch at an address; its columns are built on demand.
+def rows_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Rows:
+    """Read the record batch at an address; its columns are built on demand.
 
     Null structs make the values of all columns null, which copies the columns.
     """
@@ -304,9 +325,8 @@ def batch_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Re
     if found.null_count and _first_buffer(found):
         rows = importer.array(owner, address, struct_type(schema.fields))
         if rows.null_count:
-            made = RecordBatch.from_struct_array(rows)
-            return made._with_schema(made._schema.with_metadata(schema.metadata))
-    return RecordBatch(schema, found.length, source=_BatchColumns(owner, found, schema, importer))
+            return Rows(with_nulls(schema), found.length, rows.flatten())
+    return Rows(schema, found.length, None, _BatchColumns(owner, found, schema, importer))
 
 
 # --- entry points -----------------------------------------------------------------------------------------------
@@ -337,11 +357,11 @@ def array_from_capsules(schema: PyCapsule, array: PyCapsule) -> Array:
     return Importer().array(owner, owner._addr(), type)
 
 
-def batch_from_capsules(schema: PyCapsule, array: PyCapsule) -> RecordBatch:
+def rows_from_capsules(schema: PyCapsule, array: PyCapsule) -> Rows:
     """Import a record batch from two capsules; arguments and errors as :func:`array_from_capsules`.
 
     Errors within a column are raised when it is first accessed.
     """
     made = schema_from_capsule(schema)
     owner = move(array, "arrow_array")
-    return batch_at(owner, owner._addr(), made, Importer())
+    return rows_at(owner, owner._addr(), made, Importer())

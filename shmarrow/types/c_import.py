@@ -14,6 +14,7 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from shmarrow import capsules
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     MAX_DEPTH,
@@ -23,12 +24,14 @@ from shmarrow.errors import (
     LimitExceeded,
     Unsupported,
     at,
+    full_name,
+    not_expected,
     recast,
     shown,
 )
-from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, move, offset_of
 from shmarrow.types import DataType, DictionaryType, Field, Metadata, Schema
 from shmarrow.types.base import FrozenMetadata
+from shmarrow.types.c_structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, ask, move, offset_of
 from shmarrow.types.descriptors import parse_format, simple_types
 from shmarrow.types.extension import extension_type
 
@@ -296,3 +299,30 @@ def schema_at(owner: Any, address: int) -> Schema:
 def field_at(address: int) -> Field:
     """Read the field of an ``ArrowSchema``."""
     return _field(address)
+
+
+# --- objects of other libraries ---------------------------------------------------------------------------------
+
+
+def read_type(obj: object) -> DataType:
+    """Import a type from an object with ``__arrow_c_schema__``; fields and schemas are refused."""
+    if type(obj).__name__ in ("Field", "Schema"):
+        hint = "pass its .type" if type(obj).__name__ == "Field" else None
+        raise InvalidType(f"expected a type, found {full_name(obj)}", hint=hint)
+    return type_from_capsule(_capsule(obj, "a type"))
+
+
+def read_field(obj: object) -> Field:
+    """Import a field from an object with ``__arrow_c_schema__``."""
+    return field_from_capsule(_capsule(obj, "a field"))
+
+
+def read_schema(obj: object) -> Schema:
+    """Import a schema from an object with ``__arrow_c_schema__``; its fields are read on demand."""
+    return schema_from_capsule(_capsule(obj, "a schema"))
+
+
+def _capsule(obj: object, expected: str) -> PyCapsule:
+    if not hasattr(obj, capsules.SCHEMA):
+        raise not_expected(expected, obj)
+    return ask(obj, capsules.SCHEMA)

@@ -15,24 +15,25 @@ Invariants:
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.batch import ColumnView, RecordBatch
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidData, Unsupported
-from shmarrow.interchange.c_data.export_schema import schema_schema, type_schema
-from shmarrow.interchange.c_data.import_schema import schema_from_capsule, type_from_capsule
-from shmarrow.interchange.c_data.structs import ARRAY, KeptAlive, array_at, offset_of, pointer
-from shmarrow.ipc.batch.decode import ArrayLoader
-from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.struct import StructArray
+from shmarrow.layout.making import make_array
 from shmarrow.layout.validation import make_safe
 from shmarrow.optional import optional
 from shmarrow.types import Schema, struct
+from shmarrow.types.c_export import schema_schema, type_schema
+from shmarrow.types.c_import import schema_from_capsule, type_from_capsule
+from shmarrow.types.c_structs import ARRAY, KeptAlive, array_at, offset_of, pointer
 from shmarrow.types.extension import storage_of
+
+if TYPE_CHECKING:
+    from shmarrow.batch import RecordBatch
+    from shmarrow.layout.array import Array
 
 _ROOM = 3
 """The most buffers in a structure copied by nanoarrow."""
@@ -161,30 +162,6 @@ def lay_out(root: Any) -> Tree:
     return Tree(KeptAlive([buffers, tree, pointers, addresses]), _address(tree), patches)
 
 
-def lay_out_numbers(rows: int, offset: int, values: Any, body: Any) -> Tree:
-    """Build the tree of a record batch of numbers without nulls from the addresses of their values.
-
-    Parameters
-    ----------
-    rows, offset : int
-        The length and offset of each column.
-    values : uint64 ndarray
-        The address of each column's values.
-    body : object
-        The owner of the values.
-    """
-    addresses = np.zeros(2 * len(values) + 1, np.uint64)  # NULL is the validity of the batch and of each column
-    addresses[2::2] = values
-    tree = np.zeros(len(values) + 1, ARRAY)
-    tree["length"], tree["n_buffers"] = rows, 2
-    tree["offset"][1:] = offset
-    tree["n_buffers"][0], tree["n_children"][0] = 1, len(values)
-    starts = np.arange(-1, 2 * len(values), 2)
-    starts[0] = 0
-    pointers = _link(tree, np.ones(1, np.int64), starts, addresses)
-    return Tree(KeptAlive([body, tree, pointers, addresses]), _address(tree), [])
-
-
 def _dictionary(array: Any) -> Any:
     return () if array._dictionary is None else (array._dictionary,)
 
@@ -245,9 +222,6 @@ def batch_tree(batch: RecordBatch) -> Tree:
     InvalidData
         If a column's type or length differs from the batch's, or its data could make consumers read out of bounds.
     """
-    numbers = _numbers(batch)
-    if numbers is not None:
-        return lay_out_numbers(*numbers)
     columns, rows = batch.columns, batch.num_rows
     if [column._type for column in columns] != batch.schema.types or {column._length for column in columns} - {rows}:
         batch.validate()
@@ -259,25 +233,7 @@ def batch_tree(batch: RecordBatch) -> Tree:
         i = len(safe)
         error.where = ("column", i, batch.schema.field(i).name), *error.where
         raise
-    return lay_out(StructArray(_NO_FIELDS, rows, [None], 0, 0, safe))
-
-
-def _numbers(batch: RecordBatch) -> tuple[int, int, Any, Any] | None:
-    """Return the arguments of :func:`lay_out_numbers`, if the batch is in its message body and has only numbers.
-
-    Such columns need no validation and are never built, which for wide batches saves most of the time.
-    """
-    source: Any = batch._source
-    indices, offset = None, 0
-    if isinstance(source, ColumnView):
-        if source.own:
-            return None
-        source, indices, offset = source.batch._source, source.indices, source.offset
-    found = source.numbers() if isinstance(source, ArrayLoader) else None
-    if found is None:
-        return None
-    values, body = found
-    return batch.num_rows, offset, (values if indices is None else values[indices]) + np.uint64(_address(body)), body
+    return lay_out(make_array(_NO_FIELDS, rows, [None], 0, 0, safe))
 
 
 def refuse(unknown: dict[str, object]) -> None:

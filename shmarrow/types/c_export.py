@@ -18,9 +18,9 @@ import numpy as np
 
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import ExportRefused, at, shown
-from shmarrow.interchange.c_data.structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, KeptAlive
 from shmarrow.optional import optional
 from shmarrow.types import DataType, Field, Metadata, Schema, null
+from shmarrow.types.c_structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, KeptAlive
 from shmarrow.types.extension import METADATA_KEY, NAME_KEY, storage_field
 
 _LONGEST = (1 << 31) - 1
