@@ -1,57 +1,41 @@
-"""The file of a ring in a process: its control words, locks and semaphores; created, opened, taken over and removed.
+"""The file of a ring in a process: its control words and locks; created, opened, taken over and removed.
 
 Invariants:
 
 * the geometry is constant, and is checked once against the size of the file. All else in the control pages may change
   at any time, to any value: what is read there is checked on use;
-* words of 8 bytes are written whole, each by one process only: those of an entry by its reader, or by the writer while
-  it holds the lock of a dead reader's entry; all others by the writer. Exceptions are the words that ask to be woken,
-  which are hints;
-* locks belong to an open file (``F_OFD_SETLK``), so they exclude each other within a process too. The descriptor that
-  holds them is never mapped or inherited: the kernel releases them when the Ring is closed, or its process has ended;
-* two processes that each write a word and then read the other's must not both miss it. Each calls
-  :meth:`RingFile.fence` in between: a system call that takes the kernel's lock of the file's list of locks, which puts
-  the two calls in an order, on any processor;
+* words of 8 bytes are written whole, each by one process only: those of an entry by its reader, all others by the
+  writer. Exceptions are the words that ask to be woken, which are hints;
+* an entry counts only while its byte is locked: nobody clears what a killed reader left, and the next one resets it;
+* locks belong to an open file, so they exclude each other within a process too. The descriptor that holds them is never
+  mapped or inherited: the kernel releases them when the Ring is closed, or its process has ended;
+* two processes that each write a word and then read the other's must not both miss it: each calls
+  :meth:`~shmarrow.sync.locks.Exclusive.fence` in between;
 * a ring gets its name when it is complete and its writer has the lock, so nobody sees a new ring without a writer;
-* only who holds the writer's lock unlinks the name, and only while it leads to that file;
-* whoever opens a semaphore here trusts its user as much as that of the ring.
+* only who holds the writer's lock unlinks the name, and only while it leads to that file.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import stat
-import struct
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from shmarrow import segment
-from shmarrow.errors import Closed, ObjectExists, ObjectNotFound, StorageError, storage_error
+from shmarrow.errors import ObjectExists, ObjectNotFound, StorageError, storage_error
 from shmarrow.ring import protocol as p
 from shmarrow.ring.protocol import Geometry, new_geometry, read_geometry
 from shmarrow.segment.files import populate
 from shmarrow.segment.location import Location, is_shm, resolve
 from shmarrow.segment.mappings import map_file
-from shmarrow.segment.semaphore import (
-    Semaphore,
-    create_semaphore,
-    new_number,
-    open_semaphore,
-    remove_semaphore,
-    wait_for_post,
-)
 from shmarrow.store.directory import trusted_users
+from shmarrow.sync.futex import Futexes
+from shmarrow.sync.locks import Exclusive
 
 Trusted = bool | tuple[int, ...]
-RECHECK = 0.1
-"""Seconds after which a waiting process checks without having been woken."""
-_LOCK = struct.Struct("hhqqi4x")
-_FENCE = _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 1 << 62, 1, 0)
-_GET, _SET = getattr(fcntl, "F_OFD_GETLK", 36), getattr(fcntl, "F_OFD_SETLK", 37)
 
 
 class RingFile:
@@ -77,15 +61,17 @@ class RingFile:
         The number of the frame in each slot, 0 while it is written.
     entries : range
         The first word of each entry.
-    fd : int
-        The descriptor that holds the locks; -1 after :meth:`close`.
+    locks : Exclusive
+        The bytes that are locked here. Its descriptor is -1 after :meth:`close`.
+    futexes : Futexes
+        The words on which processes wait; the index is twice that of the word.
 
     Notes
     -----
     Thread safety: one thread at a time.
     """
 
-    def __init__(self, name: str, path: str, fd: int, writable: bool | None, trusted: Trusted) -> None:
+    def __init__(self, name: str, path: str, fd: int, writable: bool | None) -> None:
         """Map an open file.
 
         Parameters
@@ -96,8 +82,6 @@ class RingFile:
         self.name = name
         self.path = os.path.abspath(path)
         self.geometry = made = read_geometry(fd, name)
-        self._users = trusted_users(trusted)
-        self._semaphores: dict[int, tuple[int, Semaphore | None]] = {}
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         self.data = data = pages = map_file(fd, made.size, name, None, prot)  # no handle: it will hold another frame
         if writable is False:
@@ -105,13 +89,13 @@ class RingFile:
         self.head = data[p.CONTROL_SIZE : p.CONTROL_SIZE + made.head_size]
         self.slots = [data[start : start + made.stride] for start in range(made.first, made.size, made.stride)]
         self.words: Any = pages[: p.CONTROL_SIZE].data.cast("Q")
+        self.futexes = Futexes(self.words)
         self.sequences: Any = self.words[p.SEQUENCES : p.SEQUENCES + made.slots]
         self.entries = range(p.ENTRIES, p.ENTRIES + p.ENTRY * made.entries, p.ENTRY)
         self._columns = [self.words[p.ENTRIES + word : self.entries.stop : p.ENTRY] for word in range(p.ENTRY)]
         # Another open file, as the locks of one that is mapped would last as long as the last array.
         flags = (os.O_RDONLY if writable is None else os.O_RDWR) | os.O_CLOEXEC
-        self.fd = os.open(f"/proc/self/fd/{fd}", flags)
-        self._own: set[int] = set()  # the bytes that it has locked
+        self.locks = Exclusive(os.open(f"/proc/self/fd/{fd}", flags), of_file=True)
         _OPEN.add(self)
 
     @property
@@ -123,7 +107,7 @@ class RingFile:
     def is_named(self) -> bool:
         """Whether its name leads to it."""
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self.fd))
+            return os.path.samestat(os.stat(self.path), os.fstat(self.locks.fd))
         except FileNotFoundError:
             return False
 
@@ -143,69 +127,22 @@ class RingFile:
 
     def close(self) -> None:
         """Release the locks; arrays keep the memory mapped."""
-        fd, self.fd = self.fd, -1
+        fd, self.locks.fd = self.locks.fd, -1
         if fd >= 0:
             os.close(fd)
-        self._semaphores.clear()
-
-    # --- locks ---
-
-    def fence(self) -> None:
-        """Order what this process wrote before all that it reads after, for all that call it on this file."""
-        self._call(_GET, _FENCE)
-
-    def try_lock(self, place: int) -> bool:
-        """Lock one byte; False if another open file has locked it."""
-        try:
-            self._call(_SET, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return False
-            raise
-        self._own.add(place)
-        return True
-
-    def unlock(self, place: int) -> None:
-        """Unlock one byte."""
-        self._call(_SET, _LOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, place, 1, 0))
-        self._own.discard(place)
-
-    def is_locked(self, place: int) -> bool:
-        """Whether this or another open file has locked a byte."""
-        asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
-        return place in self._own or bool(_LOCK.unpack(self._call(_GET, asked))[0] != fcntl.F_UNLCK)
-
-    def _call(self, command: int, lock: bytes) -> bytes:
-        if self.fd < 0:  # a signal handler has closed it in the middle of a call
-            raise Closed(f"the ring {self.name!r} is closed")
-        return fcntl.fcntl(self.fd, command, lock)
 
     # --- the writer's ---
 
     def end(self) -> None:
         """End the ring for its readers, and remove its name; with the writer's lock."""
-        words = self.words
-        words[p.CLOSED] = 1
-        for number, entry in enumerate(self.entries):
+        self.words[p.CLOSED] = 1
+        for entry in self.entries:
             self.wake(entry + p.WAITS)
-            if words[entry + p.PROCESS] or words[entry + p.SEMAPHORE]:
-                self.free_if_dead(number)
-        self.drop_semaphore(p.WRITER_WAITS)
         if self.is_named:  # at last: who is killed before has a successor, which does the rest
             try:
                 os.unlink(self.path)
             except OSError as error:
                 raise storage_error(error, "remove the ring", self.name) from None
-
-    def free_if_dead(self, number: int) -> bool:
-        """Free the entry of a reader that has ended, with its semaphore; whether it had."""
-        if not self.try_lock(p.READER_LOCKS + number):
-            return False
-        entry, words = self.entries[number], self.words
-        words[entry + p.PROCESS] = words[entry + p.HELD] = words[entry + p.WAITS] = 0
-        self.drop_semaphore(entry + p.WAITS)
-        self.unlock(p.READER_LOCKS + number)
-        return True
 
     # --- a reader's ---
 
@@ -213,53 +150,23 @@ class RingFile:
         """Lock an entry for a reader, which starts after the newest frame, and return it; 0 if all are taken."""
         words = self.words
         for number, entry in enumerate(self.entries):
-            if self.try_lock(p.READER_LOCKS + number):
-                self.drop_semaphore(entry + p.WAITS)
-                words[entry + p.HELD] = words[entry + p.MISSED] = words[entry + p.WAITS] = 0
+            if self.locks.acquire(p.READER_LOCKS + number):
+                for word in (p.HELD, p.OPEN, p.MISSED, p.WAITS):
+                    words[entry + word] = 0
                 words[entry + p.TAKEN] = self.newest
                 words[entry + p.PROCESS] = os.getpid()
                 # A writer that did not see the entry yet may have published one frame until here, and no more.
-                self.fence()
+                self.locks.fence()
                 words[entry + p.TAKEN] = self.newest
-                self.make_semaphore(entry + p.WAITS)  # at last: from here on, others see that the reader is open
+                words[entry + p.OPEN] = 1  # at last: from here on, others see that the reader is open
                 return entry
         return 0
 
-    # --- waiting: at a place is the word that says that a process waits, and the number of its semaphore ---
+    # --- both ---
 
     def wake(self, place: int) -> None:
-        """Wake a process, if it waits."""
-        words = self.words
-        if not words[place]:
-            return
-        words[place] = 0
-        number = words[place + 1]
-        known = self._semaphores.get(place)
-        if known is None or known[0] != number:
-            known = self._semaphores[place] = number, open_semaphore(number, self._users)
-        if known[1] is not None:
-            known[1].post()
-
-    def make_semaphore(self, place: int) -> None:
-        """Create the semaphore of this process."""
-        self.words[place + 1] = number = new_number()
-        mode = os.fstat(self.fd).st_mode & 0o666
-        self._semaphores[place] = number, create_semaphore(number, mode)
-
-    def drop_semaphore(self, place: int) -> None:
-        """Remove a semaphore."""
-        known, _ = self._semaphores.pop(place, (0, None))
-        for number in {known, self.words[place + 1]} - {0}:  # another process may have changed the word
-            remove_semaphore(number)
-        self.words[place + 1] = 0
-
-    def pause(self, place: int, left: float, waited: float, ready: Callable[[], bool]) -> None:
-        """Wait to be woken, or for a while, unless ``ready()``."""
-        own = self._semaphores.get(place)
-        self.words[place] = 1
-        if not ready():
-            wait_for_post(None if own is None else own[1], min(left, RECHECK), waited)
-        self.words[place] = 0
+        """Wake the process that waits, if the word of a place says so."""
+        self.futexes.wake(2 * place)
 
 
 _OPEN: weakref.WeakSet[RingFile] = weakref.WeakSet()
@@ -294,7 +201,7 @@ def open_file(where: Location, writable: bool | None, trusted: Trusted) -> RingF
         fd = os.open(path, flags | (os.O_NOFOLLOW if is_shm(name) else 0))
         try:
             _check_owner(os.fstat(fd), trusted, name)
-            return RingFile(name, path, fd, writable, trusted)
+            return RingFile(name, path, fd, writable)
         finally:
             os.close(fd)
     except StorageError:
@@ -336,7 +243,7 @@ def open_for_writing(where: Location, frames: Any, slots: int, policy: int, mode
     geometry = new_geometry(frames.kind, policy, slots, len(frames.head), frames.size)
     while True:
         try:
-            return _create(where, geometry, frames.head, mode, trusted)
+            return _create(where, geometry, frames.head, mode)
         except ObjectExists:
             pass
         try:
@@ -345,7 +252,7 @@ def open_for_writing(where: Location, frames: Any, slots: int, policy: int, mode
             if os.path.islink(path):
                 raise
             continue
-        if not found.try_lock(p.WRITER_LOCK):
+        if not found.locks.acquire(p.WRITER_LOCK):
             process = found.words[p.WRITER]
             found.close()
             raise ObjectExists(
@@ -362,7 +269,7 @@ def open_for_writing(where: Location, frames: Any, slots: int, policy: int, mode
         found.close()
 
 
-def _create(where: Location, geometry: Geometry, head: bytes, mode: int, trusted: Trusted) -> RingFile:
+def _create(where: Location, geometry: Geometry, head: bytes, mode: int) -> RingFile:
     writer = segment.create(where, mode=mode)
     made = None
     try:
@@ -370,8 +277,8 @@ def _create(where: Location, geometry: Geometry, head: bytes, mode: int, trusted
         writer.write_at(p.CONTROL_SIZE, [head])
         writer.reserve(geometry.size)
         writer.write_at(geometry.size - 1, [bytes(1)])
-        made = RingFile(writer.name, writer.path, writer.fileno(), True, trusted)
-        made.try_lock(p.WRITER_LOCK)
+        made = RingFile(writer.name, writer.path, writer.fileno(), True)
+        made.locks.acquire(p.WRITER_LOCK)
         made.words[p.WRITER] = os.getpid()
         populate(made.data)
         writer.close()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData
 
 MAGIC = b"shmaring"
-VERSION = 1
+VERSION = 2
 BATCH, TENSOR = 1, 2
 KINDS = {BATCH: "record batch", TENSOR: "tensor"}
 LATEST, ALL = 1, 2
@@ -20,14 +20,15 @@ FIXED = struct.Struct("<8sIIIIQQQ")
 """Magic, version, kind, policy, slots; size of the schema; offset and size of the slots."""
 NEWEST, CLOSED, WRITER, WRITER_WAITS = range(16, 20)
 """Words: the newest frame, as its number times the number of slots, plus its slot; 1 once the writer has closed the
-ring; the writer's process id; 1 if the writer waits. The number of its semaphore follows."""
+ring; the writer's process id; 1 if the writer waits."""
 SEQUENCES = 256
 """The word of slot 0: the number of the frame in it, 0 while it is written."""
 ENTRIES, ENTRY = 512, 8
 """The first word of the entry of reader 0, and the words of an entry."""
-PROCESS, TAKEN, HELD, MISSED, WAITS, SEMAPHORE = range(6)
+PROCESS, TAKEN, HELD, MISSED, WAITS, OPEN = range(6)
 """Words of an entry: the reader's process id, 0 if it is free; the last frame that it took; 0, or 1 plus the slot that
-it holds; the frames that it missed so far; 1 if it waits; the number of its semaphore, 0 until the reader is open."""
+it holds; the frames that it missed so far; 1 if it waits; 1 once the reader is open. They count only while the reader's
+byte is locked."""
 CONTROL_SIZE = 8192
 PAGE = 4096
 MOST_SLOTS, MOST_READERS = 64, 32

@@ -8,7 +8,7 @@ Invariants:
 * what is done with a lock of the file, or in an entry, is done in turn, so that :meth:`Ring.close` of another thread
   comes before or after it. Nobody waits for frames or slots in turn;
 * a reader holds one slot at most, from a step to the next. With one slot more than readers, one is always free;
-* what a process that was killed has marked is undone by who finds its lock free.
+* the marks of a process that was killed do not count, as its lock is free.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ from shmarrow.ring.protocol import CLOSED, HELD, MISSED, NEWEST, SEQUENCES, TAKE
 from shmarrow.segment.location import Location
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.directory import Trust, as_trust
+from shmarrow.sync.futex import Wait
 
 _POLICIES = {number: name for name, number in p.POLICIES.items()}
 _LARGEST = (1 << 64) - 1
-_OPENING = 0.005
-"""Seconds between two checks whether a ring has been created."""
+_OPENING, _RECHECK = 0.005, 0.1
+"""Seconds between two checks whether a ring has been created, and of a process that waits and is not woken."""
 
 
 class ReaderInfo(NamedTuple):
@@ -212,9 +213,6 @@ class Ring:
         try:
             if like is None:
                 self._begin_reading(policy)
-            elif self._all:
-                file.drop_semaphore(p.WRITER_WAITS)
-                file.make_semaphore(p.WRITER_WAITS)
         except BaseException:
             file.close()
             raise
@@ -301,15 +299,15 @@ class Ring:
 
     def _take_slot(self, writing: _Writing) -> int:
         """Take a free slot, which no reader gets from now on. The caller sets ``_writing`` to None at last."""
-        self._writing, began = weakref.ref(writing), 0.0
+        self._writing, wait = weakref.ref(writing), None
         while True:
             with self._turn:
                 self._check(writes=True)
                 found = self._free_slot()
             if found is not None:
                 return found
-            began = began or time.monotonic()
-            self._pause(p.WRITER_WAITS, began, self._has_free)
+            wait = wait or Wait(self._timeout)
+            self._pause(p.WRITER_WAITS, wait, self._has_free)
 
     def _has_free(self) -> bool:
         numbers = self._file.numbers()
@@ -328,7 +326,7 @@ class Ring:
             if self._is_needed(slot, number):
                 continue
             words[SEQUENCES + slot] = 0
-            self._file.fence()
+            self._file.locks.fence()
             if not self._is_needed(slot, number):
                 return slot
             words[SEQUENCES + slot] = number
@@ -341,7 +339,7 @@ class Ring:
         if self._all:
             there = zip(file.all(p.PROCESS), file.all(TAKEN), strict=True)
             needing += [i for i, (process, taken) in enumerate(there) if process and taken < number]
-        return bool(needing) and not all(map(file.free_if_dead, needing))
+        return any(file.locks.is_locked(p.READER_LOCKS + i) for i in needing)
 
     def _publish(self, slot: int) -> None:
         """Publish the frame in a slot."""
@@ -354,7 +352,7 @@ class Ring:
                 raise InvalidData(f"the ring {self.name!r} is damaged: it has {number - 1} frames")
             words[SEQUENCES + slot] = number
             if p.REORDERED:
-                file.fence()
+                file.locks.fence()
             words[NEWEST] = newest
             for entry in compress(file.entries, file.all(WAITS)):
                 file.wake(entry + WAITS)
@@ -388,15 +386,15 @@ class Ring:
         InvalidData
             If the message in the slot is invalid.
         """
-        began = 0.0
+        wait = None
         while True:
             found, ended = self._look()
             if found is not None:
                 return found
             if ended:
                 raise StopIteration
-            began = began or time.monotonic()
-            self._wait(began)
+            wait = wait or Wait(self._timeout)
+            self._wait(wait)
 
     def __aiter__(self) -> Self:
         return self
@@ -404,14 +402,14 @@ class Ring:
     async def __anext__(self) -> Any:
         import asyncio
 
-        began = time.monotonic()
+        wait = Wait(self._timeout)
         while True:
             found, ended = self._look()
             if found is not None:
                 return found
             if ended:
                 raise StopAsyncIteration
-            await asyncio.to_thread(self._wait, began)
+            await asyncio.to_thread(self._wait, wait)
 
     def _look(self) -> tuple[Any, bool]:
         """The next frame, if it is there; and whether the writer had closed the ring before that was looked for."""
@@ -433,7 +431,7 @@ class Ring:
             if self._all and number > taken + 1:
                 number, slot = taken + 1, self._slot_of(taken + 1)
             words[held] = slot + 1
-            self._file.fence()
+            self._file.locks.fence()
             if words[SEQUENCES + slot] == number:
                 break
             words[held] = 0
@@ -462,8 +460,8 @@ class Ring:
             if self._all:
                 self._file.wake(p.WRITER_WAITS)
 
-    def _wait(self, began: float) -> None:
-        self._pause(self._entry + WAITS, began, self._has_next)
+    def _wait(self, wait: Wait) -> None:
+        self._pause(self._entry + WAITS, wait, self._has_next)
 
     def _has_next(self) -> bool:
         number, slot = divmod(self._words[NEWEST], self._count)
@@ -472,27 +470,24 @@ class Ring:
 
     # --- both ---
 
-    def _pause(self, place: int, began: float, ready: Callable[[], bool]) -> None:
-        """Wait for a while, unless ``ready()``; the place is that of :meth:`RingFile.pause`.
+    def _pause(self, place: int, wait: Wait, ready: Callable[[], bool]) -> None:
+        """Sleep until the word of a place is 0, or for a while, unless ``ready()``.
 
         Raises
         ------
         TimedOut
-            If the time since ``began`` exceeds the timeout.
+            If the time is over.
         """
-
-        def is_ready() -> bool:
-            with self._turn:
-                return self._closed or ready()
-
-        waited = time.monotonic() - began
-        if waited >= self._limit:
+        file = self._file
+        file.futexes.arm(2 * place)
+        with self._turn:
+            self._check()
+            file.locks.fence()
+            is_ready = ready()
+        if not is_ready and not wait.sleep(file.futexes, 2 * place, _RECHECK):
             with self._turn:
                 self._check()
                 raise self._timed_out()
-        self._file.pause(place, self._limit - waited, waited, is_ready)
-        if self._closed:
-            raise Closed("the Ring was closed while it waited")
 
     def _timed_out(self) -> TimedOut:
         found = state_of(self._file)
@@ -538,14 +533,14 @@ class Ring:
         """
         with self._turn:
             closed, self._closed = self._closed, True
-            if closed or self._file.fd < 0:
+            if closed or self._file.locks.fd < 0:
                 return
             file = self._file
             try:
                 if self._entry:
                     self._release()
                     self._words[self._entry + p.PROCESS] = 0
-                    file.drop_semaphore(self._entry + WAITS)
+                    file.wake(self._entry + WAITS)  # another thread may wait
                     if self._all:
                         file.wake(p.WRITER_WAITS)
                 else:
@@ -557,7 +552,7 @@ class Ring:
         """Raise Closed, or InvalidArgument unless this is the writer, or a reader."""
         if self._closed:
             raise Closed("the Ring is closed; open another one")
-        if self._file.fd < 0:
+        if self._file.locks.fd < 0:
             raise Closed(f"the ring {self.name!r} was opened by a parent of this process; open it again")
         if writes is True and self._entry:
             raise InvalidArgument("this Ring reads; the writer passes like")
@@ -633,14 +628,14 @@ def _wait_for(where: Location, limit: float, trusted: Trusted) -> RingFile:
 def state_of(file: RingFile) -> RingInfo:
     """The state of an open ring."""
     words = file.words
-    columns = [file.all(word) for word in (p.PROCESS, p.SEMAPHORE, TAKEN, MISSED, HELD)]  # in the order of claim()
+    columns = [file.all(word) for word in (p.PROCESS, p.OPEN, TAKEN, MISSED, HELD)]  # in the order of claim()
     readers = [
         ReaderInfo(process, position, missed, holds > 0)
-        for number, (process, semaphore, position, missed, holds) in enumerate(zip(*columns, strict=True))
-        if process and semaphore and file.is_locked(p.READER_LOCKS + number)
+        for number, (process, is_open, position, missed, holds) in enumerate(zip(*columns, strict=True))
+        if process and is_open and file.locks.is_locked(p.READER_LOCKS + number)
     ]
     writer = words[p.WRITER]
-    alive = not words[CLOSED] and file.is_locked(p.WRITER_LOCK)
+    alive = not words[CLOSED] and file.locks.is_locked(p.WRITER_LOCK)
     made = file.geometry
     kind, policy = p.KINDS[made.kind], _POLICIES[made.policy]
     return RingInfo(file.name, kind, policy, made.slots, made.size, file.newest, writer if alive else None, readers)

@@ -15,7 +15,6 @@ Invariants:
 from __future__ import annotations
 
 import _thread
-import atexit
 import errno
 import os
 import struct
@@ -32,7 +31,6 @@ from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError,
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
 from shmarrow.segment.mappings import Mapping
-from shmarrow.segment.record_locks import holder, try_lock
 from shmarrow.store import index
 from shmarrow.store import protocol as p
 from shmarrow.store.control import BUCKETS, SEQUENCE, ControlFile, Memory, fence
@@ -40,7 +38,7 @@ from shmarrow.store.destroy import lock_removal, remove_files
 from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
 from shmarrow.store.files import Files
 from shmarrow.store.journal import Journal
-from shmarrow.store.locks import CommitLock, Exclusive, Pins
+from shmarrow.store.locks import CommitLock, Pins
 from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import (
     SETTINGS,
@@ -54,6 +52,7 @@ from shmarrow.store.settings import (
 )
 from shmarrow.store.transaction import Transaction
 from shmarrow.store.waiters import Waiters
+from shmarrow.sync.locks import Exclusive, holder, try_lock
 
 _HITS, _MISSES = p.word("hits"), p.word("misses")
 _BOOT = slice(p.HEADER["boot_id"][0], p.HEADER["boot_id"][0] + 16)
@@ -125,7 +124,7 @@ class Catalog:
             self.pins = Pins(self.pins_fd)
             self.lock = CommitLock(self.commit_fd, directory.name)
             self.exclusive = Exclusive(self.commit_fd)
-            self.waiters = Waiters(self.control, directory, self.exclusive, self.settings.mode, self.modulus)
+            self.waiters = Waiters(self.control, self.exclusive, self.modulus)
         except BaseException:
             _close(self._fds)
             raise
@@ -180,7 +179,6 @@ class Catalog:
         self.owner = 0
         self.forked = True
         self.exclusive.after_fork()
-        self.waiters.after_fork()
         self.files.closing.clear()
         self.lock.after_fork()
         self.pins.after_fork()
@@ -606,11 +604,5 @@ def _after_fork() -> None:
         catalog.after_fork()
 
 
-def _at_exit() -> None:
-    for catalog in list(_open):
-        catalog.waiters.leave()
-
-
-atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

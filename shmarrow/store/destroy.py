@@ -13,11 +13,10 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from shmarrow.segment.record_locks import try_lock
-from shmarrow.segment.semaphore import remove_semaphore
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import is_object
 from shmarrow.store.settings import destroyed
+from shmarrow.sync.locks import try_lock
 
 if TYPE_CHECKING:
     from shmarrow.store.directory import Directory
@@ -38,8 +37,6 @@ def remove_files(directory: Directory, control_fd: int) -> None:
         if int(file[:16], 16) <= last:
             with suppress(OSError):
                 directory.unlink(file)
-    for number in p.semaphores_in(os.pread(control_fd, p.SLOTS - p.WAITERS, p.WAITERS)):
-        remove_semaphore(number)
     for name in (p.PINS, p.COMMIT, p.CONTROL):
         directory.unlink(name)
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from shmarrow.objects.describe import Description
-from shmarrow.segment.record_locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.snapshot import snapshot
 from shmarrow.store.space import Space
+from shmarrow.sync.locks import holders
 from shmarrow.types import Schema
 
 

@@ -1,6 +1,6 @@
-"""The locks of a store: the commit lock, pins of objects, drafts, and names being computed.
+"""The locks of a store: the commit lock, and pins of objects.
 
-All are record locks; see :mod:`shmarrow.segment.record_locks`. Invariants:
+All are record locks; see :mod:`shmarrow.sync.locks`. Invariants:
 
 * record locks do not exclude threads of the same process, so each process also has a mutex, or counts its locks;
 * a signal handler or a finalizer may attach or release anything anywhere, in the middle of an operation on pins of its
@@ -19,8 +19,8 @@ from fcntl import LOCK_UN, lockf
 from typing import Any
 
 from shmarrow.errors import StorageError
-from shmarrow.segment.record_locks import holder, try_lock, unlock
 from shmarrow.store.protocol import COMMIT_LOCK
+from shmarrow.sync.locks import holder, try_lock, unlock
 
 PATIENCE = 30.0
 """Seconds that an operation waits for the commit lock."""
@@ -91,48 +91,6 @@ class CommitLock:
             return False
         self._mutex.release()
         return holder(self.fd, COMMIT_LOCK) is None
-
-
-class Exclusive:
-    """Bytes locked by threads of this process: drafts, and names being computed."""
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Forget the parent's locks; called in a forked child."""
-        self._threads: dict[int, tuple[int]] = {}
-
-    def acquire(self, start: int) -> bool:
-        """Lock a byte; False if another process or a thread of this one holds it."""
-        mine = (_thread.get_ident(),)
-        if self._threads.setdefault(start, mine) is not mine:  # one step, which needs no mutex
-            return False
-        try:
-            if try_lock(self.fd, start, True):
-                return True
-        except BaseException:
-            self.release(start)
-            raise
-        del self._threads[start]
-        return False
-
-    def release(self, start: int) -> None:
-        """Unlock a byte; does nothing unless this process holds it."""
-        if start in self._threads:
-            try:
-                unlock(self.fd, start)
-            finally:
-                self._threads.pop(start, None)
-
-    def __contains__(self, start: int) -> bool:
-        """Whether this process holds a byte."""
-        return start in self._threads
-
-    def mine(self, start: int) -> bool:
-        """Whether this thread holds a byte."""
-        return self._threads.get(start) == (_thread.get_ident(),)
 
 
 class Pins:

@@ -20,7 +20,7 @@ CONTROL, PINS, COMMIT = "control", "pins", "commit"
 MAGIC = b"shmarrow"
 DESTROYED = int.from_bytes(b"destroyd", "little")
 """Replaces the magic, the first word of the control file, when the store is destroyed."""
-VERSION = 2
+VERSION = 3
 DAMAGED = bytes(16)
 """The boot id of a catalog that is to be rebuilt although the machine was not restarted."""
 
@@ -174,7 +174,6 @@ class EventRecord(NamedTuple):
 class Waiter(NamedTuple):
     """A record in the table of waiters."""
 
-    semaphore: U64
     hash: U64
     length: U32
     waiting: U32
@@ -213,10 +212,10 @@ EVENT_STRUCT = struct.Struct("<QQII")
 PUBLISHED, DELETED = 1, 2
 
 WAITERS = 86016
-WAITER_COUNT = 128
-WAITER_SIZE = 32
+WAITER_COUNT = 256
+WAITER_SIZE = 16
 WAITER = Layout(Waiter).fields
-WAITER_STRUCT = struct.Struct(Layout(Waiter).struct.format + "8x")
+WAITER_STRUCT = Layout(Waiter).struct
 
 SLOTS = 90112
 SLOT_SIZE = 512
@@ -274,9 +273,3 @@ def hash_of(name: bytes, modulus: int) -> int:
 def word(field: str) -> int:
     """Return the index of a header field in the 64-bit words of the control file."""
     return HEADER[field][0] >> 3
-
-
-def semaphores_in(waiters: bytes) -> list[int]:
-    """Return the numbers of the semaphores in the table of waiters, which may be cut off."""
-    whole = len(waiters) // WAITER_SIZE * WAITER_SIZE
-    return [number for number, *_ in WAITER_STRUCT.iter_unpack(waiters[:whole]) if number]

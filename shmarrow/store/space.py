@@ -21,11 +21,11 @@ import numpy as np
 
 from shmarrow.errors import StoreFull
 from shmarrow.segment.host import memory_left
-from shmarrow.segment.record_locks import holder, holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import Entry
 from shmarrow.store.snapshot import snapshot
+from shmarrow.sync.locks import holder, holders
 
 BATCH = 64
 """Objects removed per hold of the commit lock, at about 30 µs each."""
@@ -362,7 +362,6 @@ class Space:
         """Remove expired and orphaned objects, and leftovers of killed processes."""
         self._catalog.check_writable()
         self._catalog.mend()
-        self._catalog.waiters.collect()
         drafts = self._reclaim()
         gone: list[str] = []
         for part in snapshot(self._catalog, "expires", "owner"):

@@ -36,6 +36,7 @@ ORDER = (
     "writer",
     "buffer",
     "pickling",
+    "sync",
     "segment",
     "sources",
     "display",
@@ -71,6 +72,7 @@ ORDER = (
 
 NARROWER = {
     "late": set(ORDER),
+    "sync": set(),
     "segment": {"errors", "lazy", "late", "state_machine", "writer", "buffer"},
     "sources": {"errors", "lazy", "late", "state_machine", "writer", "buffer", "segment"},
 }

@@ -440,10 +440,10 @@ def test_an_unknown_version_is_left_alone(made: Callable[..., tuple[sa.Store, Pe
     store.put("a", b"x")
     copy = tmp_path / "copy"
     shutil.copytree(peer.folder, copy)
-    change(copy, protocol.HEADER["version"][0], b"\3")
+    change(copy, protocol.HEADER["version"][0], bytes([protocol.VERSION + 1]))
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
     Peer(peer.program, copy).run("check", status=1)
-    with pytest.raises(sa.InvalidData, match="expected version 2, found 3"):
+    with pytest.raises(sa.InvalidData, match="expected version 3, found 4"):
         sa.Store(copy)
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 

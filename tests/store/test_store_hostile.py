@@ -46,7 +46,7 @@ def test_what_is_wrong_with_a_control_file_is_said(tmp_path: Path) -> None:
         return str(error.value)
 
     assert "expected the magic b'shmarrow', found b'SHMARROW'" in said(b"SHMARROW" + good[8:])
-    assert "expected version 2, found 3" in said(good[:8] + b"\3" + good[9:])
+    assert "expected version 3, found 4" in said(good[:8] + b"\4" + good[9:])
     assert "its header is invalid" in said(good[:12] + b"\0\1\0\0" + good[16:])
     assert "has 0 bytes" in said(b"")
     assert "has 4095 bytes" in said(good[:4095])

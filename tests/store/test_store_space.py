@@ -18,7 +18,7 @@ from store_check import Report, leftovers
 from waiting import wait_until
 
 import shmarrow as sa
-from shmarrow.segment import record_locks
+from shmarrow.sync import locks
 
 SIZE = 8 * 1000
 """Bytes of the values of one object here; with its metadata it has less than 400 more, in three blocks."""
@@ -134,10 +134,10 @@ def test_the_list_of_all_locks_is_read_for_stats_only(shm_name: str, monkeypatch
                 assert store.stats().pins == {first: 2, second: 1}
                 assert store.info("a").pins == 2
                 assert len(read) == 2
-                monkeypatch.setattr(record_locks, "_LONGEST", 0)  # as if somebody had that many
-                monkeypatch.setattr(record_locks, "_LONG", 0)
-                monkeypatch.setattr(record_locks, "_REST", 1e9)
-                monkeypatch.setattr(record_locks, "_resume", 0)
+                monkeypatch.setattr(locks, "_LONGEST", 0)  # as if somebody had that many
+                monkeypatch.setattr(locks, "_LONG", 0)
+                monkeypatch.setattr(locks, "_REST", 1e9)
+                monkeypatch.setattr(locks, "_resume", 0)
                 for _ in range(3):
                     stats = store.stats()
                     assert sum(stats.pins.values()) == 2  # one process of each object

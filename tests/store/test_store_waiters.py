@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +26,21 @@ from waiting import wait_until
 import shmarrow as sa
 from shmarrow.store import protocol as p
 
-posix_ipc = pytest.importorskip("posix_ipc")
 ONE = np.ones(1)
-FILES = ("/store/waiters.py", "/segment/semaphore.py")
+FILES = ("/store/waiters.py", "/sync/futex.py")
 STEP = int(os.environ.get("SHMARROW_TEST_STEP", "7"))
 """Before every so many instructions a waiter is killed or interrupted."""
 
 
-def records(where: str) -> list[tuple[int, int, int, int]]:
-    """The records of waiters that are in use: semaphore, hash, length, waiting."""
+def records(where: str) -> list[tuple[int, int, int]]:
+    """The records of those who wait: hash, length, 1."""
     table = Path(place(where), "control").read_bytes()[p.WAITERS : p.SLOTS]
-    return [found for found in p.WAITER_STRUCT.iter_unpack(table) if found[0]]
-
-
-def semaphores(where: str) -> list[Path]:
-    """The files of the semaphores in these records."""
-    files = [Path(f"/dev/shm/sem.shmarrow-{number:016x}") for number, *_ in records(where)]
-    return [file for file in files if file.exists()]
+    return [record for record in p.WAITER_STRUCT.iter_unpack(table) if record[2]]
 
 
 def until_waiting(where: str, count: int) -> None:
     """Return when so many wait."""
-    wait_until(lambda: sum(waiting for *_, waiting in records(where)) >= count, f"{count} wait")
+    wait_until(lambda: len(records(where)) >= count, f"{count} wait")
 
 
 def waits(where: str, *names: str, get: bool = False) -> int:
@@ -143,9 +136,9 @@ def test_several_objects_are_had_although_one_comes_and_goes(where: str) -> None
 
 
 @contextmanager
-def waiter(where: str, prefix: bytes) -> Iterator[Any]:
-    """A waiter by hand, as ``docs/protocol.md`` has it, in the last record; its semaphore."""
-    at, number = p.SLOTS - p.WAITER_SIZE, int.from_bytes(os.urandom(8), "little")
+def waiter(where: str, prefix: bytes) -> Iterator[Callable[[], int]]:
+    """A waiter by hand, as ``docs/protocol.md`` has it, in the last record; gives 1 while nobody has woken it."""
+    at = p.SLOTS - p.WAITER_SIZE
     store = place(where)
     with open(f"{store}/control", "r+b") as control:
         mapped = mmap.mmap(control.fileno(), 0)
@@ -163,15 +156,9 @@ def waiter(where: str, prefix: bytes) -> Iterator[Any]:
     with killed_at_end([holder]):
         assert os.read(read, 1) == b"."
         os.close(read), os.close(write)
-        made = posix_ipc.Semaphore(f"/shmarrow-{number:016x}", posix_ipc.O_CREX)
-        try:
-            p.WAITER_STRUCT.pack_into(mapped, at, number, hashed, len(prefix), 1)
-            yield made
-        finally:
-            p.WAITER_STRUCT.pack_into(mapped, at, 0, 0, 0, 0)
-            with suppress(posix_ipc.ExistentialError):
-                made.unlink()
-            made.close()
+        p.WAITER_STRUCT.pack_into(mapped, at, hashed, len(prefix), 1)
+        yield lambda: p.WAITER_STRUCT.unpack_from(mapped, at)[2]
+        p.WAITER_STRUCT.pack_into(mapped, at, 0, 0, 0)
 
 
 CHANGES: dict[str, Callable[[sa.Store], object]] = {
@@ -202,24 +189,20 @@ CHANGES: dict[str, Callable[[sa.Store], object]] = {
 def test_a_change_wakes_those_concerned(where: str, change: str, prefix: bytes, by: set[str]) -> None:
     with sa.Store(where) as store:
         store.put("old", ONE)
-        with waiter(where, prefix) as semaphore:
+        with waiter(where, prefix) as waiting:
             store.info("old")
             store.configure(capacity=1 << 20)
             store.owner()
-            assert semaphore.value == 0
+            assert waiting() == 1
             CHANGES[change](store)
-            assert semaphore.value == (change in by)
-            if change != "destroy":
-                store.put("name", ONE, overwrite=True)
-                store.put("name", ONE, overwrite=True)
-                assert semaphore.value <= 1
+            assert waiting() == (change not in by)
 
 
 def test_a_computation_that_fails_wakes_the_next_one(where: str) -> None:
-    with sa.Store(where) as store, waiter(where, b"name\0") as semaphore:
+    with sa.Store(where) as store, waiter(where, b"name\0") as waiting:
         with pytest.raises(ZeroDivisionError):
             store.get_or_put("name", lambda: 1 / 0)
-        assert semaphore.value == 1
+        assert waiting() == 0
 
 
 def test_more_waiters_than_records(where: str) -> None:
@@ -237,37 +220,12 @@ def test_more_waiters_than_records(where: str) -> None:
         assert records(where) == []
 
 
-WITHOUT = """
-import shmarrow as sa, sys
-with sa.Store(sys.argv[1]) as store:
-    store.put("to", 1)
-    assert store.get("back", timeout=60) == 2
-    with store.watch() as watch:
-        store.put("watched", 3)
-        assert watch.get(60).name == "watched"
-"""
-
-
-def test_waiting_without_posix_ipc(where: str, tmp_path: Path) -> None:
-    (tmp_path / "posix_ipc.py").write_text("raise ImportError('no wheel')")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    with sa.Store(where) as store:
-        other = subprocess.Popen([sys.executable, "-c", WITHOUT, where], env=environment)
-        with killed_at_end([other.pid]):
-            assert store.get("to", timeout=60) == 1
-            store.put("back", 2)
-            assert other.wait(60) == 0
-
-
 OTHER_MEMORY = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"]
 
 
-@pytest.mark.parametrize(
-    ("container", "shared"),
-    [pytest.param(["unshare", "-p", "-f"], True, id="processes"), pytest.param(OTHER_MEMORY, False, id="memory")],
-)
-def test_a_waiter_in_a_container(tmp_path: Path, container: list[str], shared: bool) -> None:
-    """One with shared memory of its own cannot be woken, and looks."""
+@pytest.mark.parametrize("container", [["unshare", "-p", "-f"], OTHER_MEMORY], ids=["processes", "memory"])
+def test_a_waiter_in_a_container(tmp_path: Path, container: list[str]) -> None:
+    """With processes, or shared memory, of its own."""
     if subprocess.run([*container, "true"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("there are no namespaces here")
     where = str(tmp_path / "store")
@@ -276,7 +234,6 @@ def test_a_waiter_in_a_container(tmp_path: Path, container: list[str], shared: b
         child = subprocess.Popen([*container, sys.executable, "-c", source])
         with killed_at_end([child.pid]):
             until_waiting(where, 1)
-            assert len(semaphores(where)) == shared
             store.put("a", ONE)
             assert child.wait(60) == 0
         assert records(where) == []
@@ -292,15 +249,6 @@ USERS: dict[int, dict[str, Any]] = {
     BOB: {"uid": BOB, "groups": [GROUP]},
     EVE: {"uid": EVE},
 }
-
-
-def value(where: str) -> int:
-    """The value of the only waiter's semaphore."""
-    ((number, *_),) = records(where)
-    opened = posix_ipc.Semaphore(f"/shmarrow-{number:016x}")
-    found: int = opened.value
-    opened.close()
-    return found
 
 
 @pytest.mark.parametrize(
@@ -324,7 +272,7 @@ def test_who_may_write_to_the_store_may_wake(shm_name: str, mode: int, waiter: i
         until_waiting(shm_name, 1)
         waits.kill(signal.SIGSTOP)
         lab.run(code.format("store.put('a', 1)"), **trust, **USERS[writer])
-        assert value(shm_name) == 1
+        assert records(shm_name) == []
         waits.kill(signal.SIGCONT)
         waits.result()
     lab.run(code.format("store.destroy()"), **trust, **USERS[ALICE])
@@ -340,18 +288,6 @@ def test_who_may_only_read_waits_without_a_record(shm_name: str) -> None:
         waits.result()
         assert records(shm_name) == []
     lab.run(code.format("store.destroy()"), where=shm_name, trust=False, **USERS[ALICE])
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become other users")
-def test_a_semaphore_of_a_stranger_is_not_touched(where: str) -> None:
-    """Its file is empty, so touching it would be a SIGBUS."""
-    with sa.Store(where) as store, waiter(where, b"") as semaphore:
-        (file,) = semaphores(where)
-        os.truncate(file, 0)
-        os.chown(file, EVE, EVE)
-        store.put("a", ONE)
-        assert file.exists()
-        del semaphore
 
 
 def test_a_wait_ends_in_time_whatever_the_clock_says(where: str) -> None:
@@ -377,28 +313,19 @@ def test_a_wait_ends_in_time_whatever_the_clock_says(where: str) -> None:
 # --- what killed waiters leave ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", [sa.Store.collect, sa.Store.destroy])
-def test_nothing_is_left_of_killed_waiters(where: str, end: Callable[[sa.Store], object]) -> None:
+def test_a_change_after_waiters_were_killed_wakes_the_others(where: str) -> None:
     with sa.Store(where) as store:
-        children = [waits(where, f"{number}") for number in range(5)]
-        alive = waits(where, "alive")
+        children = [waits(where, "a") for _ in range(5)]
+        alive = waits(where, "a")
         with killed_at_end([alive]):
             with killed_at_end(children):
                 until_waiting(where, 6)
-            left = semaphores(where)
-            assert len(left) == 6
-            end(store)
-            if end is sa.Store.collect:
-                assert len(semaphores(where)) == len(records(where)) == 1
-                store.put("alive", ONE)
-                assert ended(alive) == 0
-            else:
-                assert ended(alive) == 1  # it is told that the store is gone
-            assert [file for file in left if file.exists()] == []
+            store.put("a", ONE)
+            assert ended(alive) == 0
+        assert records(where) == []
 
 
-def test_a_process_that_ends_leaves_nothing(where: str) -> None:
-    """Although its threads wait for ever."""
+def test_a_process_ends_although_its_threads_wait_for_ever(where: str) -> None:
     source = """
 import sys, threading
 import shmarrow as sa
@@ -412,9 +339,7 @@ sys.stdin.read(1)
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         with killed_at_end([child.pid]):
             until_waiting(where, 2)
-            left = semaphores(where)
             assert child.communicate("x", 60)[1] == ""
-        assert (len(left), [file for file in left if file.exists()], records(where)) == (2, [], [])
 
 
 def test_records_of_killed_waiters_are_used_again(where: str) -> None:
@@ -428,20 +353,18 @@ def test_records_of_killed_waiters_are_used_again(where: str) -> None:
         child = forked(many)
         with killed_at_end([child]):
             until_waiting(where, p.WAITER_COUNT)
-        left = semaphores(where)
-        assert len(left) == p.WAITER_COUNT
+        before = records(where)
+        assert len(before) == p.WAITER_COUNT
         child = waits(where, "a")
         with killed_at_end([child]):
-            wait_until(lambda: not left[0].exists(), "its record is used again")
+            wait_until(lambda: records(where) != before, "a record is used again")
             store.put("a", ONE)
             assert ended(child) == 0
-        store.collect()
-        assert [file for file in left if file.exists()] == []
-        assert records(where) == []
+        assert len(records(where)) == p.WAITER_COUNT - 1
 
 
 def test_killed_anywhere(where: str) -> None:
-    """Whatever a waiter was doing, nothing is left of it."""
+    """Whatever a waiter was doing, the next one has a record, and is woken."""
 
     def wait() -> None:
         with sa.Store(where) as store:
@@ -450,15 +373,18 @@ def test_killed_anywhere(where: str) -> None:
             with pytest.raises(sa.ObjectNotFound):
                 store.wait(["a", "b"], timeout=0.02)
 
-    number, left = 1, []
+    number = 1
     with sa.Store(where) as store:
         while killed(wait, number, FILES):
-            left += semaphores(where)
-            store.collect()
-            assert records(where) == []
             number += STEP
-    assert left
-    assert [file for file in left if file.exists()] == []
+            store.put("c", ONE)
+            assert store.wait("c", timeout=0) == ["c"]
+            store.delete("c")
+        child = waits(where, "c")
+        with killed_at_end([child]):
+            until_waiting(where, 1)
+            store.put("c", ONE)
+            assert ended(child) == 0
     assert number > 50
 
 

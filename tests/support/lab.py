@@ -468,7 +468,6 @@ def _words(path: Path) -> list[str]:
 _CLOCK = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -496,12 +495,6 @@ int clock_gettime(clockid_t id, struct timespec *now) {
     int result = (int)syscall(SYS_clock_gettime, id, now);
     if (result == 0 && id == CLOCK_REALTIME && offset) shift(now, *offset);
     return result;
-}
-
-int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict until) {
-    struct timespec end = *until;
-    if (offset) shift(&end, -*offset);
-    return sem_clockwait(semaphore, CLOCK_REALTIME, &end);
 }
 
 int gettimeofday(struct timeval *restrict now, void *restrict zone) {

@@ -41,7 +41,7 @@ struct control {
     u8 gap2[56]; u64 hits, misses, changing; u8 gap3[3752];
     struct { u64 number; u32 length, crc; u8 payload[4080]; } journals[2];
     struct event ring[256];
-    struct { u64 semaphore, hash; u32 length, waiting; u8 zeros[8]; } waiters[128];
+    struct { u64 hash; u32 length, waiting; } waiters[256];
     struct slot slots[];
 };
 _Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, hits) == 320, "header");
@@ -459,8 +459,8 @@ static void open_store(const char *path) {
     control = open_file("control"), pins = open_file("pins"), commits = open_file("commit");
     c = shared = map(MAP_SHARED);
     check_control();
-    if (memcmp(c->magic, "shmarrow", 8) || c->version != 2 || c->slot_size != 512 || c->slots_at != 90112)
-        fail(1, "no store of version 2");
+    if (memcmp(c->magic, "shmarrow", 8) || c->version != 3 || c->slot_size != 512 || c->slots_at != 90112)
+        fail(1, "no store of version 3");
     TRY(read(TRY(open("/proc/sys/kernel/random/boot_id", O_RDONLY)), boot, 36));
     for (int i = 0; i < 16; i++) sprintf(id + strlen(id), "-%02x" + (i != 4 && i != 6 && i != 8 && i != 10), c->boot[i]);
     if (strcmp(boot, id)) fail(1, "the store is of an earlier boot, and is to be rebuilt first");

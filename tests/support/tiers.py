@@ -24,7 +24,7 @@ MARKERS = {
 TIERS = {
     "spark": ("spark", "examples/test_demo.py", "examples/test_docs.py", "examples/test_examples.py"),
     "processes": (
-        "cli", "examples", "faults", "reuse", "ring", "segment", "store", "hostile/test_fuzz.py",
+        "cli", "examples", "faults", "reuse", "ring", "segment", "store", "sync", "hostile/test_fuzz.py",
         "hostile/test_hostile.py", "hostile/test_other_libraries_hostile.py", "integration/test_integration_cli.py",
         "interchange/test_batch_dataset.py", "interchange/test_c_data_hazards.py", "parity/test_peers.py",
         "parity/test_sparse_cpp.py", "project/test_benchmarks.py", "project/test_conftest.py",

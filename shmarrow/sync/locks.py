@@ -1,12 +1,16 @@
-"""POSIX record locks (``fcntl``) on byte ranges of a file: lock, unlock, list holders.
+"""Locks on bytes of a file (``fcntl``): lock, unlock, list holders.
 
-They are not inherited by a forked child, and released when the process ends. Closing *any* descriptor of a file
-releases all of the process's locks on it, so a file with locks is opened only once. They do not exclude threads of the
-same process.
+POSIX record locks belong to the process. They are not inherited by a forked child, and released when the process ends.
+Closing *any* descriptor of a file releases all of the process's locks on it, so a file with locks is opened only once.
+They do not exclude threads of the same process; :class:`Exclusive` does.
+
+Open file description locks belong to the open file, so they exclude each other within a process, too. A forked child
+has them until it closes the descriptor.
 """
 
 from __future__ import annotations
 
+import _thread
 import errno
 import fcntl
 import os
@@ -20,12 +24,17 @@ _LONG, _LONGEST, _REST = 0.25, 0.5, 10
 _resume = 0.0
 _FLOCK = struct.Struct("hhqqi4x")
 _CONFLICT = (errno.EAGAIN, errno.EACCES)
+_OF_FILE = getattr(fcntl, "F_OFD_SETLK", 37), getattr(fcntl, "F_OFD_GETLK", 36)
+"""The commands for locks that belong to an open file."""
+_NO_BYTE = 1 << 62
+"""A byte that nobody locks."""
 
 
-def try_lock(fd: int, start: int, exclusive: bool) -> bool:
+def try_lock(fd: int, start: int, exclusive: bool, command: int = fcntl.F_SETLK) -> bool:
     """Lock one byte; False if another process holds a conflicting lock."""
+    kind = fcntl.F_WRLCK if exclusive else fcntl.F_RDLCK
     try:
-        fcntl.lockf(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB, 1, start)
+        fcntl.fcntl(fd, command, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
     except OSError as error:
         if error.errno in _CONFLICT:
             return False
@@ -33,9 +42,9 @@ def try_lock(fd: int, start: int, exclusive: bool) -> bool:
     return True
 
 
-def unlock(fd: int, start: int) -> None:
+def unlock(fd: int, start: int, command: int = fcntl.F_SETLK) -> None:
     """Release this process's lock of a byte."""
-    fcntl.lockf(fd, fcntl.LOCK_UN, 1, start)
+    fcntl.fcntl(fd, command, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, 1, 0))
 
 
 def holder(fd: int, start: int, length: int = 1) -> tuple[int, int, int] | None:
@@ -47,9 +56,9 @@ def holder(fd: int, start: int, length: int = 1) -> tuple[int, int, int] | None:
     return None if kind == fcntl.F_UNLCK else (process, first, size)
 
 
-def _first(fd: int, start: int, length: int) -> tuple[int, int, int, int]:
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-    kind, _, first, size, process = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+def _first(fd: int, start: int, length: int, command: int = fcntl.F_GETLK) -> tuple[int, int, int, int]:
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    kind, _, first, size, process = _FLOCK.unpack(fcntl.fcntl(fd, command, query))
     return kind, process, first, size
 
 
@@ -115,3 +124,65 @@ def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]] | None:
         if now - began > _LONG:
             _resume = now + _REST * (now - began)
     return sorted(set(found))  # read in pieces, between which locks come and go, it repeats lines
+
+
+class Exclusive:
+    """Bytes of a file that this object has locked, each for one thread.
+
+    Parameters
+    ----------
+    fd : int
+        The file; the descriptor that holds the locks.
+    of_file : bool
+        Whether the locks belong to the open file, and not to the process.
+    """
+
+    def __init__(self, fd: int, of_file: bool = False) -> None:
+        self.fd = fd
+        self._set, self._get = _OF_FILE if of_file else (fcntl.F_SETLK, fcntl.F_GETLK)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the parent's locks; called in a forked child."""
+        self._threads: dict[int, tuple[int]] = {}
+
+    def acquire(self, start: int) -> bool:
+        """Lock a byte; False if another process, file or thread holds it."""
+        mine = (_thread.get_ident(),)
+        if self._threads.setdefault(start, mine) is not mine:  # one step, which needs no mutex
+            return False
+        try:
+            if try_lock(self.fd, start, True, self._set):
+                return True
+        except BaseException:
+            self.release(start)
+            raise
+        del self._threads[start]
+        return False
+
+    def release(self, start: int) -> None:
+        """Unlock a byte; does nothing unless this object holds it."""
+        if start in self._threads:
+            try:
+                unlock(self.fd, start, self._set)
+            finally:
+                self._threads.pop(start, None)
+
+    def __contains__(self, start: int) -> bool:
+        """Whether this object holds a byte."""
+        return start in self._threads
+
+    def mine(self, start: int) -> bool:
+        """Whether this thread holds a byte."""
+        return self._threads.get(start) == (_thread.get_ident(),)
+
+    def is_locked(self, start: int) -> bool:
+        """Whether anybody has locked a byte."""
+        return start in self._threads or _first(self.fd, start, 1, self._get)[0] != fcntl.F_UNLCK
+
+    def fence(self) -> None:
+        """Order what this thread wrote before all that it reads after, for all who call it on this file.
+
+        It takes the kernel's lock of the file's list of locks, which puts the calls in an order, on any processor.
+        """
+        _first(self.fd, _NO_BYTE, 1, self._get)
