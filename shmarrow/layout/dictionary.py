@@ -190,7 +190,7 @@ class DictionaryArray(Array):
         if len(dictionary) > 4 * self._length + 1024:
             used, indices = np.unique(indices, return_inverse=True)
             dictionary = dictionary._take(used)
-        with renumbered(_first_use, indices if valid is None else np.where(valid, indices, -1)):
+        with renumbered(_first_use, indices, valid):
             values = dictionary.to_pylist()
         return [values[i] for i in indices.tolist()]
 
@@ -342,9 +342,10 @@ class DictionaryArray(Array):
         return result
 
 
-def _first_use(number: int, indices: Indices) -> int | tuple[Part, ...]:
+def _first_use(number: int, indices: Indices, valid: Mask | None = None) -> int | tuple[Part, ...]:
     """The first row with a value of the dictionary, for :class:`renumbered`; its number if no row has it."""
-    found = np.flatnonzero(indices == number)
+    uses = indices == number
+    found = np.flatnonzero(uses if valid is None else uses & valid)
     return int(found[0]) if len(found) else (("dictionary",), ("row", number))
 
 

@@ -138,6 +138,11 @@ READS: dict[str, tuple[Callable[[], Any], tuple[tuple[Any, ...], ...]]] = {
     "struct": (lambda: sa.StructArray.from_arrays([LATE[1]], ["t"]).slice(1).to_pylist(), (("field", "t"), ("row", 1))),
     "one struct": (lambda: sa.StructArray.from_arrays([LATE[1]], ["t"]).slice(1)[1], (("row", 1),)),
     "dictionary": (lambda: sa.DictionaryArray.from_arrays([0, None, 1], LATE[0]).to_pylist(), (("row", 2),)),
+    "nulls beside the last index of its type": (
+        lambda: sa.DictionaryArray.from_arrays(
+            sa.array([None, 255], "uint8"), sa.array([0] * 255 + [2**40], SECONDS)
+        ).to_pylist(), (("row", 1),),
+    ),
     "one of a dictionary": (lambda: sa.DictionaryArray.from_arrays([0, 1, 1], LATE[0])[2], (("row", 2),)),
     "unused value": (
         lambda: sa.DictionaryArray.from_arrays([0, 0], LATE[0]).to_pylist(), (("dictionary",), ("row", 1))
