@@ -16,8 +16,7 @@ from shmarrow.errors import InvalidData, at, counted
 from shmarrow.optional import optional
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.frame import SharedFrame, frame_name
-from shmarrow.spark.handle import PartitionHandle
-from shmarrow.spark.mapping import attached_in, prepared, run
+from shmarrow.spark.mapping import Parts, attached_in, prepared, run
 from shmarrow.spark.results import Fitting
 from shmarrow.spark.sharing import check_wanted, handle_column, handle_row, published
 from shmarrow.store import Store
@@ -47,11 +46,11 @@ def _extend(
     frame: str,
     function: Callable[[Table], Any],
     fitting: Fitting,
-    handles: tuple[PartitionHandle, ...] | None,
+    parts: Parts,
     batches: Batches,
 ) -> Batches:
     """The worker's side: puts each partition with the columns that the function gives for it."""
-    for handle, table in attached_in(handles, batches):
+    for handle, table in attached_in(parts, batches):
         check_wanted(store, frame)
         added = optional("pyarrow").Table.from_batches(fitting.fit(function(table)), fitting.schema)
         with at(f"partition {handle.partition}"):

@@ -65,13 +65,13 @@ class SharedFrame:
     def keep(self, end: Callable[[], object], rows: DataFrame | None = None) -> None:
         """Keep what it needs until it is destroyed in this process: ``end`` is called then.
 
-        That is the persisted DataFrame whose rows have the handles, if there is one.
+        ``rows`` is the DataFrame with the handles that Spark keeps where the partitions are, if it keeps them.
         """
         self._ends.append(end)
         self._rows = rows
 
     def rows_of(self, spark: SparkSession) -> DataFrame | None:
-        """Return the persisted DataFrame whose rows have the handles; None if it is not of this session or process."""
+        """Return the DataFrame with the handles that Spark keeps; None if it is not of this session or process."""
         rows = self._rows
         return rows if rows is not None and self._pid == os.getpid() and rows.sparkSession is spark else None
 

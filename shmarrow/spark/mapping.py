@@ -2,9 +2,11 @@
 
 Invariants:
 
-* a task gets the handle of a partition from Spark, and its rows from shared memory;
-* Spark prefers the executors that have cached the handles, and waits for a free core there for a limited time; on
-  another host the task fails with an error that names the right one, and Spark tries it again;
+* a task gets the number of a partition from Spark, and its rows from shared memory: those of the frame's own handle,
+  wherever that works;
+* on a cluster, Spark gives the handle that it keeps for the partition, which names another object only if Spark had to
+  compute the partition again. It prefers the executors that keep the handles, and waits for a free core there for a
+  limited time; on another host the task fails with an error that names the right one, and Spark tries it again;
 * arguments are checked on the driver, before a job runs.
 """
 
@@ -14,11 +16,12 @@ import json
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidType, full_name
+from shmarrow.errors import InvalidData, InvalidType, StorageError, full_name
 from shmarrow.spark._pyspark import arrow_schema
 from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.jobs import as_session
@@ -37,24 +40,59 @@ if TYPE_CHECKING:
     Batches = Iterator[pa.RecordBatch]
 
 
+class Parts(NamedTuple):
+    """What the tasks of a job over a frame know of it.
+
+    Attributes
+    ----------
+    handles : tuple of PartitionHandle
+        The frame's handles.
+    schema : Schema
+        The frame's schema.
+    placed : bool
+        Whether Spark gives the rows with the handles that it keeps, or numbers of handles.
+    """
+
+    handles: tuple[PartitionHandle, ...]
+    schema: Schema
+    placed: bool
+
+
 _WAIT = 10.0
 """Seconds that a task on the wrong host waits before it fails."""
 _PATIENT_ATTEMPTS = 3
 
 
-def attached_in(
-    handles: tuple[PartitionHandle, ...] | None, batches: Batches
-) -> Iterator[tuple[PartitionHandle, Table]]:
-    """Yield the partitions of a task, each with its rows.
-
-    Where all workers reach all partitions, Spark gives the numbers of their handles. Else it gives the handles, which
-    ``handles`` is None for.
-    """
+def attached_in(parts: Parts, batches: Batches) -> Iterator[tuple[PartitionHandle, Table]]:
+    """Yield the partitions of a task, each with its rows."""
     for batch in batches:
-        for given in batch.column(0).to_pylist():
-            handle = pickle.loads(given)[0] if handles is None else handles[given]
-            _be_patient(handle)
-            yield handle, handle.attach()
+        for cell in batch.column(0).to_pylist():
+            computed = pickle.loads(cell)[0] if parts.placed else parts.handles[cell]
+            handle = next((own for own in parts.handles if own.partition == computed.partition), None)
+            if handle is None:
+                raise _changed(computed, "which the frame does not have")
+            yield handle, _attached(handle, computed, parts.schema)
+
+
+def _attached(handle: PartitionHandle, computed: PartitionHandle, schema: Schema) -> Table:
+    """Return the rows of a partition: those of the frame's handle, or if these are lost, the same computed again."""
+    if computed.name != handle.name:
+        with suppress(StorageError):
+            return handle.attach()
+    _be_patient(computed)
+    table = computed.attach()
+    if computed.name != handle.name and (table.num_rows, table.schema) != (handle.num_rows, schema):
+        other = "another schema" if table.num_rows == handle.num_rows else f"{table.num_rows} rows"
+        raise _changed(handle, f"has {other} now, expected {handle.num_rows} rows of the frame's schema")
+    return table
+
+
+def _changed(handle: PartitionHandle, how: str) -> InvalidData:
+    return InvalidData(
+        f"the source of the frame has changed: partition {handle.partition}, which was lost with its executor and "
+        f"computed again, {how}",
+        hint="share it again",
+    )
 
 
 def _be_patient(handle: PartitionHandle) -> None:
@@ -95,11 +133,9 @@ def _on_batches(function: Callable[[Iterator[RecordBatch]], Any], table: Table) 
     return function(iter(table.batches))
 
 
-def _map(
-    function: Callable[[Table], Any], fitting: Fitting, handles: tuple[PartitionHandle, ...] | None, batches: Batches
-) -> Batches:
+def _map(function: Callable[[Table], Any], fitting: Fitting, parts: Parts, batches: Batches) -> Batches:
     """The worker's side: the rows that a function makes of each partition."""
-    for _, table in attached_in(handles, batches):
+    for _, table in attached_in(parts, batches):
         yield from fitting.fit(function(table))
 
 
@@ -107,10 +143,10 @@ def run(frame: SharedFrame, spark: SparkSession, task: Callable[..., Any], struc
     """Return the rows that a task makes of partitions: a function of what :func:`attached_in` gets, in turn."""
     rows, count = frame.rows_of(spark), len(frame)
     if rows is not None:
-        return rows.mapInArrow(partial(task, None), struct)
+        return rows.mapInArrow(partial(task, Parts(frame.handles, frame.schema, True)), struct)
     if not count:
         return spark.createDataFrame([], struct)
-    return spark.range(0, count, 1, count).mapInArrow(partial(task, frame.handles), struct)
+    return spark.range(0, count, 1, count).mapInArrow(partial(task, Parts(frame.handles, frame.schema, False)), struct)
 
 
 # --- the rows as they are ---------------------------------------------------------------------------------------

@@ -1,9 +1,12 @@
-"""Sharing a DataFrame: each partition becomes one object of a store, and a row with its handle, which Spark caches.
+"""Sharing a DataFrame: each partition becomes one object of a store, and a row with its handle.
 
 Invariants:
 
-* the rows with the handles are a persisted DataFrame. So Spark keeps executors that have some, runs later jobs where
-  they are, and computes a partition that was lost again, which publishes it again;
+* the handles that the first job returned are the frame: every later job reads the objects that they name. Nothing of
+  the source is in the plan of such a job, so what is written to it afterwards has no effect;
+* where workers run on several hosts, Spark keeps the rows with the handles on the executors that made them
+  (:func:`placed`). So it keeps these executors, runs later jobs where the objects are, and computes again what was lost
+  with an executor;
 * each time it is computed, a partition gets a new name: attempts that are repeated or run twice never conflict. All
   objects of a frame are removed together;
 * the frame's marker is in the driver's store from before the first job until it is destroyed. A worker that sees this
@@ -28,7 +31,7 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.optional import optional
 from shmarrow.segment import Location
-from shmarrow.spark._pyspark import arrow_schema, is_local, is_stopped, parallelism
+from shmarrow.spark._pyspark import arrow_schema, is_connect, is_local, is_stopped, parallelism
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.frame import SharedFrame, frame_name, marker, remove_here
 from shmarrow.spark.handle import PartitionHandle
@@ -110,8 +113,9 @@ def share(
     If it fails or is interrupted, nothing of the frame is left on the driver's host. On other hosts, many short tasks
     remove what finished ones have written; what they do not reach is left until its executor ends.
 
-    If the source gives other rows each time it is computed, a partition that was lost has other rows afterwards, as
-    with any DataFrame that Spark caches.
+    The rows are computed once; what is written to the source afterwards does not change the frame. If executors on
+    several hosts are lost together with their objects, Spark computes these partitions again; if the source then gives
+    another number of rows or another schema, the job fails with our InvalidData.
 
     Columns may have any names. Intervals of months, for which pyarrow has no type, have to be cast first. Without any
     rows, the frame has the columns that ``function`` returns for a batch without rows.
@@ -149,35 +153,57 @@ def published(
     If that fails or is interrupted, nothing of the frame is left on this host.
     """
     spark = rows.sparkSession
-    rows = rows.persist()
     remove = partial(store.delete_here, prefix=f"{name}/")  # the marker stays: Spark may compute lost rows again
+    drop: Callable[[], object] | None = None
     try:
         store.store().put(marker(name), b"", protect=True)
         with worker_errors(), cancelled_with(spark, name):
+            if not is_local(spark):
+                rows, drop = placed(rows)
             each = [pickle.loads(row["handle"]) for row in rows.collect()]
         handles = [handle for handle, _ in each]
         schemas: dict[bytes, int] = {}
         for handle, schema in each:
             schemas.setdefault(schema, handle.partition)
         frame = SharedFrame(store, name, _one_schema(schemas) or schema_without_rows(), handles, spark_schema)
-        frame.keep(partial(_drop, rows, remove), rows)
+        if drop is not None:
+            frame.keep(partial(_drop, rows, drop, remove), rows)
         return frame
     except BaseException:
         remove_here(store, name)
-        insist(rows.unpersist)
+        if drop is not None:
+            insist(drop)
         if not is_stopped(spark) and not is_local(spark):
             on_workers(spark, remove)
         raise
 
 
-def _drop(rows: DataFrame, remove: Callable[[], object]) -> None:
-    """Let Spark drop the rows of a frame, and first have the objects removed that are on other hosts."""
+def placed(rows: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
+    """Compute rows, and have Spark keep them where they were computed, apart from the tables that they come from.
+
+    A persisted DataFrame would not do: Spark computes it again whenever the path or table of its source is written.
+
+    Returns
+    -------
+    rows : DataFrame
+        The rows. On a classic session, those of an executor that is lost are computed again from the same files; on
+        Spark Connect, a job that needs them fails.
+    drop : callable
+        Lets Spark drop them.
+    """
     spark = rows.sparkSession
-    if is_stopped(spark):
+    if is_connect(spark):
+        return rows.localCheckpoint(), lambda: None  # dropped together with the DataFrame
+    kept = rows.rdd.persist()
+    return spark.createDataFrame(kept, rows.schema, verifySchema=False), kept.unpersist
+
+
+def _drop(rows: DataFrame, drop: Callable[[], object], remove: Callable[[], object]) -> None:
+    """Have the objects removed that are on other hosts, and let Spark drop the rows of a frame."""
+    if is_stopped(rows.sparkSession):
         return
-    if not is_local(spark):
-        on_workers(spark, remove, rows)
-    insist(rows.unpersist)
+    on_workers(rows.sparkSession, remove, rows)
+    insist(drop)
 
 
 def handle_column() -> StructType:
