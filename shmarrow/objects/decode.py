@@ -3,8 +3,7 @@
 Invariants:
 
 * only ``bytes``, ``bytearray`` and scalars are copied; everything else is a view that keeps the segment mapped;
-* a mark is an untrusted hint, only used if it matches its object;
-* cached entries are keyed by their bytes, immutable and bounded.
+* a mark is an untrusted hint, only used if it matches its object.
 """
 
 from __future__ import annotations
@@ -15,22 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
-from shmarrow.ipc.batch.decode import open_batch
-from shmarrow.ipc.file.footer import END, HEAD, MAGIC, footer_holes
+from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import Message, message_at
-from shmarrow.ipc.message.template import Known
-from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
 from shmarrow.objects.kinds import BYTES, KIND, SCALARS, Stored
 from shmarrow.segment import Segment
-from shmarrow.segment.mappings import shared_of, version_of
 from shmarrow.sources import open_source
 from shmarrow.types import DateType, Metadata, Schema
-from shmarrow.types.extension import generation
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -60,55 +53,13 @@ def decode(segment: Segment, trust: bool = False) -> Stored:
     if data.data[: len(MAGIC)] != MAGIC:
         return _message(segment, trust)
     limits = _TRUSTING if trust is True else as_limits(DEFAULT_LIMITS, trust)
-    found = _known_file(data, segment.name, limits)
-    if found is not None:
-        batch, metadata = found
-        return _taken(batch.schema, [batch], metadata or {})
     reader = RecordBatchFileReader(open_source(segment), limits)
     metadata = reader.metadata or {}
     if BUNDLE_KEY in metadata:
         from shmarrow.ipc.tensor.bundle import load_tensors
 
         return load_tensors(segment)
-    _remember(reader, limits)
     return _taken(reader.schema, list(reader), metadata)
-
-
-# --- files of one batch -----------------------------------------------------------------------------------------
-
-_FOOTERS = Known()
-"""Schema and metadata of files without dictionaries, by all of their footer but where the batch is."""
-
-
-def _known_file(data: Bytes, name: str, limits: Limits) -> tuple[RecordBatch, Metadata | None] | None:
-    """The batch of a file and the footer's metadata, if the footer of a similar file was read before."""
-    view, size = data.data, len(data)
-    length, tail = END.unpack_from(view, size - END.size) if size >= HEAD + END.size else (0, b"")
-    end = size - END.size - length
-    if tail != MAGIC or length <= 0 or end < HEAD:
-        return None
-    found = _FOOTERS.find(view[end : end + length].tobytes(), (limits, generation()))
-    if found is None:
-        return None
-    (schema, metadata), (offset, head, body) = found
-    if not 0 <= head < 1 << 31:  # 32 bits, and padding that may be anything
-        return None
-    where = f"{name}: batch 0"
-    located = message_at(data[:end], offset, where, limits, block=(head, body))
-    assert located is not None
-    body, shared = data[located.body : located.end], shared_of(data)
-    body = body if shared is None else shared.body(body)
-    return open_batch(located.message, body, schema, {}, where, limits, (version_of(data), 0)), metadata
-
-
-def _remember(reader: RecordBatchFileReader, limits: Limits) -> None:
-    """Keep the footer of a file of one batch without dictionaries, if its schema is cached."""
-    file = reader._opened()
-    source = file.schema._source
-    one = len(file.batches) == 1 and not len(file.blocks("dictionaries"))
-    if one and isinstance(source, LazySchema) and not source.borrowed:
-        key, found = (limits, generation()), (file.schema, reader.metadata)
-        _FOOTERS.add(file.footer.reader.data.tobytes(), footer_holes(file.footer), found, key)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------

@@ -30,8 +30,9 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc.batch.decode import open_batch
 from shmarrow.ipc.batch.encode import in_schema
+from shmarrow.ipc.batch.header import read_message
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.decode import message_at, parse_metadata
+from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
@@ -396,7 +397,7 @@ class Reader:
     def _open(self, memory: Bytes, where: str) -> tuple[bytes, Any]:
         size = 8 + int.from_bytes(memory[4:8].tobytes(), "little")
         data = memory[:size].copy()
-        parse: Callable[..., Any] = read_header if self._schema is None else parse_metadata
+        parse: Callable[..., Any] = read_header if self._schema is None else read_message
         found = message_at(data, 0, where, parse=parse, cut=True)
         if found is None or found.end > len(memory):
             raise InvalidData(f"{where}: expected a message of at most {len(memory)} bytes")

@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, ShmarrowError
-from shmarrow.ipc.batch.decode import header_of, variadic_counts
+from shmarrow.ipc.batch.header import header_of
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import UNIONS
 from shmarrow.ipc.message.decode import Message, message_at
@@ -164,14 +164,13 @@ def batch_of(message: Message, body: int, where: str) -> Batch:
     table = message.header["data"] if message.kind == "DictionaryBatch" else message.header
     if table is None or message.kind not in ("DictionaryBatch", "RecordBatch"):
         raise InvalidData(f"{where}: expected a RecordBatch message, found {message.kind}")
-    header = header_of(table, message.version, where)
-    codec = table["compression"]
+    header = header_of(message, table, where)
     return Batch(
         message,
         header.length,
         header.nodes,
         header.buffers,
-        tuple(variadic_counts(table, len(header.buffers), where)),
-        None if codec is None else codec["codec"],
+        tuple(header.variadic_counts(where)),
+        None if header.codec is None else header.codec[0],
         body,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
-from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, decode_row_counts, read_footer
+from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, decode_row_counts, footer_bytes
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import message_at, read_key_values
@@ -117,7 +117,7 @@ class Overview:
     def _open_file(self, findings: list[Finding]) -> None:
         limits, size = self.limits, self.size
         try:
-            start, footer = read_footer(self.source, limits)
+            start, footer = footer_bytes(self.source, limits)
             self.footer = start, start + len(footer)
             self._read_footer(start, footer, findings)
         except ShmarrowError as error:

@@ -19,6 +19,7 @@ from forms import stream_of
 import shmarrow as sa
 from shmarrow.errors import ShmarrowError
 from shmarrow.ipc.batch.decode import open_batch
+from shmarrow.ipc.batch.header import read_message
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.schema.cache import SchemaCache
@@ -130,7 +131,7 @@ def test_ranges_are_fetched_before_columns_are_built(codec: str | None) -> None:
     schema = sa.ipc.open_stream(data).schema
     first = message_at(data, 0, "test")
     assert first is not None
-    found = message_at(data, first.end, "test")
+    found = message_at(data, first.end, "test", parse=read_message)
     assert found is not None
 
     def opened() -> tuple[Any, Ranges]:

@@ -258,7 +258,7 @@ def test_files_that_change_under_a_reader(tmp_path: Path) -> None:
     chooser = random.Random(5)
     outcomes = set()
     for turn in range(300):
-        schema = sa.schema([(f"changed {turn} {i}", sa.int32()) for i in range(60)])
+        schema = sa.schema([(f"changed {turn} {i}", sa.int32()) for i in range(300)])
         write(path, schema)
         reader = sa.ipc.open_file(path)
         batch = reader.get_batch(0)
@@ -268,14 +268,14 @@ def test_files_that_change_under_a_reader(tmp_path: Path) -> None:
             for _ in range(20):
                 file.seek(chooser.randrange(size // 2, size))
                 file.write(bytes([chooser.randrange(256)] * 4))
-        for key in (chooser.randrange(60), f"changed {turn} 30", 0):
+        for key in (chooser.randrange(300), f"changed {turn} 30", 0):
             try:
                 batch.column(key).validate(full=True)
                 outcomes.add("data")
             except ShmarrowError:
                 outcomes.add("error")
         try:
-            assert len(reader.schema.names) == 60
+            assert len(reader.schema.names) == 300
         except ShmarrowError:
             outcomes.add("error")
     assert outcomes == {"data", "error"}
@@ -387,7 +387,7 @@ def test_threads_read_columns_of_one_batch() -> None:
         sys.setswitchinterval(before)
 
 
-def test_a_footer_with_broken_metadata_of_its_own_opens_each_time_alike(tmp_path: Path) -> None:
+def test_a_footer_with_broken_metadata_of_its_own_is_refused_each_time_alike(tmp_path: Path) -> None:
     sink = io.BytesIO()
     batch = sa.record_batch({"a": [1]})
     with sa.ipc.new_file(sink, batch.schema, metadata={"kkkkkkkk": "vvvvvvvv"}) as writer:
@@ -399,10 +399,8 @@ def test_a_footer_with_broken_metadata_of_its_own_opens_each_time_alike(tmp_path
     path.write_bytes(raw)
     path.chmod(0o400)
     for _ in range(4):
-        with sa.ipc.open_file(path) as reader:
-            assert reader.get_batch(0).to_pydict() == {"a": [1]}
-            with pytest.raises(sa.InvalidData):
-                _ = reader.metadata
+        with pytest.raises(sa.InvalidData, match=r"footer: .* needs \["):
+            sa.ipc.open_file(path)
 
 
 def parsed(table: dict[str, Any]) -> LazySchema:

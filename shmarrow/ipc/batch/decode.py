@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes, Indices
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, at
-from shmarrow.ipc.flatbuffers.reader import TableView
+from shmarrow.ipc.batch.header import BatchHeader, header_of
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
@@ -36,7 +36,6 @@ from shmarrow.layout.validation import Origin
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
-    from shmarrow.ipc.batch.codecs import Decompressor
     from shmarrow.segment.mappings import Version
 
 PART = 1 << 48
@@ -46,7 +45,6 @@ Such a body is not one piece of memory; see :mod:`shmarrow.reuse`."""
 
 _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
-_PAIR = np.dtype("<i8")
 _SEVERAL, _MANY = 4, 12
 """Columns asked for one by one, or together, from which on :meth:`ArrayLoader.flat` is worthwhile."""
 _SMALL = 1 << 17
@@ -72,61 +70,8 @@ class RangeBody(Protocol):
         """Prefetch these (start, stop) ranges, merging adjacent ones."""
 
 
-class BatchHeader(NamedTuple):
-    """The metadata of a record batch, or of the values of a dictionary.
-
-    Attributes
-    ----------
-    table : TableView
-        The RecordBatch table.
-    version : int
-        The metadata version.
-    length : int
-        The number of rows.
-    nodes : int64 ndarray, shape (n, 2)
-        Length and null count of each array.
-    buffers : int64 ndarray, shape (m, 2)
-        Offset and size of each buffer in the body.
-    """
-
-    table: TableView
-    version: int
-    length: int
-    nodes: Indices
-    buffers: Indices
-
-
-def header_of(table: TableView, version: int, where: str) -> BatchHeader:
-    """Read a RecordBatch table; nodes and buffers are views."""
-    length = table["length"]
-    if length < 0:
-        raise InvalidData(f"{where}: the batch declares {length} rows")
-    return BatchHeader(table, version, length, _pairs(table, "nodes"), _pairs(table, "buffers"))
-
-
-def variadic_counts(table: TableView, buffers: int, where: str) -> list[int]:
-    """Read the numbers of data buffers of view arrays; InvalidData if the batch has not as many buffers."""
-    vector = table["variadicBufferCounts"]
-    counts: list[int] = [] if vector is None else vector.tolist()
-    if counts and (min(counts) < 0 or sum(counts) > buffers):
-        raise InvalidData(f"{where}: variadic buffer counts {counts[:20]} do not match {buffers} buffers")
-    return counts
-
-
-def _pairs(table: TableView, slot: str) -> Indices:
-    """A vector of structs of two 64-bit numbers as an ndarray of shape (n, 2); a view."""
-    place = table.offset_of(slot)
-    if not place:
-        return _NO_PAIRS
-    start, count = table.reader.vector_at(place, 16, table.name, slot)
-    return np.ndarray((count, 2), _PAIR, table.reader.data, start)
-
-
-_NO_PAIRS = np.empty((0, 2), np.int64)
-
-
 def open_batch(
-    message: Message,
+    header: BatchHeader | Message,
     body: Any,
     schema: Schema,
     dictionaries: Dictionaries,
@@ -138,18 +83,17 @@ def open_batch(
 
     Parameters
     ----------
-    message : Message
-        The metadata.
+    header : BatchHeader
+        The metadata; InvalidData if it is a message of another kind.
     body : uint8 ndarray or RangeBody
         The body, in memory or read by ranges.
     origin : tuple
         Version of the file, or None, and number of the batch; see :class:`~shmarrow.layout.validation.Origin`.
     """
-    if message.kind != "RecordBatch":
-        raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
-    header = header_of(message.header, message.version, where)
+    if isinstance(header, Message):
+        raise InvalidData(f"{where} is a {header.kind} message, expected a RecordBatch")
     loader = ArrayLoader(header, body, LazySchema.of(schema), dictionaries, where, limits, origin)
-    return RecordBatch(schema, header.length, source=loader, metadata=message.custom_metadata)
+    return RecordBatch(schema, header.length, source=loader, metadata=header.metadata)
 
 
 def dictionary_body(
@@ -162,7 +106,7 @@ def dictionary_body(
         raise InvalidData(f"{where}: a dictionary batch without data")
     source = LazySchema.of(schema)
     what = f"{where}: dictionary {header['id']}"
-    content = ArrayLoader(header_of(data, message.version, what), body, source, dictionaries, what, limits)
+    content = ArrayLoader(header_of(message, data, what), body, source, dictionaries, what, limits)
     return content, header["id"], header["isDelta"]
 
 
@@ -192,8 +136,8 @@ class ArrayLoader:
     """
 
     __slots__ = (
-        "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat", "_nodes",
-        "_origin", "_schema", "_size", "_table", "_trust", "_v4", "_variadic", "length", "where",
+        "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat", "_header",
+        "_nodes", "_origin", "_schema", "_size", "_trust", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -208,7 +152,8 @@ class ArrayLoader:
     ) -> None:
         self.where = where
         self._origin = origin
-        self._table, version, self.length, self._nodes, self._buffers = header
+        self._header = header
+        self.length, _, self._nodes, self._buffers, version, codec, _, _ = header
         if len(self._buffers) > limits.buffers:
             raise LimitExceeded(f"{where}: {len(self._buffers)} buffers, more than Limits.buffers = {limits.buffers}")
         self._body = body
@@ -218,8 +163,7 @@ class ArrayLoader:
         self._schema = schema
         self._dictionaries = dictionaries
         self._v4 = version == _V4
-        codec = self._table["compression"]
-        self._decompressor = None if codec is None else _decompressor(codec, where, limits)
+        self._decompressor = None if codec is None else late.ipc.batch.codecs.decompressor(*codec, where, limits)
         # Whether arrays can be views of the body.
         self._direct = codec is None and self._fetch is None and not schema.big_endian
         self._asked = 0
@@ -299,7 +243,7 @@ class ArrayLoader:
         """
         with at(self.where):
             ready = self._load([self._used(wire, (0, 0, 0))], at_most)
-            column = assemble(ColumnParts(BufferCursor(self, (0, 0, 0), ready), wire))
+            column = assemble(ColumnParts(self, wire, [0, 0, 0], ready))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a dictionary batch of {self.length} rows")
         return column
@@ -310,7 +254,7 @@ class ArrayLoader:
         with at(self.where), at("column", index, wire.field.name):
             if ready is None:
                 ready = {} if self._direct else self._load([self._used(wire, self._start(index))])
-            column = assemble(ColumnParts(BufferCursor(self, self._start(index), ready), wire))
+            column = assemble(ColumnParts(self, wire, [*self._start(index)], ready))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a batch of {self.length} rows")
         version, number = self._origin
@@ -379,7 +323,7 @@ class ArrayLoader:
     def variadic_counts(self) -> tuple[list[int], list[int]]:
         """Number of data buffers of each view array, and their running total from 0 on."""
         if self._variadic is None:
-            counts = variadic_counts(self._table, len(self._buffers), self.where)
+            counts = self._header.variadic_counts(self.where)
             self._variadic = counts, [0, *accumulate(counts)]
         return self._variadic
 
@@ -439,68 +383,39 @@ class ArrayLoader:
                 yield index, start, stop
 
 
-def _decompressor(codec: TableView, where: str, limits: Limits) -> Decompressor:
-    return late.ipc.batch.codecs.decompressor(codec["codec"], codec["method"], where, limits)
-
-
-class BufferCursor:
-    """A position in the nodes, buffers and variadic counts of a batch, shared by an array and its children.
+class ColumnParts(Parts):
+    """The parts of a column or of one of its children: the next ones of its batch.
 
     Parameters
     ----------
     loader : ArrayLoader
         The batch.
-    start : tuple of int
-        The next node, buffer and variadic count.
+    wire : FieldLayout
+        The field.
+    at : list of int
+        The next node, buffer and variadic count; shared with the parts of the children, and moved by all of them.
     ready : dict of int to uint8 ndarray
         Decompressed buffers.
     """
 
-    __slots__ = ("buffer", "loader", "node", "ready", "variadic")
-
-    def __init__(self, loader: ArrayLoader, start: tuple[int, int, int], ready: dict[int, Bytes]) -> None:
-        self.loader = loader
-        self.node, self.buffer, self.variadic = start
-        self.ready = ready
-
-    def next_node(self) -> list[int]:
-        """Take the next node: length and null count."""
-        self.node += 1
-        return self.loader.node(self.node - 1)
-
-    def next_buffer(self) -> Bytes:
-        """Take the next buffer."""
-        self.buffer += 1
-        return self.loader.bytes_of(self.buffer - 1, self.ready)
-
-    def next_count(self) -> int:
-        """Take the next variadic count."""
-        counts, _ = self.loader.variadic_counts()
-        if self.variadic >= len(counts):
-            raise InvalidData(f"the batch has {len(counts)} variadic buffer counts, expected one more")
-        self.variadic += 1
-        return counts[self.variadic - 1]
-
-
-class ColumnParts(Parts):
-    """The parts of a column or of one of its children: the next ones of its batch."""
-
-    def __init__(self, cursor: BufferCursor, wire: FieldLayout) -> None:
+    def __init__(self, loader: ArrayLoader, wire: FieldLayout, at: list[int], ready: dict[int, Bytes]) -> None:
         self.type = wire.field.type
-        self.trust = cursor.loader._trust
-        self._cursor = cursor
+        self.trust = loader._trust
+        self._loader = loader
         self._wire = wire
+        self._at = at
+        self._ready = ready
 
     def node(self) -> Node:
-        cursor = self._cursor
-        length, null_count = cursor.next_node()
+        length, null_count = self._loader.node(self._at[0])
+        self._at[0] += 1
         if length < 0 or not 0 <= null_count <= length:
             raise InvalidData(f"{self.type}: length {length} and null count {null_count}")
         self._length, self._null_count = length, null_count
         layout = self.type.layout
         valid = None
-        if cursor.loader._v4 and LISTING[layout].v4_validity:
-            bits = cursor.next_buffer()
+        if self._loader._v4 and LISTING[layout].v4_validity:
+            bits = self._next()
             if null_count and layout in _UNIONS:
                 valid = self._unpacked(bits, length)
         return Node(length, null_count, 0, valid)
@@ -510,29 +425,38 @@ class ColumnParts(Parts):
             raise InvalidData(f"{self.type}: the validity of {length} slots has {len(bits)} bytes")
         return bitmap.unpack(bits, 0, length)
 
+    def _next(self) -> Bytes:
+        index = self._at[1]
+        self._at[1] = index + 1
+        return self._loader.bytes_of(index, self._ready)
+
     def buffer(self, spec: BufferSpec) -> Bytes | None:
-        cursor = self._cursor
         if spec.role == "validity" and not self._null_count:
-            cursor.buffer += 1
+            self._at[1] += 1
             return None
-        data = cursor.next_buffer()
+        data = self._next()
         if not self._length:  # the offsets of no slots mean nothing: some writers leave the first one of a slice
             return EMPTY
-        if cursor.loader._schema.big_endian and len(data):
+        if self._loader._schema.big_endian and len(data):
             return swapped_views(data, False) if spec.role == "views" else swapped(spec, self._wire.type, data)
         return data
 
     def variadic(self) -> Sequence[Bytes]:
-        return [self._cursor.next_buffer() for _ in range(self._cursor.next_count())]
+        counts, _ = self._loader.variadic_counts()
+        number = self._at[2]
+        if number >= len(counts):
+            raise InvalidData(f"the batch has {len(counts)} variadic buffer counts, expected one more")
+        self._at[2] = number + 1
+        return [self._next() for _ in range(counts[number])]
 
     def child(self, index: int) -> Parts:
-        return ColumnParts(self._cursor, self._wire.children[index])
+        return ColumnParts(self._loader, self._wire.children[index], self._at, self._ready)
 
     def dictionary(self) -> Any:
         wire = self._wire
         assert wire.values is not None
         assert wire.dictionary_id is not None
-        found = self._cursor.loader._dictionaries.get(wire.dictionary_id)
+        found = self._loader._dictionaries.get(wire.dictionary_id)
         if found is not None:
             return found.array(wire.values)
         if self._length == self._null_count:

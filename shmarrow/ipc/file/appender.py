@@ -35,8 +35,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
             metadata_version=_version_name(reader),
         )
         file = reader._opened()
-        for name in self._blocks:
-            blocks = file.blocks(name)
+        for name, blocks in (("recordBatches", file.footer.batches), ("dictionaries", file.footer.dictionaries)):
             _check_blocks(blocks, len(file.data), f"{file.name}: {name}")
             self._blocks[name] = [(at, meta, body) for at, meta, body in blocks.tolist()]
         self._row_counts = reader._count_rows()  # counted from the batches: the old footer's counts are only a hint
@@ -75,8 +74,8 @@ def _check_blocks(blocks: NDArray, end: int, where: str) -> None:
 def _version_name(reader: RecordBatchFileReader) -> str:
     """The metadata version of the file's first batch, or of the footer if it has no batches."""
     file = reader._opened()
-    version = file.footer["version"]
-    if len(file.batches):
-        message, _ = file.message(file.batches[0], f"{file.name}: batch 0")
+    version = file.footer.version
+    if len(file.footer.batches):
+        message, _ = file.message(file.footer.batches[0], f"{file.name}: batch 0")
         version = message.version
     return "V4" if version == ENUMS["MetadataVersion"]["V4"] else "V5"

@@ -1,4 +1,4 @@
-"""File footers: location, checks, and the row counts in their metadata.
+"""File footers: location, contents, and the row counts in their metadata.
 
 A file starts with :data:`MAGIC`, padded to :data:`HEAD` bytes, and ends with the footer, its size and the magic.
 """
@@ -6,16 +6,22 @@ A file starts with :data:`MAGIC`, padded to :data:`HEAD` bytes, and ends with th
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
+
+import numpy as np
 
 from shmarrow import late
-from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidData, LimitExceeded, Limits, ShmarrowError
-from shmarrow.ipc.flatbuffers.reader import TableView
-from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.decode import message_at
+from shmarrow.buffer import U1, Bytes, NDArray
+from shmarrow.errors import InvalidData, LimitExceeded, Limits
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
+from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
+from shmarrow.ipc.message.decode import check_version, read_key_values
 from shmarrow.ipc.message.framing import CONTINUATION
-from shmarrow.ipc.message.template import Holes
+from shmarrow.ipc.message.template import LARGEST, Holes, Known
+from shmarrow.ipc.schema.cache import read_schema, schema_region
 from shmarrow.sources.base import Source
+from shmarrow.types import Metadata, Schema
+from shmarrow.types.extension import generation
 
 MAGIC = b"ARROW1"
 HEAD = 8
@@ -25,10 +31,74 @@ _GUESS = 1 << 15
 """Size of the first read at the end of a file read by ranges; covers most footers and small files."""
 
 Block = tuple[int, int, int]
-_BLOCK = STRUCTS["Block"].itemsize
+_BLOCK = STRUCTS["Block"]
+_NO_BLOCKS = np.empty(0, _BLOCK)
 
 
-def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
+class Footer(NamedTuple):
+    """What a footer says; immutable.
+
+    Attributes
+    ----------
+    end : int
+        The offset of the footer, where the bytes end that blocks may refer to.
+    batches, dictionaries : ndarray of Block
+        The blocks of the record batches and of the dictionaries.
+    schema : Schema
+        The schema.
+    metadata : mapping of bytes to bytes
+        The footer's own metadata.
+    version : int
+        The metadata version.
+    """
+
+    end: int
+    batches: NDArray
+    dictionaries: NDArray
+    schema: Schema
+    metadata: Metadata
+    version: int
+
+
+_KNOWN = Known()
+"""Schema, metadata and version of footers, by all of their bytes but the blocks."""
+_VECTORS = "recordBatches", "dictionaries"
+
+
+def read_footer(source: Source, limits: Limits) -> Footer:
+    """Read the footer of a file. One that differs from another only in its blocks is recognised as a whole."""
+    end, data = footer_bytes(source, limits)
+    small, key = len(data) <= LARGEST, (limits, generation())
+    if small:
+        own = data.tobytes()
+        known = _KNOWN.find(own, key)
+        if known is not None:
+            rest, vectors = known
+            blocks = [np.ndarray(len(vector) // _BLOCK.itemsize, _BLOCK, vector) for vector in vectors]
+            return Footer(end, blocks[0], blocks[1] if len(blocks) > 1 else _NO_BLOCKS, *rest)
+        data = np.frombuffer(own, U1)
+    where = f"{source.name}: footer"
+    root = (Tracer if small else Reader)(data, where, limits).root("Footer")
+    version, table = root["version"], root["schema"]
+    if version > ENUMS["MetadataVersion"]["V5"]:  # old writers omitted the version, which then reads as V1
+        check_version(version, source.name)
+    if table is None:
+        raise InvalidData(f"{source.name}: the footer has no schema")
+    schema = read_schema(data, table.position, where, limits, source.mapped, footer=True)
+    vectors = [root.vector_of(name, _BLOCK.itemsize) for name in _VECTORS]
+    batches, dictionaries = [np.ndarray(count, _BLOCK, data, start) for start, count in vectors]
+    metadata = read_key_values(root["custom_metadata"]) or {}
+    tracer, region = root.reader, schema_region(schema)
+    first = len(data) - region  # all that the schema refers to follows from there on
+    holes = [(start, f"{count * _BLOCK.itemsize}s") for start, count in vectors if start]
+    below = all(start + count * _BLOCK.itemsize <= first for start, count in vectors)
+    if isinstance(tracer, Tracer) and region and vectors[0][0] and below:
+        reads = [span for span in tracer.reads if span[0] < first]
+        _KNOWN.add(own, holes, [*reads, (first, len(data))], (schema, metadata, version), key)
+    return Footer(end, batches, dictionaries, schema, metadata, version)
+
+
+def footer_bytes(source: Source, limits: Limits) -> tuple[int, Bytes]:
     """The footer's offset and bytes."""
     name, size = source.name, source.size or 0
     least = HEAD + END.size
@@ -37,13 +107,13 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
         first = max(0, size - _GUESS)
         data = source.read(first, size)
     if not first and data[: len(MAGIC)].tobytes() != MAGIC:
-        raise _no_file(name, data, limits)
+        raise _no_file(name, data)
     if size < least:
         raise InvalidData(f"{name}: the file is truncated: an Arrow file has at least {least} bytes, found {size}")
     length, tail = END.unpack(data[-END.size :].data)
     if tail != MAGIC:
         if first and (head := source.read(0, HEAD))[: len(MAGIC)].tobytes() != MAGIC:
-            raise _no_file(name, head, limits)
+            raise _no_file(name, head)
         raise InvalidData(
             f"{name}: the file is truncated, or its writer was not closed: expected {MAGIC!r} at its end, "
             f"[{size - 6}, {size}), found {tail!r}"
@@ -64,35 +134,22 @@ def read_footer(source: Source, limits: Limits) -> tuple[int, Bytes]:
 
 def footer_holes(footer: TableView) -> Holes:
     """The numbers of a footer's blocks as the holes of a template: those of the batches, then those of dictionaries."""
-    holes = []
-    for name in ("recordBatches", "dictionaries"):
-        slot = footer.offset_of(name)
-        start, count = footer.reader.vector_at(slot, _BLOCK, footer.name, name) if slot else (0, 0)
-        holes += [(place, "q") for place in range(start, start + _BLOCK * count, 8)]
-    return holes
+    vectors = [footer.vector_of(name, _BLOCK.itemsize) for name in _VECTORS]
+    return [(place, "q") for start, count in vectors for place in range(start, start + _BLOCK.itemsize * count, 8)]
 
 
-def _no_file(name: str, data: Bytes, limits: Limits) -> InvalidData:
+def _no_file(name: str, data: Bytes) -> InvalidData:
     """The error for bytes that are not an Arrow file; names their format if recognised."""
     head = data[: late.sources.formats.HEAD].tobytes()
     if not head:
         return InvalidData(f"{name}: expected an Arrow file, found an empty file")
-    found, hint = _message(data, limits) if head[:4] == CONTINUATION else late.sources.formats.recognized(head)
+    found, hint = _MESSAGE if head[:4] == CONTINUATION else late.sources.formats.recognized(head)
     if found:
         return InvalidData(f"{name}: expected an Arrow file, found {found}", hint=hint)
     return InvalidData(f"{name}: expected an Arrow file, which starts with {MAGIC!r}, found {head[: len(MAGIC)]!r}")
 
 
-def _message(data: Bytes, limits: Limits) -> tuple[str, str]:
-    """Describe what a message at the start of a file belongs to; and the hint that says how to read it."""
-    try:
-        found = message_at(data, 0, "", limits)
-    except ShmarrowError:
-        found = None
-    kind = "Schema" if found is None else found.message.kind
-    if kind in ("Tensor", "SparseTensor"):
-        return f"a {kind} message", "ipc.read_tensor reads it"
-    return "an Arrow stream", "ipc.open_stream reads it"
+_MESSAGE = "an Arrow stream or tensor", "ipc.open_stream or ipc.read_tensor reads it"
 
 
 ROW_COUNTS = b"shmarrow:row_counts"

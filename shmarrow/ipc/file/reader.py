@@ -26,11 +26,9 @@ from shmarrow.buffer import NDArray
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body, open_batch
+from shmarrow.ipc.batch.header import BatchHeader, read_message
 from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, decode_row_counts, read_footer
-from shmarrow.ipc.flatbuffers.reader import Reader
-from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.decode import Message, check_version, message_at, read_key_values
-from shmarrow.ipc.schema.cache import read_schema
+from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.segment.mappings import shared_of
 from shmarrow.sources.base import Source
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader. Reads can always be repeated, so no error is final."""
 
-_NO_BLOCKS = np.empty(0, STRUCTS["Block"])
 _GROUP = 1 << 23
 """Approximate size of one read when all batches are read by ranges."""
 
@@ -59,17 +56,13 @@ class _File:
         All bytes before the footer, which blocks may refer to.
     ranged : bool
         Whether ``data`` is a SourceRange.
-    footer : TableView
-        The footer's root.
-    batches : ndarray of Block
-        The blocks of the record batches.
-    schema : Schema
-        The schema in the footer.
+    footer : Footer
+        What the footer says.
     version : Version or None
         As :attr:`~shmarrow.sources.Source.version`.
     """
 
-    __slots__ = ("_shared", "batches", "data", "footer", "limits", "name", "ranged", "schema", "version")
+    __slots__ = ("_shared", "data", "footer", "limits", "name", "ranged", "version")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.name = source.name
@@ -77,37 +70,14 @@ class _File:
         self.ranged = source.data is None
         self.version = source.version
         self._shared = shared_of(source.data)
-        end, data = read_footer(source, limits)
-        self.footer = Reader(data, f"{source.name}: footer", limits).root("Footer")
-        version = self.footer["version"]
-        if version > ENUMS["MetadataVersion"]["V5"]:  # old writers omitted the version, which then reads as V1
-            check_version(version, source.name)
-        self.batches = self.blocks("recordBatches")
-        self.schema = self._read_schema(source.mapped)
-        if source.data is None:
-            self.data: Any = late.sources.ranges.SourceRange(source, 0, end)
-        else:
-            self.data = source.data[:end]
+        self.footer = read_footer(source, limits)
+        end = self.footer.end
+        self.data: Any = late.sources.ranges.SourceRange(source, 0, end) if source.data is None else source.data[:end]
 
-    def blocks(self, name: str) -> NDArray:
-        """The blocks in a slot of the footer, as an ndarray of Block."""
-        found = self.footer[name]
-        return _NO_BLOCKS if found is None else found
-
-    def _read_schema(self, mapped: bool) -> Schema:
-        table = self.footer["schema"]
-        if table is None:
-            raise InvalidData(f"{self.name}: the footer has no schema")
-        return read_schema(table.reader.data, table.position, f"{self.name}: footer", self.limits, mapped, footer=True)
-
-    def metadata(self) -> Metadata:
-        """The footer's own metadata."""
-        return read_key_values(self.footer["custom_metadata"]) or {}
-
-    def message(self, block: Any, where: str) -> tuple[Message, Any]:
+    def message(self, block: Any, where: str) -> tuple[BatchHeader | Message, Any]:
         """The message of a block, and its body."""
         offset, metadata, size = block.item()
-        found = message_at(self.data, offset, where, self.limits, block=(metadata, size))
+        found = message_at(self.data, offset, where, self.limits, block=(metadata, size), parse=read_message)
         assert found is not None
         part = slice(found.body, found.end)
         body = self.data.part(part) if self.ranged else self.data[part]
@@ -123,8 +93,8 @@ class _File:
 
 def _known_rows(file: _File) -> RowCounts | None:
     """The row counts of all batches, if the footer has them."""
-    hint = file.metadata().get(ROW_COUNTS)
-    return None if hint is None else decode_row_counts(hint, len(file.batches))
+    hint = file.footer.metadata.get(ROW_COUNTS)
+    return None if hint is None else decode_row_counts(hint, len(file.footer.batches))
 
 
 class RecordBatchFileReader:
@@ -160,7 +130,7 @@ class RecordBatchFileReader:
         self._states = StateMachine(f"the reader of {source.name}", TRANSITIONS, shared=source.data is not None)
         try:
             self._file: _File | None = _File(source, limits)
-            self._full_schema = self._file.schema
+            self._full_schema = self._file.footer.schema
             self._dictionaries: _FileDictionaries | None = _FileDictionaries(self._file, self._full_schema)
             self._included, self._schema = None, self._full_schema
             if self._arguments is not None:
@@ -185,12 +155,12 @@ class RecordBatchFileReader:
     @property
     def num_record_batches(self) -> int:
         """Number of record batches."""
-        return len(self._opened().batches)
+        return len(self._opened().footer.batches)
 
     @property
     def metadata(self) -> Metadata | None:
         """The footer's metadata; None if it has none."""
-        found = {key: value for key, value in self._opened().metadata().items() if key != ROW_COUNTS}
+        found = {key: value for key, value in self._opened().footer.metadata.items() if key != ROW_COUNTS}
         return as_metadata(found) if found else None
 
     @property
@@ -223,7 +193,7 @@ class RecordBatchFileReader:
         A file of several dictionaries reads their metadata, to tell deltas from others.
         """
         file = self._opened()
-        batches, parts = len(file.batches), len(file.blocks("dictionaries"))
+        batches, parts = len(file.footer.batches), len(file.footer.dictionaries)
         deltas = parts - len(self.dictionaries) if parts > 1 else 0
         return late.ipc.stream.state.IpcStats(1 + parts + batches, batches, parts, deltas, 0)
 
@@ -234,17 +204,17 @@ class RecordBatchFileReader:
     def _block_sizes(self) -> list[int]:
         """The size of each batch with its metadata, according to the footer."""
         file = self._opened()
-        sizes = file.batches["metaDataLength"] + file.batches["bodyLength"]
+        sizes = file.footer.batches["metaDataLength"] + file.footer.batches["bodyLength"]
         return sizes.clip(0, len(file.data)).tolist()
 
     def _count_rows(self) -> RowCounts:
         """The row counts of all batches, from their own metadata."""
         file = self._opened()
-        file.fetch(file.batches)
+        file.fetch(file.footer.batches)
         rows = (
-            np.full(len(file.batches), -1)
+            np.full(len(file.footer.batches), -1)
             if file.ranged
-            else late.ipc.file.row_counts.row_counts(file.data, file.batches)
+            else late.ipc.file.row_counts.row_counts(file.data, file.footer.batches)
         )
         for i in np.flatnonzero(rows < 0).tolist():
             rows[i] = self._batch(file, self.dictionaries, i).num_rows
@@ -264,7 +234,7 @@ class RecordBatchFileReader:
             After :meth:`close`.
         """
         file = self._opened()
-        count = len(file.batches)
+        count = len(file.footer.batches)
         try:
             number = range(count)[as_index(index)]
         except TypeError:
@@ -283,7 +253,7 @@ class RecordBatchFileReader:
     def _batch(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
         """Read a batch with all columns."""
         where = f"{file.name}: batch {number}"
-        message, body = file.message(file.batches[number], where)
+        message, body = file.message(file.footer.batches[number], where)
         origin = file.version, number
         return open_batch(message, body, self._full_schema, dictionaries, where, self._limits, origin)
 
@@ -299,11 +269,11 @@ class RecordBatchFileReader:
         file, dictionaries = self._opened(), self.dictionaries
         if file.ranged:
             return iter(self)
-        return (self._read(file, dictionaries, i) for i in range(len(file.batches)))
+        return (self._read(file, dictionaries, i) for i in range(len(file.footer.batches)))
 
     def __repr__(self) -> str:
         file = self._file
-        batches = None if file is None else len(file.batches)
+        batches = None if file is None else len(file.footer.batches)
         rows = None
         with suppress(InvalidData):
             counts = None if file is None else _known_rows(file)
@@ -348,10 +318,10 @@ class RecordBatchFileReader:
 
     def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
         """Iterate over all batches with their columns, fetching many small ones in one read."""
-        count = len(file.batches)
+        count = len(file.footer.batches)
         step = max(1, _GROUP * count // len(file.data))
         for first in range(0, count, step):
-            file.fetch(file.batches[first : first + step], bodies=self._included is None)
+            file.fetch(file.footer.batches[first : first + step], bodies=self._included is None)
             for i in range(first, min(first + step, count)):
                 batch = self.get_batch(i)
                 batch.columns  # noqa: B018
@@ -404,7 +374,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         found: dict[int, late.ipc.batch.dictionaries.Dictionary] = {}
         budget = late.ipc.batch.dictionaries.DictionaryBudget(file.limits)
         total = 0
-        blocks = file.blocks("dictionaries")
+        blocks = file.footer.dictionaries
         file.fetch(blocks)
         source = LazySchema.of(self._schema)
         if len(blocks) and source.nested_dictionaries:
@@ -418,8 +388,9 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
             total += message.body_length
             if total > len(file.data):
                 raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(file.data)} bytes")
-            if message.kind != "DictionaryBatch":
-                raise InvalidData(f"{where} is a {message.kind} message, expected a DictionaryBatch")
+            kind = "RecordBatch" if isinstance(message, BatchHeader) else message.kind
+            if isinstance(message, BatchHeader) or kind != "DictionaryBatch":
+                raise InvalidData(f"{where} is a {kind} message, expected a DictionaryBatch")
             content, id, delta = dictionary_body(message, body, self._schema, all_of_them, file.name, file.limits)
             if id in found and not delta:
                 raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")

@@ -176,6 +176,43 @@ class Reader(FlatBuffer):
         return bytes(self.view[start : start + length])
 
 
+class Tracer(Reader):
+    """A reader that records which bytes it reads, for :class:`~shmarrow.ipc.message.template.Known`.
+
+    Attributes
+    ----------
+    reads : set of (start, end)
+        The slots, vtables, vectors and strings that were read.
+    """
+
+    __slots__ = ("reads",)
+
+    def __init__(self, data: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(data, where, limits)
+        self.reads: set[tuple[int, int]] = set()
+
+    def operation(self) -> Reader:
+        made = Tracer(self.data, self.where, self.limits)
+        made.reads = self.reads
+        return made
+
+    def table_at(self, name: str, position: int) -> tuple[int, Offsets]:
+        vtable, offsets = super().table_at(name, position)
+        self.reads |= {(position, position + 4), (vtable, vtable + _U2(self.view, vtable)[0])}
+        return vtable, offsets
+
+    def slot(self, name: str, position: int, offsets: Offsets, number: int, needs: int) -> int:
+        found = super().slot(name, position, offsets, number, needs)
+        if found:
+            self.reads.add((found, found + needs))
+        return found
+
+    def vector_at(self, position: int, itemsize: int, what: str, slot: str = "") -> tuple[int, int]:
+        start, length = super().vector_at(position, itemsize, what, slot)
+        self.reads |= {(start - 4, start), (start, start + length * itemsize)}
+        return start, length
+
+
 class TableView:
     """One table: ``view[name]`` reads a slot, or returns its default.
 
@@ -208,6 +245,11 @@ class TableView:
         """The position of a slot's value, by name; 0 if absent."""
         number, needs, *_ = self._slots[slot]
         return self.reader.slot(self.name, self.position, self.offsets, number, needs)
+
+    def vector_of(self, slot: str, itemsize: int) -> tuple[int, int]:
+        """Where the vector in a slot starts, and its length; (0, 0) if absent."""
+        place = self.offset_of(slot)
+        return self.reader.vector_at(place, itemsize, self.name, slot) if place else (0, 0)
 
     def __getitem__(self, slot: str) -> Any:
         number, needs, read, argument = self._slots[slot]

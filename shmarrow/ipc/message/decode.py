@@ -56,9 +56,11 @@ class Message(NamedTuple):
         return read_key_values(self.table["custom_metadata"])
 
 
-def parse_metadata(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> Message:
-    """Parse the metadata of a message."""
-    table = Reader(metadata, where, limits).root("Message")
+def parse_metadata(
+    metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS, reader: type[Reader] = Reader
+) -> Message:
+    """Parse the metadata of a message, with a reader of some class."""
+    table = reader(metadata, where, limits).root("Message")
     version = table["version"]
     check_version(version, where)
     kind, header = table["header"]

@@ -4,15 +4,22 @@ The messages of a writer's batches, the tensors of a model and the footers of a 
 lengths, offsets and sizes only. A :class:`Template` is filled in for writing, which saves building the FlatBuffer.
 :class:`Known` recognises one for reading, which saves parsing it: if all constant bytes are those of a FlatBuffer that
 was checked before, only the numbers have to be checked again.
+
+What was read of a FlatBuffer follows from its constants only if no number is part of anything else: hostile bytes may
+use a vector of numbers as a table, too. So the first reading is traced, and nothing is kept where reads overlap.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
-_MOST, _MOST_LAYOUTS, _LARGEST = 256, 8, 1 << 13
+_MOST, _MOST_LAYOUTS = 256, 8
+LARGEST = 1 << 13
+"""The largest FlatBuffers that are recognised; comparing larger ones costs more than reading what is asked for."""
 
 
 Holes = Sequence[tuple[int, str]]
@@ -78,29 +85,45 @@ class Known:
 
     def __init__(self) -> None:
         self._layouts: dict[int, tuple[struct.Struct, ...]] = {}
-        self._found: dict[Any, tuple[list[int], Any]] = {}
+        self._found: dict[Any, tuple[Any, Any]] = {}
 
-    def add(self, data: bytes, holes: Holes, found: Any, key: Hashable = None) -> None:
-        """Keep what was found of a FlatBuffer, under its constants and a key; not if it is large."""
-        if len(data) > _LARGEST:
+    def add(
+        self, data: bytes, holes: Holes, reads: Iterable[tuple[int, int]], found: Any, key: Hashable = None
+    ) -> None:
+        """Keep what was found of a FlatBuffer, under its constants and a key.
+
+        Not if it is large, or if what was read of it overlaps.
+
+        Parameters
+        ----------
+        data : bytes
+            The FlatBuffer.
+        holes : sequence of (int, str)
+            Numbers, or vectors of them, which were read as such.
+        reads : iterable of (int, int)
+            Start and end of all that was read, recorded by :class:`~shmarrow.ipc.flatbuffers.reader.Tracer`.
+        """
+        spans = sorted(span for span in reads if span[0] < span[1])
+        overlap = any(one[1] > other[0] for one, other in pairwise(spans))
+        if overlap or len(data) > LARGEST or len({place for place, _ in holes}) < len(holes):
             return
         template = Template(data, holes)
         if len(self._found) >= _MOST:
             self._found.clear()
             self._layouts.clear()
-        self._found[key, template.constants] = template.order, found
+        places = [2 * template.order.index(hole) + 1 for hole in range(len(holes))]
+        take = itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
+        self._found[key, template.constants] = take, found
         known = self._layouts.get(len(data), ())
         if all(template.layout.format != each.format for each in known):
             self._layouts[len(data)] = (*known[1 - _MOST_LAYOUTS :], template.layout)
 
-    def find(self, data: bytes, key: Hashable = None) -> tuple[Any, list[Any]] | None:
+    def find(self, data: bytes, key: Hashable = None) -> tuple[Any, tuple[Any, ...]] | None:
         """Return what was decoded from a FlatBuffer with these constants, and the values in the holes of this one."""
         for layout in self._layouts.get(len(data), ()):
             parts = layout.unpack(data)
             known = self._found.get((key, parts[::2]))
             if known is not None:
-                values: list[Any] = [None] * len(known[0])
-                for i, value in zip(known[0], parts[1::2], strict=True):
-                    values[i] = value
-                return known[1], values
+                take, found = known
+                return found, take(parts)
         return None

@@ -178,6 +178,12 @@ def read_schema(
     return schema
 
 
+def schema_region(schema: Schema) -> int:
+    """The number of bytes at the end of a footer that a cached schema was read from; 0 if it is not cached."""
+    source = LazySchema.of(schema)
+    return 0 if source.grown is ignore_growth else source.size
+
+
 def _parse(
     data: Bytes, position: int, start: int, where: str, limits: Limits, borrowed: bool
 ) -> tuple[Schema, LazySchema]:

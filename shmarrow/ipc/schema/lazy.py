@@ -123,6 +123,11 @@ class LazySchema:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def size(self) -> int:
+        """The number of bytes of the FlatBuffer."""
+        return self._tables.buffer.size
+
     def has_same_bytes(self, other: LazySchema) -> bool:
         """Whether both have the same bytes, and so equal fields; False is inconclusive."""
         mine, theirs = self._tables, other._tables

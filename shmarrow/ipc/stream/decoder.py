@@ -20,7 +20,8 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import U1, Bytes, as_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.dictionaries import DictionaryBudget
-from shmarrow.ipc.message.decode import Message, parse_metadata
+from shmarrow.ipc.batch.header import BatchHeader, read_message
+from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.stream.state import IpcStats, StreamState
 from shmarrow.state_machine import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
@@ -127,7 +128,8 @@ class StreamDecoder(NotCopied):
         # follows.
         self._prefix_size = 8
         self._wants = 8
-        self._message: Message | None = None
+        self._message: BatchHeader | Message | None = None
+        self._before = 0
         self._trailing = bytearray()
 
     @property
@@ -272,7 +274,8 @@ class StreamDecoder(NotCopied):
         self._states.go(METADATA)
 
     def _take_metadata(self, taken: Bytes) -> None:
-        self._message = parse_metadata(taken, self._where, self._limits)
+        self._message = read_message(taken, self._where, self._limits)
+        self._before = self._prefix_size + len(taken)
         self._wants = self._message.body_length
         self._states.go(BODY)
 
@@ -280,8 +283,8 @@ class StreamDecoder(NotCopied):
         message, self._message = self._message, None
         assert message is not None
         before = self._stream
-        after = before.after(message, taken, before.offset + self._prefix_size + len(message.metadata) + len(taken))
-        if message.kind == "RecordBatch":
+        after = before.after(message, taken, before.offset + self._before + len(taken))
+        if isinstance(message, BatchHeader):
             event: Event = BatchEvent(before.batch(message, taken))
         elif message.kind == "DictionaryBatch":
             event = DictionaryEvent(message.header["id"], message.header["isDelta"])

@@ -24,6 +24,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.column_names import included, several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
+from shmarrow.ipc.batch.header import read_message
 from shmarrow.ipc.message.decode import Located, message_at
 from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
@@ -183,7 +184,7 @@ class _Index:
 
     def message_after(self, state: StreamState) -> Located | None:
         """The next message after a state; None at the end of the stream."""
-        return message_at(self.data, state.offset, state.where, state.limits)
+        return message_at(self.data, state.offset, state.where, state.limits, parse=read_message)
 
     def step(self, build: bool = False) -> RecordBatch | None:
         """Index one more message, or the end of the stream; returns the batch if it is one and to be built."""
@@ -202,7 +203,7 @@ class _Index:
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
         if after.batches > state.batches:
-            self.places[state.batches :] = [_Place(state, message.header["length"], found.body, end)]
+            self.places[state.batches :] = [_Place(state, message.length, found.body, end)]
         self.state = after
         return batch
 

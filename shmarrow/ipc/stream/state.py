@@ -13,6 +13,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.errors import InvalidData, Limits, Unsupported
 from shmarrow.ipc.batch.decode import dictionary_body, open_batch
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
+from shmarrow.ipc.batch.header import BatchHeader
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries
@@ -87,7 +88,7 @@ class StreamState(NamedTuple):
         messages = (self.schema is not None) + self.dictionary_batches + self.batches
         return IpcStats(messages, self.batches, self.dictionary_batches, self.deltas, self.replaced)
 
-    def after(self, message: Message, body: Any, end: int) -> StreamState:
+    def after(self, message: BatchHeader | Message, body: Any, end: int) -> StreamState:
         """The state after a message that ends at offset ``end``; decodes no values.
 
         Raises
@@ -97,10 +98,10 @@ class StreamState(NamedTuple):
         Unsupported
             If it is a tensor.
         """
-        kind = message.kind
-        if kind == "RecordBatch":
-            self._begun(kind)
+        if isinstance(message, BatchHeader):
+            self._begun("RecordBatch")
             return self._replace(offset=end, batches=self.batches + 1)
+        kind = message.kind
         if kind == "Schema":
             if self.schema is not None:
                 raise InvalidData(f"{self.where}: a second schema in one stream")
@@ -125,11 +126,11 @@ class StreamState(NamedTuple):
             replaced=self.replaced + (known is not None and not delta),
         )
 
-    def batch(self, message: Message, body: Any, version: Version | None = None) -> RecordBatch:
+    def batch(self, header: BatchHeader | Message, body: Any, version: Version | None = None) -> RecordBatch:
         """The record batch of the next message, with the dictionaries as they are now; columns are built on access."""
         where = f"{self.where}: batch {self.batches}"
         schema, origin = self._begun("RecordBatch"), (version, self.batches)
-        return open_batch(message, body, schema, self.dictionaries, where, self.limits, origin)
+        return open_batch(header, body, schema, self.dictionaries, where, self.limits, origin)
 
     def _begun(self, kind: str) -> Schema:
         if self.schema is None:

@@ -16,7 +16,7 @@ import numpy as np
 from shmarrow import late
 from shmarrow.buffer import U1, Bytes, DType, NDArray
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported, at
-from shmarrow.ipc.flatbuffers.reader import TableView
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
 from shmarrow.ipc.message.decode import Message, parse_metadata
 from shmarrow.ipc.message.template import Holes, Known
 from shmarrow.ipc.schema.types import NESTED, read_type, text
@@ -120,7 +120,8 @@ def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | Sp
     header = None if known is None else _with_numbers(*known)
     if header is not None:
         return header
-    message = parse_metadata(np.frombuffer(key, U1) if key else metadata, where, limits)
+    reader = Tracer if key else Reader
+    message = parse_metadata(np.frombuffer(key, U1) if key else metadata, where, limits, reader)
     if message.kind == "SparseTensor":
         _, end = buffer_range(message.header["data"], message.body_length, f"{where}: the data")
         return SparseHeader(message, where, end, message.body_length)
@@ -128,7 +129,9 @@ def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | Sp
         return message
     header = _dense_header(message, where)
     if key and message.header["strides"] is not None and not header.offset and 0 not in header.shape:
-        _KNOWN.add(key, dense_holes(message.table), header)
+        tracer = message.table.reader
+        assert isinstance(tracer, Tracer)
+        _KNOWN.add(key, dense_holes(message.table), tracer.reads, header)
     return header
 
 
@@ -146,7 +149,7 @@ def dense_holes(message: TableView) -> Holes:
     return [(place, "q") for place in places]
 
 
-def _with_numbers(known: DenseHeader, numbers: list[int]) -> DenseHeader | None:
+def _with_numbers(known: DenseHeader, numbers: tuple[int, ...]) -> DenseHeader | None:
     """A header with other numbers; None unless the elements are contiguous, in row-major or column-major order."""
     body, size, *rest = numbers
     ndim, itemsize = len(known.shape), known.dtype.itemsize
