@@ -15,7 +15,6 @@ from shmarrow.ipc.message.decode import parse_metadata
 from shmarrow.ipc.message.template import Known
 from tests.support.wire import messages
 
-
 SCHEMA = sa.schema([("x", sa.int64()), ("y", sa.string()), ("z", sa.int64())])
 
 
