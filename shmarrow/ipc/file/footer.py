@@ -73,8 +73,8 @@ def read_footer(source: Source, limits: Limits) -> Footer:
         own = data.tobytes()
         known = _KNOWN.find(own, key)
         if known is not None:
-            rest, vectors = known
-            blocks = [np.ndarray(len(vector) // _BLOCK.itemsize, _BLOCK, vector) for vector in vectors]
+            rest, parts = known
+            blocks = [np.ndarray(len(part) // _BLOCK.itemsize, _BLOCK, part) for part in parts]
             return Footer(end, blocks[0], blocks[1] if len(blocks) > 1 else _NO_BLOCKS, *rest)
         data = np.frombuffer(own, U1)
     where = f"{source.name}: footer"
