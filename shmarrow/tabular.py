@@ -139,7 +139,9 @@ def from_frame(
     except ShmarrowError as error:
         _name_levels(error, [level.name for level in read.levels])
         raise
-    found = made.schema.with_metadata({**(made.schema.metadata or {}), late.build.frames.KEY: read.metadata(types)})
+    found = made.schema.with_metadata(
+        {**(made.schema.metadata or {}), late.build.frames.KEY: read.metadata(types, schema is None)}
+    )
     for i, (_, extension) in enumerate(stored if schema is None else ()):
         if extension is not None:
             found = found.set(i, found.field(i).with_metadata(extension))

@@ -1,7 +1,9 @@
 """Columns and index of a pandas DataFrame, and the metadata to restore it.
 
 The metadata follow pandas' developer guide, "Storing pandas DataFrame objects in Apache Parquet format": JSON under the
-key ``pandas`` of a schema, as pyarrow and pandas use in Parquet and Feather files. pandas is not imported here.
+key ``pandas`` of a schema, as pyarrow and pandas use in Parquet and Feather files. What that format cannot tell stands
+beside it, where others do not look: ``shmarrow`` in the entry of a column has its dtype, and at the top the labels,
+names and attributes that are not text. A frame that neither describes exactly is refused.
 """
 
 from __future__ import annotations
@@ -11,11 +13,17 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidData, not_expected, shown
+import numpy as np
+
+from shmarrow.build.labels import to_json
+from shmarrow.casts import kinds_of
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidData, InvalidType, at, not_expected, shown
 from shmarrow.types import DataType, Schema
 from shmarrow.types.zones import zone_name
 
 KEY = b"pandas"
+OWN = "shmarrow"
+"""The key of what we add to the metadata, and to the entries of columns in them."""
 
 
 class FrameColumn(NamedTuple):
@@ -45,8 +53,8 @@ class Frame(NamedTuple):
         Columns, and the index levels that become columns.
     described : list
         Index description for the metadata: field names, or a range.
-    labels : Index
-        Labels of the columns.
+    index, labels : Index
+        Labels of the rows and of the columns.
     attributes : dict
         ``frame.attrs``.
     """
@@ -54,23 +62,35 @@ class Frame(NamedTuple):
     columns: Sequence[FrameColumn]
     levels: Sequence[FrameColumn]
     described: list[Any]
+    index: Any
     labels: Any
     attributes: Any
 
-    def metadata(self, types: Iterable[DataType]) -> bytes:
-        """Return the metadata, given the types of the columns and then the levels."""
+    def metadata(self, types: Iterable[DataType], exact: bool) -> bytes:
+        """Return the metadata, given the types of the columns and then the levels.
+
+        ``exact`` adds the dtypes of values that were not cast to types of the caller's.
+        """
         described = zip([*self.columns, *self.levels], types, strict=True)
         levels = getattr(self.labels, "levels", [self.labels])
-        return json.dumps(
-            {
-                "index_columns": self.described,
-                "column_indexes": [_labels(*each) for each in zip(levels, self.labels.names, strict=True)],
-                "columns": [_column(column, type) for column, type in described],
-                "attributes": _attributes(self.attributes),
-                "creator": {"library": "shmarrow", "version": sys.modules["shmarrow"].__version__},
-                "pandas_version": getattr(sys.modules.get("pandas"), "__version__", None),
-            }
-        ).encode()
+        attributes = _attributes(self.attributes)
+        found = {
+            "index_columns": self.described,
+            "column_indexes": [_labels(*each) for each in zip(levels, self.labels.names, strict=True)],
+            "columns": [_column(column, type, exact) for column, type in described],
+            "attributes": attributes if attributes == self.attributes else {},
+            "creator": {"library": "shmarrow", "version": sys.modules["shmarrow"].__version__},
+            "pandas_version": getattr(sys.modules.get("pandas"), "__version__", None),
+            OWN: {
+                "labels": None if _are_plain(self.labels) else labels_form(self.labels),
+                "names": _names(self.index) if self.described else None,
+                "multiple": hasattr(self.index, "levels"),
+                "freq": _frequency(self.index),
+                "attributes": None if attributes == self.attributes else attributes,
+            },
+        }
+        found[OWN] = {key: value for key, value in found[OWN].items() if value}
+        return json.dumps(found).encode()
 
 
 def read_frame(frame: Any, schema: Schema | None, preserve_index: bool | None, columns: Sequence[Any] | None) -> Frame:
@@ -110,15 +130,15 @@ def read_frame(frame: Any, schema: Schema | None, preserve_index: bool | None, c
         name = _text(index.name)
         described.append({"kind": "range", "name": name, "start": index.start, "stop": index.stop, "step": index.step})
     elif preserve_index is not False:
-        for i, label in enumerate(index.names):
+        for i, (label, values) in enumerate(zip(index.names, _levels(index), strict=True)):
             name = _text(label)
             if name is None or name in names:
                 name = _free_name(i, names)
             if schema is None or name in schema:
-                levels.append(FrameColumn(name, _text(label), index.get_level_values(i)))
+                levels.append(FrameColumn(name, _text(label), values))
                 described.append(name)
                 names.add(name)
-    return Frame(made, levels, described, frame.columns, getattr(frame, "attrs", {}))
+    return Frame(made, levels, described, index, frame.columns, getattr(frame, "attrs", {}))
 
 
 def _free_name(level: int, names: set[str]) -> str:
@@ -152,7 +172,7 @@ def _labels(level: Any, name: Any) -> dict[str, Any]:
     return {"name": text, "field_name": text, "pandas_type": kind, "numpy_type": dtype, "metadata": metadata}
 
 
-def _column(column: FrameColumn, type: DataType) -> dict[str, Any]:
+def _column(column: FrameColumn, type: Any, exact: bool) -> dict[str, Any]:
     """The metadata of a column."""
     dtype, metadata = _dtype(column.values)
     kind = _logical(type)
@@ -160,10 +180,131 @@ def _column(column: FrameColumn, type: DataType) -> dict[str, Any]:
         some: Any = type
         metadata = {"precision": some.precision, "scale": some.scale}
         dtype = dtype if dtype.endswith("[pyarrow]") else "object"
-    return {
+    entry = {
         "name": column.label, "field_name": column.name, "pandas_type": kind, "numpy_type": dtype,
         "metadata": metadata,
     }  # fmt: skip
+    with at("column", column.name):
+        form = dtype_form(column.values) if exact else None
+    if form not in (None, dtype) and not (isinstance(form, str) and kind == "datetimetz"):
+        entry[OWN] = {"dtype": form, "type": stored_type(type)}
+    return entry
+
+
+def stored_type(type: Any) -> str:
+    """The type that a recorded dtype was stored as; of a dictionary, that of its values, as its indices may grow."""
+    return str(type.value_type if type.layout == "dictionary" else type)
+
+
+# --- dtypes, labels and attributes, exactly -----------------------------------------------------------------------
+
+
+def dtype_form(values: Any) -> Any:
+    """The dtype of a Series or Index as JSON: a name that pandas reads, or a dict whose first key is its kind.
+
+    Raises
+    ------
+    InvalidType
+        If the values would come back as others.
+    """
+    dtype = values.dtype
+    kind = dtype.__class__.__name__
+    if kind == "CategoricalDtype":
+        return {"category": dtype_form(dtype.categories), "ordered": bool(dtype.ordered)}
+    if kind == "StringDtype":
+        if _is_named(dtype, str(dtype)):
+            return str(dtype)
+        return {"string": dtype.storage, "nan": dtype.na_value is not sys.modules["pandas"].NA}
+    if kind == "SparseDtype":
+        return {"sparse": str(dtype.subtype), "fill": to_json(dtype.fill_value)}
+    if kind == "IntervalDtype":
+        left = getattr(values, "array", values).left
+        return {"interval": dtype_form(left), "closed": dtype.closed}
+    if kind == "DatetimeTZDtype":
+        return f"datetime64[{dtype.unit}, {zone_name(dtype.tz)}]"
+    return _objects(np.asarray(values, object)) if str(dtype) == "object" else _dtype(values)[0]
+
+
+def _objects(values: Any) -> dict[str, Any]:
+    """The form of objects: the names of their classes, and the value that stands for a missing one."""
+    absent = np.asarray(sys.modules["pandas"].isna(values), bool)
+    missing = {json.dumps(to_json(value)) for value in values[absent].tolist()}
+    if len(missing) > 1:
+        raise InvalidType(
+            "its missing values are of several kinds, which would come back as one",
+            hint="column.where(column.notna(), None) makes all of them None",
+        )
+    present = values[~absent].tolist()
+    kinds = kinds_of(present)
+    if any(hasattr(kind, "tzinfo") and hasattr(kind, "year") for kind in kinds):
+        zones = {str(value.tzinfo) for value in present}
+        if len(zones) > 1:
+            raise InvalidType(
+                f"its timestamps are of several time zones: {', '.join(sorted(zones)[:4])}",
+                hint="pandas.to_datetime(column, utc=True) makes them one",
+            )
+    return {"object": sorted(kind.__name__ for kind in kinds), "missing": json.loads(next(iter(missing), "null"))}
+
+
+def labels_form(labels: Any) -> Any:
+    """The labels of columns, a level of them, or their categories, as JSON."""
+    if hasattr(labels, "levels"):
+        levels = [labels_form(level) for level in _levels(labels)]
+        return {"levels": levels, "names": _names(labels)}
+    kind = labels.dtype.__class__.__name__
+    form: dict[str, Any] = {"names": _names(labels), "freq": _frequency(labels)}
+    if labels.__class__.__name__ == "RangeIndex":
+        return {**form, "range": [labels.start, labels.stop, labels.step]}
+    if kind == "CategoricalDtype":
+        categories = labels_form(labels.categories)
+        return {**form, "codes": labels.codes.tolist(), "categories": categories, "ordered": bool(labels.dtype.ordered)}
+    dtype: Any = {"object": []} if str(labels.dtype) == "object" else dtype_form(labels)
+    with at("the labels of the columns"):
+        if kind == "ArrowDtype" and not _is_named(labels.dtype, dtype):
+            raise InvalidType(f"pandas cannot make labels of {dtype} by that name", hint="use labels of another dtype")
+        values = [to_json(label) for label in labels]
+    return {**form, "dtype": dtype, "values": values}
+
+
+def _are_plain(labels: Any) -> bool:
+    """Whether labels are text of pandas' own dtype, which the names of the fields tell."""
+    texts = [*labels, *[name for name in labels.names if name is not None]]
+    return str(labels.dtype) == "str" and len(labels) > 0 and all(text.__class__ is str for text in texts)
+
+
+def _is_named(dtype: Any, name: str) -> bool:
+    """Whether pandas makes a dtype of its name."""
+    try:
+        return bool(sys.modules["pandas"].api.types.pandas_dtype(name) == dtype)
+    except (TypeError, NotImplementedError, ValueError):
+        return False
+
+
+def _levels(index: Any) -> list[Any]:
+    """The levels of an index, without names: pandas takes a number for a name first."""
+    unnamed = index.set_names([None] * index.nlevels)
+    return [unnamed.get_level_values(i) for i in range(index.nlevels)]
+
+
+def _names(index: Any) -> Any:
+    """The names of an index as JSON."""
+    with at("the name of an index"):
+        return [to_json(name) for name in index.names]
+
+
+def _frequency(index: Any) -> str | None:
+    """The frequency of an index of times, as text; that of periods is in their dtype."""
+    frequency = getattr(index, "freq", None)
+    if frequency is None or index.dtype.__class__.__name__ == "PeriodDtype":
+        return None
+    text = str(frequency.freqstr)
+    try:
+        same = sys.modules["pandas"].tseries.frequencies.to_offset(text) == frequency
+    except ValueError:
+        same = False
+    if not same:
+        raise InvalidType(f"the frequency {shown(frequency)} of an index has no form as text", hint="index.freq = None")
+    return text
 
 
 def _dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
@@ -201,11 +342,15 @@ def _logical(type: Any) -> str:
 
 
 def _attributes(attributes: Any) -> Any:
-    """A frame's attributes, if representable in JSON."""
-    try:
-        return json.loads(json.dumps(attributes))
-    except (TypeError, ValueError, RecursionError):
-        return {}
+    """A frame's attributes as JSON."""
+    found = {}
+    for name, value in dict(attributes).items():
+        with at("attrs", name):
+            try:
+                found[name] = to_json(value)
+            except RecursionError:
+                raise InvalidType("the value is nested too deeply, or is recursive") from None
+    return found if all(isinstance(name, str) and name[:1] != "$" for name in found) else to_json(dict(attributes))
 
 
 def check_no_duplicates(frame: Frame) -> None:

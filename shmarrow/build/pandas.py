@@ -79,7 +79,10 @@ def with_extension(values: Any, build: Callable[..., Any]) -> tuple[Any, dict[st
 
     pandas defines extension types for both, over integers and over structs, which are identified by name alone.
     """
-    write = _STORED.get(getattr(values, "dtype", None).__class__.__name__)
+    dtype = getattr(values, "dtype", None)
+    if dtype.__class__.__name__ == "CategoricalDtype":
+        return _categorical(getattr(values, "array", values), lambda each: build(with_extension(each, build)[0])), None
+    write = _STORED.get(dtype.__class__.__name__)
     if write is None:
         return values, None
     array, name, parameters = write(values, build)
@@ -88,14 +91,14 @@ def with_extension(values: Any, build: Callable[..., Any]) -> tuple[Any, dict[st
 
 def _periods(values: Any, build: Callable[..., Any]) -> tuple[Any, str, dict[str, str]]:
     found = getattr(values, "array", values)
-    ordinals = build(np.ma.MaskedArray(found.asi8, np.asarray(values.isna()), copy=False), types.int64())
+    ordinals = build(np.ma.MaskedArray(found.asi8, np.asarray(found.isna()), copy=False), types.int64())
     return ordinals, "pandas.period", {"freq": str(values.dtype)[len("period[") : -1]}
 
 
 def _intervals(values: Any, build: Callable[..., Any]) -> tuple[Any, str, dict[str, str]]:
     found = getattr(values, "array", values)
     ends = [build(end, from_pandas=True) for end in (found.left, found.right)]
-    missing = np.asarray(values.isna())
+    missing = np.asarray(found.isna())
     fields = [types.field(name, end.type) for name, end in zip(("left", "right"), ends, strict=True)]
     validity, nulls = validity_of(~missing if missing.any() else None)
     array = make_array(types.struct(fields), len(values), [validity], nulls, 0, ends)

@@ -1,23 +1,27 @@
-"""Conversion to pandas through pyarrow: arrays to Series, batches and tables to DataFrames; numbers are zero-copy.
+"""Conversion to pandas: arrays to Series, batches and tables to DataFrames; numbers are zero-copy.
 
-pandas builds its Arrow-backed columns on pyarrow, and pyarrow supports all dtypes of pandas, so it does the conversion.
-Two things are done here: types that pandas lacks, or that pyarrow converts incorrectly, are cast first, as by
-``for_consumer("pandas")``; and Arrow-backed columns of all types are restored, of which pyarrow restores only simple
-ones.
+Most columns are converted by pyarrow, on which pandas builds its Arrow-backed columns, all at once, after types that
+pandas lacks were cast as by ``for_consumer("pandas")``. A column whose dtype is recorded in the metadata is restored to
+that dtype by :func:`_restored`, and so are levels of the index, categories and ends of intervals.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from shmarrow.build.frames import KEY
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, Unsupported, shown
+from shmarrow import types
+from shmarrow.build.frames import KEY, OWN, stored_type
+from shmarrow.build.labels import from_json
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, ShmarrowError, Unsupported, at, shown
+from shmarrow.layout.list_forms import LISTS
 from shmarrow.optional import optional
 from shmarrow.types import Schema
+from shmarrow.types.extension import types_in
 
 OPTIONS = frozenset({
     "categories", "strings_to_categorical", "zero_copy_only", "integer_object_nulls", "date_as_object",
@@ -30,10 +34,15 @@ OPTIONS = frozenset({
 def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, Any]) -> Any:
     """Convert an array or a chunked array to a ``pandas.Series``."""
     options = _checked(options, arrow_backed)
-    cast = column.for_consumer("pandas")
-    made = cast.to_pyarrow()
-    options = _exact(cast, options)
-    result = _converted(lambda: made.to_pandas(**options), options, False)
+    return _converted(lambda: _series(column, writable, options), options, False)
+
+
+def _series(column: Any, writable: bool, options: dict[str, Any]) -> Any:
+    form = None if "types_mapper" in options else _form_of(column.type)
+    if form is not None:
+        return optional("pandas").Series(_restored(column, form))
+    cast = _in_nanoseconds(column.for_consumer("pandas"), options)
+    result = cast.to_pyarrow().to_pandas(**_exact(cast, options))
     own = _writable(cast, result) if writable else None
     return result if own is None else own
 
@@ -41,47 +50,50 @@ def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, A
 def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, options: dict[str, Any]) -> Any:
     """Convert a record batch or a table to a ``pandas.DataFrame``."""
     options = {"split_blocks": True, **_checked(options, arrow_backed)}
-    cast = rows.for_consumer("pandas")
-    names = cast.schema.names
-    unique = _unique(names)
-    made = cast.to_pyarrow()
-    if unique != names:  # pyarrow finds dtypes and categories by name
-        made = made.rename_columns(unique)
-    text = None if ignore_metadata else (cast.schema.metadata or {}).get(KEY)
-    exact = {
-        name: chosen
-        for name, column in zip(unique, cast.columns, strict=True)
-        if (chosen := _exact(column, options)) is not options
-    }
+    text = None if ignore_metadata else (rows.schema.metadata or {}).get(KEY)
 
     def convert() -> Any:
-        if unique != names and options.get("categories"):
-            wanted = set(options["categories"])
-            options["categories"] = [new for new, name in zip(unique, names, strict=True) if name in wanted]
-        if text is None:
-            plain = made.replace_schema_metadata(None)  # pyarrow parses it even if it is not used
-            result = plain.to_pandas(**options)
-            result.columns = result.columns if unique == names else names
-            index: list[Any] = []
-        else:
-            described = json.loads(text)
-            index = [each for each in described["index_columns"] if isinstance(each, str)]
-            if unique != names:
-                _rename(described, names, unique)
-            for entry in described["columns"]:
-                name = entry.get("field_name", entry["name"])
-                if name in index and name in exact:
-                    entry["numpy_type"] = _NULLABLE[str(made.schema.field(name).type)]
-            result = _restored(made, cast.schema, described, index, options)
-        for place, i in enumerate([i for i, name in enumerate(unique) if name not in index]):
-            if unique[i] in exact and isinstance(result.dtypes.iloc[place], np.dtype):
-                result.isetitem(place, made.column(i).to_pandas(**exact[unique[i]]).array)
-            own = _writable(cast.column(i), result.iloc[:, place]) if writable else None
-            if own is not None:
-                result.isetitem(place, own)
-        return result
+        return _frame(rows, _Described(_NONE if text is None else json.loads(text), rows.schema), writable, options)
 
     return _converted(convert, options, text is not None)
+
+
+def _frame(rows: Any, described: _Described, writable: bool, options: dict[str, Any]) -> Any:
+    module, pa = optional("pandas"), optional("pyarrow")
+    names = rows.schema.names
+    places = [i for i in range(len(names)) if i not in described.levels]
+    chosen = options.pop("categories", None) or ()
+    forms = {} if "types_mapper" in options else {i: described.form(i) for i in places if names[i] not in set(chosen)}
+    forms = {i: form for i, form in forms.items() if form is not None}
+    plain = rows._selected([i for i in places if i not in forms])
+    plain = plain.for_consumer("pandas")
+    if options.get("coerce_temporal_nanoseconds"):
+        plain = plain.from_arrays([_in_nanoseconds(column, options) for column in plain.columns], plain.schema.names)
+    # Columns are numbered, as names may repeat; those restored by themselves are replaced after the others were made.
+    blank = pa.nulls(rows.num_rows, pa.int8()).fill_null(0) if forms else None
+    made = iter(plain.to_pyarrow().columns)
+    table = pa.table([blank if i in forms else next(made) for i in places], [str(k) for k in range(len(places))])
+    wanted = [str(k) for k, i in enumerate(places) if names[i] in chosen]
+    result = table.to_pandas(**options, categories=wanted or None)
+    if not places:
+        result = module.DataFrame(index=module.RangeIndex(rows.num_rows))
+    source = iter(plain.columns)
+    for k, i in enumerate(places):
+        with at("column", names[i]):
+            if i in forms:
+                result.isetitem(k, _restored(rows.column(i), forms[i]))
+                continue
+            column = next(source)
+            exact = _exact(column, options)
+            if exact is not options and isinstance(result.dtypes.iloc[k], np.dtype):
+                result.isetitem(k, column.to_pyarrow().to_pandas(**exact).array)
+            own = _writable(column, result.iloc[:, k]) if writable else None
+            if own is not None:
+                result.isetitem(k, own)
+    result.columns = described.labels(places)
+    result.index = described.index(rows, result.index)
+    result.attrs = described.attributes
+    return result
 
 
 def _exact(column: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -114,36 +126,6 @@ def _are_rounded(chunks: Sequence[Any]) -> bool:
 
 _WHOLE = 1 << 53
 """Up to where every integer is exact as a float."""
-
-
-def _unique(names: list[str]) -> list[str]:
-    """Make names unique by changing later duplicates."""
-    if len(set(names)) == len(names):
-        return names
-    taken, seen, found = set(names), set(), []
-    for name in names:
-        new, number = name, 1
-        while new in seen or (new != name and new in taken):
-            new, number = f"{name}.{number}", number + 1
-        seen.add(new)
-        found.append(new)
-    return found
-
-
-def _rename(described: Any, names: list[str], unique: list[str]) -> None:
-    """Replace the field names in the metadata; the labels in pandas stay."""
-    left: dict[str, list[str]] = {}
-    for name, new in zip(names, unique, strict=True):
-        left.setdefault(name, []).append(new)
-    for entry in described["columns"]:
-        new_names = left.get(entry.get("field_name", entry["name"]))
-        if new_names:
-            entry["field_name"] = new_names.pop(0)
-    described["columns"] += [
-        {"name": name, "field_name": new, "pandas_type": "object", "numpy_type": "object", "metadata": None}
-        for name, new_names in left.items()
-        for new in new_names
-    ]
 
 
 def _writable(column: Any, made: Any) -> Any:
@@ -190,7 +172,7 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
         return convert()
     except (pa.ArrowNotImplementedError, NotImplementedError) as error:
         raise Unsupported(f"pandas has no form for this: {error}") from None
-    except MemoryError:
+    except (MemoryError, ShmarrowError):
         raise
     except Exception as error:  # the metadata are untrusted, and options may be wrong in many ways
         text = f"{error.__class__.__name__}: {error}"
@@ -204,59 +186,298 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
         raise InvalidArgument(f"pyarrow cannot make this a pandas object with the options given: {text}") from None
 
 
-# --- what pyarrow does not restore ------------------------------------------------------------------------------
+def _in_nanoseconds(column: Any, options: dict[str, Any]) -> Any:
+    """Cast what pyarrow would coerce to nanoseconds, where values beyond their range wrap."""
+    target = _coerced(column.type, options) if options.get("coerce_temporal_nanoseconds") else column.type
+    return column if target == column.type else column.cast(target)
 
 
-def _restored(made: Any, schema: Schema, described: Any, index: list[str], options: dict[str, Any]) -> Any:
-    """Restore the frame described by the metadata, with all Arrow-backed columns and dtypes of the index.
+def _coerced(type: Any, options: dict[str, Any]) -> Any:
+    if type.layout == "dictionary":
+        return types.dictionary(type.index_type, _coerced(type.value_type, options), type.ordered)
+    kind = type.descriptor.values
+    if kind == "timedelta":
+        return types.duration("ns")
+    if kind == "date" and not options.get("date_as_object", True):
+        return types.timestamp("ns")
+    return types.timestamp("ns", type.tz) if kind == "timestamp" and not options.get("timestamp_as_object") else type
 
-    Parameters
+
+# --- frames as they were ------------------------------------------------------------------------------------------
+
+
+_NONE: dict[str, Any] = {"index_columns": [], "columns": []}
+"""The metadata of a schema without any."""
+
+
+class _Described:
+    """What the metadata of a schema say about a frame; nothing is known without them.
+
+    Attributes
     ----------
-    made : pyarrow.RecordBatch or pyarrow.Table
-        The rows.
-    schema : Schema
-        Their schema, with other metadata to keep.
-    described : dict
-        The pandas metadata.
-    index : list of str
-        Fields that are levels of the index.
+    levels : dict
+        The fields that are levels of the index, by position, with their place among the levels.
+    attributes : dict
+        ``frame.attrs``.
     """
+
+    def __init__(self, found: Any, schema: Schema) -> None:
+        self._schema = schema
+        self._found = found
+        self._own = self._found.get(OWN, {})
+        entries: dict[str, list[Any]] = {}
+        for place, entry in enumerate(self._found["columns"]):
+            entries.setdefault(entry.get("field_name", entry["name"]), []).append((place, entry))
+        # Fields of one name take its entries in order.
+        self._entries: list[tuple[Any, Any]] = [
+            entries[name].pop(0) if entries.get(name) else (None, None) for name in schema.names
+        ]
+        fields = {name: i for i, name in reversed(list(enumerate(schema.names)))}
+        index = self._found["index_columns"]
+        self.levels = {fields[name]: k for k, name in enumerate(index) if isinstance(name, str) and name in fields}
+        attributes = self._own.get("attributes")
+        self.attributes = self._found.get("attributes") or {} if attributes is None else from_json(attributes)
+
+    def form(self, i: int) -> Any:
+        """The recorded dtype of a field, in the form of :func:`dtype_form`; None for what pyarrow makes of it."""
+        type: Any = self._schema.field(i).type
+        _, entry = self._entries[i]
+        own = {} if entry is None else entry.get(OWN, {})
+        if own.get("type") == stored_type(type):
+            return own["dtype"]
+        if entry is None:
+            return _form_of(type)
+        name = str(entry["numpy_type"])
+        if name.endswith("[pyarrow]"):
+            return name
+        if type.layout == "dictionary":
+            return _form_of(type)
+        dtype = optional("pandas").api.types.pandas_dtype(name)
+        return _form_of(type) if isinstance(dtype, np.dtype) or str(dtype) == "str" else name
+
+    def labels(self, places: Sequence[int]) -> Any:
+        """The labels of the columns at some fields; a field that was not in the frame has its name."""
+        module = optional("pandas")
+        found = [self._entries[i][0] for i in places]
+        names = [self._schema.field(i).name for i in places]
+        form = self._own.get("labels")
+        if form is None:
+            texts = [self._entries[i][1]["name"] if self._entries[i][1] else self._schema.field(i).name for i in places]
+            return _read_labels(texts, self._found.get("column_indexes") or [])
+        whole = _labels(form)
+        if found == list(range(len(whole))):
+            return whole
+        if None not in found:
+            return whole.take(found)
+        mixed = [name if place is None else whole[place] for place, name in zip(found, names, strict=True)]
+        return module.Index(_objects(mixed), tupleize_cols=False, name=None if whole.nlevels > 1 else whole.name)
+
+    def index(self, rows: Any, default: Any) -> Any:
+        """The index of the rows; the default if the metadata have none, or one of another length."""
+        module = optional("pandas")
+        fields = {k: i for i, k in self.levels.items()}
+        arrays, names = [], []
+        for k, level in enumerate(self._found["index_columns"]):
+            if isinstance(level, str):
+                if k not in fields:
+                    continue
+                entry = self._entries[fields[k]][1]
+                form = self.form(fields[k])
+                with at("column", level):
+                    column = rows.column(fields[k])
+                    arrays.append(_series(column, False, {}).array if form is None else _restored(column, form))
+                name = None if entry["name"] == level and level.startswith("__index_level_") else entry["name"]
+            else:
+                if level["kind"] != "range":
+                    raise InvalidData(f"expected an index of the kind 'range', found {shown(level['kind'])}")
+                array = module.RangeIndex(level["start"], level["stop"], level["step"])
+                if len(array) != len(default):
+                    continue
+                arrays.append(array)
+                name = level["name"]
+            own = self._own.get("names")
+            names.append(from_json(own[k]) if own else name)
+        if not arrays:
+            return default
+        if len(arrays) > 1 or self._own.get("multiple"):
+            return module.MultiIndex.from_arrays(arrays, names=names)
+        return _with_frequency(_index(arrays[0], names[0]), self._own.get("freq"))
+
+
+def _index(values: Any, name: Any) -> Any:
+    dtype = object if values.dtype == object else None
+    index = optional("pandas").Index(values, dtype=dtype, tupleize_cols=False)
+    index.name = name
+    return index
+
+
+def _with_frequency(index: Any, frequency: str | None) -> Any:
+    """Set the frequency of an index, unless its values no longer have it."""
+    try:
+        return index if frequency is None else type(index)(index, freq=frequency)
+    except ValueError:
+        return index
+
+
+def _labels(form: Any) -> Any:
+    """Make labels from what :func:`labels_form` recorded."""
     module = optional("pandas")
-    if "types_mapper" in options:
-        return _with_metadata(made, schema, described).to_pandas(**options)
-    entries = {entry.get("field_name", entry["name"]): entry for entry in described["columns"]}
-    columns: list[int] = []
-    levels: dict[str, Any] = {}
-    table = made
-    for i, field in enumerate(made.schema):
-        entry = entries.get(field.name, {"numpy_type": "object"})
-        backed = str(entry["numpy_type"]).endswith("[pyarrow]")
-        if field.name in index:
-            dtype = module.ArrowDtype(field.type) if backed else module.api.types.pandas_dtype(entry["numpy_type"])
-            if hasattr(dtype, "__from_arrow__") and not isinstance(dtype, module.StringDtype):
-                levels[field.name] = dtype.__from_arrow__(made.column(i))
-        elif backed:
-            columns.append(i)
-            blank = optional("pyarrow").array(np.zeros(made.num_rows, np.int8))  # it is replaced below
-            table = table.set_column(i, field.name, blank)
-        if backed:
-            entry["numpy_type"] = "object"
-    result = _with_metadata(table, schema, described).to_pandas(**options)
-    for i in columns:
-        place = sum(name not in index for name in made.schema.names[:i])
-        result.isetitem(place, module.arrays.ArrowExtensionArray(made.column(i)))
-    if levels:
-        found = [levels.get(name, result.index.get_level_values(k)) for k, name in enumerate(index)]
-        names = result.index.names
-        if len(found) > 1:
-            result.index = module.MultiIndex.from_arrays(found, names=names)
-        else:
-            result.index = module.Index(found[0], name=names[0])
-    return result
+    names = [from_json(name) for name in form["names"]]
+    if "levels" in form:
+        return module.MultiIndex.from_arrays(list(map(_labels, form["levels"])), names=names)
+    if "range" in form:
+        return module.RangeIndex(*form["range"], name=names[0])
+    if "codes" in form:
+        categories = module.Categorical.from_codes(form["codes"], _labels(form["categories"]), form["ordered"])
+        return module.CategoricalIndex(categories, name=names[0])
+    values, dtype = _objects(from_json(form["values"])), _dtype(form["dtype"])
+    if dtype.name != "object":
+        values = module.array(values, dtype=dtype)
+    return _with_frequency(_index(values, names[0]), form["freq"])
 
 
-def _with_metadata(made: Any, schema: Schema, described: Any) -> Any:
-    """Return the rows with pandas metadata."""
-    if not made.num_columns:  # other metadata would lose the number of rows
-        return made
-    return made.replace_schema_metadata({**(schema.metadata or {}), KEY: json.dumps(described)})
+def _read_labels(texts: list[Any], levels: list[Any]) -> Any:
+    """Make labels of their texts as pyarrow stores them, one level at a time."""
+    module = optional("pandas")
+    parts: list[Any] = [texts]
+    if len(levels) > 1:
+        parts = list(zip(*map(ast.literal_eval, texts), strict=True)) or [[]] * len(levels)
+    arrays = [_read_level(part, level) for part, level in zip(parts, levels, strict=True)] if levels else parts
+    names = [level.get("name") for level in levels]
+    if len(arrays) > 1:
+        return module.MultiIndex.from_arrays(arrays, names=names)
+    return module.Index(arrays[0], name=names[0] if names else None)
+
+
+def _read_level(texts: Any, level: Any) -> Any:
+    module = optional("pandas")
+    kind, dtype, metadata = level["pandas_type"], level["numpy_type"], level.get("metadata")
+    if kind == "bytes":
+        return [text.encode() for text in texts]
+    if kind == "datetimetz":
+        moments = module.to_datetime(list(texts), utc=True).tz_convert(metadata["timezone"])
+        return moments.as_unit(np.datetime_data(dtype)[0])
+    if kind in ("unicode", "string", "mixed", "empty", "object", "boolean", "bool") or dtype in ("object", "str"):
+        return list(texts)
+    return module.Index(texts).astype(dtype)
+
+
+# --- values of a dtype --------------------------------------------------------------------------------------------
+
+
+def _dtype(form: Any) -> Any:
+    """The dtype that :func:`dtype_form` recorded, other than of categories."""
+    module = optional("pandas")
+    if isinstance(form, str):
+        return module.api.types.pandas_dtype(form)
+    if "string" in form:
+        return module.StringDtype(form["string"], na_value=np.nan if form["nan"] else module.NA)
+    if "sparse" in form:
+        return module.SparseDtype(form["sparse"], from_json(form["fill"]))
+    if "interval" in form:
+        return module.IntervalDtype(_dtype(form["interval"]), form["closed"])
+    return np.dtype(object)
+
+
+def _form_of(type: Any) -> Any:
+    """The form of lists and dictionaries of zoned times, whose zones pyarrow drops; None for other types."""
+    if not (type.fields or type.layout == "dictionary") or not any(
+        getattr(each, "tz", None) for each in types_in(type)
+    ):
+        return None
+    type = types.schema([("", type)]).for_consumer("pandas").field(0).type
+    if type.layout == "dictionary":
+        return {"category": f"datetime64[{type.value_type.unit}, {type.value_type.tz}]", "ordered": type.ordered}
+    if type.layout not in LISTS:
+        return None
+    zoned = getattr(type.value_type, "tz", None)
+    return {"list": None} if zoned or _form_of(type.value_type) is not None else None
+
+
+def _restored(column: Any, form: Any) -> Any:
+    """Return the values of an array or a chunked array as a pandas array or an ndarray of a recorded dtype."""
+    kind = "" if isinstance(form, str) else next(iter(form))
+    if kind in _RESTORE:
+        return _RESTORE[kind](column, form)
+    if isinstance(form, str) and form.endswith("[pyarrow]"):
+        return optional("pandas").arrays.ArrowExtensionArray(_chunked(column))
+    dtype = _dtype(form)
+    if dtype.__class__.__name__ in ("PeriodDtype", "IntervalDtype"):
+        return _RESTORE[dtype.__class__.__name__](column, dtype)
+    if hasattr(dtype, "__from_arrow__"):
+        return dtype.__from_arrow__(_chunked(column))
+    return _series(column, False, {}).astype(dtype).array
+
+
+def _chunked(column: Any) -> Any:
+    made = column.to_pyarrow()
+    return made if hasattr(made, "chunks") else optional("pyarrow").chunked_array([made])
+
+
+def _one(column: Any) -> Any:
+    return column.combine_chunks() if hasattr(column, "chunks") else column
+
+
+def _objects(values: Sequence[Any]) -> Any:
+    return np.fromiter(values, object, len(values))
+
+
+def _categories(column: Any, form: Any) -> Any:
+    module = optional("pandas")
+    array = _one(column)
+    codes = array.indices
+    codes = codes.to_numpy(False) if not codes.null_count else codes.fill_null(-1).to_numpy(False)
+    categories = _index(_restored(array.dictionary, form["category"]), None)
+    return module.Categorical.from_codes(codes, categories, ordered=form["ordered"])
+
+
+def _periods(column: Any, dtype: Any) -> Any:
+    ordinals = _one(column).fill_null(np.iinfo(np.int64).min).to_numpy(False)
+    return optional("pandas").PeriodIndex.from_ordinals(ordinals, freq=dtype.freq).array
+
+
+def _intervals(column: Any, dtype: Any) -> Any:
+    ends = [_restored(end, str(dtype.subtype)) for end in column.flatten()]
+    return optional("pandas").arrays.IntervalArray.from_arrays(*ends, closed=dtype.closed, dtype=dtype)
+
+
+def _sparse(column: Any, form: Any) -> Any:
+    dtype = _dtype(form)
+    dense = _series(column, False, {}).to_numpy(dtype.subtype)
+    return optional("pandas").arrays.SparseArray(dense, fill_value=dtype.fill_value, dtype=dtype)
+
+
+def _lists(column: Any, form: Any) -> Any:
+    """Lists as ndarrays of objects, of the values as a Series holds them."""
+    array = _one(column).for_consumer("pandas")
+    values = _series(array.flatten(), False, {}).astype(object).to_numpy()
+    valid = array.is_valid().to_pylist()
+    lists = iter(np.split(values, np.cumsum([len(each) for each in array if each is not None])[:-1]))
+    return _objects([next(lists) if each else None for each in valid])
+
+
+def _python(column: Any, form: Any) -> Any:
+    """Objects of the recorded classes."""
+    missing = from_json(form["missing"])
+    kinds = form["object"]
+    if set(kinds) & {"ndarray", "Timestamp", "Timedelta", "DateOffset"}:
+        values = _series(column, False, {}).astype(object).to_numpy()
+        absent = column.is_null().to_pylist()
+        values = [missing if none else value for value, none in zip(values, absent, strict=True)]
+        return _objects(values)
+    made = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytearray": bytearray}.get("".join(kinds))
+    values = column.to_pylist()
+    if made is not None:
+        values = [None if value is None else made(value) for value in values]
+    return _objects([missing if value is None else value for value in values])
+
+
+_RESTORE: dict[str, Callable[[Any, Any], Any]] = {
+    "category": _categories,
+    "sparse": _sparse,
+    "object": _python,
+    "list": _lists,
+    "PeriodDtype": _periods,
+    "IntervalDtype": _intervals,
+}
+"""How values are restored for which pandas has no function, by the kind of the form or the class of the dtype."""

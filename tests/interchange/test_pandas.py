@@ -138,10 +138,36 @@ def test_pyarrow_reads_our_metadata_and_we_its(name: str) -> None:
     assert [each["field_name"] for each in ours["columns"]] == [each["field_name"] for each in other["columns"]]
 
 
-def test_what_does_not_come_back_is_text() -> None:
-    """pyarrow makes True of the label False, and refuses categories."""
-    for labels in ([True, False], ["a", 1], pd.CategoricalIndex(["a", "b"])):
-        assert sa.table(grid(labels)).to_pandas().columns.tolist() == [str(label) for label in labels]
+def test_labels_that_are_not_text_come_back() -> None:
+    """pyarrow makes text of mixed labels, True of the label False, and refuses categories."""
+    days = [dt.date(2024, 1, 1), dt.date(2024, 2, 1)]
+    for labels in (
+        [True, False], ["a", 1], pd.CategoricalIndex(["a", "b"], ["b", "a", "z"], ordered=True), days, ["a", None],
+        pd.interval_range(0, 2), pd.period_range("2024", periods=2, freq="W-WED"), pd.array([1, None], "Int64"),
+        pd.MultiIndex.from_product([days, ["x"]], names=[0, ("a", 1)]), [dt.time(1), np.nan], [1, "1"],
+        pd.date_range("2024", periods=2, tz="Europe/Berlin", name=dt.date(2024, 1, 1)), [D("1.50"), pd.NaT],
+    ):  # fmt: skip
+        frame = grid(labels)
+        found = sa.table(frame).to_pandas()
+        EQUAL(found, frame)
+        assert [type(label) for label in found.columns] == [type(label) for label in frame.columns]
+        assert found.columns.names == frame.columns.names
+    with pytest.raises(sa.InvalidType, match="the labels of the columns: object has no exact form in JSON"):
+        sa.table(grid([object(), 1]))
+
+
+def test_labels_follow_their_columns() -> None:
+    frame = pd.DataFrame([[1, "x", 2.5]], columns=[dt.date(2024, 1, 1), 7, None])
+    table = sa.table(frame)
+    assert table.select([2, 0]).to_pandas().columns.tolist() == [None, dt.date(2024, 1, 1)]
+    other = table.rename_columns(["2024-01-01", "new", "None"]).append_column("more", [1])
+    assert other.to_pandas().columns.tolist() == [dt.date(2024, 1, 1), "new", None, "more"]
+    typed = table.set_column(1, "7", [5]).to_pandas()
+    assert typed[7].tolist() == [5]
+    days = pd.DataFrame({"a": range(4)}, index=pd.date_range("2024", periods=4))
+    assert sa.table(days).to_pandas().index.freq == "D"
+    assert sa.table(days).slice(1, 2).to_pandas().index.freq == "D"
+    assert sa.table(days).take([3, 0]).to_pandas().index.freq is None
 
 
 def test_columns_of_one_name_keep_their_dtypes() -> None:
@@ -187,8 +213,11 @@ def test_attributes_and_other_metadata() -> None:
     assert table.schema.metadata[b"k"] == b"v"
     assert table.to_pandas().attrs == frame.attrs
     assert sa.table(frame, metadata={"k": "v"}).schema.metadata == table.schema.metadata
-    frame.attrs = {"not": object()}
-    assert sa.table(frame).to_pandas().attrs == {}
+    frame.attrs = {"when": pd.Timestamp("2024", tz="UTC"), 1: (1, 2), "of": {"a": {3: float("inf")}}}
+    assert sa.table(frame).to_pandas().attrs == frame.attrs
+    frame.attrs = {"a": 1, "not": object()}
+    with pytest.raises(sa.InvalidType, match="attrs 'not': object has no exact form in JSON"):
+        sa.table(frame)
     assert table.select([]).schema.pandas_metadata["columns"][0]["name"] == "a"
     assert sa.schema([]).pandas_metadata is None
 
