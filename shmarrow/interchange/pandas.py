@@ -289,7 +289,7 @@ class _Described:
                 name = None if entry["name"] == level and level.startswith("__index_level_") else entry["name"]
             else:
                 if level["kind"] != "range":
-                    raise InvalidData(f"expected an index of the kind 'range', found {shown(level['kind'])}")
+                    raise ValueError(f"expected an index of the kind 'range', found {shown(level['kind'])}")
                 array = module.RangeIndex(level["start"], level["stop"], level["step"])
                 if len(array) != len(default):
                     continue

@@ -46,7 +46,7 @@ def test_a_random_frame_comes_back_or_is_refused(shm_name: str, tmp_path: Any) -
                 continue
             found = store.get("frame").to_pandas()
             check_same(found, frame)
-            if seed % 8 == 0:
+            if seed % 8 == 0 and len(frame):
                 table = sa.table(frame)
                 with sa.ipc.new_file(tmp_path / f"{seed}.arrow", table.schema) as writer:
                     writer.write(table)
