@@ -133,6 +133,9 @@ if TYPE_CHECKING:
     from shmarrow.layout.struct import StructArray as StructArray
     from shmarrow.layout.union import UnionArray as UnionArray
     from shmarrow.ring import Ring as Ring
+    from shmarrow.scans import Scan as Scan
+    from shmarrow.scans import open as open
+    from shmarrow.scans import scan as scan
     from shmarrow.store import Store as Store
     from shmarrow.tables import RecordBatchReader as RecordBatchReader
     from shmarrow.tables import Table as Table
@@ -177,6 +180,7 @@ if not TYPE_CHECKING:
             ".layout.struct": "StructArray",
             ".layout.union": "UnionArray",
             ".ring": "Ring",
+            ".scans": "Scan open scan",
             ".store": "Store",
             ".tables": "RecordBatchReader Table concat_batches concat_tables table",
             ".tensor": "SparseCOOTensor SparseCSCMatrix SparseCSFTensor SparseCSRMatrix SparseTensor Tensor",

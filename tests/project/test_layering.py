@@ -61,6 +61,7 @@ ORDER = (
     "store",
     "ring",
     "interchange",
+    "scans",
     "xray",
     "torch",
     "spark",
@@ -123,7 +124,7 @@ PARTNERS = {
 }  # fmt: skip
 """Packages that shmarrow hands data to, and runs without."""
 
-PARTNER_LINES = {"types", "layout", "interchange", "torch", "spark", "cli"}
+PARTNER_LINES = {"types", "layout", "interchange", "scans", "torch", "spark", "cli"}
 
 FORBIDDEN_AT_IMPORT = PARTNERS | {
     "lz4",
@@ -264,7 +265,7 @@ OFFENCES = (
     (
         "batch",
         "import pyarrow.ipc",
-        "batch may not import pyarrow; only cli, interchange, layout, spark, torch, types may",
+        "batch may not import pyarrow; only cli, interchange, layout, scans, spark, torch, types may",
     ),
     ("spark.share", "import pyarrow.ipc", ""),
     ("chunked", "def f():\n    from shmarrow.interchange.pandas import series", ""),

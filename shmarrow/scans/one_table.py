@@ -1,0 +1,375 @@
+"""A scan: many files, streams and tables as one table, read when its rows are asked for.
+
+Invariants:
+
+* a scan is a value: it never changes, can be read any number of times, and is pickled as its sources, not their rows;
+* making one lists its sources and reads the schema of the first; each is opened when its rows are reached, and stays
+  mapped, without a descriptor, as long as this scan or one made from it lives;
+* of each batch, first the columns that filters name are built; the others only where rows are left, and only those that
+  were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, Self
+
+import numpy as np
+
+from shmarrow.batch import RecordBatch
+from shmarrow.bitmap import Mask
+from shmarrow.buffer import Indices
+from shmarrow.capsules import PyCapsule
+from shmarrow.column_names import checked_schema, fields_at, several, with_nulls
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    FieldNotFound,
+    IndexOutOfRange,
+    InvalidArgument,
+    InvalidData,
+    Limits,
+    ObjectNotFound,
+    as_limits,
+    at,
+    counted,
+    shown,
+)
+from shmarrow.layout.array import Array
+from shmarrow.layout.making import nulls
+from shmarrow.scans import partitions
+from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
+from shmarrow.scans.sources import Fragment, find, open_fragment
+from shmarrow.tables import RecordBatchReader, Table
+from shmarrow.types import DataType, Field, Schema
+
+Fit = Callable[[RecordBatch], RecordBatch]
+
+
+def scan(
+    source: Any,
+    *,
+    columns: Iterable[str | int] | None = None,
+    filters: Any = None,
+    schema: Schema | None = None,
+    partitioning: str | None = "hive",
+    names: str | Iterable[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    trust: bool = False,
+) -> Scan:
+    """Read many files and streams as one table, as far as their rows are asked for.
+
+    Parameters
+    ----------
+    source : path, ``shm:NAME``, pattern, directory, ``STORE/NAME``, Store, reader, table, or list of these
+        Arrow files and streams, compressed or not. Of a directory all files are read, also those in its directories,
+        except names that begin with ``.`` or ``_``.
+    columns : sequence of str or int, optional
+        The columns to read, in this order; by default all.
+    filters : list of (column, operator, value), or list of such lists, optional
+        The rows to read, as for pyarrow's Parquet: those that fulfil all conditions, or all of any list. The operators
+        are ``=`` or ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``not in``. A null matches nothing.
+    schema : Schema, optional
+        The columns of the result, by default those of the first source, and of its directories. A column that a source
+        lacks is null, one that the schema lacks is left out; a column of another type is cast.
+    partitioning : str, optional
+        ``"hive"`` makes columns of directories like ``day=2024-01-01``, below the one that is given, or from the first
+        part with a wildcard on; None makes none.
+    names : str or sequence of str, optional
+        Objects of a store: a pattern such as ``"train-*"``, or names; by default all.
+    limits : Limits, optional
+        Bounds on what is accepted.
+    trust : bool
+        True skips the checks of values before arrays are exported, see :func:`shmarrow.ipc.open_file`.
+
+    Returns
+    -------
+    Scan
+
+    Raises
+    ------
+    ObjectNotFound
+        If there is nothing of a name, nothing matches a pattern, or a directory has no files.
+    InvalidType
+        If a source is none of these, or a filter compares a column with a value of another kind.
+    InvalidData
+        If the first source is not Arrow data, or the type of a column cannot hold the value of a filter.
+    FieldNotFound
+        If a column does not exist.
+
+    Examples
+    --------
+    >>> import shmarrow as sa
+    >>> made = sa.scan([sa.table({"x": [1, 2, 3]}), sa.table({"x": [4, 5]})], filters=[("x", ">", 2)])
+    >>> made.to_table().to_pylist()
+    [{'x': 3}, {'x': 4}, {'x': 5}]
+    """
+    if partitioning not in ("hive", None):
+        raise InvalidArgument(f"partitioning is 'hive' or None, found {shown(partitioning)}")
+    fragments = find(source, names)
+    if partitioning is None:
+        fragments = [fragment._replace(keys=()) for fragment in fragments]
+    made = Scan(fragments, None if schema is None else checked_schema(schema), as_limits(limits, trust))
+    made = made if filters is None else made.where(filters)
+    return made if columns is None else made.select(columns)
+
+
+class Scan:
+    """Many sources as one table; made by :func:`shmarrow.scan`.
+
+    Attributes
+    ----------
+    schema : Schema
+        The columns that are read.
+
+    Notes
+    -----
+    Thread safety: may be shared, and forked. A source is seen as it was when it was first reached: one that is
+    replaced meanwhile is seen by a new scan.
+    """
+
+    __slots__ = ("_columns", "_filters", "_first", "_fragments", "_full", "_keys", "_limits", "_readers", "schema")
+    schema: Schema
+    _filters: tuple[Filter, ...]
+
+    def __init__(self, fragments: Sequence[Fragment], schema: Schema | None, limits: Limits) -> None:
+        self._fragments = tuple(fragments)
+        self._limits = limits
+        self._readers: dict[int, Any] = {}
+        self._first: Schema | None = None
+        self._filters = ()
+        names = list(dict.fromkeys(name for fragment in self._fragments for name, _ in fragment.keys))
+        texts = {name: [dict(one.keys).get(name) for one in self._fragments] for name in names}
+        if schema is None:
+            schema = self._schema_of_first({name: partitions.values_of(texts[name]).type for name in names})
+        self._full = self.schema = schema
+        self._columns: Sequence[int] = range(len(schema))
+        self._keys: dict[int, Array] = {}
+        for i in [schema.index_of(name) for name in names if name in schema]:
+            field = schema.field(i)
+            with at("column", field.name):
+                self._keys[i] = partitions.values_of(texts[field.name], field.type)
+
+    def _schema_of_first(self, keys: dict[str, DataType]) -> Schema:
+        if not self._fragments:
+            raise ObjectNotFound(2, "there are no files to take a schema from", hint="pass one with schema=")
+        schema: Schema = self._reader(0).schema
+        self._first = schema
+        if len(self._fragments) > 1:
+            schema = with_nulls(schema)
+        for name, type in keys.items():
+            field = Field(name, type)
+            schema = schema.set(schema.index_of(name), field) if name in schema else schema.append(field)
+        return schema
+
+    def _with(self, **changes: Any) -> Self:
+        made = object.__new__(type(self))
+        for name in Scan.__slots__:
+            setattr(made, name, changes.get(name, getattr(self, name)))
+        return made
+
+    # --- other scans ---
+
+    def select(self, columns: Iterable[str | int]) -> Self:
+        """Return a scan of some of the columns, by name or position, in this order.
+
+        Raises
+        ------
+        FieldNotFound
+            If a column does not exist.
+        """
+        indices = [self.schema.index_of(key) for key in several(columns, "positions and names")]
+        return self._with(schema=fields_at(self.schema, indices), _columns=[self._columns[i] for i in indices])
+
+    def where(self, filters: Any) -> Self:
+        """Return a scan of the rows that fulfil these filters, besides those that it has; see :func:`shmarrow.scan`.
+
+        They may name any column of the sources, whether it is selected or not. Errors as :func:`shmarrow.scan`.
+        """
+        return self._with(_filters=(*self._filters, parse(filters, self._full)))
+
+    # --- rows ---
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the files and objects that may have rows, as far as their directories tell."""
+        return [str(self._fragments[i]) for i in self._kept()]
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        for number in self._kept():
+            yield from self._batches(number, self._columns, self.schema)
+
+    def head(self, n: int = 5) -> Table:
+        """Return the first ``n`` rows, reading no more sources than they are in."""
+        return Table(self.schema, list(_first_rows(self, n)))
+
+    def count_rows(self) -> int:
+        """Return the number of rows, from metadata where no filter has to look at values."""
+        needed = [i for i in columns_of(self._filters) if i not in self._keys]
+        if not needed:
+            return sum([self._reader(number).num_rows for number in self._kept()])
+        empty = Schema([])
+        return sum([batch.num_rows for number in self._kept() for batch in self._batches(number, [], empty)])
+
+    def to_table(self) -> Table:
+        """Return all rows as a table; what needs no filter and no cast consists of views of the sources."""
+        return Table(self.schema, list(self))
+
+    read_all = to_table
+    """Alias of :meth:`to_table`, as readers have it."""
+
+    def to_reader(self) -> RecordBatchReader:
+        """Return a reader over the batches, each read when it is asked for."""
+        return RecordBatchReader.from_batches(self.schema, self)
+
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
+        """Export all rows as a PyCapsule ``arrow_array_stream``, any number of times, each batch when it is read.
+
+        Parameters and errors as for :meth:`Table.__arrow_c_stream__`.
+        """
+        return self.to_reader().__arrow_c_stream__(requested_schema, **unknown)
+
+    # --- one source ---
+
+    def _kept(self) -> Sequence[int]:
+        """The numbers of the sources that may have rows, as far as their directories tell."""
+        if not self._filters or not self._keys:
+            return range(len(self._fragments))
+
+        def bounds(column: int) -> Bounds | None:
+            values = self._keys.get(column)
+            return None if values is None else Bounds(values, values, values.is_null().values, exact=True)
+
+        kept: Sequence[int] = np.flatnonzero(possible(self._filters, bounds, len(self._fragments))).tolist()
+        return kept
+
+    def _reader(self, number: int) -> Any:
+        """The reader of a source, which is opened once."""
+        found = self._readers.get(number)
+        if found is None:
+            opened = open_fragment(self._fragments[number], self._limits)
+            found = self._readers.setdefault(number, opened)
+        return found
+
+    def _batches(self, number: int, columns: Sequence[int], schema: Schema) -> Iterator[RecordBatch]:
+        """The batches of a source, with the rows that fulfil the filters."""
+        reader = self._reader(number)
+        fit = self._fit(number, reader.schema, columns, schema)
+        needed = columns_of(self._filters)
+        named = self._fit(number, reader.schema, needed, fields_at(self._full, needed))
+        for batch in _each(reader):
+            if not self._filters:
+                yield fit(batch)
+            elif len(rows := self._matching(named(batch), needed)):
+                yield _rows(fit(batch), rows)
+
+    def _matching(self, batch: RecordBatch, columns: list[int]) -> Indices:
+        """The positions of the rows that fulfil the filters, in a batch of the columns that these name."""
+        rows: Mask = matching(self._filters, lambda i: batch.column(columns.index(i)), batch.num_rows)
+        return np.flatnonzero(rows)
+
+    def _fit(self, number: int, found: Schema, columns: Sequence[int], schema: Schema) -> Fit:
+        """Return what brings batches of a source, whose schema was found, to some columns of the scan."""
+        same = self._first is not None and found.equals(self._first)
+        if same and not self._keys and columns == range(len(found)):
+            return lambda batch: batch._with_schema(schema)
+        places: list[int] = []
+        special: dict[int, Callable[[RecordBatch], Array]] = {}
+        for to, (i, field) in enumerate(zip(columns, schema, strict=True)):
+            place = -1 if i in self._keys else i if same else self._place(found, i, field)
+            places.append(place)
+            if i in self._keys:
+                special[to] = _constant(self._keys[i].slice(number, 1))
+            elif place < 0:
+                special[to] = _missing(field)
+            elif not same and (
+                found.field(place).type != field.type or (field.required and found.field(place).nullable)
+            ):
+                special[to] = _cast(place, field)
+                places[to] = -1
+        name = str(self._fragments[number])
+
+        def fit(batch: RecordBatch) -> RecordBatch:
+            new = {}
+            for to, column in special.items():
+                with at(name), at("column", schema.field(to).name):
+                    new[to] = column(batch)
+            return batch._arranged(schema, places, new)
+
+        return fit
+
+    def _place(self, found: Schema, i: int, field: Field) -> int:
+        """The position of a column of the scan in a source; -1 if it lacks it."""
+        try:
+            return found.index_of(field.name) if field.name in found else -1
+        except FieldNotFound:  # several columns of a name are those at the same positions, where all names are the same
+            if found.names != self._full.names:
+                raise
+            return i
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {name: getattr(self, name) for name in Scan.__slots__ if name not in ("_readers", "_first")}
+        return _unpickled, (state,)
+
+    def __repr__(self) -> str:
+        parts = counted(len(self._fragments), "source"), counted(len(self.schema), "column")
+        return f"<Scan of {', '.join(parts)}{', filtered' if self._filters else ''}>"
+
+
+def _unpickled(state: dict[str, Any]) -> Scan:
+    made = object.__new__(Scan)
+    for name, value in {**state, "_readers": {}, "_first": None}.items():
+        setattr(made, name, value)
+    return made
+
+
+def _each(reader: Any) -> Iterator[RecordBatch]:
+    """The batches of a table or a reader; those of a stream are not counted first."""
+    if isinstance(reader, Table):
+        yield from reader.batches
+        return
+    for number in count():
+        try:
+            batch = reader.get_batch(number)
+        except IndexOutOfRange:
+            return
+        yield batch
+
+
+def _first_rows(batches: Iterable[RecordBatch], n: int) -> Iterator[RecordBatch]:
+    left = n
+    for batch in batches if n > 0 else ():
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+def _rows(batch: RecordBatch, rows: Indices) -> RecordBatch:
+    """The rows at ascending positions, not none; a slice where they follow each other."""
+    if int(rows[-1]) - int(rows[0]) == len(rows) - 1:
+        return batch.slice(int(rows[0]), len(rows))
+    return batch._rows(rows, None)
+
+
+def _constant(value: Array) -> Callable[[RecordBatch], Array]:
+    return lambda batch: value._take(np.zeros(batch.num_rows, np.int64))
+
+
+def _missing(field: Field) -> Callable[[RecordBatch], Array]:
+    def column(batch: RecordBatch) -> Array:
+        if field.required and batch.num_rows:
+            raise InvalidData("the source lacks it, and it must not be null", hint="schema= can make it nullable")
+        return nulls(batch.num_rows, field.type)
+
+    return column
+
+
+def _cast(place: int, field: Field) -> Callable[[RecordBatch], Array]:
+    def column(batch: RecordBatch) -> Array:
+        made = batch.column(place).cast(field.type)
+        if field.required and made.null_count:
+            raise InvalidData(f"expected no null, found {counted(made.null_count, 'null')}")
+        return made
+
+    return column
