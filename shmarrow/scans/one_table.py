@@ -21,7 +21,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices
 from shmarrow.capsules import PyCapsule
-from shmarrow.column_names import checked_schema, fields_at, several, with_nulls
+from shmarrow.column_names import checked_schema, fields_at, several
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     FieldNotFound,
@@ -42,6 +42,7 @@ from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, 
 from shmarrow.scans.sources import Fragment, find, open_fragment
 from shmarrow.tables import RecordBatchReader, Table
 from shmarrow.types import DataType, Field, Schema
+from shmarrow.types.schema import with_nulls
 
 Fit = Callable[[RecordBatch], RecordBatch]
 
