@@ -62,7 +62,7 @@ COMMANDS = (
     Command("stats", "stores", STORES, "show the size, free space, settings and attached processes of a store"),
     Command("evict", "stores", STORES, "evict the least recently used objects that no process has attached"),
     Command("collect", "stores", STORES, "delete orphaned and expired objects, and what killed writers left behind"),
-    Command("rebuild", "stores", STORES, "rebuild the catalog of a store that was found damaged"),
+    Command("rescue", "stores", STORES, "copy the objects of a damaged store into another one"),
     Command("destroy", "stores", STORES, "delete a store and all its objects"),
     Command("top", "top", STORES, "show the stores and rings of this host, refreshed every second"),
     Command("demo", "demo", OTHERS, "share a real data set between Spark's workers and other processes"),

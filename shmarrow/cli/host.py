@@ -122,7 +122,7 @@ def look(where: str, trust: bool) -> dict[str, Any] | None:
 def holdings(store: sa.Store) -> dict[str, Any]:
     """The contents of a store, for JSON: bytes, object counts, counters, and attached objects by process."""
     found = store.stats()
-    taken = found.nbytes + found.removed + found.drafts
+    taken = found.nbytes + found.removed
     return {
         "store": store.name,
         "user": owner_of(store.path),
@@ -130,7 +130,6 @@ def holdings(store: sa.Store) -> dict[str, Any]:
         "bytes": found.nbytes,
         "pinned": found.pinned,
         "removed": found.removed,
-        "drafts": found.drafts,
         "capacity": found.capacity,
         "room": found.free if found.capacity is None else max(min(found.free, found.capacity - taken), 0),
         "total": found.total,

@@ -1,4 +1,4 @@
-"""Commands on whole stores: ``evict``, ``collect``, ``rebuild``, ``destroy``, ``watch``, ``stats``.
+"""Commands on whole stores: ``evict``, ``collect``, ``rescue``, ``destroy``, ``watch``, ``stats``.
 
 The rules are those of ``cli/objects.py``.
 """
@@ -17,7 +17,6 @@ from shmarrow.cli.report import Fields, Table, print_error, render
 from shmarrow.display import size as size_text
 from shmarrow.errors import printable
 from shmarrow.store import Event
-from shmarrow.store.catalog import rebuild_catalog
 
 
 @command(
@@ -39,12 +38,11 @@ def collect(arguments: argparse.Namespace) -> int:
     for where in arguments.store or shared(is_store):
         try:
             with opened(arguments, where) as store:
-                collected = store.collect()
-            found.append({"store": where, "objects": collected.objects, "leftovers": collected.drafts})
+                found.append({"store": where, "objects": store.collect()})
         except sa.ShmarrowError as error:
             if not arguments.store and isinstance(error, (sa.StorageError, sa.InvalidData)):
                 if not isinstance(error, sa.ObjectNotFound):  # gone since it was listed
-                    found.append({"store": where, "objects": [], "leftovers": 0, "skipped": str(error)})
+                    found.append({"store": where, "objects": [], "skipped": str(error)})
                 continue
             failed = print_error(error, arguments.json)
             status = status or failed
@@ -59,19 +57,20 @@ def collect(arguments: argparse.Namespace) -> int:
             lines.append(f"{each['store']} is skipped: {each['skipped']}")
         lines += [f"{each['store']}: {name}" for name in each["objects"]]
     objects = sum([len(each["objects"]) for each in found])
-    leftover = sum([each["leftovers"] for each in found])
+    leftover = sum([each.get("leftovers", 0) for each in found])
     render(arguments.json, found, *map(printable, lines), f"{objects} objects and {leftover} leftovers removed")
     return status
 
 
-@command(*store())
-def rebuild(arguments: argparse.Namespace) -> int:
-    """Rebuild a catalog from its slots: objects whose checksums and files are right are kept."""
-    rebuild_catalog(arguments.store, arguments.trust)
-    with opened(arguments, arguments.store) as store:
-        objects = store.stats().objects
-    render(arguments.json, {"store": arguments.store, "objects": objects}, f"{objects} objects")
-    return 0
+@command(*store(), argument("new", metavar="NEW", help="a store, which is created if missing"))
+def rescue(arguments: argparse.Namespace) -> int:
+    """Copy the objects of a damaged store that can be read into another one."""
+    with opened(arguments) as store, sa.Store(arguments.new, trust=arguments.trust) as new:
+        lost = store.rescue(new)
+        objects = len(new)
+    lines = [f"{printable(name)} is lost: {printable(reason)}" for name, reason in lost.items()]
+    render(arguments.json, {"store": arguments.new, "objects": objects, "lost": lost}, *lines, f"{objects} objects")
+    return 1 if lost else 0
 
 
 @command(*store())
@@ -120,7 +119,6 @@ def stats(arguments: argparse.Namespace) -> int:
         "objects": f"{found['objects']}",
         "size": f"{size_text(found['bytes'])}, {size_text(found['pinned'])} of it attached",
         "removed": f"{size_text(found['removed'])}, attached still" if found["removed"] else "",
-        "being written": size_text(found["drafts"]) if found["drafts"] else "",
         "capacity": "" if settings.capacity is None else f"{size_text(settings.capacity)}, {settings.eviction}",
         "room": size_text(found["room"]),
         "file system": f"{size_text(found['total'])}, {size_text(found['free'])} of it free",

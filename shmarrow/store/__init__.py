@@ -1,9 +1,10 @@
 """A store of named objects, shared between the processes of a host in shared memory or a directory, without a server.
 
-``protocol`` defines the constants of the format, ``directory`` locates and checks the directory of a store, ``locks``
-contains its locks, ``catalog`` maps the names and ``transaction`` changes them, ``attach`` and ``publish`` map and
-write one object, ``space`` enforces the capacity, ``watch`` reports changes, ``info`` describes objects; ``store`` is
-the public interface.
+Read ``protocol`` first: it tells the design, and declares the format. Then, from below: ``control`` maps the control
+file and commits to it, ``index`` reads it; ``directory`` finds, creates and removes stores; ``locks`` and ``waiters``
+are among processes; ``change`` is the only way to change a store, and ``catalog`` all that a process has open of one;
+``attach`` and ``publish`` map and write one object; ``space`` evicts, ``snapshot`` lists, ``info`` describes,
+``watch`` reports; ``store`` is the public interface.
 """
 
 from typing import TYPE_CHECKING
@@ -15,12 +16,9 @@ from shmarrow.store.store import Store
 
 if TYPE_CHECKING:
     from shmarrow.store.info import Found, ObjectInfo, Stats
-    from shmarrow.store.space import Collected
     from shmarrow.store.watch import Event, Watch
 
-__all__ = ["Collected", "Event", "Found", "ObjectInfo", "Pin", "Settings", "Stats", "Store", "Watch"]
+__all__ = ["Event", "Found", "ObjectInfo", "Pin", "Settings", "Stats", "Store", "Watch"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(
-        __name__, {".info": "Found ObjectInfo Stats", ".space": "Collected", ".watch": "Event Watch"}
-    )
+    __getattr__, __dir__ = lazy(__name__, {".info": "Found ObjectInfo Stats", ".watch": "Event Watch"})

@@ -47,7 +47,7 @@ class Pin:
     def of(cls, catalog: Catalog, entry: Entry) -> Self | None:
         """Pin an object; None if it was removed meanwhile."""
         pin = cls(catalog)
-        return pin if catalog.pins.acquire(entry.slot, pin) and catalog.alive(entry) else None
+        return pin if catalog.pins.acquire(entry.slot, pin) and catalog.is_attached(entry) else None
 
     @property
     def place(self) -> tuple[int, str]:
@@ -113,7 +113,7 @@ def live(catalog: Catalog, name: bytes) -> Entry | None:
 
 def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry, Any] | None:
     """Pin the object of a name, unless it is inline and those are not to be; None if missing or expired."""
-    tries = 0
+    tries, deadline = 0, 0.0
     while (entry := live(catalog, name)) is not None:
         pin = Pin.of(catalog, entry) if inline or entry.file else None
         if pin is not None or not (inline or entry.file):
@@ -125,9 +125,11 @@ def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry
                 "removing; do it after the signal handler or the finalizer has returned",
             )
         tries += 1  # it is being evicted, or was replaced
-        if tries > _TRIES:
-            time.sleep(_PAUSE)
-        if tries * _PAUSE > PATIENCE:
+        if tries <= _TRIES:
+            continue
+        time.sleep(_PAUSE)
+        deadline = deadline or time.monotonic() + PATIENCE
+        if time.monotonic() > deadline:
             raise StorageError(
                 errno.EBUSY,
                 f"cannot attach to {entry.name.decode()!r} in the store {catalog.directory.name!r}: a process has "
@@ -175,7 +177,7 @@ def is_checked(catalog: Catalog, found: StoredSegment) -> bool:
 def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
     """Attach to the object of a name; None if missing or expired."""
     while (pinned := pin_entry(catalog, name, inline=False)) is not None:
-        found = _map_entry(catalog, *pinned)
+        found = map_entry(catalog, *pinned)
         if found is not None:
             if catalog.evicts:
                 catalog.mark_used(found.entry)
@@ -187,13 +189,13 @@ def read_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
     """Map the object of a name, pinned only if it has parts to be mapped later; None if missing or expired."""
     while (entry := live(catalog, name)) is not None:
         pin = Pin.of(catalog, entry) if entry.file and entry.parts else None
-        found = _map_entry(catalog, entry, pin)
+        found = map_entry(catalog, entry, pin)
         if found is not None:
             return found
     return None
 
 
-def _map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
+def map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment | None:
     """Map the file of an object, or copy one that is inline; None if it was removed meanwhile."""
     if not entry.file:
         copied = catalog.inline(entry)
@@ -292,7 +294,7 @@ def attach_again(
         if entry.file != file and entry.generation != generation:
             break
         pin = Pin.of(catalog, entry)
-        found = None if pin is None else _map_entry(catalog, entry, pin)
+        found = None if pin is None else map_entry(catalog, entry, pin)
         if found is not None:
             return found
     raise ObjectNotFound(

@@ -4,10 +4,8 @@ Invariants:
 
 * lookup takes no lock: a slot that is found is verified by its checksum, and a name counts as missing only if there was
   no commit meanwhile;
-* changes are made under the commit lock, and committed through the journal, so they are atomic;
-* code that runs in the middle of a change of its own thread, such as a signal handler or a finalizer, cannot change
-  the catalog;
-* whatever uses the files of a store refers to its catalog: stores, arrays by their pins, drafts, waits, watches, and a
+* changes are made in :meth:`Catalog.change`, and are atomic;
+* whatever uses the files of a store refers to its catalog: stores, arrays by their pins, writers, waits, watches, and a
   call that another thread's ``close`` overtakes. Descriptors are closed when nothing refers to it any more, so none is
   used after that.
 """
@@ -17,31 +15,46 @@ from __future__ import annotations
 import _thread
 import errno
 import os
-import struct
 import time
 from collections import deque
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from weakref import WeakSet, WeakValueDictionary, finalize
 
 import numpy as np
 
-from shmarrow.errors import Closed, InvalidArgument, InvalidData, ShmarrowError, StorageError, storage_error
+from shmarrow.errors import Closed, InvalidArgument, InvalidData, StorageError, storage_error
 from shmarrow.segment import Location
 from shmarrow.segment.host import in_memory
 from shmarrow.segment.mappings import Mapping
 from shmarrow.store import index
 from shmarrow.store import protocol as p
-from shmarrow.store.control import BUCKETS, SEQUENCE, ControlFile, Memory, fence
-from shmarrow.store.destroy import lock_removal, remove_files
-from shmarrow.store.directory import Directory, Trust, check_trust, open_directory, retried
-from shmarrow.store.files import Files
-from shmarrow.store.journal import Journal
-from shmarrow.store.locks import CommitLock, Pins
+from shmarrow.store.change import BOOT, Change
+from shmarrow.store.control import (
+    BUCKETS,
+    JOURNAL,
+    JOURNAL_NUMBERS,
+    ORDERED,
+    SEQUENCE,
+    ControlFile,
+    Memory,
+    fence,
+    pieces_of,
+)
+from shmarrow.store.directory import (
+    Directory,
+    Trust,
+    check_trust,
+    lock_removal,
+    open_directory,
+    remove_files,
+    retried,
+)
+from shmarrow.store.locks import PATIENCE, CommitLock, Pins
 from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import (
     SETTINGS,
+    Settings,
     Wanted,
     check_settings,
     destroyed,
@@ -50,14 +63,10 @@ from shmarrow.store.settings import (
     read_settings,
     this_boot,
 )
-from shmarrow.store.transaction import Transaction
 from shmarrow.store.waiters import Waiters
 from shmarrow.sync.locks import Exclusive, holder, try_lock
 
 _HITS, _MISSES = p.word("hits"), p.word("misses")
-_BOOT = slice(p.HEADER["boot_id"][0], p.HEADER["boot_id"][0] + 16)
-_NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
-"""Exceptions that invalid numbers in the catalog can cause under the lock."""
 _STUCK_SECONDS = 0.5
 """Seconds that a reader waits for a commit that its writer does not finish."""
 _SPINS, _PAUSE = 100, 0.001
@@ -68,10 +77,6 @@ _LARGEST = (1 << 64) - 1
 
 class Catalog:
     """The open files of one store in this process, shared by all Store objects of its directory.
-
-    A change is made in ``with catalog.mutex, catalog.locked:``. The mutex is of its own, as an interrupt between two
-    steps of ``locked``, which is the catalog as a context manager, must not keep the other threads from changing the
-    store.
 
     Attributes
     ----------
@@ -85,20 +90,20 @@ class Catalog:
         Whether the store is in memory.
     forked : bool
         Whether it was opened by a parent of this process.
-    control, journal, files : ControlFile, Journal, Files
-        The control file, its journals, and the files of objects.
+    control : ControlFile
+        The control file.
     pins : Pins
         The slots that this process has attached.
     lock : CommitLock
-        Acquired through ``locked``.
+        Held by a :meth:`change`.
     exclusive : Exclusive
-        Locks on names that this process computes, drafts that it writes, and records of waiters.
+        Locks on names that this process computes, and on records of waiters.
     waiters : Waiters
         Those who wait for changes, here and elsewhere.
     owner : int
         Owner number of this process; 0 if it owns nothing.
     victims : deque
-        Candidates for eviction, the least recently used first; used under the mutex.
+        Candidates for eviction, the least recently used first; used in a change.
     mapped : WeakValueDictionary of int to Mapping
         The files of objects that are mapped in this process, by address.
     """
@@ -114,13 +119,11 @@ class Catalog:
         try:
             self.volatile = in_memory(directory.fd)
             self.control_fd, self.writable = self._open(p.CONTROL, None)
-            self._read_settings()
+            self.read_settings()
             self.pins_fd, _ = self._open(p.PINS, self.writable)
             self.commit_fd = self._open(p.COMMIT, True)[0] if self.writable else -1
-            of_this_boot = os.pread(self.control_fd, 16, _BOOT.start) == this_boot()
+            of_this_boot = os.pread(self.control_fd, 16, BOOT.start) == this_boot()
             self.control = ControlFile(self.control_fd, directory.name, self.writable, self.volatile, of_this_boot)
-            self.journal = Journal(self.control)
-            self.files = Files(directory, self.control)
             self.pins = Pins(self.pins_fd)
             self.lock = CommitLock(self.commit_fd, directory.name)
             self.exclusive = Exclusive(self.commit_fd)
@@ -148,17 +151,18 @@ class Catalog:
         self._fds[fd] = _identity(fd)
         return fd, writable is not False
 
-    def _read_settings(self) -> None:
+    def read_settings(self) -> None:
+        """Read the settings from the header."""
         where = self.directory.name
         header = os.pread(self.control_fd, p.JOURNALS[0], 0)
         if len(header) < p.JOURNALS[0]:
             raise InvalidData(f"the control file of {where!r} has {len(header)} bytes, expected at least {p.SLOTS}")
         self.settings, self.configured, self.store_id, self.modulus = read_settings(header, where)
-        self._settings_read = header[SETTINGS]
+        self.settings_read = header[SETTINGS]
 
     def begin_boot(self) -> None:
         """Rebuild the catalog on first use after a reboot."""
-        if self.memory.bytes[_BOOT] == this_boot():
+        if self.memory.bytes[BOOT] == this_boot():
             return
         if not self.writable:
             raise StorageError(
@@ -179,7 +183,6 @@ class Catalog:
         self.owner = 0
         self.forked = True
         self.exclusive.after_fork()
-        self.files.closing.clear()
         self.lock.after_fork()
         self.pins.after_fork()
 
@@ -229,13 +232,15 @@ class Catalog:
         while True:
             words = memory.words
             before = words[SEQUENCE]
-            fence()
+            if not ORDERED:
+                fence()
             if words[BUCKETS] > memory.slots:
                 memory = self.control.whole()
             found = index.find(memory, name, name_hash, self._known)
             if found is not None:
                 return found
-            fence()
+            if not ORDERED:
+                fence()
             if before & 1:
                 memory = self.settled()
             elif memory.words[SEQUENCE] == before:
@@ -244,24 +249,26 @@ class Catalog:
                 return None
 
     def settled(self) -> Memory:
-        """Return the memory once no commit is in progress; the commit of a killed writer is completed.
+        """Return the memory once every commit that has happened is applied; that of a killed writer is completed.
 
         Raises
         ------
         StorageError
-            If the writer of a commit is stopped, or was killed and this process may only read the store.
+            If the writer of a commit is stopped, or was killed and this process may only read the store; or if this
+            thread is that writer, in the middle of it.
         """
         tries, since, odd = 0, 0.0, -1
         while True:
             memory = self.control.whole()
-            if not (sequence := memory.words[SEQUENCE]) & 1:
+            sequence = memory.words[SEQUENCE]
+            if not sequence & 1 and memory.pending() is None:
                 return memory
             tries += 1
             if tries > _SPINS:
                 now = time.monotonic()
                 if sequence != odd:
                     since, odd = now, sequence
-                elif not self._mended() and now - since > _STUCK_SECONDS:
+                elif not self._mended() and now - since > (PATIENCE if self._syncs(sequence) else _STUCK_SECONDS):
                     raise StorageError(
                         errno.EBUSY,
                         f"cannot read the store {self.directory.name!r}: a process was stopped or killed in the middle "
@@ -269,8 +276,13 @@ class Catalog:
                     )
             time.sleep(0 if tries < _SPINS else _PAUSE)
 
+    def _syncs(self, sequence: int) -> bool:
+        """Whether the writer of a commit may be writing its journal to the disk, which takes its time."""
+        return self.settings.durable and not sequence & 1
+
     def _mended(self) -> bool:
         """Finish the commit of a killed writer; False if another process holds the lock, perhaps suspended."""
+        _ = self.lock.mutex  # raises if this thread is the writer
         if not self.writable or not self.lock.free():
             return False
         self.mend()
@@ -291,10 +303,24 @@ class Catalog:
 
     def alive(self, entry: Entry) -> bool:
         """Whether the slot still contains that object, or will after the commit in progress."""
-        words = self.memory.words
+        words = self.control.memory.words
         if words[index.FIRST_SLOT + entry.slot * p.SLOT_WORDS] == entry.generation:
             return True
         return bool(words[SEQUENCE] & 1) and self.find(entry.name) == entry
+
+    def is_attached(self, entry: Entry) -> bool:
+        """Whether an object is there, once its slot is pinned.
+
+        A complete journal is the state: if its writer was killed before it was applied, the lock that kept others from
+        pinning the slot has gone, although the object is removed. So this looks there first.
+        """
+        words = self.control.memory.words
+        number = words[JOURNAL] + 1
+        if words[JOURNAL_NUMBERS[number & 1]] == number and (found := self.control.memory.pending()):
+            at = p.SLOTS + entry.slot * p.SLOT_SIZE
+            if any(offset <= at < offset + len(piece) for offset, piece in pieces_of(found[1])):
+                self.settled()
+        return self.alive(entry)
 
     def mark_used(self, entry: Entry) -> None:
         """Set the time of last use to now, which determines the order of eviction."""
@@ -329,35 +355,16 @@ class Catalog:
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    @property
-    def mutex(self) -> _thread.RLock:
-        """The mutex among threads, which ``locked`` requires; StorageError if this thread is changing the store."""
-        return self.lock.mutex
+    def change(self) -> Change:
+        """Return a change of the store, for a ``with`` statement; see :mod:`shmarrow.store.change`.
 
-    @property
-    def locked(self) -> Self:
-        """The commit lock, as a context manager; at first, what a killed process left is repaired."""
-        return self
-
-    def __enter__(self) -> None:
-        self.check_writable()
-        try:
-            self.lock.acquire()
-            self.repair()
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.pins.admit()
-        finally:
-            self.lock.release()
-            self.files.close_kept()
-        if isinstance(error, _NONSENSE) and not isinstance(error, ShmarrowError):
-            raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: {error}") from error
+        Raises
+        ------
+        StorageError
+            If this process may only read the store, if the store was destroyed, or if another process keeps the lock;
+            and if this thread is in a change: a signal handler or a finalizer may have interrupted it.
+        """
+        return Change(self)
 
     def check_writable(self) -> None:
         """Raise StorageError if this process has read-only access."""
@@ -366,44 +373,10 @@ class Catalog:
                 errno.EACCES, f"cannot change the store {self.directory.name!r}: this process may only read it"
             )
 
-    def repair(self) -> None:
-        """Repair what a killed process left; called under the lock, before every change."""
-        memory = self.control.memory
-        if memory.words[0] == p.DESTROYED:
-            raise destroyed(self.directory.name)
-        if memory.bytes[_BOOT] != this_boot():
-            from shmarrow.store.rebuild import rebuild
-
-            rebuild(self)
-        if self.journal.replay():  # its writer was killed before it woke the waiting processes
-            self.waiters.wake(None)
-        memory = self.control.whole()
-        if memory.bytes[SETTINGS] != self._settings_read:
-            self._read_settings()
-        self.files.repair()
-
     def mend(self) -> None:
         """Acquire the lock once, and so repair what a killed process left."""
-        with self.mutex, self.locked:
+        with self.change():
             pass
-
-    def transaction(self) -> Transaction:
-        """Begin a change; called under the lock."""
-        return Transaction(self.control, self.files, self.pins, self.settings.durable, self.directory.name)
-
-    def commit(self, transaction: Transaction) -> None:
-        """Make a change, wake waiting processes, and unlink the files of what was removed."""
-        transaction.sweep_some()
-        removed = transaction.state["removing"]
-        if removed:
-            self.files.begin_removing()
-        self.journal.commit(transaction.pieces(), self.settings.durable)
-        if transaction.owner:
-            self.owner = transaction.owner
-            _owning.add(self)
-        if transaction.told:
-            self.waiters.wake(transaction.told)
-        self.files.end(removed, transaction.parts)
 
     def destroy(self) -> None:
         """Remove all files of the store, and its directory.
@@ -414,7 +387,7 @@ class Catalog:
             If the directory contains other files; the store is removed, the directory remains.
         """
         directory = self.directory
-        with _mutex, self.mutex, self.locked:
+        with _mutex, self.change():
             lock_removal(self.control_fd, directory.name)
             words = self.memory.words
             words[0] = p.DESTROYED  # from here on, no process finds or changes anything
@@ -441,33 +414,38 @@ class Catalog:
 
     # --- owners ---------------------------------------------------------------------------------------------------
 
-    def own_number(self, transaction: Transaction) -> int:
+    def own_number(self, change: Change) -> int:
         """Return the owner number of this process, constant until it ends; a new one counts once this is committed."""
-        if self.owner or transaction.owner:
-            return self.owner or transaction.owner
+        if self.owner or change.owner:
+            return self.owner or change.owner
         for _ in range(_OWNERS_TRIED):
-            transaction.state["owner"] += 1
-            number = transaction.state["owner"]
+            change.state["owner"] += 1
+            number = change.state["owner"]
             # A process whose commit failed still locks the number it tried.
             if try_lock(self.commit_fd, p.OWNER_LOCKS + number, True):
-                transaction.owner = number
+                change.owner = number
                 return number
         raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: owner numbers up to {number} are in use")
+
+    def becomes_owner(self, number: int) -> None:
+        """Keep an owner number, whose commit is done, and the descriptors with its lock, until this process ends."""
+        self.owner = number
+        _owning.add(self)
 
     def owner_of(self, number: int) -> int | None:
         """Return the process id of an owner; None if it has ended, or this process has read-only access."""
         if number == self.owner:
             return os.getpid()
-        if not self.writable or number >= p.OWNER_LOCKS:  # the locks of drafts begin there
+        if not self.writable or number >= p.OWNER_LOCKS:  # others begin there
             return None
         found = holder(self.commit_fd, p.OWNER_LOCKS + number)
         return None if found is None else found[0]
 
     # --- settings -------------------------------------------------------------------------------------------------
 
-    def reload(self, want: Any = None) -> None:
+    def reload(self, want: Wanted | None = None) -> None:
         """Read the settings again, and check the settings ``want`` of a caller against them."""
-        self._read_settings()
+        self.read_settings()
         if want is not None:
             try:
                 check_settings(self.settings, want, self.directory.name)
@@ -479,20 +457,19 @@ class Catalog:
         """Give the settings of a caller to an empty store that nobody has configured; False if it is none."""
         if self.configured or not self.writable or want.mode not in (None, self.settings.mode):
             return False
-        with self.mutex, self.locked:
-            self._read_settings()
+        with self.change() as change:
+            self.read_settings()
             if self.configured or self.state().generation:
                 return False
-            self.configure(merged(self.settings, want))
+            self.configure(change, merged(self.settings, want))
         return True
 
-    def configure(self, settings: Any) -> None:
-        """Write new settings; called under the lock."""
+    def configure(self, change: Change, settings: Settings) -> None:
+        """Commit new settings."""
         header = pack_header(settings, True, self.store_id, self.modulus)
-        transaction = self.transaction()
-        transaction.put(SETTINGS.start, header[SETTINGS])
-        self.commit(transaction)
-        self._read_settings()
+        change.write_header(SETTINGS.start, header[SETTINGS])
+        change.commit()
+        self.read_settings()
 
 
 _Descriptors = dict[int, tuple[int, int]]
@@ -560,23 +537,6 @@ def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> C
         return retried(lambda: _open_catalog(where, want, trust, create), create)
     finally:
         _close_ended()
-
-
-def rebuild_catalog(where: Location, trust: Trust) -> None:
-    """Rebuild a catalog that was found damaged: objects whose checksums and files are right are kept."""
-    with _mutex:
-        directory = open_directory(where, Wanted(), trust, create=False)
-        try:
-            fd = directory.open(p.CONTROL, os.O_RDWR)
-            try:
-                os.pwrite(fd, p.DAMAGED, _BOOT.start)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise storage_error(error, "rebuild the catalog of", directory.name) from None
-        finally:
-            os.close(directory.fd)
-    open_catalog(where, Wanted(), trust, create=False).mend()
 
 
 def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:

@@ -6,7 +6,10 @@ Invariants:
   was checked even if its path is replaced later;
 * a store is a directory with a control file of this format; other directories are refused unless they are empty;
 * a new control file is linked only when complete, so if several processes create a store at once, exactly one succeeds;
-* no path is read from the catalog: object files are named by number.
+* no path is read from the catalog: object files are named by number;
+* the magic of the control file says that the store is being destroyed, and a lock on the file that a process is at it.
+  The control file is removed last, under that lock, so the files of a new store in the directory are never touched;
+* closing a control file drops the locks of all threads on it, so a process opens and destroys stores one at a time.
 """
 
 from __future__ import annotations
@@ -37,9 +40,9 @@ from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
 from shmarrow.segment.files import link_unnamed, open_unnamed, sync_directory
 from shmarrow.segment.location import check_shm, decoded
 from shmarrow.store import protocol as p
-from shmarrow.store.destroy import finish_destroying
-from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS
+from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
+from shmarrow.sync.locks import try_lock
 
 Trust: TypeAlias = bool | int | str | Iterable[int | str]
 """Users, by number or name, whose directories and files are accepted; True accepts any user's."""
@@ -48,6 +51,7 @@ SHM_NAME_MAX = 200
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PATIENCE, _PAUSE = 1.0, 0.002
+_DESTROYED = p.DESTROYED.to_bytes(8, "little")
 _CONTROL_SIZE = p.SLOTS + FIRST_SLOTS * p.SLOT_SIZE
 
 
@@ -406,7 +410,7 @@ def _check_complete(directory: Directory) -> None:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
     finally:
         os.close(fd)
-    if header[:8] == p.DESTROYED.to_bytes(8, "little"):
+    if header[:8] == _DESTROYED:
         raise destroyed(directory.name)
     # Before the first commit they can be recreated.
     if header[:8] != MAGIC or any(header[p.HEADER["journal"][0] :][:8]):
@@ -460,7 +464,7 @@ def _is_empty(directory: Directory) -> bool:
     if not set(found) <= set(os.listdir(directory.fd)):
         raise destroyed(directory.name)  # just now, by another process
     text = f"expected a store or an empty directory, found {counted(len(others), 'other file')}, such as {others[0]!r}"
-    if len(found) > len(others) and all(map(p.is_object, others)):
+    if len(found) > len(others) and all(map(is_object, others)):
         text = "its control file is missing, without which its objects cannot be found; remove the directory"
     else:
         text += "; a store needs its own directory"
@@ -479,5 +483,40 @@ def _begins(path: str, start: bytes) -> bool:
         return os.read(fd, len(start)) == start
     except OSError:
         return False
+    finally:
+        os.close(fd)
+
+
+# --- destroying -------------------------------------------------------------------------------------------------
+
+
+def lock_removal(control_fd: int, name: str) -> None:
+    """Lock a control file until it is closed; StorageError if another process is removing the store."""
+    if not try_lock(control_fd, 0, True):
+        raise destroyed(name)
+
+
+def remove_files(directory: Directory, control_fd: int) -> None:
+    """Remove all files of a store whose control file has the magic of a destroyed one, and is locked."""
+    last = int.from_bytes(os.pread(control_fd, 8, p.HEADER["file"][0]), "little") + 1
+    for file in filter(is_object, os.listdir(directory.fd)):
+        if int(file[:16], 16) <= last:
+            with suppress(OSError):
+                directory.unlink(file)
+    for name in (p.PINS, p.COMMIT, p.CONTROL):
+        directory.unlink(name)
+
+
+def finish_destroying(directory: Directory) -> None:
+    """Remove what is left of a store that a killed process was destroying; StorageError if one still is."""
+    try:
+        fd = directory.open(p.CONTROL, os.O_RDWR)
+    except OSError:  # there is none, or this process may not write to it
+        return
+    try:
+        if os.pread(fd, len(_DESTROYED), 0) == _DESTROYED:
+            lock_removal(fd, directory.name)
+            if os.fstat(fd).st_nlink:
+                remove_files(directory, fd)
     finally:
         os.close(fd)

@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from shmarrow.objects.describe import Description
@@ -131,14 +132,12 @@ class Stats(NamedTuple):
         Size of all objects on the file system in whole blocks, in bytes.
     removed : int
         Bytes of removed and replaced objects that are still attached.
-    drafts : int
-        Bytes reserved for objects being written.
     pinned : int
         Bytes of attached objects, included in ``nbytes``.
     pins : dict of int to int
         Number of attached objects by process id.
     capacity : int or None
-        Maximum of ``nbytes + removed + drafts``; None if unlimited.
+        Maximum of ``nbytes + removed``; None if unlimited.
     catalog : int
         Size of the control file in bytes.
     total, free : int
@@ -151,7 +150,6 @@ class Stats(NamedTuple):
     objects: int
     nbytes: int
     removed: int
-    drafts: int
     pinned: int
     pins: dict[int, int]
     capacity: int | None
@@ -188,10 +186,18 @@ def found_objects(catalog: Catalog, prefix: str) -> Iterator[Found]:
         columns = [part["name"], *(part[field].tolist() for field in ("slot", "generation", *fields))]
         for name, slot, generation, size, allocated, file, parts, published, flags, used in zip(*columns, strict=True):
             if name.startswith(prefix):
-                shared = sum([each.st_size for each in catalog.files.parts(file, parts)])
+                shared = sum([each.st_size for each in parts_of(catalog, file, parts)])
                 age, idle = _since(published, now), _since(used, now)
                 protected = bool(flags & p.PROTECTED)
                 yield Found(name, size, allocated, shared, generation, age, idle, pins[slot], protected)
+
+
+def parts_of(catalog: Catalog, file: int, count: int) -> list[os.stat_result]:
+    """Return the status of the files that an object shares with others; none if it was removed meanwhile."""
+    names = [file_name(file, part) for part in range(1, min(count, p.PARTS_MAX) + 1)] if file else []
+    with suppress(OSError):
+        return [os.stat(name, dir_fd=catalog.directory.fd, follow_symlinks=False) for name in names]
+    return []
 
 
 def _sources(catalog: Catalog, file: int, parts: list[os.stat_result]) -> Iterator[str]:
@@ -214,7 +220,7 @@ def _since(then: int, now: int) -> float:
 def object_info(catalog: Catalog, entry: Entry, description: Description) -> ObjectInfo:
     """Return the description of an entry."""
     owner = catalog.owner_of(entry.owner) if entry.owner else None
-    parts = catalog.files.parts(entry.file, entry.parts)
+    parts = parts_of(catalog, entry.file, entry.parts)
     now = time.time_ns()
     return ObjectInfo(
         entry.name.decode(),
@@ -237,16 +243,15 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
 
 def statistics(catalog: Catalog, space: Space) -> Stats:
     """Return usage and free space without pinning, locking or scanning objects."""
-    state = catalog.state()
+    state, removed = catalog.state(), space.removed_bytes()
     status = os.fstatvfs(catalog.directory.fd)
     pins: Counter[int] = Counter()
     for process, _, length in _pins(catalog):
         pins[process] += length
     return Stats(
         objects=state.objects,
-        nbytes=state.bytes,
-        removed=state.removed_bytes,
-        drafts=state.draft_bytes,
+        nbytes=state.bytes - removed,
+        removed=removed,
         puts=state.puts,
         hits=catalog.memory.words[p.word("hits")],
         misses=catalog.memory.words[p.word("misses")],

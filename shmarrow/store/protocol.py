@@ -1,7 +1,38 @@
-"""The store's format: the records of the control file, each declared once, and the byte ranges of locks.
+"""The store: its design, and its format. Read this first; ``docs/protocol.md`` specifies it in full.
 
-``docs/protocol.md`` specifies the format in full; a test keeps the two in agreement. All integers are little-endian and
-unsigned. Offsets are in bytes; those in a slot are relative to its start.
+A store is one directory: ``control``, a file that every process maps; ``pins`` and ``commit``, empty files whose bytes
+are locked; and one Arrow file for each object that is not small. There is no server. What makes it safe:
+
+**One writer.** Whoever changes the store has locked byte 0 of ``commit``, which the kernel takes from a dead process.
+In Python, that is ``with catalog.change() as change:`` (``change``).
+
+**A journal.** A change is a list of pieces, offsets and bytes of ``control``. They are written to one of two
+journals, with a number and a checksum, before any of them is written to its place. A commit has happened once its
+journal is complete: if its writer is killed then, whoever takes the lock next writes all pieces again, as often as
+need be (``control``). So *the state is the last complete journal*, and a process may be killed between any two
+instructions.
+
+**Readers take no lock.** A name leads through a chained hash table to a slot. A slot counts if its checksum, which
+covers the name, is right, and it was in the store at some moment then, as slots change by commits only and
+generations are never given twice. A name is missing if there was no commit meanwhile: ``sequence`` is odd while one
+is applied, and rises (``index``, ``catalog.find``). Objects of up to 4,096 bytes are in slots, and copied; a checksum
+says whether the copy is right.
+
+**Attached objects stay.** A reader of an object with a file locks the slot's byte of ``pins``, shared, and looks
+whether it is still there, in the last complete journal (``attach``). Whoever removes an object tries to lock that
+byte, exclusively, and holds it until the commit is done. If that fails, somebody has the object attached: the slot
+becomes ``GONE``, and is not used again before the byte is free. So a pin is always that of the object for which it
+was taken.
+
+**Files follow the commits.** A file is linked before the commit that adds it, as number ``file + 1``, and unlinked
+after the one that removes it, whose number is ``removing``. So an object that is found has its file; and what a
+killed process left has one of these two numbers, and is removed by whoever takes the lock next.
+
+**What counts.** ``bytes`` are those of all files that have names in the store, each counted once, however many
+objects share it; of the slots of inline objects; and of the unlinked files of ``GONE`` slots, which somebody has
+mapped (``space``).
+
+All integers are little-endian and unsigned. Offsets are in bytes; those in a slot are relative to its start.
 """
 
 from __future__ import annotations
@@ -21,8 +52,6 @@ MAGIC = b"shmarrow"
 DESTROYED = int.from_bytes(b"destroyd", "little")
 """Replaces the magic, the first word of the control file, when the store is destroyed."""
 VERSION = 3
-DAMAGED = bytes(16)
-"""The boot id of a catalog that is to be rebuilt although the machine was not restarted."""
 
 # --- records ----------------------------------------------------------------------------------------------------
 
@@ -104,8 +133,6 @@ class State(NamedTuple):
     owner: U64
     objects: U64
     bytes: U64
-    removed_bytes: U64
-    draft_bytes: U64
     events: U64
     removing: U64
     puts: U64
@@ -234,8 +261,8 @@ HASH_FACTOR = 0x9E3779B97F4A7C15
 """Multiplier of a name, read as a big-endian number, before the modulus is taken: the low bits of the hash select the
 bucket, and without it names that end in numbers would share buckets."""
 
-UNUSED, DRAFT, LIVE, GONE = range(4)
-"""States of a slot: free, or with more bytes of an inline object; being written; an object; removed and attached."""
+UNUSED, LIVE, GONE = range(3)
+"""States of a slot: free, or with more bytes of an inline object; an object; removed and attached."""
 PROTECTED, CHECKED = 1, 2
 """Flags of an object: never evicted; its values are safe to hand to other libraries, as they were when it was put."""
 
@@ -245,8 +272,6 @@ COMMIT_LOCK = 0
 """Byte of ``commit`` that is locked to change the catalog."""
 OWNER_LOCKS = 1 << 40
 """Plus the owner number, in ``commit``: locked by the owner of objects while it lives."""
-DRAFT_LOCKS = 1 << 41
-"""Plus the slot, in ``commit``: locked by the writer of a draft."""
 WAITER_LOCKS = 1 << 42
 """Plus the number of a waiter's record, in ``commit``: locked by the waiter."""
 NAME_LOCKS = 1 << 62

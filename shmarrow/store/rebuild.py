@@ -1,10 +1,9 @@
-"""Rebuilding the catalog from its slots: after a reboot, or because it was found damaged.
+"""Rebuilding the catalog from its slots, on first use after a reboot.
 
 After a reboot, a durable store keeps its objects, and any other is empty. No process of the previous boot is alive, so
-there are no drafts, pins or owners, and pages of the control file may differ in age. A boot id of zeros says that the
-catalog is damaged: objects of all stores are kept then, and so are drafts and removed objects that are attached. A slot
-is kept if its checksum is correct and its file exists with the recorded size; chains, lists and counts are rebuilt from
-these. A process killed during the rebuild leaves the old boot id, so the next one starts over.
+there are no pins or owners, and pages of the control file may differ in age. A slot is kept if its checksum is correct
+and its file exists with the recorded size; chains, lists and counts are rebuilt from these. A process killed during the
+rebuild leaves the old boot id, so the next one starts over.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from shmarrow.store import protocol as p
 from shmarrow.store.control import JOURNAL, SEQUENCE, Memory
 from shmarrow.store.directory import Directory
 from shmarrow.store.index import parts_of, read_inline, read_slot
-from shmarrow.store.journal import apply
 from shmarrow.store.protocol import Entry, file_name, is_object
 from shmarrow.store.settings import this_boot
 
@@ -37,31 +35,26 @@ def rebuild(catalog: Catalog) -> None:
     """Rebuild the catalog; called under the lock."""
     memory = catalog.control.map(check=False)
     boot = p.HEADER["boot_id"][0]
-    damaged = bytes(memory.bytes[boot : boot + 16]) == p.DAMAGED
     data, words = memory.bytes, memory.words
-    journals = sorted((p.JOURNAL_HEAD.unpack_from(data, area)[0], area) for area in p.JOURNALS)
-    for number, area in journals:
-        if words[JOURNAL] <= number < _LARGEST:  # an older one would undo later commits
-            apply(memory, area)
+    journals = sorted(found for area in p.JOURNALS if (found := memory.journal(area)) is not None)
+    for commit in journals:
+        if words[JOURNAL] <= commit[0] < _LARGEST:  # an older one would undo later commits
+            memory.apply(commit)
     words[SEQUENCE], words[JOURNAL] = words[SEQUENCE] % _LARGEST | 1, words[JOURNAL] % _LARGEST
     catalog.reload()
     files = _files(catalog.directory)
     state = {field: number if number < _LARGEST else 0 for field, number in memory.state()._asdict().items()}
     state["file"] = max([state["file"], *(number for file in files if (number := int(file[:16], 16)) < _LARGEST)])
-    kept = _kept(catalog, state, files) if damaged or catalog.settings.durable else []
-    held = [_held(memory, each, state) if damaged else [] for each in (p.DRAFT, p.GONE)]
+    kept = _kept(catalog, state, files) if catalog.settings.durable else []
     named = {name for entry in kept if entry.file for name in _names(entry)}
-    named |= {name for entry in held[1] for name in _names(entry)[1:] if name in files}
     allocated = {files[name].st_ino: files[name].st_blocks * 512 for name in named}
     state["bytes"] = sum(allocated.values()) + sum([entry.allocated for entry in kept if not entry.file])
-    _write(memory, state, kept, *held)
-    if not damaged:  # no watcher is older than this boot
-        data[p.EVENT_RING : p.SLOTS] = bytes(p.SLOTS - p.EVENT_RING)
-        state["events"] = 0
+    _write(memory, state, kept)
+    data[p.EVENT_RING : p.SLOTS] = bytes(p.SLOTS - p.EVENT_RING)  # no watcher is older than this boot
+    state["events"] = 0
     p.STATE.struct.pack_into(data, p.STATE.start, *state.values())
     os.fdatasync(catalog.control_fd)
-    drafts = {file_name(entry.file) for entry in held[0]}
-    for name in files.keys() - named - drafts:
+    for name in files.keys() - named:
         with suppress(OSError):
             catalog.directory.unlink(name)
     for area in p.JOURNALS:
@@ -120,16 +113,7 @@ def _kept(catalog: Catalog, state: dict[str, int], files: _Files) -> list[Entry]
     return sorted(names.values(), key=lambda entry: entry.slot)
 
 
-def _held(memory: Memory, kind: int, state: dict[str, int]) -> list[Entry]:
-    """Return the entries of drafts or of removed objects, whose slots living processes may have locked."""
-    slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
-    found = [read_slot(memory, slot, state=kind) for slot in np.flatnonzero(slots["state"] == kind).tolist()]
-    held = [entry for entry in found if entry is not None and max(entry.file, entry.allocated) < _LARGEST]
-    state["file"] = max([state["file"], *(entry.file for entry in held)])
-    return held
-
-
-def _write(memory: Memory, state: dict[str, int], kept: list[Entry], drafts: list[Entry], gone: list[Entry]) -> None:
+def _write(memory: Memory, state: dict[str, int], kept: list[Entry]) -> None:
     """Write the slots, the chains, the lists, and the counts."""
     slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
     raw = np.frombuffer(memory.bytes, "u1", memory.slots * p.SLOT_SIZE, p.SLOTS).reshape(-1, p.SLOT_SIZE)
@@ -138,7 +122,6 @@ def _write(memory: Memory, state: dict[str, int], kept: list[Entry], drafts: lis
     unused[used] = False
     parts = [parts_of(memory, entry) or [] for entry in kept]
     unused[[slot for each in parts for slot in each]] = False
-    unused[[entry.slot for entry in (*drafts, *gone)]] = False
     raw[unused] = 0
     for entry in kept:
         at = p.SLOTS + entry.slot * p.SLOT_SIZE
@@ -155,7 +138,7 @@ def _write(memory: Memory, state: dict[str, int], kept: list[Entry], drafts: lis
         first = np.append(True, bucket[1:] != bucket[:-1])
         heads[bucket[first]] = used[first] + 1
         following[used[:-1][~first[1:]]] = used[1:][~first[1:]] + 1
-    for each in (*parts, [entry.slot for entry in gone]):
+    for each in parts:
         following[each[:-1]] = np.array(each[1:], np.uint32) + 1
     free = np.flatnonzero(unused[:count])
     following[free[:-1]] = free[1:] + 1
@@ -164,8 +147,6 @@ def _write(memory: Memory, state: dict[str, int], kept: list[Entry], drafts: lis
         "buckets": count,
         "objects": len(kept),
         "free": int(free[0]) + 1 if len(free) else 0,
-        "removed": gone[0].slot + 1 if gone else 0,
-        "removed_bytes": sum(entry.allocated for entry in gone),
-        "draft_bytes": sum(entry.allocated for entry in drafts),
+        "removed": 0,
         "removing": 0,
     }

@@ -16,7 +16,7 @@ import numpy as np
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.control import BUCKETS, Memory
-from shmarrow.store.events import events_since, last_event
+from shmarrow.store.index import events_since, last_event
 from shmarrow.store.protocol import SLOT_WORDS, Entry
 
 _GENERATION = p.word("generation")
@@ -56,23 +56,6 @@ def snapshot(catalog: Catalog, *fields: str, expired: bool = True) -> Iterator[P
             values = {**entry._asdict(), "used": catalog.used(entry.slot)}
             row = {field: np.array([values[field]]) for field in ("slot", "generation", *fields) if field != "name"}
             yield {**row, "name": [entry.name.decode()]}
-
-
-def stream(catalog: Catalog) -> Iterator[str]:
-    """Iterate over names without listing them first; what was replaced meanwhile is found in another pass."""
-    catalog.check_exists()
-    seen: list[Any] = [np.empty(0, np.uint64)]
-    first = last_event(catalog.settled())
-    for _ in range(_TRIES):
-        memory = catalog.settled()
-        before = last_event(memory)
-        for piece in _pieces(memory, ("name", "hash"), False, _Touched(memory)):
-            if last_event(memory) != first:
-                piece = _kept(piece, ~np.isin(piece["hash"], np.concatenate(seen)))
-            seen.append(piece["hash"])
-            yield from piece["name"]
-        if last_event(memory) == before:
-            return
 
 
 class _Touched:

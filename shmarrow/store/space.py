@@ -1,12 +1,13 @@
-"""The space of a store: capacity, eviction and collection.
+"""The space of a store: what fits, eviction and collection.
 
 Invariants:
 
-* the catalog counts the bytes of objects, drafts and removed objects that are still attached, in whole blocks of the
-  file system;
+* the catalog counts the bytes of files that have names, once each, of inline objects, and of removed objects that are
+  still attached, in whole blocks of the file system;
 * the commit lock is never held during a scan. Candidates for eviction come from a snapshot, which needs no lock, in
   order of use; each is checked again under the lock before it is evicted;
-* nothing is evicted for an object that would still not fit.
+* nothing is evicted for an object that would still not fit: what was chosen is counted first, as exactly as the links
+  of its files are. Only what other processes do between two batches can make it too little.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import errno
 import time
 from collections import Counter, deque
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +23,10 @@ from shmarrow.errors import StoreFull
 from shmarrow.segment.host import memory_left
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
+from shmarrow.store.change import Change, freed_by
 from shmarrow.store.protocol import Entry
 from shmarrow.store.snapshot import snapshot
-from shmarrow.sync.locks import holder, holders
+from shmarrow.sync.locks import holders
 
 BATCH = 64
 """Objects removed per hold of the commit lock, at about 30 µs each."""
@@ -33,7 +34,7 @@ _CANDIDATES = 4096
 _SWEPT = 16
 _WHILE, _PATIENCE = 0.005, 5.0
 _TRIES, _ROUNDS = 20, 50
-_BLOCK = 4096
+_BLOCK, _UNLIMITED = 4096, 1 << 64
 
 
 def round_up(nbytes: int) -> int:
@@ -41,31 +42,15 @@ def round_up(nbytes: int) -> int:
     return -(-nbytes // _BLOCK) * _BLOCK
 
 
-class Collected(NamedTuple):
-    """The result of :meth:`Store.collect`.
-
-    Attributes
-    ----------
-    objects : list of str
-        Names of removed objects that had expired or whose owner has ended.
-    drafts : int
-        Number of drafts that killed processes left behind.
-    """
-
-    objects: list[str]
-    drafts: int
-
-
 class Candidate(NamedTuple):
-    """A candidate for eviction from a snapshot; the fields are those of a slot.
-
-    ``allocated`` includes the files that the object shares, which are freed with the last one that has them.
-    """
+    """A candidate for eviction from a snapshot; the fields are those of a slot."""
 
     slot: int
     generation: int
     used: int
     allocated: int
+    file: int
+    parts: int
 
 
 class Space:
@@ -74,80 +59,32 @@ class Space:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def has_room(self, nbytes: int) -> bool:
-        """Whether the capacity allows ``nbytes`` more."""
-        return nbytes <= 0 or self._short(nbytes) <= 0
-
-    def _short(self, nbytes: int) -> int:
+    def short(self, nbytes: int) -> int:
+        """Return the bytes that are lacking for ``nbytes`` more; at most 0 if they fit."""
         capacity = self._catalog.settings.capacity
-        if capacity is None:
+        return 0 if capacity is None else self._catalog.state().bytes + nbytes - capacity
+
+    # --- fitting --------------------------------------------------------------------------------------------------
+
+    def lacking(self, change: Change, nbytes: int, name: bytes, replaced: Entry | None) -> int:
+        """Return 0 if an object fits in place of one that it replaces, evicting known candidates for it.
+
+        Otherwise return for how many bytes :meth:`make_room` is to make room, without the lock.
+        """
+        catalog = self._catalog
+        short = change.state["bytes"] + nbytes - (catalog.settings.capacity or _UNLIMITED)
+        if short <= 0:
             return 0
-        state = self._catalog.state()
-        return state.bytes + state.removed_bytes + state.draft_bytes + nbytes - capacity
-
-    # --- evicting ---
-
-    def evict_here(self, nbytes: int, name: bytes) -> bool:
-        """Evict known candidates under the lock, which the caller holds; False if that does not free enough."""
-        if self.has_room(nbytes):
-            return True
-        if not self._catalog.evicts:
-            return False
-        for entry in self._choose(self._catalog.victims, self._short(nbytes), name)[0]:
-            self._remove(entry)
-        return self.has_room(nbytes)
-
-    def freed_with(self, entry: Entry) -> int:
-        """Return the bytes that removing an object now would free: 0 if it is attached."""
-        catalog = self._catalog
-        return catalog.files.freed_by(entry, Counter()) if catalog.pins.exclude(entry.slot) else 0
-
-    def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> tuple[list[Entry], int]:
-        """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes in all; none if there are too few.
-
-        Also returns how many bytes that frees.
-        """
-        chosen: list[Entry] = []
-        freed, names = 0, Counter[int]()
-        while freed < short and len(chosen) < BATCH:
-            if not victims:
-                return [], 0
-            entry = self._still(victims.popleft())
-            if entry is not None and entry.name != name and self._catalog.pins.exclude(entry.slot):
-                chosen.append(entry)
-                freed += self._catalog.files.freed_by(entry, names)
-        return chosen, freed
-
-    def _still(self, candidate: Candidate) -> Entry | None:
-        """Return the entry of a candidate if it was neither used nor replaced since the snapshot."""
-        found = self._catalog.entry(candidate.slot)
-        if found is None or found.generation != candidate.generation or self._stays(found):
-            return None
-        return found if self._catalog.used(found.slot) == candidate.used or found.expired else None
-
-    def _remove(self, entry: Entry, evicted: bool = True) -> None:
-        transaction = self._catalog.transaction()
-        transaction.remove(entry, evicted=evicted)
-        self._catalog.commit(transaction)
-
-    def remove_all(self, slots: list[int], generations: list[int], collected: bool = False) -> list[str]:
-        """Remove objects, one batch per hold of the lock, and return the names of those that still existed.
-
-        With ``collected``, remove only unattached objects that have expired or whose owner has ended.
-        """
-        catalog = self._catalog
-        gone = []
-        for start in range(0, len(slots), BATCH):
-            with catalog.mutex, catalog.locked:
-                for at in range(start, min(start + BATCH, len(slots))):
-                    entry = catalog.entry(slots[at])
-                    if entry is None or entry.generation != generations[at]:
-                        continue
-                    if collected and not ((entry.expired or entry.owner) and catalog.pins.exclude(entry.slot)):
-                        continue
-                    self._remove(entry, evicted=False)
-                    gone.append(entry.name.decode())
-        return gone
+        if replaced is not None and catalog.pins.exclude(replaced.slot):
+            freed = freed_by(catalog.directory, replaced.file, replaced.allocated, replaced.parts, Counter())
+            nbytes, short = nbytes - freed, short - freed
+        if short <= 0 or nbytes <= 0:
+            return 0
+        chosen, freed = self._choose(catalog.victims, short, name) if catalog.evicts else ([], 0)
+        if freed < short:
+            return nbytes
+        self._remove(change, chosen)
+        return 0
 
     def make_room(self, nbytes: int, name: str) -> None:
         """Evict until the capacity allows ``nbytes`` more, or raise StoreFull; called without the lock."""
@@ -157,20 +94,45 @@ class Space:
             raise self.full(name, nbytes, "it exceeds the capacity")
         deadline = time.monotonic() + _PATIENCE
         before = None
-        while not self.has_room(nbytes):
-            self._reclaim()
+        while self.short(nbytes) > 0:
+            self._sweep()
             try:
-                self.release(self._short(nbytes), name, nbytes)
+                self.evict(self.short(nbytes), name, nbytes)
             except StoreFull:  # changes by other processes may make more evictable in a moment
                 now = catalog.state()
                 if now == before or time.monotonic() > deadline:
                     raise
                 before = now
                 time.sleep(_WHILE)
-            if time.monotonic() > deadline and not self.has_room(nbytes):
+            if time.monotonic() > deadline and self.short(nbytes) > 0:
                 raise self.full(name, nbytes, "other processes fill the space as fast as it is freed")
 
-    def release(
+    def check_memory(self, nbytes: int, name: str) -> None:
+        """Evict until the file system and this process's control groups have enough memory, or raise StoreFull.
+
+        Expired and orphaned objects are removed even if the policy is not to evict.
+        """
+        for _ in range(_TRIES):
+            short = nbytes - self.free() if nbytes > 0 else 0
+            if short <= 0:
+                return
+            self.evict(short, name, nbytes, files=True)
+        raise self.full(name, nbytes, "not enough space is free")
+
+    def free(self) -> int:
+        """Return the number of bytes that can be written here."""
+        free = self._catalog.directory.free()
+        return min(free, memory_left()) if self._catalog.volatile else free
+
+    def reserve(self, nbytes: int) -> list[str]:
+        """Evict until ``nbytes`` can be written, and return the names of the evicted objects."""
+        short, lacking = self.short(nbytes) if nbytes > 0 else 0, nbytes - self.free()
+        gone = self.evict(lacking, needed=nbytes, files=True) if lacking > 0 else []
+        return gone + self.evict(min(short, self.short(nbytes)), needed=nbytes)
+
+    # --- evicting -------------------------------------------------------------------------------------------------
+
+    def evict(
         self, short: int, name: str = "", needed: int = 0, anything: bool = False, files: bool = False
     ) -> list[str]:
         """Evict at least ``short`` bytes of objects, least recently used first, and return their names.
@@ -179,75 +141,104 @@ class Space:
         if the store's policy is not to, ``files`` only objects with a file of their own. If not enough can be evicted,
         StoreFull is raised and nothing is removed.
         """
-        catalog = self._catalog
-        coded = name.encode()
-        # The remaining candidates of the last call are still the least recently used.
-        victims = deque[Candidate]() if files or (anything and not catalog.evicts) else catalog.victims
-        gone: list[str] = []
-        rounds = 0
-        while short > 0:
-            if not any(total >= short for total in accumulate([each.allocated for each in tuple(victims)])):
-                candidates = self.candidates(short, anything, files)
-                possible = sum([each.allocated for each in candidates])
-                if possible < short:
-                    if gone:
-                        break
-                    more = "" if anything else f"{short} more than are available, and "
-                    reason = f"{more}only {possible} bytes may be evicted"
-                    raise self.full(name, needed or short, reason, anything)
-                victims.clear()
-                victims.extend(candidates)
-            with catalog.mutex, catalog.locked:
-                chosen, freed = self._choose(victims, short, coded)
-                for entry in chosen:
-                    self._remove(entry)
-            gone += [entry.name.decode() for entry in chosen]
-            short -= freed
-            rounds = 0 if chosen else rounds + 1
-            if rounds > _ROUNDS:  # damaged slots look evictable, but never are
-                if gone:
-                    break
-                reason = "the objects that may be evicted are used or damaged, or others have their memory"
+        catalog, coded, gone = self._catalog, name.encode(), list[str]()
+        for _ in range(_ROUNDS):
+            if short <= 0:
+                return gone
+            victims, possible = self._candidates(short, coded, anything, files)
+            if possible < short:
+                if gone:  # others have used the rest, or attached it
+                    return gone
+                more = "" if anything else f"{short} more than are available, and "
+                reason = f"{more}only {possible} bytes may be evicted"
                 raise self.full(name, needed or short, reason, anything)
+            enough = True
+            while short > 0 and enough:
+                with catalog.change() as change:
+                    chosen, freed = self._choose(victims, short, coded)
+                    enough = freed >= short or len(chosen) == BATCH
+                    self._remove(change, chosen if enough else [])
+                    if catalog.evicts and not files:
+                        catalog.victims = victims
+                if enough:
+                    gone += [entry.name.decode() for entry in chosen]
+                    short -= freed
+        if short > 0 and not gone:  # damaged slots look evictable, but never are
+            reason = "the objects that may be evicted are used or damaged"
+            raise self.full(name, needed or short, reason, anything)
         return gone
 
-    def candidates(self, short: int, anything: bool = False, files: bool = False) -> list[Candidate]:
+    def _candidates(self, short: int, name: bytes, anything: bool, files: bool) -> tuple[deque[Candidate], int]:
         """Return candidates for eviction, expired ones first, then in order of use; takes no lock.
 
-        Returns at least 4096 if there are that many, and enough for ``short`` bytes if possible.
+        Those of ``short`` bytes if there are as many, and at least 4096. Also returns how many bytes they free: those
+        of files of which no other object has a name.
         """
-        pinned = self.pinned_slots()
-        lru = anything or self._catalog.evicts
-        parts = []
-        for part in snapshot(self._catalog, "used", "allocated", "expires", "flags", "owner", "file", "parts"):
-            over = self._over(part)
-            may = over | (lru & ((part["flags"] & p.PROTECTED) == 0))
+        catalog = self._catalog
+        pinned, lru = self.pinned_slots(), anything or catalog.evicts
+        own = catalog.find(name) if name else None
+        pieces = []
+        for piece in snapshot(catalog, "used", "allocated", "file", "parts", "expires", "flags", "owner"):
+            over = self._over(piece)
+            may = over | (lru & ((piece["flags"] & p.PROTECTED) == 0))
             if files:
-                may &= part["file"] != 0
+                may &= piece["file"] != 0
             if len(pinned):
-                may &= ~np.isin(part["slot"], pinned)
-            for row in np.flatnonzero(may & (part["file"] != 0) & (part["parts"] != 0)).tolist():
-                shared = self._catalog.files.parts(int(part["file"][row]), int(part["parts"][row]))
-                part["allocated"][row] += sum([each.st_blocks * 512 for each in shared])
-            order = np.where(over, 0, part["used"])
-            parts.append([column[may] for column in (order, *(part[field] for field in Candidate._fields))])
-        if not parts:
-            return []
-        order, *columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        count, chosen = _CANDIDATES, np.arange(len(order))
-        while count < len(order):
-            chosen = np.argpartition(order, count)[:count]
-            if columns[-1][chosen].sum() >= short:
-                break
-            count, chosen = count * 4, np.arange(len(order))
-        chosen = chosen[np.argsort(order[chosen], kind="stable")]
-        return [Candidate(*row) for row in zip(*(column[chosen].tolist() for column in columns), strict=True)]
+                may &= ~np.isin(piece["slot"], pinned)
+            if own is not None:
+                may &= piece["slot"] != own.slot
+            order = np.where(over, 0, piece["used"])
+            pieces.append([column[may] for column in (order, *(piece[field] for field in Candidate._fields))])
+        order, *columns = [np.concatenate(column) for column in zip(*pieces, strict=True)] if pieces else [np.empty(0)]
+        count = _CANDIDATES
+        while True:
+            chosen = np.argpartition(order, count)[:count] if count < len(order) else np.arange(len(order))
+            chosen = chosen[np.argsort(order[chosen], kind="stable")]
+            rows = [Candidate(*row) for row in zip(*(column[chosen].tolist() for column in columns), strict=True)]
+            possible = self._possible(rows, short)
+            if possible >= short or count >= len(order):
+                return deque(rows), possible
+            count *= 4
 
-    def _over(self, part: dict[str, Any]) -> Any:
+    def _possible(self, rows: list[Candidate], short: int) -> int:
+        """Return how many bytes candidates free, one after the other, until that is enough."""
+        freed, names, directory = 0, Counter[int](), self._catalog.directory
+        for row in rows:
+            if freed >= short:
+                break
+            freed += freed_by(directory, row.file, row.allocated, row.parts, names)
+        return freed
+
+    def _choose(self, victims: deque[Candidate], short: int, name: bytes) -> tuple[list[Entry], int]:
+        """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes; also return how many that frees."""
+        chosen, freed, names = list[Entry](), 0, Counter[int]()
+        while victims and freed < short and len(chosen) < BATCH:
+            entry = self._still(victims.popleft())
+            if entry is not None and entry.name != name and self._catalog.pins.exclude(entry.slot):
+                chosen.append(entry)
+                freed += freed_by(self._catalog.directory, entry.file, entry.allocated, entry.parts, names)
+        return chosen, freed
+
+    def _still(self, candidate: Candidate) -> Entry | None:
+        """Return the entry of a candidate if it was neither used nor replaced since the snapshot."""
+        found = self._catalog.entry(candidate.slot)
+        if found is None or found.generation != candidate.generation:
+            return None
+        over = found.expired or (found.owner != 0 and self._catalog.owner_of(found.owner) is None)
+        if over:
+            return found
+        return found if not found.flags & p.PROTECTED and self._catalog.used(found.slot) == candidate.used else None
+
+    def _remove(self, change: Change, entries: list[Entry], evicted: bool = True) -> None:
+        for entry in entries:
+            change.remove(entry, evicted=evicted)
+            change.commit()
+
+    def _over(self, piece: dict[str, Any]) -> Any:
         """Return a mask of the objects of a snapshot that have expired or whose owner has ended."""
-        owners = part["owner"]
+        owners = piece["owner"]
         dead = [each for each in np.unique(owners).tolist() if each and self._catalog.owner_of(each) is None]
-        return ((part["expires"] != 0) & (part["expires"] <= time.time_ns())) | np.isin(owners, dead)
+        return ((piece["expires"] != 0) & (piece["expires"] <= time.time_ns())) | np.isin(owners, dead)
 
     def pinned_slots(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         """Return the slots that any process has attached."""
@@ -262,31 +253,20 @@ class Space:
         entries = [self._catalog.entry(slot) for slot in self.pinned_slots().tolist()]
         return sum([entry.allocated for entry in entries if entry is not None])
 
-    # --- the file system ---
-
-    def check_memory(self, nbytes: int, name: str) -> None:
-        """Evict until the file system and this process's control groups have enough memory, or raise StoreFull.
-
-        Expired and orphaned objects are removed even if the policy is not to evict.
-        """
-        for _ in range(_TRIES):
-            short = nbytes - self.free() if nbytes > 0 else 0
-            if short <= 0:
-                return
-            self.release(short, name, nbytes, files=True)
-        raise self.full(name, nbytes, "not enough space is free")
-
-    def free(self) -> int:
-        """Return the number of bytes that can be written here."""
-        free = self._catalog.directory.free()
-        return min(free, memory_left()) if self._catalog.volatile else free
-
-    def reserve(self, nbytes: int) -> list[str]:
-        """Evict until ``nbytes`` can be written, and return the names of the evicted objects."""
-        short, lacking = self._short(nbytes) if nbytes > 0 else 0, nbytes - self.free()
-        gone = self.release(lacking, needed=nbytes, files=True) if lacking > 0 else []
-        short = min(short, self._short(nbytes))
-        return gone + self.release(short, needed=nbytes) if short > 0 else gone
+    def removed_bytes(self) -> int:
+        """Return the bytes that count only for removed objects that are still attached."""
+        memory, total, names = self._catalog.control.whole(), 0, Counter[int]()
+        link = self._catalog.state().removed
+        for _ in range(memory.slots):  # the list may be changing
+            if not 0 < link <= memory.slots:
+                break
+            slot = memory.slot(link - 1)
+            gone = Entry._make((*p.ENTRY.struct.unpack_from(slot), b"", link - 1))
+            if gone.state != p.GONE:
+                break
+            total += freed_by(self._catalog.directory, gone.file, gone.allocated, gone.parts & 255, names)
+            link = int.from_bytes(slot[p.NEXT : p.NEXT + 4], "little")
+        return total
 
     def full(self, name: str, nbytes: int, reason: str, evicting: bool = False) -> StoreFull:
         """Return the error for a full store, with its usage."""
@@ -308,63 +288,49 @@ class Space:
                 ", run `shmarrow collect STORE` for other stores there, or make the file system of "
                 f"{catalog.directory.path} larger"
             )
+        removed = self.removed_bytes()
         return StoreFull(
             errno.ENOSPC,
             f"{what} the store {catalog.directory.name!r}: "
-            f"{reason} ({have}{state.bytes} bytes of objects, {self.pinned_bytes()} of them attached, "
-            f"{state.removed_bytes} of removed objects that are still attached, {state.draft_bytes} of drafts, "
-            f"{free} free); {advice}",
+            f"{reason} ({have}{state.bytes - removed} bytes of objects, {self.pinned_bytes()} of them attached, "
+            f"{removed} of removed objects that are still attached, {free} free); {advice}",
         )
 
-    def _is_over(self, entry: Entry) -> bool:
-        """Whether an object has expired, or its owner has ended."""
-        return entry.expired or (entry.owner != 0 and self._catalog.owner_of(entry.owner) is None)
+    # --- collecting -----------------------------------------------------------------------------------------------
 
-    def _stays(self, entry: Entry) -> bool:
-        """Whether an object is protected, and neither expired nor orphaned."""
-        return bool(entry.flags & p.PROTECTED) and not self._is_over(entry)
+    def remove_all(self, slots: list[int], generations: list[int], collected: bool = False) -> list[str]:
+        """Remove objects, one batch per hold of the lock, and return the names of those that still existed.
 
-    # --- collecting ---
+        With ``collected``, remove only unattached objects that have expired or whose owner has ended.
+        """
+        catalog, gone = self._catalog, list[str]()
+        for start in range(0, len(slots), BATCH):
+            with catalog.change() as change:
+                for at in range(start, min(start + BATCH, len(slots))):
+                    entry = catalog.entry(slots[at])
+                    if entry is None or entry.generation != generations[at]:
+                        continue
+                    if collected and not ((entry.expired or entry.owner) and catalog.pins.exclude(entry.slot)):
+                        continue
+                    self._remove(change, [entry], evicted=False)
+                    gone.append(entry.name.decode())
+        return gone
 
-    def _reclaim(self) -> int:
-        """Free removed objects that are no longer attached, and drafts of ended writers; return how many drafts."""
+    def _sweep(self) -> None:
+        """Free all removed slots that are no longer attached."""
         catalog = self._catalog
         catalog.pins.swept = 0
         done = not catalog.state().removed
         while not done:
-            with catalog.mutex, catalog.locked:
-                transaction = catalog.transaction()
-                before = transaction.state.copy()
-                done = transaction.sweep(_SWEPT)
-                if transaction.state != before:  # a commit wakes waiting processes, so only if anything changed
-                    catalog.commit(transaction)
-        state, memory = catalog.state(), catalog.memory
-        if not state.draft_bytes:
-            return 0
-        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, min(state.buckets, memory.slots), p.SLOTS)
-        return sum(map(self.drop_dead, np.flatnonzero(slots["state"] == p.DRAFT).tolist()))
+            with catalog.change() as change:
+                done = change.sweep(_SWEPT)
 
-    def drop_dead(self, slot: int) -> bool:
-        """Free a draft whose writer has ended."""
-        catalog = self._catalog
-        with catalog.mutex, catalog.locked:
-            if (p.DRAFT_LOCKS + slot) in catalog.exclusive or holder(catalog.commit_fd, p.DRAFT_LOCKS + slot):
-                return False
-            row = np.frombuffer(catalog.memory.bytes, p.SLOT_DTYPE, 1, p.SLOTS + slot * p.SLOT_SIZE)[0]
-            if row["state"] != p.DRAFT:
-                return False
-            transaction = catalog.transaction()
-            transaction.drop_draft(slot, int(row["file"]), int(row["allocated"]))
-            catalog.commit(transaction)
-        return True
-
-    def collect(self) -> Collected:
-        """Remove expired and orphaned objects, and leftovers of killed processes."""
-        self._catalog.check_writable()
+    def collect(self) -> list[str]:
+        """Remove expired and orphaned objects, and leftovers of killed processes; return the names of the objects."""
         self._catalog.mend()
-        drafts = self._reclaim()
+        self._sweep()
         gone: list[str] = []
-        for part in snapshot(self._catalog, "expires", "owner"):
-            over = self._over(part)
-            gone += self.remove_all(part["slot"][over].tolist(), part["generation"][over].tolist(), collected=True)
-        return Collected(sorted(gone), drafts)
+        for piece in snapshot(self._catalog, "expires", "owner"):
+            over = self._over(piece)
+            gone += self.remove_all(piece["slot"][over].tolist(), piece["generation"][over].tolist(), collected=True)
+        return sorted(gone)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -45,13 +45,12 @@ from shmarrow.store.arguments import (
     as_put_options,
     as_timeout,
 )
-from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_checked, live, pin_entry, read_entry
+from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_checked, live, map_entry, pin_entry, read_entry
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
-from shmarrow.store.events import events_since, last_event
+from shmarrow.store.index import events_since, last_event
 from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import Settings, default_eviction, wanted
-from shmarrow.store.transaction import Transaction
 from shmarrow.store.waiters import CHECK, Waiting, common_prefix, whole
 from shmarrow.types.base import as_bool
 
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from shmarrow.store.info import Found, ObjectInfo, Stats
     from shmarrow.store.publish import Publication
     from shmarrow.store.snapshot import Piece
-    from shmarrow.store.space import Collected, Space
+    from shmarrow.store.space import Space
     from shmarrow.store.watch import Watch
     from shmarrow.types import Schema
 
@@ -215,14 +214,14 @@ class Store:
         given = {"capacity": capacity, "eviction": eviction}
         given = {field: value for field, value in given.items() if value is not _UNCHANGED}
         want = wanted(**given)
-        with catalog.mutex, catalog.locked:
+        with catalog.change() as change:
             catalog.reload()
             old = catalog.settings
             new = old._replace(**{field: getattr(want, field) for field in given})
             by_default = "eviction" not in given and old.eviction == default_eviction(old.capacity)
             if new.eviction is None or by_default:
                 new = new._replace(eviction=default_eviction(new.capacity))
-            catalog.configure(new)
+            catalog.configure(change, new)
 
     # --- putting ---
 
@@ -303,7 +302,7 @@ class Store:
         """Put an object that shares buffers with others of this store."""
         from shmarrow.objects.encode import own
         from shmarrow.reuse import Sources
-        from shmarrow.store.files import NotShared
+        from shmarrow.store.change import NotShared
 
         obj = own(obj)
         with Sources(self._catalog.mapped, p.PARTS_MAX) as sources:
@@ -731,13 +730,8 @@ class Store:
         return found_objects(self._catalog, as_prefix(prefix))
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of all objects, unordered.
-
-        A name that is there all the time comes once; one that comes or goes meanwhile comes at most once.
-        """
-        from shmarrow.store.snapshot import stream
-
-        return stream(self._catalog)
+        """Iterate over :meth:`names`: those at one moment, when the iteration begins."""
+        return iter(self.names())
 
     def __len__(self) -> int:
         objects, now = self._catalog.state().objects, time.time_ns()
@@ -807,10 +801,11 @@ class Store:
         self.delete(name)
 
     def _delete(self, name: bytes, generation: int | None = None) -> None:
-        with self._changing(name) as (found, transaction):
+        with self._catalog.change() as change:
+            found = self._found(name)
             if generation is not None and found.generation != generation:
                 raise self._missing([name.decode()])
-            transaction.remove(found)
+            change.remove(found)
 
     def _delete_all(self, prefix: str) -> int:
         deleted = 0
@@ -830,17 +825,19 @@ class Store:
             If the new name is taken and ``overwrite`` is False.
         """
         old, new, overwrite = as_name(name), as_name(new_name), as_bool(overwrite, "overwrite", False)
-        with self._changing(old) as (found, transaction):
+        catalog = self._catalog
+        with catalog.change() as change:
+            found = self._found(old)
             if old == new:
                 return
-            replaced = self._catalog.find(new)
+            replaced = catalog.find(new)
             if replaced is not None and not replaced.expired and not overwrite:
                 raise ObjectExists(
                     errno.EEXIST,
                     f"the name {new_name!r} is taken in the store {self.name!r}",
                     hint="delete that object first, or pass overwrite=True",
                 )
-            transaction.rename(found, new, self._catalog.hash(new), replaced)
+            change.rename(found, new, replaced)
 
     def expire_after(self, name: str, seconds: float | None) -> None:
         """Let an object expire ``seconds`` from now, after which it may be collected; None for never.
@@ -850,9 +847,9 @@ class Store:
         ObjectNotFound
             If there is no object of this name.
         """
-        expires = as_expiry(seconds)
-        with self._changing(as_name(name)) as (found, transaction):
-            transaction.update(found._replace(expires=expires))
+        expires, coded = as_expiry(seconds), as_name(name)
+        with self._catalog.change() as change:
+            change.update(self._found(coded)._replace(expires=expires))
 
     def protect(self, name: str, on: bool = True) -> None:
         """Exempt an object from eviction, or with ``on=False`` allow it again.
@@ -863,21 +860,18 @@ class Store:
             If there is no object of this name.
         """
         flag = p.PROTECTED if as_bool(on, "on", True) else 0
-        with self._changing(as_name(name)) as (found, transaction):
-            transaction.update(found._replace(flags=found.flags & ~p.PROTECTED | flag))
+        coded = as_name(name)
+        with self._catalog.change() as change:
+            found = self._found(coded)
+            change.update(found._replace(flags=found.flags & ~p.PROTECTED | flag))
 
-    @contextmanager
-    def _changing(self, name: bytes) -> Iterator[tuple[Entry, Transaction]]:
-        """Hold the commit lock during the block, then commit."""
-        catalog = self._catalog
-        with catalog.mutex, catalog.locked:
-            catalog.check_exists()
-            found = live(catalog, name)
-            if found is None:
-                raise self._missing([name.decode()])
-            transaction = catalog.transaction()
-            yield found, transaction
-            catalog.commit(transaction)
+    def _found(self, name: bytes) -> Entry:
+        """Return the entry of an object that is to be changed; ObjectNotFound if there is none."""
+        self._catalog.check_exists()
+        found = live(self._catalog, name)
+        if found is None:
+            raise self._missing([name.decode()])
+        return found
 
     def reserve(self, nbytes: int) -> list[str]:
         """Make space for ``nbytes`` by evicting objects; the space is not reserved for the caller.
@@ -907,14 +901,41 @@ class Store:
         StoreFull
             If not enough can be evicted; then nothing is evicted.
         """
-        return self._space.release(as_count(nbytes, "nbytes"), anything=True)
+        return self._space.evict(as_count(nbytes, "nbytes"), anything=True)
 
-    def collect(self) -> Collected:
+    def collect(self) -> list[str]:
         """Remove orphaned and expired objects, and leftovers of killed processes.
 
         Attached objects are kept until the next call.
+
+        Returns
+        -------
+        list of str
+            The names of the removed objects, sorted.
         """
         return self._space.collect()
+
+    def rescue(self, new: Store) -> dict[str, str]:
+        """Copy all objects that can be read to another store, although the catalog of this one is damaged.
+
+        Returns
+        -------
+        dict of str to str
+            The names of the objects that were not copied, and why.
+        """
+        catalog, lost = self._catalog, dict[str, str]()
+        for slot in range(catalog.control.whole().slots):
+            entry = catalog.entry(slot)
+            if entry is None or entry.expired:
+                continue
+            name = entry.name.decode()
+            try:
+                found = map_entry(catalog, entry, Pin.of(catalog, entry))
+                if found is not None:
+                    new.put(name, decode(found))
+            except ShmarrowError as error:
+                lost[name] = str(error)
+        return lost
 
     def clear(self) -> None:
         """Delete all objects; processes that have one attached keep it."""
@@ -926,13 +947,8 @@ class Store:
         Other processes can put objects on behalf of this one through ``Store(..., owned=number)``.
         """
         catalog = self._catalog
-        catalog.check_writable()
-        with catalog.mutex, catalog.locked:
-            transaction = catalog.transaction()
-            number = catalog.own_number(transaction)
-            if not catalog.owner:
-                catalog.commit(transaction)
-            return number
+        with catalog.change() as change:
+            return catalog.own_number(change)
 
     # --- closing ---
 

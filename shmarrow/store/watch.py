@@ -19,7 +19,7 @@ from shmarrow.errors import Closed
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.events import events_since, last_event
+from shmarrow.store.index import events_since, last_event
 from shmarrow.store.snapshot import snapshot
 from shmarrow.store.waiters import CHECK, Waiting
 

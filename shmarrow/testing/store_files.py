@@ -79,7 +79,7 @@ class _Checked:
         self.slots = [_record(data, p.SLOTS + number * p.SLOT_SIZE, p.SLOT) for number in range(head["buckets"])]
         self.files: dict[str, tuple[int, int]] = {}
         """The inode and the allocated bytes of each file of an object."""
-        self.states: dict[int, list[int]] = {p.UNUSED: [], p.DRAFT: [], p.LIVE: [], p.GONE: []}
+        self.states: dict[int, list[int]] = {p.UNUSED: [], p.LIVE: [], p.GONE: []}
         for number, slot in enumerate(self.slots):
             self.expect(slot["state"] in self.states, f"slot {number} has the unknown state {slot['state']}")
             self.states[slot["state"]].append(number)
@@ -96,8 +96,9 @@ class _Checked:
             name, file = self._live(number)
             self.expect(name not in found, f"{name!r} is there twice")
             found[name] = file
-        for number in self.states[p.GONE]:  # attached objects keep their parts
-            self._parts(number, range(1, self.slots[number]["parts"] + 1))
+        for number in self.states[p.GONE]:  # attached objects keep their parts, and their own files if others have them
+            own = os.path.exists(os.path.join(self.path, p.file_name(self.slots[number]["file"])))
+            self._parts(number, range(0 if own else 1, self.slots[number]["parts"] + 1))
         generations = {self.slots[number]["generation"] for number in self.states[p.LIVE]}
         self.expect(len(generations) == len(found), "two objects have the same generation")
         self._counts()
@@ -181,16 +182,15 @@ class _Checked:
         """Check the totals of the header."""
         used = {"objects": len(self.states[p.LIVE])}
         inline = [self.slots[number] for number in self.states[p.LIVE] if not self.slots[number]["file"]]
-        used["bytes"] = sum(slot["allocated"] for slot in inline) + sum(dict(self.files.values()).values())
-        for field, state in (("removed_bytes", p.GONE), ("draft_bytes", p.DRAFT)):
-            used[field] = sum(self.slots[number]["allocated"] for number in self.states[state])
+        gone = [self.slots[number] for number in self.states[p.GONE]]
+        unnamed = [slot for slot in gone if p.file_name(slot["file"]) not in self.files]  # unlinked, and mapped
+        used["bytes"] = sum(slot["allocated"] for slot in inline + unnamed) + sum(dict(self.files.values()).values())
         found = {field: self.head[field] for field in used}
         self.expect(found == used, f"the header counts {found}, the slots {used}")
 
     def _files(self) -> None:
-        """Check that every file belongs to an object or a draft."""
-        drafts = {self.slots[number]["file"] for number in self.states[p.DRAFT]}
-        known = {*self.files, *map(p.file_name, drafts), p.CONTROL, p.PINS, p.COMMIT}
+        """Check that every file belongs to an object."""
+        known = {*self.files, p.CONTROL, p.PINS, p.COMMIT}
         others = sorted(set(os.listdir(self.path)) - known)
         self.expect(not others, f"no object has the files {others[:20]}")
 

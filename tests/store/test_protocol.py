@@ -92,10 +92,10 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         assert [row[0] for row in table] == ["0", "8", "12"]
         assert "<" + "".join(FORMATS[row[1]] for row in table) == code.format
     meanings = {row[2]: row[3] for row in rows(section("Slot"))}
-    words = ("free", "draft", "live", "removed")
+    words = ("free", "live", "removed")
     assert dict(re.findall(r"(\d) (\w+)", meanings["state"])) == {
         str(number): word
-        for number, word in zip((protocol.UNUSED, protocol.DRAFT, protocol.LIVE, protocol.GONE), words, strict=True)
+        for number, word in zip((protocol.UNUSED, protocol.LIVE, protocol.GONE), words, strict=True)
     }
     flags = [(str(protocol.PROTECTED), "protected"), (str(protocol.CHECKED), "checked")]
     assert re.findall(r"(\d+) (\w+)", meanings["flags"]) == flags
@@ -106,8 +106,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     locks = {(row[0].strip("`"), row[1]): row[2] for row in rows(section("Locks")) if row[1] != "slot"}
     bytes_locked = {(file, number(byte.split(" ")[0])) for file, byte in locks}
     assert bytes_locked == {
-        ("commit", protocol.COMMIT_LOCK), ("commit", protocol.OWNER_LOCKS), ("commit", protocol.DRAFT_LOCKS),
-        ("commit", protocol.WAITER_LOCKS), ("commit", protocol.NAME_LOCKS),
+        ("commit", protocol.COMMIT_LOCK), ("commit", protocol.OWNER_LOCKS), ("commit", protocol.WAITER_LOCKS),
+        ("commit", protocol.NAME_LOCKS),
     }  # fmt: skip
     assert f"`0x{protocol.HASH_FACTOR:X}`" in section("Names")
     limits = {row[0]: re.match(r"[\d^]+", row[1])[0] for row in rows(section("Limits"))}  # type: ignore[index]
@@ -280,7 +280,7 @@ def test_replaced_removed_and_renamed(made: Callable[..., tuple[sa.Store, Peer]]
         expected = [("published", "a")] * 3 + [("deleted", "a"), ("published", "b"), ("deleted", "b")]
         expected += [("published", "c"), ("deleted", "c")]
         assert [watch.get(timeout=5)[:2] for _ in expected] == expected
-    assert peer.check() == {"objects": 0, "bytes": 0, "removed": 0, "drafts": 0, "events": 8}
+    assert peer.check() == {"objects": 0, "bytes": 0, "removed": 0, "events": 8}
     store.put_file("soon", one, expire_after=0)
     peer.run("get", "soon", status=3)
     peer.run("put", "soon", two)
@@ -310,7 +310,7 @@ def test_pins_of_either_are_respected(made: Callable[..., tuple[sa.Store, Peer]]
         holder.kill()
         holder.wait()
     store.collect()
-    assert peer.check() == {"objects": 1, "bytes": size, "removed": 0, "drafts": 0, "events": 7}
+    assert peer.check() == {"objects": 1, "bytes": size, "removed": 0, "events": 7}
     held = store.get("a")
     peer.run("rm", "a")
     peer.run("put", "a", one)
@@ -323,7 +323,7 @@ def test_pins_of_either_are_respected(made: Callable[..., tuple[sa.Store, Peer]]
 
 def test_the_peer_is_killed_anywhere(made: Callable[..., tuple[sa.Store, Peer]], tmp_path: Path) -> None:
     store, peer = made(capacity=1 << 26)
-    for rows in (10, 150_000):  # the large one is a draft first
+    for rows in (10, 150_000):
         files = [arrow_file(tmp_path, value, rows) for value in (0, 1)]
         store.put_file("a", files[0], overwrite=True)
         value = changes = 0
@@ -346,13 +346,10 @@ def test_the_peer_is_killed_anywhere(made: Callable[..., tuple[sa.Store, Peer]],
         assert step > 20
         assert 5 < changes < step - 5
         assert peer.check()["objects"] == 2
-    assert peer.check()["drafts"] > 0
-    assert store.collect().drafts > 0
-    assert peer.check()["drafts"] == 0
     assert len(os.listdir(peer.folder)) == 4  # one object is inline
 
 
-COMMITTING = tuple(f"shmarrow/store/{name}.py" for name in ("journal", "files", "catalog"))
+COMMITTING = tuple(f"shmarrow/store/{name}.py" for name in ("control", "change"))
 """The files that change what other processes see."""
 
 
@@ -459,8 +456,8 @@ def test_a_store_of_an_earlier_boot_is_rebuilt(program: Path, tmp_path: Path) ->
     lost = Path(store.info("b").path).name
     (path / lost).unlink()
     (path / "00000000000000ff").write_bytes(b"nobody's")
-    change(path, protocol.HEADER["boot_id"][0], bytes(16))
-    change(path, protocol.HEADER["free"][0], bytes(120))  # counters, lists
+    change(path, protocol.HEADER["boot_id"][0], b"another boot, id")
+    change(path, protocol.HEADER["free"][0], bytes(96))  # counters, lists
     for slot in range(8):
         change(path, protocol.SLOTS + slot * protocol.SLOT_SIZE + protocol.HEAD, b"\1\0\0\0\1\0\0\0")  # circles
     change(path, protocol.SLOTS + 2 * protocol.SLOT_SIZE + protocol.PAYLOAD, b"C")  # a slot with a wrong crc

@@ -1,84 +1,51 @@
-"""The index of a control file, on bytes in memory: what it finds is what a dictionary of names would contain."""
+"""The index of a control file: what it finds is what a dictionary of names would contain."""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 import shmarrow as sa
-from shmarrow.store import index
 from shmarrow.store import protocol as p
-from shmarrow.store.control import Memory
-
-
-def made(slots: int) -> Memory:
-    """An empty control file."""
-    return Memory.of(bytearray(p.SLOTS + slots * p.SLOT_SIZE))
-
-
-def commit(memory: Memory, change: index.Index) -> None:
-    """Apply a change."""
-    for offset, piece in change.pieces():
-        memory.bytes[offset : offset + len(piece)] = piece
-
-
-def hashed(name: bytes) -> int:
-    """A hash that many names have."""
-    return sum(name) % 13
-
-
-def add(memory: Memory, name: bytes, generation: int) -> bool:
-    """Add an object, if there is a free slot."""
-    change = index.Index(memory, "test")
-    slots = change.take(1)
-    if slots:
-        fields = generation, hashed(name), 1, 0, 0, 0, 0, 0, p.LIVE, 0, len(name), 0, 0
-        entry = p.Entry._make((*fields, name, slots[0]))
-        change.write(entry, 0)
-        change.chain(entry.slot, entry.hash)
-        commit(memory, change)
-    return bool(slots)
-
-
-def remove(memory: Memory, name: bytes) -> None:
-    """Remove an object."""
-    entry = index.find(memory, name, hashed(name), {})
-    assert entry is not None
-    change = index.Index(memory, "test")
-    change.unchain(entry.slot, entry.hash)
-    change.free(entry.slot)
-    commit(memory, change)
+from shmarrow.testing import check_store
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_index_is_a_dictionary(seed: int) -> None:
-    chance = random.Random(seed)
-    memory, model, known = made(40), dict[bytes, int](), index.Known()
-    for turn in range(1, 2000):
-        name = b"name %d" % chance.randrange(60)
-        if name in model:
-            remove(memory, name)
-            del model[name]
-        elif add(memory, name, turn):
-            model[name] = turn
-        else:
-            assert len(model) == 40
-        other = b"name %d" % chance.randrange(60)
-        found = index.find(memory, other, hashed(other), known)
-        assert (found.generation if found else None) == model.get(other)
-    assert memory.state().buckets == 40
+def test_the_index_is_a_dictionary(tmp_path: Path, seed: int) -> None:
+    chance, model = random.Random(seed), dict[str, str]()
+    with sa.Store(tmp_path / "store") as store:
+        for turn in range(500):
+            name, other = (f"name {chance.randrange(60)}" for _ in range(2))
+            if name in model:
+                store.delete(name)
+                del model[name]
+            else:
+                model[name] = f"{turn}" * chance.randrange(1, 600)
+                store.put(name, model[name])
+            assert (store.get(other) if other in store else None) == model.get(other)
+        assert store.get_many(list(model)) == model
+        assert set(check_store(tmp_path / "store")) == set(model) == set(store.names())
 
 
 @pytest.mark.parametrize("field", ["head", "next"])
-def test_an_index_whose_chains_are_circular(field: str) -> None:
-    memory = made(8)
-    for number in range(8):
-        assert add(memory, b"name %d" % number, number + 1)
-    for slot in range(8):
-        memory.slot(slot).cast("I")[p.SLOT[field][0] >> 2] = 3
-    for name in (b"name 1", b"none"):
-        index.find(memory, name, hashed(name), {})
-    change = index.Index(memory, "test")
-    with pytest.raises(sa.InvalidData, match=r"slot 7 is not in its chain|a list contains"):
-        change.unchain(7, hashed(b"none") + 1)
+def test_an_index_whose_chains_are_circular(tmp_path: Path, field: str) -> None:
+    """Whatever is asked for or changed ends, with a value or with an error of ours."""
+    refused = set()
+    with sa.Store(tmp_path / "store") as store:
+        for number in range(8):
+            store.put(f"name {number}", number)
+        with (tmp_path / "store" / p.CONTROL).open("r+b") as control:
+            for slot in range(32):
+                control.seek(p.SLOTS + slot * p.SLOT_SIZE + p.SLOT[field][0])
+                control.write((3).to_bytes(4, "little"))
+        assert "none" not in store
+        for name in [f"name {number}" for number in range(8)]:
+            for use in (store.get, store.delete, lambda name: store.put(name, "x" * 3000, overwrite=True)):
+                try:
+                    use(name)
+                except sa.ShmarrowError as error:
+                    refused.add(type(error))
+    assert refused
+    assert refused <= {sa.InvalidData, sa.ObjectNotFound}

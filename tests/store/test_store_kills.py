@@ -30,6 +30,6 @@ def test_a_process_that_is_killed(folder: Path, name: str, size: str) -> None:
 @pytest.mark.parametrize("size", kills.SIZES)
 def test_a_process_that_is_killed_in_a_commit(folder: Path, size: str) -> None:
     """Before the journal is complete, nothing has happened, and afterwards all has."""
-    found = kills.kills(kills.CASES["replace"], kills.SIZES[size], 5, folder, files=("shmarrow/store/journal.py",))
+    found = kills.kills(kills.CASES["replace"], kills.SIZES[size], 5, folder, files=("shmarrow/store/control.py",))
     assert found[False] > 4
     assert found[True] > 4

@@ -384,7 +384,7 @@ def test_readers_have_all_that_reads_and_none_that_writes(shm_name: str) -> None
     store.close()
     """
     bob(code, where=shm_name)
-    assert alice("result = sa.Store(where).collect().objects", where=shm_name) == ["a", "big", "old"]
+    assert alice("result = sa.Store(where).collect()", where=shm_name) == ["a", "big", "old"]
 
 
 @pytest.mark.parametrize("umask", [0o077, 0o027, 0o002], ids=oct)
@@ -407,7 +407,7 @@ def test_a_group_shares_a_store(folder: Path, umask: int) -> None:
     say("put")
     hear()
     assert store.get("replaced") == "again" and store.get("new name") == who and "short" not in store
-    assert sorted(store.collect().objects) == ["short"]
+    assert sorted(store.collect()) == ["short"]
     assert store.get("from bob") == "bob" and store.get("large from bob")[-1] == 5
     """
     second = """
@@ -424,7 +424,6 @@ def test_a_group_shares_a_store(folder: Path, umask: int) -> None:
     store.put("large from bob", np.full(1 << 19, 5))
     assert store.info("small").orphaned is False
     draft = store.new_draft("killed", sa.schema([("x", sa.int64())]), 1 << 20)
-    assert store.stats().drafts >= 1 << 23
     say("done")
     hear()
     """
@@ -442,8 +441,7 @@ def test_a_group_shares_a_store(folder: Path, umask: int) -> None:
         rest = """
         store = sa.Store(where, trust=True)
         gone = store.collect()
-        assert gone.drafts == 1 or store.stats().drafts == 0, gone
-        assert store.stats().drafts == 0 and "drawn" in gone.objects
+        assert "drawn" in gone, gone
         assert sorted(store.names()) == ["from bob", "large from bob", "replaced"], store.names()
         assert "large from bob" in store.evict(1 << 22)
         store.clear()

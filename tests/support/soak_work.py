@@ -483,4 +483,4 @@ def empty(where):
         store.collect()
         stats = store.stats()
         store.destroy()
-    return [stats.objects, stats.nbytes, stats.removed, stats.drafts, os.path.exists(where)]
+    return [stats.objects, stats.nbytes, stats.removed, os.path.exists(where)]

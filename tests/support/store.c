@@ -36,9 +36,9 @@ struct slot {
 struct control {
     u8 magic[8]; u32 version, slot_size; u64 slots_at; u8 id[16], boot[16]; u64 modulus, capacity;
     u32 eviction, mode, durable, configured; u8 gap[40];
-    u64 sequence, journal, buckets, free, removed, generation, files, owners, objects, bytes, removed_bytes,
-        draft_bytes, events, removing, puts, evictions, expired;
-    u8 gap2[56]; u64 hits, misses, changing; u8 gap3[3752];
+    u64 sequence, journal, buckets, free, removed, generation, files, owners, objects, bytes, events, removing, puts,
+        evictions, expired;
+    u8 gap2[72]; u64 hits, misses, changing; u8 gap3[3752];
     struct { u64 number; u32 length, crc; u8 payload[4080]; } journals[2];
     struct event ring[256];
     struct { u64 hash; u32 length, waiting; } waiters[256];
@@ -47,8 +47,7 @@ struct control {
 _Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, hits) == 320, "header");
 _Static_assert(offsetof(struct control, ring) == 12288 && offsetof(struct control, slots) == 90112, "control");
 _Static_assert(sizeof(struct slot) == 512 && offsetof(struct slot, payload) == 104, "slot");
-enum { DRAFT = 1, LIVE = 2, GONE = 3 };
-#define WRITER(slot) ((1ull << 41) + (slot))
+enum { LIVE = 1, GONE = 2 };
 #define SPAN (1ull << 36)                              /* address space: control may grow so far while it is mapped */
 #define TRY(call) ({ __typeof__(call) r_ = (call); if ((long)r_ == -1) fail(1, "%s: %s", #call, strerror(errno)); r_; })
 
@@ -113,12 +112,16 @@ static void unlink_file(u64 file) {
     do unlinkat(dir, part_of(file, part), 0); while (part--);
 }
 /* The bytes that are freed if the names of an object go: those of its files that no other object has. */
-static u64 freed_by(const struct slot *s, int held) {
+static u64 freed_by(const struct slot *s) {
     struct stat st;
     u64 bytes = s->file ? 0 : s->allocated;
-    for (u32 part = 0; s->file && part <= (held ? 0 : s->parts); part++)
+    for (u32 part = 0; s->file && part <= s->parts; part++)
         if (!fstatat(dir, part_of(s->file, part), &st, AT_SYMLINK_NOFOLLOW) && st.st_nlink == 1) bytes += st.st_blocks * 512;
     return bytes;
+}
+static int is_shared(u64 file) {
+    struct stat st;
+    return !fstatat(dir, part_of(file, 0), &st, AT_SYMLINK_NOFOLLOW) && st.st_nlink > 1;
 }
 static u64 room(void) {                                /* slots that the file has */
     struct stat st;
@@ -144,12 +147,17 @@ static struct slot *find(const char *name) {
 static u64 sequence(void) { return __atomic_load_n(&shared->sequence, __ATOMIC_ACQUIRE); }
 static void store(u64 *field, u64 value) { __atomic_store_n(field, value, __ATOMIC_RELEASE); }
 static struct control *map(int kind) { return TRY(mmap(NULL, SPAN, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, control, 0)); }
-/* Apply to a view the commit that was written down and not applied, if there is one. */
+/* Whether a commit was written down and not applied. */
+static int is_pending(struct control *view) {
+    u64 n = view->journal + 1;
+    __typeof__(view->journals[0]) *area = &view->journals[n % 2];
+    return area->number == n && area->length <= 4080 && area->crc == crc32(crc32(0, &n, 8), area->payload, area->length);
+}
+/* Apply it to a view. */
 static int replay(struct control *view) {
     u64 n = view->journal + 1, i = 0;
     __typeof__(view->journals[0]) *area = &view->journals[n % 2];
-    if (area->number != n || area->length > 4080) return 0;
-    if (area->crc != crc32(crc32(0, &n, 8), area->payload, area->length)) return 0;
+    if (!is_pending(view)) return 0;
     while (i < area->length) {
         u64 at = *(u64 *)(area->payload + i), length = *(u32 *)(area->payload + i + 8);
         memcpy((u8 *)view + at, area->payload + i + 16, length);
@@ -195,6 +203,7 @@ static int attach(const char *name) {
         }
         u64 slot = s - c->slots, generation = s->generation;
         TRY(lock(pins, F_RDLCK, slot, F_SETLKW));
+        if (is_pending(shared)) begin(), end();        /* the state is the last complete journal: look there */
         if ((s = look(name)) && s == &c->slots[slot] && s->generation == generation) {
             int fd = open_object(s);
             if (fd >= 0 || errno != ENOENT) return TRY(fd);
@@ -287,12 +296,12 @@ static int64_t take_out(struct slot *s) {
     u64 slot = s - c->slots;
     int excluded = !lock(pins, F_WRLCK, slot, F_SETLK);   /* nobody is to attach it in this moment */
     int held = !excluded;
-    u64 freed = freed_by(s, held);
+    u64 freed = held ? s->file ? 0 : s->allocated - 512 : freed_by(s); /* what is held counts until its slot is free */
     u32 *link = &c->slots[bucket(s->hash)].head;
     while (*link != slot + 1) link = &c->slots[*link - 1].next;
     set(link, s->next);
     c->objects--;
-    if (s->file) c->removing = s->file;
+    if (s->file) c->removing = held && is_shared(s->file) ? 0 : s->file; /* a shared file keeps its name, to be counted */
     else if (s->parts) {                               /* their chain goes before the list of free slots */
         u32 *last = &s->parts;
         while (*last) last = &c->slots[*last - 1].next;
@@ -300,54 +309,42 @@ static int64_t take_out(struct slot *s) {
         set(last, c->free), c->free = first;
     }
     c->bytes -= freed;
-    if (held) c->removed_bytes += s->file ? freed : (freed = 512);
     fill(s, (struct slot){.state = held ? GONE : 0, .file = s->file, .parts = held && s->file ? s->parts : 0,
-                          .allocated = held ? freed : 0});
+                          .allocated = !held ? 0 : s->file ? s->allocated : 512});
     set(&s->next, held ? c->removed : c->free);
     *(held ? &c->removed : &c->free) = slot + 1;
     return excluded ? (int64_t)slot : -1;
 }
 static void check_room(const char *name, int overwrite, u64 wanted) {
     struct slot *old = find(name);
-    u64 used = c->bytes + c->removed_bytes + c->draft_bytes;
     if (old && !overwrite && !is_expired(old)) fail(4, "%s is taken", name);
-    if (c->capacity && used + wanted > c->capacity) fail(5, "no room for %llu bytes: %llu are used", wanted, used);
+    if (c->capacity && c->bytes + wanted > c->capacity) fail(5, "no room for %llu bytes: %llu are used", wanted, c->bytes);
 }
 static void put(const char *name, const char *path, int overwrite) {
     static u8 block[1 << 16];
     char self[40];
     struct stat st;
-    struct slot s = {.length = strlen(name), .state = DRAFT}, *to = NULL, *old;
+    struct slot s = {.length = strlen(name), .state = LIVE}, *to, *old;
     int from = TRY(open(path, O_RDONLY)), file;
-    u64 draft = 0;
     int64_t excluded = -1;
     if (s.length < 1 || s.length > 255) fail(1, "names have 1 to 255 bytes");
     memcpy(s.payload, name, s.length);
     s.hash = hash(name);
-    TRY(fstat(from, &st));
-    if (c->capacity && st.st_size > 1 << 20) {            /* it is counted while it is being written */
-        begin(), check_room(name, overwrite, s.allocated = (st.st_size + 4095) / 4096 * 4096);
-        draft = (to = take_slot()) - c->slots + 1;
-        TRY(lock(commits, F_WRLCK, WRITER(draft - 1), F_SETLK));
-        c->draft_bytes += s.allocated, s.file = ++c->files;
-        fill(to, s), commit(), end();
-    }
     file = TRY(openat(dir, ".", O_TMPFILE | O_RDWR, 0600));
     for (ssize_t got; (got = TRY(read(from, block, sizeof block)));)
         if (TRY(write(file, block, got)) != got) fail(5, "no room to write");
     TRY(fchmod(file, c->mode & 0444));
     if (c->durable) TRY(fsync(file));
     TRY(fstat(file, &st)), point();
-    begin(), check_room(name, overwrite, draft ? 0 : st.st_blocks * 512);
-    if (draft) to = &c->slots[draft - 1], c->draft_bytes -= s.allocated;
-    else to = take_slot(), s.file = ++c->files;
+    begin(), check_room(name, overwrite, st.st_blocks * 512);
+    to = take_slot(), s.file = ++c->files;
     store(&shared->changing, 1), point();
     unlink_file(s.file);                               /* what a killed writer left there */
     sprintf(self, "/proc/self/fd/%d", file);
     TRY(linkat(AT_FDCWD, self, dir, part_of(s.file, 0), AT_SYMLINK_FOLLOW)), point();
     if (c->durable) TRY(fsync(dir)), point();
     if ((old = find(name))) excluded = take_out(old);
-    s.generation = ++c->generation, s.size = st.st_size, s.allocated = st.st_blocks * 512, s.state = LIVE;
+    s.generation = ++c->generation, s.size = st.st_size, s.allocated = st.st_blocks * 512;
     s.published = s.used = now();
     fill(to, s);
     set(&to->next, c->slots[bucket(s.hash)].head);
@@ -355,7 +352,6 @@ static void put(const char *name, const char *path, int overwrite) {
     c->objects++, c->puts++, c->bytes += s.allocated;
     tell(1, &s), commit();
     if (excluded >= 0) lock(pins, F_UNLCK, excluded, F_SETLK);
-    if (draft) lock(commits, F_UNLCK, WRITER(draft - 1), F_SETLK);
     end();
 }
 static void drop(const char *name) {
@@ -398,8 +394,9 @@ static void check(void) {
         if (!s->state) continue;
         expect(s->length < 256 && s->crc == slot_crc(s) && s->file <= c->files, "crc or file number", i);
         bytes[s->state] += s->allocated;
-        if (s->state == DRAFT) here += !faccessat(dir, part_of(s->file, 0), F_OK, 0);
-        if (s->file) for (u32 part = s->state == LIVE ? 0 : 1; part <= s->parts; part++, here++, count++) {
+        int named = s->state == LIVE || (s->file && !faccessat(dir, part_of(s->file, 0), F_OK, 0));
+        if (s->state == GONE) bytes[LIVE] += named ? 0 : s->allocated;
+        if (s->file) for (u32 part = !named; part <= s->parts; part++, here++, count++) {
             expect(!fstatat(dir, part_of(s->file, part), &st, AT_SYMLINK_NOFOLLOW), "file of another object", i);
             files = realloc(files, (count + 1) * sizeof *files);
             files[count].inode = st.st_ino, files[count].bytes = st.st_blocks * 512;
@@ -425,10 +422,9 @@ static void check(void) {
     qsort(files, count, sizeof *files, rising);
     for (int i = 0; i < count; i++)                    /* each file counts once */
         if (!i || files[i].inode != files[i - 1].inode) bytes[LIVE] += files[i].bytes;
-    for (u64 i = 0; i < n; i++) expect(seen[i] == (c->slots[i].state != DRAFT), "slot not reached exactly once", i);
+    for (u64 i = 0; i < n; i++) expect(seen[i] == 1, "slot not reached exactly once", i);
     for (u64 i = n; i < room(); i++) expect(!memcmp(&c->slots[i], &(struct slot){0}, 104), "used, and not counted", i);
-    expect(objects == c->objects && bytes[LIVE] == c->bytes && bytes[GONE] == c->removed_bytes
-           && bytes[DRAFT] == c->draft_bytes, "counters", 0);
+    expect(objects == c->objects && bytes[LIVE] == c->bytes, "counters", 0);
     qsort(generations, objects, 8, rising);
     for (u64 i = 1; i < objects; i++) expect(generations[i] != generations[i - 1], "generation given twice", i);
     for (u64 last = c->events, i = last > 256 ? last - 255 : 1; i <= last; i++) {
@@ -440,8 +436,7 @@ static void check(void) {
     for (struct dirent *e; (e = readdir(entries));)
         here -= strspn(e->d_name, "0123456789abcdef") == 16 && (!e->d_name[16] || e->d_name[16] == '-');
     expect(here == 0, "more or fewer files than objects", here);
-    printf("objects %llu bytes %llu removed %llu drafts %llu events %llu\n", objects, bytes[LIVE], bytes[GONE], bytes[DRAFT],
-           c->events);
+    printf("objects %llu bytes %llu removed %llu events %llu\n", objects, bytes[LIVE] - bytes[GONE], bytes[GONE], c->events);
     end();
 }
 

@@ -83,7 +83,6 @@ class InStore(Folder):
 
     def clear(self) -> None:
         self.settle()
-        assert self.store.stats().drafts == 0
         self.store.clear()
 
     def close(self) -> None:
