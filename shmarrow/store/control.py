@@ -229,7 +229,7 @@ class ControlFile:
             fence()
         for offset, piece in pieces:
             data[offset : offset + len(piece)] = piece
-        words[JOURNAL] = number  # one store, unlike the copies above: until then, the commit is applied again
+        words[JOURNAL] = number  # the commit is applied
         if not ORDERED:
             fence()
         words[SEQUENCE] += 1

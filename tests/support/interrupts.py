@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from environment import ROOT
 from processes import die, ended, forked
 
 _send: Any = ctypes.pythonapi.PyErr_SetInterrupt
@@ -92,3 +93,28 @@ def killed(work: Callable[[], Any], number: int, files: tuple[str, ...], again: 
     status = ended(forked(child))
     assert status in (0, -signal.SIGKILL)
     return status != 0
+
+
+def killed_at(work: Callable[[], Any], file: str, step: str) -> bool:
+    """Run a function in a child that is killed before a line of a file of the package; whether it came there.
+
+    ``step`` is a text that only this line contains.
+    """
+    path = ROOT / "shmarrow" / file
+    [line] = [number for number, text in enumerate(path.read_text().splitlines(), 1) if step in text]
+
+    def look(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != str(path):
+            return None
+        if event == "line" and frame.f_lineno == line:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return look
+
+    def child() -> None:
+        sys.settrace(look)
+        try:
+            work()
+        finally:
+            die()
+
+    return ended(forked(child)) == -signal.SIGKILL
