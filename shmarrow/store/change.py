@@ -394,7 +394,7 @@ class Change:
         return False
 
     def _keep(self, entry: Entry) -> None:
-        """Put the slot of an attached object that is removed into the list of these: its bytes count until it is free."""
+        """List the slot of a removed object that is attached; its bytes count until it is freed."""
         parts, allocated = (entry.parts, entry.allocated) if entry.file else (0, p.SLOT_SIZE)
         self._write(Entry(0, 0, entry.file, 0, allocated, 0, 0, 0, p.GONE, 0, 0, parts, 0, b"", entry.slot), 0)
         self._links[entry.slot * SLOT_INTS + FIRST_NEXT] = self.state["removed"]

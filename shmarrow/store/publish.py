@@ -137,7 +137,7 @@ class Publication(SegmentWriter):
             raise storage_error(error, "put", self.name) from None
 
     def _refuse(self, size: int) -> None:
-        """Refuse an object whose name is taken, or for whose size there is no room; others are evicted for a large one."""
+        """Refuse an object whose name is taken, or that does not fit; for a large one, others are evicted."""
         catalog = self._catalog
         old = replaced(catalog, self._coded, self._options)
         if size > LARGE:
