@@ -13,7 +13,6 @@ Invariants:
 from __future__ import annotations
 
 import gc
-import importlib.util
 import itertools
 import os
 import re
@@ -27,9 +26,6 @@ import pytest
 from environment import IN_CI, PREFIX, ROOT, RUN, SHM, remove_shm, shm_entries
 from hypothesis import settings
 from tiers import MARKERS, Guard, tier_of
-
-# Without torch, shmarrow.torch cannot be imported.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["interchange/test_batch_dataset.py"]
 
 _numbers = itertools.count()
 

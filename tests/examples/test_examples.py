@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import ROOT
+from environment import ROOT, torch_or_skip
 
 import shmarrow as sa
 
@@ -55,7 +55,7 @@ def test_embeddings(example: ModuleType, spark: Any) -> None:
 
 @of("training")
 def test_training(example: ModuleType, spark: Any) -> None:
-    pytest.importorskip("torch")
+    torch_or_skip()
     with example.share(example.features(spark, 8_000)) as frame:
         assert frame.num_rows == 8_000
         weights = example.train(frame, epochs=8, workers=1)

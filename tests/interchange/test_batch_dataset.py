@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from environment import torch_or_skip
 from processes import python
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 import shmarrow as sa
-from shmarrow.torch import BatchDataset, IterableBatchDataset, collate
+
+torch = torch_or_skip()
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler  # noqa: E402
+
+from shmarrow.torch import BatchDataset, IterableBatchDataset, collate  # noqa: E402
 
 ROWS, PART = 1000, 137
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import torch_or_skip
 from processes import python
 
 import shmarrow as sa
@@ -44,7 +45,7 @@ DTYPES = [
 
 @pytest.fixture
 def torch() -> Any:
-    return pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    return torch_or_skip()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import torch_or_skip
 from processes import python
 
 import shmarrow as sa
@@ -380,7 +381,7 @@ print("done")
 
 @pytest.mark.processes
 def test_nothing_that_is_done_in_place_does_harm(tmp_path: Path, shm_name: str) -> None:
-    pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    torch_or_skip()
     assert python(HAZARDS, tmp_path, tmp_path / "store", shm_name, stderr=None) == "done\n"
 
 
@@ -421,7 +422,7 @@ def test_files_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_columns_of_tables_and_bools_are_tensors() -> None:
-    torch = pytest.importorskip("torch")
+    torch = torch_or_skip()
     column: Any = sa.table({"x": [1.0, 2.0]})["x"]
     assert torch.from_dlpack(column).tolist() == column.to_torch().tolist() == [1.0, 2.0]
     bools: Any = sa.array([True, False, True])
@@ -435,7 +436,7 @@ def test_columns_of_tables_and_bools_are_tensors() -> None:
 
 
 def test_what_torch_has_not_says_what_to_do() -> None:
-    torch = pytest.importorskip("torch")
+    torch = torch_or_skip()
     text: Any = sa.array(["a"])
     chunks: Any = sa.chunked_array([[1], [2], [3]])
     cases = [

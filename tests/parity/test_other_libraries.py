@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
@@ -38,7 +39,7 @@ def leave_nothing_open() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", CONSUMERS)
 def test_there_and_back(name: str) -> None:
-    """Equal, or listed with what the consumer lacks; and nothing is listed that works."""
+    """Equal, or listed with what the consumer lacks; what is listed and works is a warning in the report."""
     consumer = CONSUMERS[name]
     pytest.importorskip(consumer.package.replace("-", "."))
     wrong = {}
@@ -52,7 +53,8 @@ def test_there_and_back(name: str) -> None:
             if reason is None:
                 wrong[case.name] = found
     assert wrong == {}
-    assert set(consumer.listed.values()) <= needed
+    if better := set(consumer.listed.values()) - needed:
+        warnings.warn(f"{name} can do what consumers.py says it cannot: {', '.join(sorted(better))}", stacklevel=1)
 
 
 def test_most_types_are_not_copied() -> None:
@@ -104,4 +106,8 @@ print(len(frame), flush=True)
 pa.table(frame)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert (done.stdout, done.returncode) == (b"2\n", -signal.SIGABRT)
+    assert done.stdout == b"2\n"
+    if done.returncode == 0:
+        warnings.warn("polars survives giving short decimals back: consumers.py need not list them", stacklevel=1)
+    else:
+        assert done.returncode == -signal.SIGABRT

@@ -1,7 +1,7 @@
 """Others read what we write: every case as stream and file, compressed, and what else the format has.
 
 Invariants: peers are real and read the bytes themselves; what they give is compared with the values of the cases.
-``peers/lacks.py`` lists what each does not read, and everything in that list has to fail, so that the list stays true.
+``peers/lacks.py`` lists what each does not read; what a newer version has learned to read is a warning in the report.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib.metadata
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -129,9 +130,11 @@ def test_reads_what_we_write(name: str, failures: Callable[[str], dict[str, str]
 def test_list_of_what_is_not_read_is_true(
     name: str, failures: Callable[[str], dict[str, str]], written: list[Sample]
 ) -> None:
-    listed = {sample.id: PEERS[name].why_not(sample.id) or "" for sample in written}
-    right = {id: reason for id, reason in listed.items() if reason and id not in failures(name)}
-    assert not right, f"{PEERS[name].title} reads what peers/lacks.py says it does not:\n{lines(right)}"
+    listed = {sample.id: reason for sample in written if (reason := PEERS[name].why_not(sample.id)) is not None}
+    failed = failures(name)
+    better = {id: reason for id, reason in listed.items() if id not in failed}
+    if better:
+        warnings.warn(f"{PEERS[name].title} reads what peers/lacks.py says it does not:\n{lines(better)}", stacklevel=1)
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -46,16 +48,32 @@ def test_what_is_optional_is_in_the_extra_that_the_error_names() -> None:
         assert name.replace("_", "-") in map(package, EXTRAS[extra])
 
 
+def printed(*command: str) -> list[str]:
+    """The lines that a command prints in the root of the project."""
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+@pytest.mark.processes
 def test_the_lock_has_what_the_environment_needs() -> None:
-    lines = (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8").splitlines()
-    pins = dict(line.split(" ")[0].split("==") for line in lines if line and line[0] != "#")
-    script = (ROOT / "tools" / "venv.sh").read_text(encoding="utf-8")
-    (installed,) = re.findall(r"extras=(arrow,cli\S+)", script)
-    wanted = [*PYPROJECT["project"]["dependencies"], *group("dev")]
-    wanted += [requirement for extra in installed.split(",") for requirement in EXTRAS[extra]]
-    missing = {package(requirement) for requirement in wanted} - pins.keys() - {"shmarrow", "torch"}
-    assert sorted(missing) == [], "run `make lock`"
-    assert all(re.search(r" --hash=sha256:[0-9a-f]{64}$", line) for line in lines if line and line[0] != "#")
+    (names,) = printed("tools/venv.sh", "names")
+    lines = printed(sys.executable, "tools/requirements.py", *names.split())
+    lock = (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8")
+    pins = re.split(r"\n(?=\w)", lock)[1:]
+    assert [pin for pin in pins if " --hash=sha256:" not in pin] == []
+    assert sorted({package(line) for line in lines} - {package(pin) for pin in pins}) == [], "run `make lock`"
+    assert "://" not in lock, "pip's configuration says which index it is"
+
+
+@pytest.mark.processes
+def test_requirements_are_expanded_or_pinned_to_the_lowest_version() -> None:
+    core = PYPROJECT["project"]["dependencies"]
+    script = [sys.executable, "tools/requirements.py"]
+    expected = dict.fromkeys([*core, *EXTRAS["arrow"], *EXTRAS["pandas"][1:], EXTRAS["spark"][1], EXTRAS["demo"][1]])
+    assert printed(*script, "demo") == list(expected)
+    assert printed(*script, "dev")[len(core) :] == list(dict.fromkeys(group("dev")))
+    lowest = printed(*script, "--lowest", "connect")
+    assert "pyspark[connect]==4.0" in lowest
+    assert [line for line in lowest if re.search("[<>]=", line)] == []
 
 
 def test_ci_runs_the_pythons_of_the_classifiers() -> None:
@@ -67,7 +85,7 @@ def test_ci_runs_the_pythons_of_the_classifiers() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     targets = {word for run in runs if run.startswith("make ") for word in run.split()[1:] if "=" not in word}
-    assert targets >= {"lint", "test", "test-lowest", "newcomer", "docs"}
+    assert targets >= {"lint", "test", "test-lowest", "latest", "newcomer", "docs"}
     assert sorted(target for target in targets if f"\n{target}: " not in makefile) == []
 
 

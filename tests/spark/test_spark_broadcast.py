@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import ROOT
+from environment import ROOT, torch_or_skip
 from processes import ended, forked, python
 from spark_maps import file_of
 
@@ -274,7 +274,7 @@ def check_states(first: Any, second: Any, _: Any) -> dict[str, bool]:
 
 
 def test_state_dicts(spark: Any, store: sa.Store) -> None:
-    torch = pytest.importorskip("torch")
+    torch = torch_or_skip()
     first, second = sas.broadcast(spark, model().state_dict(), store), sas.broadcast(spark, tensors(), store)
     check = partial(check_states, first, second)
     for found in (check(0), spark.sparkContext.parallelize([0], 1).map(check).collect()[0]):
@@ -547,7 +547,7 @@ def test_too_few_addresses(spark: Any, store: sa.Store) -> None:
 
 
 def test_once(spark: Any, store: sa.Store, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = torch_or_skip()
     calls = tmp_path / "calls"
 
     def compute() -> Any:

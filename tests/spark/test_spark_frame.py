@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import torch_or_skip
 from processes import ended, forked
 from spark_maps import file_of
 
@@ -192,7 +193,7 @@ def test_to_df_of_what_spark_has_not_seen(spark: Any, home: str) -> None:
 
 
 def test_ranks_and_lost_partitions(spark: Any, home: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = torch_or_skip()
     from torch.utils.data import DataLoader
 
     from shmarrow.torch import BatchDataset, collate

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,11 @@ def needs_pyarrow(major: int) -> None:
     """Skip the test if the installed pyarrow, which it compares with, is older than what it compares."""
     if not has_pyarrow(major):
         pytest.skip(f"compares with pyarrow {major} or newer, found {importlib.metadata.version('pyarrow')}")
+
+
+def torch_or_skip() -> Any:
+    """Return torch; skips the test without it: small builds, for CPUs, exist for some Python versions only."""
+    return pytest.importorskip("torch", reason="torch is not installed: it has no small build for every Python")
 
 
 def shm_entries() -> set[str]:

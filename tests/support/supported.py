@@ -125,8 +125,9 @@ The tests read with these versions or newer ones.
 
 ## Platforms
 
-Tested: Linux with CPython 3.11, 3.12 and 3.13 and the newest versions of all dependencies; and CPython 3.11 with the
-lowest version of every dependency that `pyproject.toml` allows, all at once (`make test-lowest`).
+Tested: Linux with CPython 3.11, 3.12 and 3.13 and the versions in `requirements/dev.txt`; every week with the newest
+versions (`make latest`); and CPython 3.11 with the lowest version of every dependency that `pyproject.toml` allows, all
+at once (`make test-lowest`).
 
 - Python 3.14 is not supported yet, and free-threaded builds are untested.
 - On macOS, mapping files may work; `shm:` names and stores raise an error. On Windows, the import fails: use WSL 2.

