@@ -6,7 +6,8 @@ mapped files and shared memory objects.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from shmarrow import ipc as ipc
 from shmarrow import pickling
@@ -41,6 +42,7 @@ from shmarrow.extension import register_extension_type as register_extension_typ
 from shmarrow.extension import unregister_extension_type as unregister_extension_type
 from shmarrow.layout import Array as Array
 from shmarrow.layout import concat_arrays as concat_arrays
+from shmarrow.layout import making
 from shmarrow.layout import nulls as nulls
 from shmarrow.lazy import lazy
 from shmarrow.types import DataType as DataType
@@ -191,4 +193,21 @@ if not TYPE_CHECKING:
         "types",
     )
 
-pickling.await_picklers()
+
+# What stands at the bottom and needs what stands at the top gets it here, on its first use.
+
+
+def _build_array(*arguments: Any, **options: Any) -> Any:
+    from shmarrow.build import array
+
+    return array(*arguments, **options)
+
+
+def _register_pickler(module: ModuleType) -> None:
+    from shmarrow.interchange.picklers import register
+
+    register(module)
+
+
+making.build_array = _build_array
+pickling.await_picklers(_register_pickler)

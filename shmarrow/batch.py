@@ -383,24 +383,11 @@ class RecordBatch(Columns[Array]):
 
     # --- other libraries ---
 
-    @staticmethod
-    def from_pyarrow(batch: pa.RecordBatch) -> RecordBatch:
-        """Convert a ``pyarrow.RecordBatch``, zero-copy.
-
-        Raises
-        ------
-        InvalidType
-            If it is not a pyarrow RecordBatch.
-        Unsupported
-            If there is no such type here, or the buffers are not in CPU memory.
-        MissingExtra
-            If pyarrow or nanoarrow is not installed.
-        """
-        return late.interchange.pyarrow.from_pyarrow(batch, "RecordBatch")
-
     def to_pyarrow(self) -> pa.RecordBatch:
         """Convert to a ``pyarrow.RecordBatch``, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
-        return late.interchange.pyarrow.to_pyarrow(self, "RecordBatch")
+        from shmarrow.types.c_export import to_pyarrow
+
+        return to_pyarrow(self, "RecordBatch")
 
     def __arrow_c_array__(
         self, requested_schema: PyCapsule | None = None, **unknown: object

@@ -113,7 +113,7 @@ _NEXT_STEP = {
     "dask.Array": _COMPUTE,
     "dask.Bag": _COMPUTE,
     "pyspark.DataFrame": "call .toArrow() first",
-    "Schema": "a schema has no rows; pass schema.empty_table()",
+    "Schema": "a schema has no rows; pass shmarrow.Table.from_batches([], schema)",
     "DuckDBPyConnection": "pass what its .sql(...) returns",
     "datasets.Dataset": 'pass .with_format("arrow")[:]',
     "datasets.DatasetDict": 'pass one of its splits, as in splits["train"].with_format("arrow")[:]',

@@ -37,11 +37,12 @@ from shmarrow.errors import (
 from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
-from shmarrow.layout.making import concat_arrays, nulls
+from shmarrow.layout.making import join_arrays, nulls
 from shmarrow.layout.memory import range_of, slice_bounds
 from shmarrow.layout.preview import clip
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
+from shmarrow.optional import optional
 from shmarrow.pickling import travels
 from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_
 from shmarrow.types.extension import storage_of
@@ -166,7 +167,7 @@ class ChunkedArray:
 
     def combine_chunks(self) -> Array:
         """Return the values as one array; a copy if there is more than one chunk."""
-        return concat_arrays(self.chunks) if self.chunks else nulls(0, self.type)
+        return join_arrays(self.chunks) if self.chunks else nulls(0, self.type)
 
     __shmarrow_array__ = combine_chunks
 
@@ -256,7 +257,7 @@ class ChunkedArray:
 
     def _gather(self, located: Located) -> ChunkedArray:
         parts = [self.chunks[number]._take(local) for number, local in located.parts]
-        found = concat_arrays(parts) if parts else nulls(0, self.type)
+        found = join_arrays(parts) if parts else nulls(0, self.type)
         return ChunkedArray([found if located.back is None else found._take(located.back, located.valid)], self.type)
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> ChunkedArray:
@@ -317,14 +318,10 @@ class ChunkedArray:
 
     # --- other libraries ---
 
-    @staticmethod
-    def from_pyarrow(array: pa.ChunkedArray | pa.Array) -> ChunkedArray:
-        """Convert a ``pyarrow.ChunkedArray`` or ``pyarrow.Array``, zero-copy. Errors as :meth:`Array.from_pyarrow`."""
-        return late.interchange.pyarrow.from_pyarrow(array, "ChunkedArray", "Array")
-
     def to_pyarrow(self) -> pa.ChunkedArray:
         """Convert to a ``pyarrow.ChunkedArray``, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
-        return late.interchange.pyarrow.chunked_array_to_pyarrow(self)
+        chunks = [chunk.to_pyarrow() for chunk in self.chunks]
+        return optional("pyarrow").chunked_array(chunks, self.type.to_pyarrow())
 
     def to_pandas(self, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
         """Convert to a ``pandas.Series``, through pyarrow; several chunks are copied. See :meth:`Array.to_pandas`."""
@@ -332,7 +329,9 @@ class ChunkedArray:
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> ChunkedArray:
         """Cast to a type that another tool accepts; see :meth:`Array.for_consumer`."""
-        return late.interchange.for_consumer.array(self, name, lossy)
+        from shmarrow.types.for_consumer import column_for
+
+        return column_for(self, name, lossy)
 
     def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
         """Convert a column of one chunk to a torch tensor; see :meth:`Array.to_torch`.

@@ -546,7 +546,9 @@ class Columns(Generic[Column]):
         >>> batch.for_consumer("spark").schema.types
         [DataType(decimal128(20, 0)), DataType(string)]
         """
-        return late.interchange.for_consumer.columns(self, name, lossy)
+        from shmarrow.types.for_consumer import rows_for
+
+        return rows_for(self, name, lossy)
 
     def to_pandas(
         self,

@@ -266,12 +266,20 @@ def not_expected(expected: str, value: object) -> InvalidType:
     found = full_name(value)
     bases = [base.__name__ for base in type(value).__mro__] if found.startswith("pyarrow.") else []
     kind = next((base for base in bases if base in _CONVERTED), None)
-    hint = f"shmarrow.{kind}.from_pyarrow converts it" if kind else None
+    hint = f"shmarrow.{_CONVERTED[kind]}(...) converts it" if kind else None
     return InvalidType(f"expected {expected}, found {found}", hint=hint)
 
 
-_CONVERTED = ("RecordBatch", "Table", "Schema", "Field", "DataType", "Array", "ChunkedArray")
-"""The classes of pyarrow that a class of the same name here converts."""
+_CONVERTED = {
+    "RecordBatch": "record_batch",
+    "Table": "table",
+    "Schema": "schema",
+    "Field": "field",
+    "DataType": "types.as_type",
+    "Array": "array",
+    "ChunkedArray": "chunked_array",
+}
+"""The functions that convert objects of pyarrow, by their class."""
 
 
 def not_an_index(what: str, key: object) -> InvalidType:

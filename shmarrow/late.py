@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     import shmarrow.casts.storage
     import shmarrow.casts.time
     import shmarrow.casts.to_python
-    import shmarrow.interchange.for_consumer
     import shmarrow.interchange.handles
     import shmarrow.interchange.handles.tensors
     import shmarrow.interchange.handles.unavailable
     import shmarrow.interchange.jax
     import shmarrow.interchange.pandas
     import shmarrow.interchange.picklers
-    import shmarrow.interchange.pyarrow
     import shmarrow.interchange.pyarrow_tensors
     import shmarrow.interchange.pydata_sparse
     import shmarrow.interchange.scipy

@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pickle import PickleBuffer
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from shmarrow import late
 from shmarrow.buffer import Bytes, as_bytes
 
 if TYPE_CHECKING:
@@ -75,18 +74,20 @@ PICKLERS = (
 """The modules whose picklers carry objects between the processes of one host."""
 
 
-def _register(module: ModuleType) -> None:
-    return late.interchange.picklers.register(module)
+def await_picklers(register: Callable[[ModuleType], None]) -> None:
+    """Register with each pickler: now if its module is imported already, else right after its import.
 
-
-def await_picklers() -> None:
-    """Register with each pickler: now if its module is imported already, else right after its import."""
+    Parameters
+    ----------
+    register : callable
+        Takes the module of a pickler, and adds the pickler.
+    """
     for name in PICKLERS:
         if name in sys.modules:
-            _register(import_module(name))  # waits for a thread that is in the middle of the import
+            register(import_module(name))  # waits for a thread that is in the middle of the import
         else:
             _AWAITED.add(name)
-    sys.meta_path.insert(0, _FINDER)
+    sys.meta_path.insert(0, cast(Any, _Finder(register)))
 
 
 _AWAITED: set[str] = set()
@@ -94,6 +95,9 @@ _AWAITED: set[str] = set()
 
 class _Finder:
     """An import hook that finds nothing itself: it adds a call to the loaders of the modules that are awaited."""
+
+    def __init__(self, register: Callable[[ModuleType], None]) -> None:
+        self._register = register
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if name not in _AWAITED:
@@ -105,7 +109,7 @@ class _Finder:
         if spec is None or spec.loader is None:
             _AWAITED.add(name)
             return spec
-        loader: Any = _Loader(spec.loader)
+        loader: Any = _Loader(spec.loader, self._register)
         spec.loader = loader
         return spec
 
@@ -113,8 +117,9 @@ class _Finder:
 class _Loader:
     """The loader of a module, which registers with its pickler when the module has been executed."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, register: Callable[[ModuleType], None]) -> None:
         self._loader = loader
+        self._register = register
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -124,7 +129,4 @@ class _Loader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        _register(module)
-
-
-_FINDER: Any = _Finder()
+        self._register(module)

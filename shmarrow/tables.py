@@ -33,6 +33,7 @@ from shmarrow.errors import (
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import slice_bounds
+from shmarrow.optional import optional
 from shmarrow.pickling import travels
 from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tabular import as_column, made_from
@@ -277,18 +278,10 @@ class Table(Columns[ChunkedArray]):
 
     # --- other libraries ---
 
-    @staticmethod
-    def from_pyarrow(table: pa.Table) -> Table:
-        """Convert a ``pyarrow.Table``, zero-copy.
-
-        If its columns have different chunks, a batch ends wherever a chunk of any column ends. Errors as
-        :meth:`RecordBatch.from_pyarrow`.
-        """
-        return late.interchange.pyarrow.from_pyarrow(table, "Table")
-
     def to_pyarrow(self) -> pa.Table:
         """Convert to a ``pyarrow.Table`` with one chunk per batch, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
-        return late.interchange.pyarrow.table_to_pyarrow(self)
+        batches = [batch.to_pyarrow() for batch in self.batches]
+        return optional("pyarrow").Table.from_batches(batches, self.schema.to_pyarrow())
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export the batches as a PyCapsule ``arrow_array_stream`` (Arrow PyCapsule interface), zero-copy.
@@ -473,7 +466,7 @@ class RecordBatchReader:
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
-        return late.interchange.for_consumer.reader(self.schema, self, name, lossy, self.close)
+        return batches_for(self.schema, self, name, lossy, self.close)
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export the remaining batches as a PyCapsule ``arrow_array_stream``; each is read when the consumer asks.
@@ -622,6 +615,18 @@ def mapped_batches(
 ) -> RecordBatchReader:
     """Make a reader that applies a function to each batch; closing it calls ``close``."""
     return _Batches(schema, map(change, batches), close or (lambda: None))
+
+
+def batches_for(
+    schema: Schema,
+    batches: Iterable[RecordBatch],
+    name: str,
+    lossy: str | Iterable[str],
+    close: Callable[[], None] | None = None,
+) -> RecordBatchReader:
+    """Implement :meth:`RecordBatchReader.for_consumer`, for batches of a schema; closing it calls ``close``."""
+    target = schema.for_consumer(name, lossy=lossy)
+    return mapped_batches(target, batches, lambda batch: batch.for_consumer(name, lossy=lossy), close)
 
 
 def table(

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from types import GeneratorType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from shmarrow import capsules, late
 from shmarrow.chunked import ChunkedArray
 from shmarrow.column_names import checked_schema
-from shmarrow.columns import Columns
 from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name, not_expected
 from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array
 from shmarrow.types import DataType, MetadataLike, Schema
-from shmarrow.types.schema import as_schema
+from shmarrow.types.schema import PANDAS_KEY, as_schema
 
-C = TypeVar("C", bound=Columns[Any])
+if TYPE_CHECKING:
+    from shmarrow.columns import Columns
+
+C = TypeVar("C", bound="Columns[Any]")
 
 
 def as_column(values: Any, type: DataType | None) -> Array | ChunkedArray:
@@ -95,7 +97,7 @@ def _is_column(data: Any) -> bool:
 
 def _has_columns(item: Any) -> bool:
     """Whether an item is a data frame, a table or a batch of any library."""
-    return isinstance(item, Columns) or (hasattr(type(item), "columns") and not isinstance(item, type))
+    return hasattr(type(item), "columns") and not isinstance(item, type)
 
 
 def from_pandas(
@@ -140,7 +142,7 @@ def from_frame(
         _name_levels(error, [level.name for level in read.levels])
         raise
     found = made.schema.with_metadata(
-        {**(made.schema.metadata or {}), late.build.frames.KEY: read.metadata(types, schema is None)}
+        {**(made.schema.metadata or {}), PANDAS_KEY: read.metadata(types, schema is None)}
     )
     for i, (_, extension) in enumerate(stored if schema is None else ()):
         if extension is not None:

@@ -55,7 +55,7 @@ def plain(bench: Bench) -> None:
             },
             within(3),
             turns,
-            lambda turn, theirs=theirs, series=series: (sa.Array.from_pyarrow(theirs), theirs, series),
+            lambda turn, theirs=theirs, series=series: (sa.array(theirs), theirs, series),
         )
         assert sa.array(data).to_pylist() == data
 

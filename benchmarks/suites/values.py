@@ -255,7 +255,7 @@ def validate(bench: Bench) -> None:
             },
             within(2),
             3,
-            lambda turn, theirs=theirs: (sa.Array.from_pyarrow(theirs), theirs.slice(0)),
+            lambda turn, theirs=theirs: (sa.array(theirs), theirs.slice(0)),
         )
 
 

@@ -19,7 +19,7 @@ from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
-from shmarrow.layout.list_forms import LISTS
+from shmarrow.layout.listing import LISTS
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import frozen
 from shmarrow.layout.validation import check_required

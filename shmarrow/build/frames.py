@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow.build.labels import to_json
 from shmarrow.casts import kinds_of
-from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidData, InvalidType, at, not_expected, shown
+from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, at, not_expected, shown
 from shmarrow.types import DataType, Schema
 from shmarrow.types.zones import zone_name
 
-KEY = b"pandas"
 OWN = "shmarrow"
 """The key of what we add to the metadata, and to the entries of columns in them."""
 
@@ -361,17 +360,3 @@ def check_no_duplicates(frame: Frame) -> None:
         raise InvalidArgument(
             f"columns are matched to the schema by name, but the data frame has several named {shown(name)}"
         )
-
-
-def pandas_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any] | None:
-    """Implement :attr:`Schema.pandas_metadata`, for the metadata of a schema."""
-    text = (metadata or {}).get(KEY)
-    if text is None:
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidData(f"the metadata {shown(KEY)} are not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidData(f"the metadata {shown(KEY)} must be a JSON object, found {shown(found)}")
-    return found

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.build import pandas
 from shmarrow.errors import InvalidType, MissingExtra, full_name
 from shmarrow.layout.array import Array
+from shmarrow.optional import optional
 
 Reader = Callable[[Any], Any]
 
@@ -24,8 +25,21 @@ def _of_capsules(value: Any) -> Array:
 
 
 def _of_arrow_array(value: Any) -> Array:
-    """Convert an object with ``__arrow_array__``, through pyarrow."""
-    return late.interchange.pyarrow.array_of(value)
+    """Convert an object with ``__arrow_array__`` through pyarrow; copies only if it has several chunks.
+
+    Raises
+    ------
+    InvalidType
+        If the method does not return an Arrow array.
+    MissingExtra
+        If pyarrow is not installed.
+    """
+    pa = optional("pyarrow")
+    try:
+        found = pa.array(value)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidType(f"{full_name(value)} did not return an Arrow array: {error}") from None
+    return _of_capsules(found)
 
 
 _INTERFACES: dict[str, Reader] = {

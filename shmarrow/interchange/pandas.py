@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from shmarrow import types
-from shmarrow.build.frames import KEY, OWN, stored_type
+from shmarrow.build.frames import OWN, stored_type
 from shmarrow.build.labels import from_json
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, ShmarrowError, Unsupported, at, shown
-from shmarrow.layout.list_forms import LISTS
+from shmarrow.layout.listing import LISTS
 from shmarrow.optional import optional
 from shmarrow.types import Schema
 from shmarrow.types.extension import types_in
+from shmarrow.types.schema import PANDAS_KEY
 
 OPTIONS = frozenset({
     "categories", "strings_to_categorical", "zero_copy_only", "integer_object_nulls", "date_as_object",
@@ -50,7 +51,7 @@ def _series(column: Any, writable: bool, options: dict[str, Any]) -> Any:
 def frame(rows: Any, arrow_backed: bool, ignore_metadata: bool, writable: bool, options: dict[str, Any]) -> Any:
     """Convert a record batch or a table to a ``pandas.DataFrame``."""
     options = {"split_blocks": True, **_checked(options, arrow_backed)}
-    text = None if ignore_metadata else (rows.schema.metadata or {}).get(KEY)
+    text = None if ignore_metadata else (rows.schema.metadata or {}).get(PANDAS_KEY)
 
     def convert() -> Any:
         return _frame(rows, _Described(_NONE if text is None else json.loads(text), rows.schema), writable, options)
@@ -180,7 +181,7 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
             raise CopyRequired(f"pandas needs a copy: {error}") from None
         if described:
             raise InvalidData(
-                f"cannot make a DataFrame from the schema's metadata {shown(KEY)}: {text}; "
+                f"cannot make a DataFrame from the schema's metadata {shown(PANDAS_KEY)}: {text}; "
                 "to_pandas(ignore_metadata=True) ignores it"
             ) from None
         raise InvalidArgument(f"pyarrow cannot make this a pandas object with the options given: {text}") from None

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.buffer import NDArray
-from shmarrow.errors import CopyRequired, ExportRefused, InvalidType, StorageError, Unsupported
-from shmarrow.layout import Array
+from shmarrow.errors import InvalidType, StorageError, Unsupported
+from shmarrow.layout.dlpack import Exposed, is_cpu, own_elements, to_torch
 from shmarrow.optional import optional
 from shmarrow.tensor import SparseCOOTensor, SparseMatrix, SparseTensor, Tensor
-from shmarrow.tensor.dense import Exposed, as_dim_names, integers_of, own_elements
+from shmarrow.tensor.dense import as_dim_names
 from shmarrow.tensor.element import ML_DTYPES, as_element
 from shmarrow.tensor.formats import FORMS
 from shmarrow.tensor.sparse import Form
@@ -36,14 +36,8 @@ if TYPE_CHECKING:
 
 def tensor_to_torch(tensor: Tensor, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
     """Implement :meth:`Tensor.to_torch`."""
-    torch = optional("torch")
-    shared = not (writable and _is_cpu(device))
-    made = torch.from_dlpack(Exposed(tensor.storage, tensor._element) if shared else tensor)
-    return made if device is None else made.to(device)
-
-
-def _is_cpu(device: torch.device | str | None) -> bool:
-    return device is None or optional("torch").device(device).type == "cpu"
+    shared = not (writable and is_cpu(device))
+    return to_torch(Exposed(tensor.storage, tensor._element, tensor.ml_dtype) if shared else tensor, device)
 
 
 def tensor_from_torch(
@@ -71,19 +65,6 @@ def tensor_from_torch(
     return Tensor(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
 
 
-def array_to_torch(array: Array, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
-    """Implement :meth:`Array.to_torch`."""
-    if array.type.layout == "bool" and not array.null_count:
-        if not writable and _is_cpu(device):
-            raise CopyRequired("Arrow stores booleans as bits, torch as bytes: writable=False cannot share them")
-        made = optional("torch").from_numpy(array.to_numpy(zero_copy_only=False, writable=True))
-        return made if device is None else made.to(device)
-    integers = integers_of(array.type)
-    if integers:
-        raise ExportRefused(f"torch has no type for {array.type}; {integers}.to_torch() gives the integers")
-    return tensor_to_torch(Tensor.from_array(array), device, writable=writable)
-
-
 # --- sparse -----------------------------------------------------------------------------------------------------
 
 
@@ -93,7 +74,7 @@ def sparse_to_torch(
     """Implement :meth:`SparseTensor.to_torch`."""
     torch = optional("torch")
     tensor.validate(full=True)
-    given = (tensor.storage, *tensor.index) if writable and _is_cpu(device) else ()
+    given = (tensor.storage, *tensor.index) if writable and is_cpu(device) else ()
 
     def part(array: NDArray, dtype: str | None = None) -> Any:
         """Export a part; zero-copy if a conversion here has just allocated it."""
@@ -101,7 +82,8 @@ def sparse_to_torch(
             array = array.astype(dtype, copy=False)
         if any(np.may_share_memory(array, one) for one in given):
             array = own_elements(array)
-        return torch.from_dlpack(Exposed(array, tensor._element if dtype is None else as_element(array.dtype)))
+        element = tensor._element if dtype is None else as_element(array.dtype)
+        return torch.from_dlpack(Exposed(array, element, element.ml_dtype))
 
     if isinstance(tensor, SparseMatrix):
         tensor = tensor.coalesced()

@@ -34,9 +34,8 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
 from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
-from shmarrow.layout.arguments import checked_size
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
-from shmarrow.layout.memory import LONGEST
+from shmarrow.layout.memory import LONGEST, checked_size
 from shmarrow.segment import Location, SegmentWriter, is_location
 from shmarrow.sources.sinks import open_sink
 from shmarrow.types import Field, MetadataLike, Schema

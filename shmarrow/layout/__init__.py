@@ -8,7 +8,8 @@ equal slots.
 from __future__ import annotations
 
 from shmarrow.layout.array import Array
+from shmarrow.layout.concat import concat_arrays
 from shmarrow.layout.listing import LISTING, BufferSpec, Layout
-from shmarrow.layout.making import concat_arrays, make_array, nulls
+from shmarrow.layout.making import make_array, nulls
 
 __all__ = ["LISTING", "Array", "BufferSpec", "Layout", "concat_arrays", "make_array", "nulls"]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import Any
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes, DType, Indices, NDArray
 from shmarrow.casts import exact_items
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, LimitExceeded, counted, shown
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, counted, shown
+from shmarrow.layout import making
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.memory import frozen, validity_of
+from shmarrow.layout.memory import checked_size, frozen, items_of, refuse_type, validity_of
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType, DictionaryType, int64
 from shmarrow.types.extension import storage_of
@@ -31,41 +30,7 @@ def as_array(values: Any, what: str, type: DataType | None = None) -> Array:
     if isinstance(values, Array):
         return values
     refuse_type(values, what)
-    return _built(values, type)
-
-
-def _built(values: Any, type: DataType | None) -> Array:
-    return late.build.array(values, type)
-
-
-def refuse_type(value: Any, what: str) -> None:
-    """Raise if a type was passed where values are expected."""
-    if isinstance(value, DataType):
-        raise InvalidType(f"expected {what}, found the type {value}; pass the type last, as type=")
-
-
-def checked_size(size: Any, what: str) -> int:
-    """Return a number of slots, at least 0.
-
-    Raises
-    ------
-    InvalidType
-        If ``size`` is not an int.
-    InvalidArgument
-        If ``size`` is negative.
-    LimitExceeded
-        If ``size`` is more than 2**63 - 1.
-    """
-    refuse_type(size, what)
-    try:
-        count = index(size)
-    except TypeError:
-        raise InvalidType(f"expected {what} as an int, found {shown(size)}") from None
-    if count < 0:
-        raise InvalidArgument(f"expected {what}, at least 0, found {shown(count)}")
-    if count >> 63:
-        raise LimitExceeded(f"expected {what}, at most 2**63 - 1, found {shown(count)}")
-    return count
+    return making.build_array(values, type)
 
 
 def one_array(values: Any) -> Any:
@@ -74,7 +39,7 @@ def one_array(values: Any) -> Any:
         return values.__shmarrow_array__()
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    return _built(values, None) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
+    return making.build_array(values) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
 
 
 def exact_integers(values: Any, dtype: DType, what: str) -> NDArray:
@@ -251,15 +216,6 @@ def checked_parts(
         EMPTY if data is None and row.role != "validity" else data for row, data in zip(rows, parts, strict=False)
     ]
     return slots, [*filled, *parts[len(rows) :]], nulls, first, list(children)
-
-
-def items_of(values: Any, what: str) -> list[Any]:
-    """Return a sequence of arguments as a list; InvalidType for anything else."""
-    refuse_type(values, what)
-    try:
-        return list(values)
-    except TypeError:
-        raise InvalidType(f"expected {what} as a sequence, found {values.__class__.__name__}") from None
 
 
 def _as_bytes(type: DataType, data: Any) -> Bytes | None:

@@ -31,7 +31,7 @@ from shmarrow.errors import (
     renumbered,
     shown,
 )
-from shmarrow.layout import validation
+from shmarrow.layout import making, validation
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory
 from shmarrow.layout.memory import range_of, slice_bounds
@@ -574,21 +574,6 @@ class Array(LayoutHooks):
 
     # --- other libraries ---
 
-    @staticmethod
-    def from_pyarrow(array: pa.Array) -> Array:
-        """Convert a ``pyarrow.Array``, zero-copy.
-
-        Raises
-        ------
-        InvalidType
-            If it is not a pyarrow Array.
-        Unsupported
-            If there is no such type here, or the buffers are not in CPU memory.
-        MissingExtra
-            If pyarrow or nanoarrow is not installed.
-        """
-        return late.interchange.pyarrow.from_pyarrow(array, "Array")
-
     def to_pyarrow(self) -> pa.Array:
         """Convert to a ``pyarrow.Array``, zero-copy.
 
@@ -602,7 +587,9 @@ class Array(LayoutHooks):
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        return late.interchange.pyarrow.to_pyarrow(self, "Array")
+        from shmarrow.types.c_export import to_pyarrow
+
+        return to_pyarrow(self, "Array")
 
     @staticmethod
     def from_pandas(obj: Any, mask: Any = None, type: DataType | str | None = None, safe: bool = True) -> Array:
@@ -610,7 +597,7 @@ class Array(LayoutHooks):
 
         The same as ``sa.array(obj, type, mask, from_pandas=True)``; see :func:`shmarrow.array` for the arguments.
         """
-        return late.build.array(obj, type, mask, from_pandas=True, safe=safe)
+        return making.build_array(obj, type, mask, from_pandas=True, safe=safe)
 
     def to_pandas(self, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
         """Convert to a ``pandas.Series``, through pyarrow.
@@ -676,7 +663,9 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
-        return late.interchange.for_consumer.array(self, name, lossy)
+        from shmarrow.types.for_consumer import column_for
+
+        return column_for(self, name, lossy)
 
     def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
         """Convert to a torch tensor; see :meth:`Tensor.to_torch`. Booleans are copied: torch stores one per byte.
@@ -688,7 +677,9 @@ class Array(LayoutHooks):
         MissingExtra
             If torch is not installed.
         """
-        return late.interchange.torch.array_to_torch(self, device, writable=writable)
+        from shmarrow.layout.dlpack import array_to_torch
+
+        return array_to_torch(self, device, writable=writable)
 
     def to_jax(self, device: jax.Device | None = None) -> jax.Array:
         """Convert to a ``jax.Array``; see :meth:`Tensor.to_jax`. Booleans are copied: JAX stores one per byte.
@@ -712,7 +703,9 @@ class Array(LayoutHooks):
         CopyRequired
             If the array has nulls, or its values have no zero-copy form.
         """
-        return late.tensor.dense.array_to_dlpack(self, **options)
+        from shmarrow.layout.dlpack import array_to_dlpack
+
+        return array_to_dlpack(self, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the DLPack device of the memory, the CPU."""

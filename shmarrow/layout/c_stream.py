@@ -31,7 +31,7 @@ from shmarrow.capsules import ARRAY, PyCapsule
 from shmarrow.errors import Failed, InvalidData, InvalidType, ShmarrowError, StorageError, Unsupported, at, full_name
 from shmarrow.layout.c_export import Tree, array_tree, batch_tree, capsules, in_schema, refuse, requested
 from shmarrow.layout.c_import import Importer, array_from_capsules
-from shmarrow.layout.making import concat_arrays, nulls
+from shmarrow.layout.making import join_arrays, nulls
 from shmarrow.optional import optional
 from shmarrow.state_machine import CLOSE, READ, SEQUENTIAL, StateMachine
 from shmarrow.types import DataType, Schema
@@ -190,7 +190,7 @@ def read_array(obj: object) -> Array:
     if hasattr(obj, ARRAY):
         return array_from_capsules(*array_capsules(obj))
     chunks, type = read_chunks(obj)
-    return concat_arrays(chunks) if chunks else nulls(0, type)
+    return join_arrays(chunks) if chunks else nulls(0, type)
 
 
 def array_capsules(obj: object) -> tuple[PyCapsule, PyCapsule]:

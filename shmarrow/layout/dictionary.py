@@ -17,7 +17,7 @@ from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, shown
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import blank_mask, concat_arrays, make_array
+from shmarrow.layout.making import blank_mask, join_arrays, make_array
 from shmarrow.layout.memory import frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width, same_at
@@ -402,7 +402,7 @@ def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indice
     Null slots have arbitrary indices; with ``"mask"``, references to a null in a dictionary become -1.
     """
     type = arrays[0].type
-    merged = encode(concat_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
+    merged = encode(join_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
     _check_reach(type, len(merged.dictionary), "; call dictionary_decode() or cast to a wider index type")
     known = merged._mask()
     codes = merged.indices.values if known is None else np.where(known, merged.indices.values, -1)

@@ -10,12 +10,12 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted, renumbered
-from shmarrow.layout.arguments import as_array, checked_size, masked_validity, refuse_type
+from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import spread_lists
 from shmarrow.layout.list_forms import Lists, Parts, of_one_length
-from shmarrow.layout.making import check_slots, concat_arrays, make_array, spread, zeros
-from shmarrow.layout.memory import check_expansion, validity_of
+from shmarrow.layout.making import check_slots, join_arrays, make_array, spread, zeros
+from shmarrow.layout.memory import check_expansion, checked_size, refuse_type, validity_of
 from shmarrow.types import DataType, Field, list_
 
 
@@ -79,7 +79,7 @@ class FixedSizeListArray(Lists):
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
-        child = concat_arrays([array.values for array in arrays])
+        child = join_arrays([array.values for array in arrays])
         return make_array(arrays[0].type, sum(map(len, arrays)), [None], 0, 0, [child])
 
     def _same(self, other: Any, live: Mask | None) -> bool:

@@ -40,8 +40,8 @@ from shmarrow.layout.making import (
     array_class,
     check_bits,
     check_slots,
-    concat_arrays,
     is_sparse,
+    join_arrays,
     make_array,
     no_memory,
     one_null,
@@ -182,7 +182,7 @@ class LayoutHooks:
             if valid.all():
                 valid = None
             elif not LISTING[self._type.layout].has_validity or not self._length:
-                extended = concat_arrays([self, one_null(self._type)])
+                extended = join_arrays([self, one_null(self._type)])
                 return extended._take(np.where(valid, indices, self._length))
             else:
                 indices = np.where(valid, indices, 0)

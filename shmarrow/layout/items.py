@@ -15,7 +15,7 @@ from shmarrow.buffer import Indices, NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import concat_arrays
+from shmarrow.layout.making import join_arrays
 from shmarrow.types import DataType
 
 _NONE = type(None)
@@ -53,8 +53,8 @@ def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
 def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
     """Concatenate arrays."""
     if any(value.type != values[0].type for value in values):
-        return concat_arrays([value.cast(item) for value in values])
-    joined = concat_arrays(values)
+        return join_arrays([value.cast(item) for value in values])
+    joined = join_arrays(values)
     return joined if joined.type == item else joined.cast(item)
 
 
@@ -85,7 +85,7 @@ def _of_ndarrays(values: Sequence[NDArray], item: DataType) -> Any:
     sizes = np.fromiter([len(values[i]) for i in order], np.int64, len(order))
     starts, lengths = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     starts[order], lengths[order] = np.cumsum(sizes) - sizes, sizes
-    return concat_arrays(parts)._take_runs(starts, lengths)
+    return join_arrays(parts)._take_runs(starts, lengths)
 
 
 def _of_one_dtype(values: Sequence[NDArray], item: DataType) -> Any:

@@ -15,11 +15,11 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidData, renumbered
-from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls, refuse_type
+from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array
 from shmarrow.layout.list_forms import Lists, Parts, in_list, packed
-from shmarrow.layout.making import concat_arrays, make_array, spread
-from shmarrow.layout.memory import check_reach, frozen, offsets_of, validity_of
+from shmarrow.layout.making import join_arrays, make_array, spread
+from shmarrow.layout.memory import check_reach, frozen, offsets_of, refuse_type, validity_of
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
@@ -88,7 +88,7 @@ class ListArray(Lists):
     def _join(cls, arrays: Sequence[Any]) -> Any:
         offsets, windows = joined_offsets(arrays, [len(array.values) for array in arrays])
         parts = [array.values.slice(at.start, at.stop - at.start) for array, at in zip(arrays, windows, strict=True)]
-        child = concat_arrays(parts)
+        child = join_arrays(parts)
         return make_array(arrays[0].type, len(offsets) - 1, [None, frozen(offsets)], 0, 0, [child])
 
     def _same(self, other: Any, live: Mask | None) -> bool:

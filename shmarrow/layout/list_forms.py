@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 Parts: TypeAlias = tuple[Sequence[NDArray], Indices, Any]
 """Lists: the buffers after validity, the start of each list in the child, and the child."""
 
-LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list")
-"""The list layouts, without that of maps."""
-
 
 class Lists(Array):
     """Base class of list arrays; each layout implements :meth:`_spans`."""

@@ -10,16 +10,17 @@ import numpy as np
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, Part, renumbered
-from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls, refuse_type
+from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array
 from shmarrow.layout.list_forms import Lists, Parts
-from shmarrow.layout.making import blank_mask, concat_arrays, make_array
+from shmarrow.layout.making import blank_mask, join_arrays, make_array
 from shmarrow.layout.memory import (
     check_expansion,
     check_reach,
     frozen,
     kept,
     offsets_of,
+    refuse_type,
     total_of,
     validity_of,
     view_of,
@@ -137,7 +138,7 @@ class ListViewArray(Lists):
             [array.offsets + type.offset_dtype.type(n) for array, n in zip(arrays, shifts, strict=True)]
         )
         sizes = np.concatenate([array.sizes for array in arrays])
-        child = concat_arrays([array.values for array in arrays])
+        child = join_arrays([array.values for array in arrays])
         return make_array(type, len(starts), [None, frozen(starts), frozen(sizes)], 0, 0, [child])
 
     def _same(self, other: Any, live: Mask | None) -> bool:

@@ -109,6 +109,9 @@ LISTING: dict[str, Layout] = {
     ),
 }  # fmt: skip
 
+LISTS = ("list", "large_list", "list_view", "large_list_view", "fixed_size_list")
+"""The list layouts, without that of maps."""
+
 _Node = TypeVar("_Node")
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from shmarrow import bitmap, capsules, late
+from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes
-from shmarrow.errors import EXPANDED_VALUES, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, not_expected
+from shmarrow.errors import EXPANDED_VALUES, InvalidType, LimitExceeded, ShmarrowError
 from shmarrow.layout.listing import LISTING, bytes_needed
-from shmarrow.layout.memory import check_expansion, read_only
+from shmarrow.layout.memory import check_expansion, checked_size, read_only
 from shmarrow.layout.preview import clip
 from shmarrow.types import DataType, as_type, bool_, null
 from shmarrow.types.extension import storage_of
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from shmarrow.layout.array import Array
 
 AnyArray = TypeVar("AnyArray", bound="Array")
+
+
+build_array: Callable[..., Any]
+"""Makes an array of values: :func:`shmarrow.array`, which stands above this package, so ``shmarrow`` sets it."""
 
 
 class _Classes(dict[str, "type[Array]"]):
@@ -133,7 +137,7 @@ def nulls(size: int, type: DataType | str | None = None) -> Array:
     LimitExceeded
         If memory runs out.
     """
-    size = late.layout.arguments.checked_size(size, "the number of nulls")
+    size = checked_size(size, "the number of nulls")
     made = null() if type is None else as_type(type)
     try:
         return array_class(made)._nulls(made, size)
@@ -176,33 +180,15 @@ def zeros(type: DataType, length: int, slots: int = 0) -> Any:
     return make_array(type, length, buffers, length, 0, children)
 
 
-def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
-    """Arrays of one type, of any library, as one, a copy; a single one is not copied.
-
-    Raises
-    ------
-    InvalidArgument
-        If there are no arrays.
-    InvalidType
-        If their types differ, or one is not an array.
-    """
-    found: list[AnyArray] = late.layout.arguments.items_of(arrays, "arrays")
-    if not found:
-        raise InvalidArgument("nothing to concatenate: expected at least one array")
-    for i, item in enumerate(found):
-        if not isinstance(item, late.layout.array.Array):
-            if not capsules.has_data(item):
-                raise not_expected("a list of shmarrow.Array", item)
-            from shmarrow.layout.c_stream import read_array
-
-            found[i] = read_array(item)
-    first = found[0]
-    for other in found[1:]:
+def join_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
+    """Return arrays, at least one, as one, a copy; a single one is not copied. InvalidType if their types differ."""
+    first = arrays[0]
+    for other in arrays[1:]:
         if other.type != first.type:
             raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
-    if len(found) == 1:
+    if len(arrays) == 1:
         return first
-    parts = found if first._joins_slices else [array.trim() for array in found]
+    parts = arrays if first._joins_slices else [array.trim() for array in arrays]
     result: AnyArray = type(first)._join(parts)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in parts):
         runs = [(array._validity() if array.null_count else None, array._offset, len(array)) for array in parts]

@@ -1,4 +1,4 @@
-"""Buffers, offsets, ranges and slices: helpers for several layouts."""
+"""Buffers, offsets, ranges and slices: helpers for several layouts, and checks of sizes and sequences."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.layout.listing import LISTING
+from shmarrow.types import DataType
 
 
 def read_only(data: NDArray) -> Bytes:
@@ -180,3 +181,45 @@ def range_of(key: slice, length: int) -> tuple[int, int, int]:
         raise InvalidType(f"expected a slice of ints: {error}") from None
     except ValueError as error:
         raise InvalidArgument(f"expected a non-zero slice step: {error}") from None
+
+
+# --- arguments ---------------------------------------------------------------------------------------------------
+
+
+def refuse_type(value: Any, what: str) -> None:
+    """Raise if a type was passed where values are expected."""
+    if isinstance(value, DataType):
+        raise InvalidType(f"expected {what}, found the type {value}; pass the type last, as type=")
+
+
+def checked_size(size: Any, what: str) -> int:
+    """Return a number of slots, at least 0.
+
+    Raises
+    ------
+    InvalidType
+        If ``size`` is not an int.
+    InvalidArgument
+        If ``size`` is negative.
+    LimitExceeded
+        If ``size`` is more than 2**63 - 1.
+    """
+    refuse_type(size, what)
+    try:
+        count = index(size)
+    except TypeError:
+        raise InvalidType(f"expected {what} as an int, found {shown(size)}") from None
+    if count < 0:
+        raise InvalidArgument(f"expected {what}, at least 0, found {shown(count)}")
+    if count >> 63:
+        raise LimitExceeded(f"expected {what}, at most 2**63 - 1, found {shown(count)}")
+    return count
+
+
+def items_of(values: Any, what: str) -> list[Any]:
+    """Return a sequence of arguments as a list; InvalidType for anything else."""
+    refuse_type(values, what)
+    try:
+        return list(values)
+    except TypeError:
+        raise InvalidType(f"expected {what} as a sequence, found {values.__class__.__name__}") from None

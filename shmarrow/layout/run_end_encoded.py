@@ -15,11 +15,11 @@ from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
-from shmarrow.layout.arguments import as_array, refuse_type
+from shmarrow.layout.arguments import as_array
 from shmarrow.layout.array import Array
 from shmarrow.layout.codes import codes_of, slot_codes
-from shmarrow.layout.making import check_bits, check_slots, concat_arrays, make_array, nulls
-from shmarrow.layout.memory import frozen, kept
+from shmarrow.layout.making import check_bits, check_slots, join_arrays, make_array, nulls
+from shmarrow.layout.memory import frozen, kept, refuse_type
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import CHUNK
@@ -174,7 +174,7 @@ class RunEndEncodedArray(Array):
         for array in arrays:
             parts.append(array._ends().astype(np.int64) + base)
             base += len(array)
-        values = concat_arrays([array.values for array in arrays])
+        values = join_arrays([array.values for array in arrays])
         return arrays[0]._build(np.concatenate(parts), values, base)
 
     def _same(self, other: Any, live: Mask | None) -> bool:

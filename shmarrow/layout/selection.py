@@ -12,7 +12,7 @@ from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.layout.arguments import as_array, checked_mask, one_array
 from shmarrow.layout.array import Array
 from shmarrow.layout.boolean import BooleanArray
-from shmarrow.layout.making import check_slots, concat_arrays
+from shmarrow.layout.making import check_slots, join_arrays
 from shmarrow.layout.null import NullArray
 from shmarrow.types import bool_
 
@@ -70,4 +70,4 @@ def fill_null(array: Any, fill_value: Any) -> Any:
     if made is not None:
         return made
     slots = np.arange(len(array))
-    return concat_arrays([array, values])._take(np.where(missing, len(array) + (slots if whole else 0), slots))
+    return join_arrays([array, values])._take(np.where(missing, len(array) + (slots if whole else 0), slots))

@@ -13,12 +13,12 @@ from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
-from shmarrow.layout.arguments import as_array, items_of, masked_validity
+from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import check_slots, concat_arrays, make_array, nulls, zeros
-from shmarrow.layout.memory import check_expansion, validity_of
+from shmarrow.layout.making import check_slots, join_arrays, make_array, nulls, zeros
+from shmarrow.layout.memory import check_expansion, items_of, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, struct
 
@@ -105,7 +105,7 @@ class StructArray(Array):
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
-        children = [concat_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
+        children = [join_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
         return make_array(type, sum(map(len, arrays)), [None], 0, 0, children)
 
     def _same(self, other: Any, live: Mask | None) -> bool:

@@ -15,10 +15,10 @@ from shmarrow import errors, late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes, Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, renumbered
-from shmarrow.layout.arguments import as_array, exact_integers, items_of
+from shmarrow.layout.arguments import as_array, exact_integers
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import blank_mask, concat_arrays, make_array, nulls, one_null
-from shmarrow.layout.memory import frozen, read_only, view_of
+from shmarrow.layout.making import blank_mask, join_arrays, make_array, nulls, one_null
+from shmarrow.layout.memory import frozen, items_of, read_only, view_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import same_at
 from shmarrow.layout.runs import CHUNK
@@ -145,7 +145,7 @@ class UnionArray(Array):
     def _join(cls, arrays: Sequence[Any]) -> Any:
         type = arrays[0].type
         ids = np.concatenate([array.type_ids for array in arrays])
-        children = [concat_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
+        children = [join_arrays([array._children[i] for array in arrays]) for i in range(len(type.fields))]
         if type.mode == "sparse":
             return make_array(type, len(ids), [read_only(ids)], 0, 0, children)
         shifts = np.zeros(len(type.fields), np.int64)
@@ -328,7 +328,7 @@ class UnionArray(Array):
         ids = self.type_ids.copy()
         ids[~valid] = self._type.type_codes[0]
         if self._dense:
-            first = concat_arrays([self._children[0], one_null(self._type.fields[0].type)])
+            first = join_arrays([self._children[0], one_null(self._type.fields[0].type)])
             offsets = np.where(valid, self.offsets, len(first) - 1).astype(_OFFSET)
             buffers = [read_only(ids), frozen(offsets)]
             return self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()

@@ -20,7 +20,7 @@ from shmarrow.spark.mapping import Parts, attached_in, prepared, run
 from shmarrow.spark.results import Fitting
 from shmarrow.spark.sharing import check_wanted, handle_column, handle_row, published
 from shmarrow.store import Store
-from shmarrow.tables import Table
+from shmarrow.tables import Table, read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ def _extend(
         check_wanted(store, frame)
         added = optional("pyarrow").Table.from_batches(fitting.fit(function(table)), fitting.schema)
         with at(f"partition {handle.partition}"):
-            made = joined(table, Table.from_pyarrow(added))
+            made = joined(table, read_table(added))
         yield handle_row(store, frame, handle.partition, made.schema.to_pyarrow(), partial(_put, made))
 
 

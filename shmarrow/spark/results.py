@@ -18,8 +18,8 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
+from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, at, full_name, shown
-from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.optional import optional
@@ -126,7 +126,7 @@ class Fitting:
     def __init__(self, schema: pa.Schema, names: Sequence[str] | None = None) -> None:
         self.schema = schema
         self.names = names
-        self.wanted = schema_from_pyarrow(schema)
+        self.wanted = checked_schema(schema)
         self._last: Schema | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -24,9 +24,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.batch import RecordBatch
+from shmarrow.batch import record_batch
+from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, StoreFull, full_name
-from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.optional import optional
@@ -275,10 +275,10 @@ def _publish(
         options = IpcWriteOptions(emit_dictionary_deltas=True)
         sink = opened._publication(name, opened._options(protect=True))
         try:
-            with RecordBatchFileWriter(sink, schema_from_pyarrow(first.schema), options) as writer:
+            with RecordBatchFileWriter(sink, checked_schema(first.schema), options) as writer:
                 for batch in rechunked(first, given, target_bytes):
                     check_wanted(store, frame)
-                    writer.write_batch(RecordBatch.from_pyarrow(batch))
+                    writer.write_batch(record_batch(batch))
                     rows, count = rows + batch.num_rows, count + 1
         except StoreFull as error:
             other = 'store= takes a directory on a disk, too; see "Containers" in the guide to Spark'
@@ -338,7 +338,7 @@ def rechunked(first: pa.RecordBatch, rest: Batches, target_bytes: int) -> Batche
     What is held until then counts with the memory that a batch takes beside its values; empty ones are left out.
     Where columns have dictionaries, the dictionary of each batch begins with that of the one before it.
     """
-    coded = any(has_dictionary(field.type) for field in schema_from_pyarrow(first.schema))
+    coded = any(has_dictionary(field.type) for field in checked_schema(first.schema))
     last: list[pa.RecordBatch] = []
     held: list[pa.RecordBatch] = []
     size = 0
@@ -391,7 +391,7 @@ def _one_schema(found: Mapping[bytes, int]) -> Schema | None:
 
 def _read_schema(raw: bytes) -> Schema:
     pa = optional("pyarrow")
-    return schema_from_pyarrow(pa.ipc.read_schema(pa.py_buffer(raw)))
+    return checked_schema(pa.ipc.read_schema(pa.py_buffer(raw)))
 
 
 def _schema_without_rows(df: DataFrame, function: Function | None) -> Schema:
@@ -409,4 +409,4 @@ def _schema_without_rows(df: DataFrame, function: Function | None) -> Schema:
     ]
     empty = pa.RecordBatch.from_pylist([], pa.schema(fields))
     first = next(_given(iter([empty]), df.columns, function), None)
-    return Schema([]) if first is None else schema_from_pyarrow(first.schema)
+    return Schema([]) if first is None else checked_schema(first.schema)

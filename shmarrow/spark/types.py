@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import InvalidData, InvalidType, Unsupported, at, shown
 from shmarrow.extension import ExtensionType
-from shmarrow.interchange.consumers import kind_of
-from shmarrow.interchange.for_consumer import Casting, casting_for
 from shmarrow.types import EncodedType, Field, Schema
+from shmarrow.types.consumers import kind_of
+from shmarrow.types.for_consumer import Casting, casting_for
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -11,7 +11,6 @@ Invariants:
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,11 @@ import numpy as np
 
 from shmarrow import late
 from shmarrow.buffer import Bytes, DType, NDArray
-from shmarrow.errors import CopyRequired, ExportRefused, InvalidArgument, InvalidType, printable, shown
+from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
+from shmarrow.layout.dlpack import CPU, elements_of, export, own_elements
 from shmarrow.layout.memory import check_expansion
 from shmarrow.pickling import travels
-from shmarrow.segment.mappings import copied, private_view, writable
 from shmarrow.tensor.element import Element, as_ndarray, as_storage, checked_bools, element_values, read_only
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
 from shmarrow.types.extension import storage_of
@@ -191,13 +190,7 @@ class Tensor(AnyTensor):
         """
         if not isinstance(array, Array):
             raise InvalidType(f"expected an Array, found {type(array).__name__}")
-        try:
-            values = as_ndarray(array)
-        except CopyRequired:
-            if array.null_count:
-                raise
-            text = f"{array.type} cannot be the element type of a tensor"
-            raise CopyRequired(text, hint=_instead(array.type)) from None
+        values = elements_of(array)
         return cls.from_numpy(values, dim_names, type=_element_type(array.type, values), metadata=metadata)
 
     # --- properties ---
@@ -303,7 +296,7 @@ class Tensor(AnyTensor):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the device: the CPU."""
-        return _CPU
+        return CPU
 
     def __dlpack__(
         self,
@@ -339,24 +332,15 @@ class Tensor(AnyTensor):
         LimitExceeded
             If there is not enough memory for a copy.
         """
-        if dl_device not in (None, _CPU):
-            raise ExportRefused(
-                f"expected the CPU, device {_CPU}, found device {dl_device}; move the tensor after importing it"
-            )
-        _dlpack_code(self._element)
-        if copy is None:
-            array = own_elements(self.storage)
-        elif copy:
-            array = copied(self.storage)
-        else:
-            found = private_view(self.storage) if self.storage.flags.aligned else None
-            if found is None:
-                raise ExportRefused(
-                    "the memory is read-only, which DLPack consumers may ignore, and exporting it as writable needs "
-                    "a copy, which copy=False forbids; to_numpy() returns a read-only view"
-                )
-            array = found
-        return capsule(array, self._element, max_version)
+        return export(
+            self.storage,
+            self._element,
+            self._element.ml_dtype,
+            stream=stream,
+            max_version=max_version,
+            dl_device=dl_device,
+            copy=copy,
+        )
 
     # --- views ---
 
@@ -443,7 +427,7 @@ class Tensor(AnyTensor):
         value: jax.Array, dim_names: Iterable[str] | None = None, *, metadata: MetadataLike | None = None
     ) -> Tensor:
         """Make a tensor over the memory of a ``jax.Array``; arrays on other devices are copied to the CPU."""
-        return late.interchange.jax.tensor_from_jax(value, dim_names, metadata=metadata)
+        return Tensor.from_numpy(np.asarray(value), dim_names, metadata=metadata)
 
     def to_jax(self, device: jax.Device | None = None) -> jax.Array:
         """Convert to a ``jax.Array``: zero-copy if the memory is aligned to 64 bytes, otherwise JAX copies it.
@@ -464,7 +448,7 @@ class Tensor(AnyTensor):
         MissingExtra
             If JAX is not installed.
         """
-        return late.interchange.jax.tensor_to_jax(self, device)
+        return late.interchange.jax.to_jax(self.storage, self._element, self.ml_dtype, device)
 
     # --- other shapes ---
 
@@ -480,9 +464,6 @@ class Tensor(AnyTensor):
     def T(self) -> Tensor:
         """The tensor with its dimensions reversed."""
         return self.transpose()
-
-
-_CPU = (1, 0)
 
 
 def as_dim_names(names: Iterable[str] | None, ndim: int) -> DimNames:
@@ -598,131 +579,6 @@ def _order(array: NDArray) -> list[int]:
     if array.flags.c_contiguous:  # strides of dimensions of size 1 are arbitrary
         return list(range(array.ndim))
     return sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
-
-
-# --- DLPack -----------------------------------------------------------------------------------------------------
-
-_DLPACK_CODES = {
-    "bfloat16": 4,
-    "float8_e3m4": 7,
-    "float8_e4m3": 8,
-    "float8_e4m3b11fnuz": 9,
-    "float8_e4m3fn": 10,
-    "float8_e4m3fnuz": 11,
-    "float8_e5m2": 12,
-    "float8_e5m2fnuz": 13,
-    "float8_e8m0fnu": 14,
-}
-"""DLPack 1.1 type codes for floats unknown to numpy."""
-
-
-class Exposed:
-    """An array exported through DLPack as writable, without copying.
-
-    Only for private memory, or for consumers that never write to it.
-    """
-
-    def __init__(self, array: NDArray, element: Element) -> None:
-        if not array.flags.aligned:
-            raise ExportRefused(
-                f"elements of {array.itemsize} bytes are not aligned to their size; take a copy: to_numpy().copy()"
-            )
-        self.array = array if array.flags.writeable else np.asarray(_Alias(array))
-        self.element = element
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _CPU
-
-    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **_: object) -> Any:
-        return capsule(self.array, self.element, max_version)
-
-
-class _Alias:
-    """The memory of an array, with an array interface flagged as writable."""
-
-    def __init__(self, array: NDArray) -> None:
-        self.array = array
-        interface = array.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-
-
-def own_elements(array: NDArray) -> NDArray:
-    """The elements in private writable memory, aligned to their size."""
-    return writable(array) if array.flags.aligned else copied(array)
-
-
-def array_to_dlpack(array: Array, **options: Any) -> Any:
-    """Implement :meth:`Array.__dlpack__`."""
-    if array.type.layout == "bool" and not array.null_count and options.get("copy") is not False:
-        return Tensor.from_numpy(array.to_numpy(zero_copy_only=False)).__dlpack__(**options)
-    return Tensor.from_array(array).__dlpack__(**options)
-
-
-def _dlpack_code(element: Element) -> int | None:
-    """The DLPack type code of elements that numpy cannot export; None for others."""
-    code = _DLPACK_CODES.get(element.ml_dtype or "")
-    if element.ml_dtype is not None and code is None:
-        raise ExportRefused(f"DLPack has no type for {element.ml_dtype}; export `storage`, and reinterpret it")
-    if element.dtype.kind not in "biuf":
-        step = "storage.view('i8') has the integers" if element.dtype.kind in "mM" else "its storage is an ndarray"
-        raise ExportRefused(f"DLPack has no type for {element}; {step}")
-    return code
-
-
-def capsule(array: NDArray, element: Element, max_version: tuple[int, int] | None) -> Any:
-    """A DLPack capsule over a writable array of stored elements."""
-    code = _dlpack_code(element)
-    try:
-        made = array.__dlpack__(max_version=max_version)
-    except BufferError as error:
-        raise ExportRefused(f"DLPack has no type for {element}: {error}") from None
-    return made if code is None else _with_type_code(made, code)
-
-
-# Offset of the type code in a managed tensor: after data pointer, device and ndim, which since version 1.0 follow
-# version, owner, deleter and flags.
-_CODE_OFFSET = {b"dltensor": 20, b"dltensor_versioned": 52}
-
-
-def _with_type_code(capsule: Any, code: int) -> Any:
-    """Patch the type code of a capsule not yet exported."""
-    name = _capsule_name(capsule)
-    address = _capsule_pointer(capsule, name)
-    ctypes.c_uint8.from_address(address + _CODE_OFFSET[name]).value = code
-    return capsule
-
-
-_capsule_name = ctypes.pythonapi.PyCapsule_GetName
-_capsule_name.restype = ctypes.c_char_p
-_capsule_name.argtypes = [ctypes.py_object]
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-
-
-_FORMS = {
-    **dict.fromkeys(("binary", "large_binary", "binary_view"), "use dictionary_encode().indices"),
-    **dict.fromkeys(("list", "large_list", "list_view", "large_list_view"), "cast it to lists of one length"),
-    "bool": "to_numpy(zero_copy_only=False) copies them, as Arrow packs them as bits",
-    "dictionary": "use .indices or .dictionary",
-    "primitive": "cast it to 'float64'",
-    "struct": "use field(name) for one of its columns",
-}
-"""Alternatives for layouts without tensors."""
-
-
-def _instead(type: DataType) -> str:
-    """The hint that says how to get a tensor from a type without a zero-copy numpy form."""
-    while hasattr(type, "list_size"):
-        type = type.fields[0].type
-    integers = integers_of(type)
-    return f"use {integers} for integers" if integers else _FORMS.get(type.layout, "")
-
-
-def integers_of(type: DataType) -> str:
-    """For messages, the call that returns dates and times as integers; empty for other types."""
-    known = type.descriptor.values in ("date", "time", "timestamp", "timedelta")
-    return f"view('int{type.bit_width}')" if known else ""
 
 
 def _element_type(type: DataType, values: NDArray) -> DataType | None:

@@ -193,21 +193,6 @@ class DataType:
             other = capsules.comparable(other, DataType, read_type)
         return self == other
 
-    @staticmethod
-    def from_pyarrow(type: pa.DataType) -> DataType:
-        """Convert a ``pyarrow.DataType``; an unregistered extension type becomes its storage type.
-
-        Raises
-        ------
-        InvalidType
-            If it is not a pyarrow DataType.
-        Unsupported
-            If there is no such type here.
-        MissingExtra
-            If pyarrow or nanoarrow is not installed.
-        """
-        return late.interchange.pyarrow.from_pyarrow(type, "DataType")
-
     def to_pyarrow(self) -> pa.DataType:
         """Convert to a ``pyarrow.DataType``; an extension type unknown to pyarrow becomes its storage type.
 
@@ -218,7 +203,9 @@ class DataType:
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        return late.interchange.pyarrow.to_pyarrow(self, "DataType")
+        from shmarrow.types.c_export import to_pyarrow
+
+        return to_pyarrow(self, "DataType")
 
     def __arrow_c_schema__(self) -> PyCapsule:
         """Export the type as a PyCapsule ``arrow_schema`` (Arrow PyCapsule interface).

@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.capsules import PyCapsule
-from shmarrow.errors import ExportRefused, at, shown
+from shmarrow.errors import ExportRefused, Unsupported, at, shown
 from shmarrow.optional import optional
-from shmarrow.types import DataType, Field, Metadata, Schema, null
+from shmarrow.types.base import DataType, Metadata
 from shmarrow.types.c_structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, KeptAlive
 from shmarrow.types.extension import METADATA_KEY, NAME_KEY, storage_field
+from shmarrow.types.field import Field
+from shmarrow.types.primitive import null
+from shmarrow.types.schema import Schema
 
 _LONGEST = (1 << 31) - 1
 """The most bytes in a metadata string."""
@@ -182,3 +185,15 @@ def _laid_out(root: _Node) -> Any:
     tree["dictionary"] = np.where(dictionaries, pointers[dictionaries], 0)
     tree["release"] = 1  # nonzero marks the structure as valid; it is never called
     return optional("nanoarrow")._schema.CSchema(KeptAlive([text, tree, pointers]), tree.ctypes.data)
+
+
+def to_pyarrow(value: Any, kind: str) -> Any:
+    """Make an object of a class of pyarrow; Unsupported if pyarrow has no such type."""
+    pa = optional("pyarrow")
+    data = kind in ("Array", "RecordBatch")
+    capsules = value.__arrow_c_array__() if data else (value.__arrow_c_schema__(),)
+    try:
+        return getattr(pa, kind)._import_from_c_capsule(*capsules)
+    except (pa.ArrowException, KeyError) as error:  # KeyError: types without a Python class
+        what = value if not data else value.type if kind == "Array" else value.schema
+        raise Unsupported(f"pyarrow has no type for {shown(what)}: {error}") from None

@@ -29,11 +29,13 @@ from shmarrow.errors import (
     recast,
     shown,
 )
-from shmarrow.types import DataType, DictionaryType, Field, Metadata, Schema
-from shmarrow.types.base import FrozenMetadata
+from shmarrow.types.base import DataType, FrozenMetadata, Metadata
 from shmarrow.types.c_structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, ask, move, offset_of
 from shmarrow.types.descriptors import parse_format, simple_types
 from shmarrow.types.extension import extension_type
+from shmarrow.types.field import Field
+from shmarrow.types.nested import DictionaryType
+from shmarrow.types.schema import Schema
 
 MAX_CHILDREN = 10_000_000
 """The most children of one structure; a larger count is corrupt."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidType, full_name, iterated, printable, shown
 from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
@@ -130,20 +130,14 @@ class Field:
             for child in self.type.fields
         ]
 
-    @staticmethod
-    def from_pyarrow(field: pa.Field) -> Field:
-        """Convert a ``pyarrow.Field``; an unregistered extension type is recorded in its metadata.
-
-        Errors as for :meth:`DataType.from_pyarrow`.
-        """
-        return late.interchange.pyarrow.from_pyarrow(field, "Field")
-
     def to_pyarrow(self) -> pa.Field:
         """Convert to a ``pyarrow.Field``; an extension type unknown to pyarrow is recorded in its metadata.
 
         Errors as for :meth:`DataType.to_pyarrow`.
         """
-        return late.interchange.pyarrow.to_pyarrow(self, "Field")
+        from shmarrow.types.c_export import to_pyarrow
+
+        return to_pyarrow(self, "Field")
 
     def __arrow_c_schema__(self) -> PyCapsule:
         """Export the field as a PyCapsule ``arrow_schema`` (Arrow PyCapsule interface).

@@ -11,6 +11,7 @@ from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     FieldNotFound,
     IndexOutOfRange,
+    InvalidData,
     InvalidType,
     counted,
     full_name,
@@ -24,7 +25,6 @@ from shmarrow.types.field import Field, FieldsLike, as_fields, is_field, own_fie
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from shmarrow.tables import Table
 
 __all__ = ["FieldSource", "Schema", "schema"]
 
@@ -222,20 +222,13 @@ class Schema:
         """Return the schema without its metadata."""
         return self.with_metadata(None)
 
-    def empty_table(self) -> Table:
-        """Make a table of the schema without rows."""
-        return late.tables.Table(self)
-
     # --- other libraries ---
-
-    @staticmethod
-    def from_pyarrow(schema: pa.Schema) -> Schema:
-        """Convert a ``pyarrow.Schema`` with the metadata of each level; errors as :meth:`DataType.from_pyarrow`."""
-        return late.interchange.pyarrow.from_pyarrow(schema, "Schema")
 
     def to_pyarrow(self) -> pa.Schema:
         """Convert to a ``pyarrow.Schema`` with the metadata of each level; errors as :meth:`DataType.to_pyarrow`."""
-        return late.interchange.pyarrow.to_pyarrow(self, "Schema")
+        from shmarrow.types.c_export import to_pyarrow
+
+        return to_pyarrow(self, "Schema")
 
     def __arrow_c_schema__(self) -> PyCapsule:
         """Export the schema as a PyCapsule ``arrow_schema`` of struct type (Arrow PyCapsule interface).
@@ -268,7 +261,9 @@ class Schema:
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
-        return late.interchange.for_consumer.schema(self, name, lossy)
+        from shmarrow.types.for_consumer import schema_for
+
+        return schema_for(self, name, lossy)
 
     @property
     def pandas_metadata(self) -> dict[str, Any] | None:
@@ -279,7 +274,18 @@ class Schema:
         InvalidData
             If it is not JSON, or not an object.
         """
-        return late.build.frames.pandas_metadata(self.metadata)
+        import json
+
+        text = (self.metadata or {}).get(PANDAS_KEY)
+        if text is None:
+            return None
+        try:
+            described = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidData(f"the metadata {shown(PANDAS_KEY)} are not JSON: {error}") from None
+        if not isinstance(described, dict):
+            raise InvalidData(f"the metadata {shown(PANDAS_KEY)} must be a JSON object, found {shown(described)}")
+        return described
 
     def append(self, field: Field) -> Schema:
         """Append a field; InvalidType for anything else."""
@@ -401,6 +407,10 @@ def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:
     if found is None:
         return Schema(fields, metadata)
     return found if metadata is None else found.with_metadata(metadata)
+
+
+PANDAS_KEY = b"pandas"
+"""The key of the metadata about a pandas DataFrame."""
 
 
 def with_nulls(schema: Schema) -> Schema:

@@ -52,7 +52,7 @@ def test_ndarrays_are_what_pyarrow_makes_of_them(code: str, form: str) -> None:
     }[form]  # fmt: skip
     peer = pa.array(np.ascontiguousarray(given).astype(values.dtype))
     made = sa.array(given)
-    check(made, sa.Array.from_pyarrow(peer).to_pylist(), sa.DataType.from_pyarrow(peer.type))
+    check(made, sa.array(peer).to_pylist(), sa.types.as_type(peer.type))
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (3, 0), (2, 3, 2), (2, 0, 2), (1, 1, 1, 1)], ids=str)
@@ -326,7 +326,7 @@ PEERS = [
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: str(peer.type))
 def test_arrays_of_pyarrow_keep_their_type(peer: Any) -> None:
     made = sa.array(peer)
-    assert made.type == sa.DataType.from_pyarrow(peer.type)
+    assert made.type == sa.types.as_type(peer.type)
     assert made.to_pyarrow().equals(peer)
     addresses = [buffer.address for buffer in peer.buffers() if buffer is not None]
     assert all(data is None or not len(data) or data.ctypes.data in addresses for data in made.buffers())
@@ -517,7 +517,7 @@ def test_inference_is_that_of_pyarrow(values: list[Any]) -> None:
         return
     made = sa.array(values)
     made.validate(full=True)
-    assert made.type == sa.DataType.from_pyarrow(peer.type)
+    assert made.type == sa.types.as_type(peer.type)
     assert repr(made.to_pyarrow().to_pylist()) == repr(peer.to_pylist())
 
 

@@ -87,7 +87,7 @@ def test_pandas_is_read_as_pyarrow_reads_it(name: str) -> None:
         peer = peer.combine_chunks()
     made = sa.array(source)
     made.validate(full=True)
-    assert made.type == sa.DataType.from_pyarrow(peer.type)
+    assert made.type == sa.types.as_type(peer.type)
     assert made.to_pyarrow().equals(peer) or repr(made.to_pyarrow().to_pylist()) == repr(peer.to_pylist())
     assert made.null_count == peer.null_count
 
@@ -204,5 +204,5 @@ def test_any_series_of_objects(data: Any) -> None:
     except (pa.ArrowException, ValueError, TypeError):
         return
     made = sa.array(source)
-    assert made.type == sa.DataType.from_pyarrow(peer.type)
+    assert made.type == sa.types.as_type(peer.type)
     assert made.to_pyarrow().equals(peer)

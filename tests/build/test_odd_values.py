@@ -180,7 +180,7 @@ class Found(NamedTuple):
             return None if self.differences else "only one of both takes it"
         if isinstance(ours, Exception) or (family(self.type), self.value.__class__.__name__) in UNLIKE:
             return None
-        same = str(self.value) == "nan" or sa.Array.from_pyarrow(theirs).equals(ours)
+        same = str(self.value) == "nan" or sa.array(theirs).equals(ours)
         return None if same else "another value"
 
 

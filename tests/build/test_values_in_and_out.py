@@ -168,7 +168,7 @@ def test_an_array_of_rows_is_one_of_structs(kind: str) -> None:
 def test_rows_of_several_batches_are_one_array() -> None:
     table = sa.concat_tables([sa.table({"a": [1]}), sa.table({"a": [2, None]})])
     assert sa.array(table).to_pylist() == [{"a": 1}, {"a": 2}, {"a": None}]
-    empty = sa.array(sa.schema([("a", sa.int8())]).empty_table())
+    empty = sa.array(sa.Table.from_batches([], sa.schema([("a", sa.int8())])))
     assert (str(empty.type), len(empty)) == ("struct<a: int8>", 0)
 
 

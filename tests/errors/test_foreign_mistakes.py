@@ -108,7 +108,7 @@ class Promise:
 
 
 SINGLE = "is a single column; give its name, as in {'name': values}"
-SCHEMA = "a schema has no rows; pass schema.empty_table()"
+SCHEMA = "a schema has no rows; pass shmarrow.Table.from_batches([], schema)"
 READ_FILE = "; shmarrow.ipc.open_file(path).read_all() reads an Arrow file"
 CONCAT = "; shmarrow.concat_tables([shmarrow.table(item) for item in items]) makes one table"
 Promise.__name__ = "DataFrame"

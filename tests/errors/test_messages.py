@@ -351,7 +351,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "type of pyarrow": (
         lambda: sa.types.is_string(pa.string()),
         T,
-        "is_string: expected a DataType, found pyarrow.DataType; shmarrow.DataType.from_pyarrow converts it",
+        "is_string: expected a DataType, found pyarrow.DataType; shmarrow.types.as_type(...) converts it",
     ),
     "class float": (lambda: COLUMN.cast(float), T, "write 'float64'"),
     "extension": (lambda: sa.unregister_extension_type(None), A, "no extension type is registered as None"),

@@ -296,9 +296,9 @@ def test_casts() -> None:
 def test_types_of_pyarrow(case: Any) -> None:
     ours, _, theirs = case
     assert str(ours) == str(theirs)
-    assert sa.DataType.from_pyarrow(theirs) == ours
+    assert sa.types.as_type(theirs) == ours
     assert ours.to_pyarrow() == theirs
-    assert sa.DataType.from_pyarrow(pa.list_(theirs)) == sa.list_(ours)
+    assert sa.types.as_type(pa.list_(theirs)) == sa.list_(ours)
     assert sa.struct([("a", ours)]).to_pyarrow() == pa.struct([("a", theirs)])
 
 
@@ -338,10 +338,10 @@ def test_exchange_in_memory(case: Any) -> None:
     if theirs is not None:
         assert handed.column(0).type == theirs
         assert handed.column(0).to_pylist() == values
-    back = sa.RecordBatch.from_pyarrow(handed)
+    back = sa.record_batch(handed)
     assert back.schema == batch.schema
     assert back == batch
-    assert sa.RecordBatch.from_pyarrow(handed.slice(1)).to_pydict() == batch.slice(1).to_pydict()
+    assert sa.record_batch(handed.slice(1)).to_pydict() == batch.slice(1).to_pydict()
 
 
 # --- unknown, misfit and hostile --------------------------------------------------------------------------------
@@ -532,7 +532,7 @@ def test_tensors_beside_pyarrow() -> None:
     )
     assert ours.to_pyarrow() == theirs
     assert np.array_equal(ours.to_pyarrow().to_numpy_ndarray(), values)
-    assert np.array_equal(sa.Array.from_pyarrow(theirs).to_numpy_ndarray(), theirs.to_numpy_ndarray())
+    assert np.array_equal(sa.array(theirs).to_numpy_ndarray(), theirs.to_numpy_ndarray())
 
 
 def test_what_tensors_cannot_do() -> None:

@@ -14,10 +14,10 @@ import tools_page
 from parts import plain
 
 import shmarrow as sa
-from shmarrow.interchange.consumers import CONSUMERS
 from shmarrow.testing.definition import Case
 from shmarrow.testing.table import CASES
 from shmarrow.testing.table import case as by_name
+from shmarrow.types.consumers import CONSUMERS
 
 pa = pytest.importorskip("pyarrow", minversion="26")
 
@@ -164,7 +164,7 @@ def test_every_type_goes_through_every_tool_with_equal_values(name: str) -> None
             continue
         try:
             back = TOOLS[name](pa.table({"c": cast.to_pyarrow()})).column(0)
-            found = plain(sa.ChunkedArray.from_pyarrow(back).to_pylist())
+            found = plain(sa.chunked_array(back).to_pylist())
         except BaseException as error:  # Polars panics
             failures.append(f"{case.name}: {array.type} -> {cast.type}: {type(error).__name__} {str(error)[:300]}")
             continue

@@ -132,7 +132,7 @@ def test_pyarrow_reads_our_metadata_and_we_its(name: str) -> None:
     theirs = pa.Table.from_pandas(frame)
     EQUAL(sa.table(frame).to_pyarrow().to_pandas(), theirs.to_pandas())
     EQUAL(sa.table(frame).to_pyarrow().to_pandas(), frame, check_index_type=name not in OTHER_INDEX)
-    EQUAL(sa.Table.from_pyarrow(theirs).to_pandas(), frame)
+    EQUAL(sa.table(theirs).to_pandas(), frame)
     ours, other = sa.table(frame).schema.pandas_metadata, theirs.schema.pandas_metadata
     assert ours["index_columns"] == other["index_columns"]
     assert [each["field_name"] for each in ours["columns"]] == [each["field_name"] for each in other["columns"]]

@@ -91,5 +91,5 @@ def test_nulls_of_text_filled(type: str, fill: str, offset: int) -> None:
 def test_nulls_that_hold_bytes_filled() -> None:
     hidden = sa.array(["ab", "cd", "ef"]).to_pyarrow()
     bits = pa.py_buffer(bytes([0b101]))
-    array = sa.Array.from_pyarrow(pa.Array.from_buffers(pa.string(), 3, [bits, *hidden.buffers()[1:]]))
+    array = sa.array(pa.Array.from_buffers(pa.string(), 3, [bits, *hidden.buffers()[1:]]))
     assert array.fill_null("x").to_pylist() == ["ab", "x", "ef"]

@@ -212,7 +212,7 @@ def of_kind(kind: str) -> tuple[Any, Any]:
     """The same rows as ours and as pyarrow's."""
     if kind == "batch":
         return read_back(PA_BATCH).batches[0], PA_BATCH
-    return {"table": sa.Table.from_pyarrow(PA_TABLE), "read": read_back(PA_TABLE)}[kind], PA_TABLE
+    return {"table": sa.table(PA_TABLE), "read": read_back(PA_TABLE)}[kind], PA_TABLE
 
 
 KINDS = ["batch", "table", "read"]
@@ -353,7 +353,7 @@ def test_columns_that_are_not_asked_for_are_not_built() -> None:
 
 
 def test_a_new_column_goes_with_the_batches_of_a_table() -> None:
-    table = sa.Table.from_pyarrow(PA_TABLE)
+    table = sa.table(PA_TABLE)
     column = sa.chunked_array([[1], [2, 3], [], [4, 5]])
     found = table.append_column("c", column)
     assert [batch.num_rows for batch in found.batches] == [1, 1, 1, 2]
@@ -475,7 +475,7 @@ KEPT: dict[str, Any] = {
 @pytest.mark.parametrize("name", KEPT)
 def test_columns_keep_their_type_whoever_made_them(name: str, kind: str) -> None:
     peer = KEPT[name]
-    own = (sa.ChunkedArray if isinstance(peer, pa.ChunkedArray) else sa.Array).from_pyarrow(peer)
+    own = (sa.chunked_array if isinstance(peer, pa.ChunkedArray) else sa.array)(peer)
     cls = getattr(sa, kind)
     for given in (peer, own):
         for rows in (
@@ -547,7 +547,7 @@ def test_rows_lose_no_key(kind: str) -> None:
 
 
 def test_tables_are_made_of_batches_tables_and_readers() -> None:
-    ours = sa.Table.from_pyarrow(PA_TABLE)
+    ours = sa.table(PA_TABLE)
     for data in (ours, list(ours.batches), ours.to_reader(), tuple(ours.batches)):
         assert sa.table(data).equals(ours, check_metadata=True)
     assert sa.table(ours.batches[0]).num_rows == 2
@@ -617,7 +617,7 @@ def test_an_integer_is_not_rounded_for_the_sake_of_another_column(value: int) ->
 
 
 def test_tables_one_after_another() -> None:
-    ours = sa.Table.from_pyarrow(PA_TABLE)
+    ours = sa.table(PA_TABLE)
     found = sa.concat_tables([ours, ours.slice(1, 2).replace_schema_metadata({"x": "y"})])
     expected = pa.concat_tables([PA_TABLE, PA_TABLE.slice(1, 2).replace_schema_metadata({"x": "y"})])
     assert found.to_pyarrow().equals(expected, check_metadata=True)
@@ -647,7 +647,7 @@ def test_a_column_that_is_missing_somewhere_is_nullable() -> None:
 
 
 def test_batches_one_after_another() -> None:
-    batches = sa.Table.from_pyarrow(PA_TABLE).batches
+    batches = sa.table(PA_TABLE).batches
     found = sa.concat_batches(batches)
     assert found.to_pyarrow().equals(PA_BATCH)
     assert sa.concat_batches(batches[:1]) is batches[0]

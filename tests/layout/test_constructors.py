@@ -293,10 +293,10 @@ def parts(array: pa.Array) -> tuple[list[Any], list[Any]]:
     type = array.type
     if pa.types.is_struct(type) or pa.types.is_union(type):
         width = 1 if pa.types.is_struct(type) else 3 if type.mode == "dense" else 2
-        whole = sa.Array.from_pyarrow(array)
+        whole = sa.array(array)
         return array.buffers()[:width], list(whole.children)
     if pa.types.is_nested(type) or pa.types.is_run_end_encoded(type):  # not nested before pyarrow 24
-        whole = sa.Array.from_pyarrow(array)
+        whole = sa.array(array)
         return array.buffers()[: len(own_buffers(whole)) or 1], list(whole.children)
     return array.buffers(), []
 
@@ -306,7 +306,7 @@ def test_from_buffers_is_the_array_again(name: str) -> None:
     if name == "sparse_union":
         needs_pyarrow(25)  # older ones show other values of slices
     peer = PEERS[name]
-    ours = sa.Array.from_pyarrow(peer)
+    ours = sa.array(peer)
     buffers, children = parts(peer)
     for made in (
         sa.Array.from_buffers(ours.type, 8, buffers, -1, 0, children),

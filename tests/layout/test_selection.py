@@ -63,7 +63,7 @@ def pair(name: str, start: int, length: int) -> tuple[Any, Any]:
 @every_layout
 @pytest.mark.parametrize(("start", "length"), SLICES)
 def test_nbytes_are_those_of_the_slots(name: str, start: int, length: int) -> None:
-    ours = sa.Array.from_pyarrow(PEERS[name]).slice(start, length)
+    ours = sa.array(PEERS[name]).slice(start, length)
     theirs = PEERS[name].slice(start, length)
     if "view" in name:
         needs_pyarrow(24)
@@ -78,7 +78,7 @@ def test_nbytes_are_those_of_the_slots(name: str, start: int, length: int) -> No
 
 @every_layout
 def test_total_buffer_size_is_that_of_whole_buffers(name: str) -> None:
-    ours = sa.Array.from_pyarrow(PEERS[name])
+    ours = sa.array(PEERS[name])
     total = ours.get_total_buffer_size()
     assert ours.slice(3, 2).get_total_buffer_size() == total
     assert total == PEERS[name].get_total_buffer_size()

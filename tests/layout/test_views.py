@@ -61,21 +61,21 @@ class TestWhereValuesLie:
     def test_to_offsets(self, kind: str) -> None:
         theirs = pa.array(texts(sizes_of(kind)), pa.binary_view())
         for each in (theirs, shuffled(theirs), scattered(theirs.to_pylist()), theirs[7:-5]):
-            found = sa.Array.from_pyarrow(each).cast(sa.binary())
+            found = sa.array(each).cast(sa.binary())
             found.validate(full=True)
             assert found.to_pyarrow().equals(each.cast(pa.binary()))
 
     def test_from_offsets(self, kind: str) -> None:
         theirs = pa.array(texts(sizes_of(kind)), pa.large_binary())
         for each in (theirs, theirs[3:], theirs[len(theirs) // 2 : len(theirs) // 2 + 100]):
-            found = sa.Array.from_pyarrow(each).cast(sa.binary_view())
+            found = sa.array(each).cast(sa.binary_view())
             found.validate(full=True)
             assert found.to_pyarrow().equals(each.cast(pa.binary_view()))
 
     def test_to_python(self, kind: str) -> None:
         theirs = pa.array(texts(sizes_of(kind)), pa.binary_view())
         for each in (theirs, scattered(theirs.to_pylist())):
-            assert sa.Array.from_pyarrow(each).to_pylist() == each.to_pylist()
+            assert sa.array(each).to_pylist() == each.to_pylist()
 
     def test_gathered(self, kind: str) -> None:
         values = texts(sizes_of(kind))
@@ -85,13 +85,13 @@ class TestWhereValuesLie:
 
     def test_equals(self, kind: str) -> None:
         values = texts(sizes_of(kind))
-        one, two = sa.array(values, sa.binary_view()), sa.Array.from_pyarrow(pa.array(values, pa.binary_view()))
+        one, two = sa.array(values, sa.binary_view()), sa.array(pa.array(values, pa.binary_view()))
         assert one.equals(two)
         assert one[1:].equals(two[1:])
         positions = np.random.default_rng(1).permutation(len(values))
-        moved = sa.Array.from_pyarrow(shuffled(scattered(values)))
+        moved = sa.array(shuffled(scattered(values)))
         listed = moved.to_pylist()
-        assert one.take(positions).equals(sa.Array.from_pyarrow(shuffled(two.to_pyarrow())))
+        assert one.take(positions).equals(sa.array(shuffled(two.to_pyarrow())))
         assert sa.array(listed, sa.binary_view()).equals(moved)
         at = max(i for i, value in enumerate(values) if value is not None)
         last = values[at] or b"?"
@@ -104,7 +104,7 @@ class TestWhereValuesLie:
     def test_trim(self, kind: str) -> None:
         theirs = scattered(texts(sizes_of(kind)))
         for each in (theirs, theirs[100:], theirs[: len(theirs) // 2]):
-            found = sa.Array.from_pyarrow(each).trim()
+            found = sa.array(each).trim()
             found.validate(full=True)
             assert found.to_pyarrow().equals(each)
 
@@ -112,7 +112,7 @@ class TestWhereValuesLie:
         theirs = scattered(texts(sizes_of(kind)))
         other = pa.array(texts(sizes_of(kind), 5), pa.binary_view())
         parts = [theirs[5:9_000], other[100:], theirs[:7], theirs[9_000:]]
-        found = sa.concat_arrays([sa.Array.from_pyarrow(part) for part in parts])
+        found = sa.concat_arrays([sa.array(part) for part in parts])
         found.validate(full=True)
         assert found.to_pyarrow().equals(pa.concat_arrays(parts))
 
@@ -149,7 +149,7 @@ class TestTrim:
 
     def test_buffers_that_nothing_leads_to_are_dropped(self) -> None:
         parts = [pa.array([b"%020d" % i] * 2, pa.binary_view()) for i in range(3)]  # one buffer each
-        found = sa.Array.from_pyarrow(pa.concat_arrays(parts)).take([4, 1])
+        found = sa.array(pa.concat_arrays(parts)).take([4, 1])
         assert len(found.data_buffers) == 3
         kept = found.trim()
         assert [bytes(data) for data in kept.data_buffers] == [b"%020d" % 0, b"%020d" % 2]
@@ -183,7 +183,7 @@ class TestText:
     def test_text_beyond_ascii(self, size: int) -> None:
         values = [("é" * (i % size))[: size // 2] if i % 7 else None for i in range(20_000)]
         theirs = pa.array(values, pa.string_view())
-        found = sa.Array.from_pyarrow(theirs)
+        found = sa.array(theirs)
         found.validate(full=True)
         assert found.to_pylist() == values
         assert found.cast(sa.string()).to_pyarrow().equals(pa.array(values))

@@ -147,7 +147,7 @@ def test_pyarrow_takes_and_shows_the_values(column: Any) -> None:
     peer.validate(full=True)
     if shows_values(type):
         same(peer.to_pylist(), values)
-    back = sa.Array.from_pyarrow(peer)
+    back = sa.array(peer)
     back.validate(full=True)
     if not UNKNOWN_TO_PYARROW & extensions(type):
         assert back.type == type
@@ -162,7 +162,7 @@ def test_pyarrow_builds_the_same_array(column: Any) -> None:
     peer = by_peer(lambda: pa.array(values, made.type))
     assume(peer is not None)
     assert peer.type == made.type
-    same(sa.Array.from_pyarrow(peer).to_pylist(), sa.Array.from_pyarrow(made).to_pylist())
+    same(sa.array(peer).to_pylist(), sa.array(made).to_pylist())
 
 
 # --- selecting ---------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_selections_are_those_of_pyarrow(column: Any, data: st.DataObject) -> No
         expected = by_peer(theirs)
         if expected is not None:
             found = ours()
-            same(found.to_pylist(), sa.Array.from_pyarrow(expected).to_pylist())
+            same(found.to_pylist(), sa.array(expected).to_pylist())
 
 
 # --- nulls -------------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_there_and_back(case: Case) -> None:
     ours = make_safe(built)  # a copy of views where null ones lead anywhere
     theirs = built.to_pyarrow()
     check_peer(case, theirs, ours, values)
-    back = sa.Array.from_pyarrow(theirs)
+    back = sa.array(theirs)
     check_peer(case, theirs, back, values)
     assert back == ours or "odd-names" in case.name
     for offset in (offset for offset in OFFSETS if offset < len(values)):
@@ -109,7 +109,7 @@ def test_there_and_back(case: Case) -> None:
                 assert there.offset == (ours.offset + offset if len(there) else 0)
                 assert addresses(there) <= addresses(ours)
             check_peer(case, there, ours.slice(offset, length), values[offset:end])
-            here = sa.Array.from_pyarrow(theirs.slice(offset, length))
+            here = sa.array(theirs.slice(offset, length))
             assert here.offset == (theirs.offset + offset if len(here) else 0)
             check_peer(case, theirs.slice(offset, length), here, values[offset:end])
             check_peer(case, here.to_pyarrow(), here, values[offset:end])
@@ -124,13 +124,13 @@ def test_what_pyarrow_builds(case: Case) -> None:
     if "float16" in case.name:
         needs_pyarrow(21)  # older ones take numpy's floats only
     theirs = pa.array(case.values, case.type.to_pyarrow())
-    ours = sa.Array.from_pyarrow(theirs)
+    ours = sa.array(theirs)
     check_peer(case, theirs, ours, case.values)
     assert ours == case.array() or "odd-names" in case.name
     assert theirs.equals(case.array().to_pyarrow())
     outer = pa.StructArray.from_arrays([theirs, pa.array(range(len(theirs)))], ["inner", "i"])
     for offset in (offset for offset in OFFSETS if offset < len(theirs)):
-        here = sa.Array.from_pyarrow(outer.slice(offset))
+        here = sa.array(outer.slice(offset))
         here.validate(full=True)
         assert here.field("inner").to_pylist() == case.values[offset:]
         assert here.field("i").to_pylist() == list(range(offset, len(theirs)))
@@ -146,7 +146,7 @@ def test_children_of_slices_of_slices(offset: int) -> None:
     ids = pa.array([i % 2 for i in range(len(inner))], pa.int8())
     union = pa.UnionArray.from_sparse(ids, [inner, inner.field(0)], ["s", "n"]).slice(3)
     outer = pa.StructArray.from_arrays([union, inner.slice(3)], ["u", "s"]).slice(offset)
-    ours = sa.Array.from_pyarrow(outer)
+    ours = sa.array(outer)
     ours.validate(full=True)
     assert ours.to_pylist() == outer.to_pylist()
     assert ours.to_pylist()[0]["s"] == {"n": 15 + offset}
@@ -162,21 +162,21 @@ def test_pyarrow_cannot_write_into_ours_and_we_not_into_theirs() -> None:
     assert not ours.to_pyarrow().buffers()[1].is_mutable
     mutable = pa.Array.from_buffers(pa.int64(), 10, [None, pa.py_buffer(source)])
     assert mutable.buffers()[1].is_mutable
-    assert not sa.Array.from_pyarrow(mutable).to_numpy().flags.writeable
+    assert not sa.array(mutable).to_numpy().flags.writeable
 
 
 # --- types, fields, schemas ---------------------------------------------------------------------------------------
 
 
 def test_nullability_of_fields() -> None:
-    assert sa.Field.from_pyarrow(pa.field("f", pa.int8(), nullable=False)) == sa.field("f", sa.int8(), nullable=False)
+    assert sa.field(pa.field("f", pa.int8(), nullable=False)) == sa.field("f", sa.int8(), nullable=False)
     assert sa.field("f", sa.int8(), nullable=False).to_pyarrow().nullable is False
     assert sa.field("f", sa.null(), nullable=False).to_pyarrow().type == pa.null()
 
 
 def test_entries_of_maps_are_named_by_pyarrow() -> None:
     type = by_name("map-odd-names").type
-    back = sa.DataType.from_pyarrow(type.to_pyarrow())
+    back = sa.types.as_type(type.to_pyarrow())
     assert back.entries_field.name == "entries"
     assert (back.key_field.type, back.item_field.type) == (type.key_field.type, type.item_field.type)
     assert (back.key_field.nullable, back.item_field.nullable) == (False, type.item_field.nullable)
@@ -187,7 +187,7 @@ def test_metadata_on_every_level() -> None:
     outer = pa.field("outer", pa.struct([inner]), metadata={"level": "1"})
     items = pa.field("items", pa.list_(pa.field("element", pa.int8(), metadata={"level": "item"})))
     theirs = pa.schema([outer, items, pa.field("last", pa.null())], metadata={"level": "0", "bytes": b"\xff\x00"})
-    ours = sa.Schema.from_pyarrow(theirs)
+    ours = sa.schema(theirs)
     assert ours.names == ["outer", "items", "last"]
     assert ours.metadata == {b"level": b"0", b"bytes": b"\xff\x00"}
     assert ours.field(0).metadata == {b"level": b"1"}
@@ -201,7 +201,7 @@ def test_metadata_on_every_level() -> None:
 def test_an_extension_type_over_a_dictionary() -> None:
     type = pa.opaque(pa.dictionary(pa.int8(), pa.string()), "kind", "vendor")
     theirs = pa.ExtensionArray.from_storage(type, pa.array(["a", None, "a"]).cast(type.storage_type))
-    ours = sa.Array.from_pyarrow(theirs)
+    ours = sa.array(theirs)
     assert ours.type == sa.opaque(sa.dictionary(sa.int8(), sa.string()), "kind", "vendor")
     assert ours.storage.to_pylist() == ["a", None, "a"]
     assert ours.to_pyarrow().equals(theirs)
@@ -213,20 +213,20 @@ def test_an_extension_type_that_pyarrow_does_not_know() -> None:
     assert not isinstance(theirs.type, pa.BaseExtensionType)
     assert theirs.type == ours.type.storage_type.to_pyarrow()
     assert theirs.metadata[b"ARROW:extension:name"] == b"arrow.timestamp_with_offset"
-    assert sa.Field.from_pyarrow(theirs) == ours
+    assert sa.field(theirs) == ours
     batch = sa.RecordBatch(sa.schema([ours]), 2, [sa.nulls(2, ours.type)])
-    assert sa.RecordBatch.from_pyarrow(batch.to_pyarrow()) == batch
+    assert sa.record_batch(batch.to_pyarrow()) == batch
 
 
 def test_an_extension_name_over_a_storage_that_does_not_fit() -> None:
     metadata = {b"ARROW:extension:name": b"arrow.uuid", b"ARROW:extension:metadata": b""}
     theirs = pa.field("f", pa.int8(), metadata=metadata)
-    ours = sa.Field.from_pyarrow(theirs)
+    ours = sa.field(theirs)
     assert (ours.type, ours.metadata) == (sa.int8(), metadata)
     assert ours.to_pyarrow().equals(pa.field("f", pa.int8()), check_metadata=True)  # DuckDB would take the name's word
     theirs = pa.field("f", pa.int8(), metadata={b"ARROW:extension:name": b"arrow.json"})
     with pytest.raises(sa.Unsupported, match=r"pyarrow has no type for .*JsonExtensionType"):  # nor does it read one
-        sa.Field.from_pyarrow(theirs).to_pyarrow()
+        sa.field(theirs).to_pyarrow()
 
 
 class Fahrenheit(pa.ExtensionType):
@@ -243,16 +243,16 @@ class Fahrenheit(pa.ExtensionType):
 
 def test_extension_types_that_only_pyarrow_knows() -> None:
     theirs = pa.ExtensionArray.from_storage(Fahrenheit(), pa.array([1.0, None, 3.0]))
-    ours = sa.Array.from_pyarrow(theirs.slice(1))
+    ours = sa.array(theirs.slice(1))
     assert ours.type == sa.float64()
     assert ours.to_pylist() == [None, 3.0]
     assert addresses(ours) == addresses(theirs.storage)
     source = pa.record_batch({"f": theirs, "l": pa.array([[1.5], None, []])})
-    batch = sa.RecordBatch.from_pyarrow(source)
+    batch = sa.record_batch(source)
     metadata = {b"ARROW:extension:name": b"test.fahrenheit", b"ARROW:extension:metadata": b"serialized \x00"}
     assert batch.schema.field("f").metadata == metadata
     struct = pa.StructArray.from_arrays([theirs], ["f"])
-    assert sa.Array.from_pyarrow(struct.slice(2)).to_pylist() == [{"f": 3.0}]
+    assert sa.array(struct.slice(2)).to_pylist() == [{"f": 3.0}]
     back = batch.to_pyarrow()
     assert (back.schema.field("f").type, back.schema.field("f").metadata) == (pa.float64(), metadata)
     pa.register_extension_type(Fahrenheit())
@@ -278,7 +278,7 @@ def all_columns() -> Any:
 def test_record_batches_of_every_type() -> None:
     theirs = all_columns().to_batches()[0]
     for part in (theirs, theirs.slice(3), theirs.slice(13, 9), theirs.slice(0, 0)):
-        ours = sa.RecordBatch.from_pyarrow(part)
+        ours = sa.record_batch(part)
         ours.validate(full=True)
         assert (ours.num_rows, ours.num_columns) == (part.num_rows, part.num_columns)
         assert ours.column_names == part.column_names
@@ -297,7 +297,7 @@ def test_tables_with_chunks_that_do_not_line_up() -> None:
         },
         metadata={"k": "v"},
     )
-    ours = sa.Table.from_pyarrow(theirs)
+    ours = sa.table(theirs)
     ours.validate(full=True)
     assert [batch.num_rows for batch in ours.batches if batch.num_rows] == [1, 2, 1, 1]
     assert ours.to_pydict() == theirs.to_pydict()
@@ -311,7 +311,7 @@ def test_tables_with_chunks_that_do_not_line_up() -> None:
 
 def test_columns_of_tables_share_their_memory() -> None:
     theirs = pa.table({"a": pa.chunked_array([list(range(100)), list(range(50))])})
-    back = sa.Table.from_pyarrow(theirs).to_pyarrow()
+    back = sa.table(theirs).to_pyarrow()
     assert [addresses(chunk) for chunk in back.column(0).chunks] == [
         addresses(chunk) for chunk in theirs.column(0).chunks
     ]
@@ -321,10 +321,10 @@ def test_a_dictionary_that_chunks_share_stays_one() -> None:
     first = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", "b"]))
     second = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array(["c", "d"]))
     theirs = pa.table({"d": pa.chunked_array([first, first.slice(1), second])})
-    dictionaries = [batch.column(0).dictionary for batch in sa.Table.from_pyarrow(theirs).batches]
+    dictionaries = [batch.column(0).dictionary for batch in sa.table(theirs).batches]
     assert dictionaries[0] is dictionaries[1]
     assert dictionaries[2].to_pylist() == ["c", "d"]
-    chunks = sa.ChunkedArray.from_pyarrow(theirs.column(0)).chunks
+    chunks = sa.chunked_array(theirs.column(0)).chunks
     assert chunks[0].dictionary is chunks[1].dictionary
     assert chunks[2].dictionary is not chunks[0].dictionary
 
@@ -354,14 +354,14 @@ def test_dictionaries_that_only_look_like_one() -> None:
             names=["a", "b"],
         ),
     ):
-        ours = sa.RecordBatch.from_pyarrow(batch)
+        ours = sa.record_batch(batch)
         ours.validate(full=True)
         assert ours.to_pydict() == batch.to_pydict()
 
 
 def test_chunked_arrays() -> None:
     theirs = pa.chunked_array([["a", None], [], ["b"]], pa.string_view())
-    ours = sa.ChunkedArray.from_pyarrow(theirs)
+    ours = sa.chunked_array(theirs)
     assert isinstance(ours, sa.ChunkedArray)
     assert ours.to_pylist() == ["a", None, "b"]
     assert [len(chunk) for chunk in ours.chunks] == [2, 0, 1]
@@ -369,7 +369,7 @@ def test_chunked_arrays() -> None:
     back.validate(full=True)
     assert back.equals(theirs)
     nothing = pa.chunked_array([], pa.int8())
-    assert sa.ChunkedArray.from_pyarrow(nothing).to_pyarrow().equals(nothing)
+    assert sa.chunked_array(nothing).to_pyarrow().equals(nothing)
 
 
 @pytest.mark.parametrize("rows", [0, 5])
@@ -378,12 +378,12 @@ def test_no_columns(rows: int) -> None:
     theirs = ours.to_pyarrow()
     assert (theirs.num_rows, theirs.num_columns) == (rows, 0)
     assert theirs.schema.metadata == {b"k": b"v"}
-    assert sa.RecordBatch.from_pyarrow(theirs).num_rows == rows
+    assert sa.record_batch(theirs).num_rows == rows
 
 
 def test_no_rows() -> None:
     theirs = pa.schema([("a", pa.int8()), ("b", pa.string())]).empty_table()
-    ours = sa.Table.from_pyarrow(theirs)
+    ours = sa.table(theirs)
     assert (ours.num_rows, ours.num_columns) == (0, 2)
     assert ours.to_pyarrow().equals(theirs)
 
@@ -435,7 +435,7 @@ def test_an_empty_slice_has_no_offset_anywhere() -> None:
 def test_duplicate_and_non_nullable_columns() -> None:
     schema = pa.schema([pa.field("a", pa.int8(), nullable=False), pa.field("a", pa.string())])
     theirs = pa.record_batch([pa.array([1, 2], pa.int8()), pa.array(["x", None])], schema=schema)
-    ours = sa.RecordBatch.from_pyarrow(theirs)
+    ours = sa.record_batch(theirs)
     assert [column.to_pylist() for column in ours.columns] == [[1, 2], ["x", None]]
     assert ours.to_pyarrow().equals(theirs)
 
@@ -448,17 +448,9 @@ def test_types_without_a_factory_in_pyarrow(type: Any) -> None:
     theirs = sa.nulls(3, sa.list_(type)).to_pyarrow()
     assert str(theirs.type.value_type) == str(type)
     assert (len(theirs), theirs.null_count) == (3, 3)
-    assert sa.Array.from_pyarrow(theirs).type == sa.list_(type)
+    assert sa.array(theirs).type == sa.list_(type)
     with pytest.raises(sa.Unsupported, match=f"pyarrow has no type for .*{type}"):
         sa.nulls(3, type).to_pyarrow()
-
-
-@pytest.mark.parametrize(
-    "kind", [sa.DataType, sa.Field, sa.Schema, sa.Array, sa.ChunkedArray, sa.RecordBatch, sa.Table]
-)
-def test_other_objects(kind: Any) -> None:
-    with pytest.raises(sa.InvalidType, match="expected a pyarrow"):
-        kind.from_pyarrow([1, 2, 3])
 
 
 def test_equals_reads_objects_of_other_libraries() -> None:

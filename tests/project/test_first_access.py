@@ -141,7 +141,7 @@ def test_methods_that_reach_other_libraries_are_in_their_classes() -> None:
         "import inspect, shmarrow as sa\n"
         "from shmarrow.ipc import RecordBatchFileReader\n"
         "from shmarrow.tensor import SparseTensor\n"
-        "names = ('to_pyarrow', 'from_pyarrow', 'to_pandas', 'from_pandas', 'for_consumer', 'to_torch', 'from_torch',"
+        "names = ('to_pyarrow', 'to_pandas', 'from_pandas', 'for_consumer', 'to_torch', 'from_torch',"
         " 'to_jax', 'from_jax', 'to_scipy', 'from_scipy', 'to_pydata_sparse', 'from_pydata_sparse', 'pinned',"
         " '__dlpack__', '__dlpack_device__', '__arrow_c_schema__', '__arrow_c_array__', '__arrow_c_stream__')\n"
         "classes = (sa.DataType, sa.Field, sa.Schema, sa.Array, sa.ChunkedArray, sa.RecordBatch, sa.Table,"

@@ -49,8 +49,8 @@ ORDER = (
     "column_names",
     "chunking",
     "chunked",
-    "columns",
     "tabular",
+    "columns",
     "batch",
     "tables",
     "tensor",
@@ -91,29 +91,17 @@ CIRCLES = {
 }
 """The packages whose files may import each other, by imports within functions, and why."""
 
-MOST_IN_A_CIRCLE = 30
+MOST_IN_A_CIRCLE = 21
 """The most files that may import each other."""
 
 DOORS = {
-    "batch": {"interchange.pyarrow"},
-    "build.sources": {"interchange.pyarrow"},
-    "chunked": {"interchange.for_consumer", "interchange.pandas", "interchange.pyarrow"},
-    "columns": {"interchange.for_consumer", "interchange.pandas", "tabular"},
-    "ipc.file.reader": {"interchange.for_consumer"},
-    "layout.arguments": {"build"},
-    "layout.array": {
-        "build", "interchange.for_consumer", "interchange.jax", "interchange.pandas", "interchange.pyarrow",
-        "interchange.torch", "tensor.dense",
-    },
-    "pickling": {"interchange.picklers"},
-    "tables": {"interchange.for_consumer", "interchange.pyarrow"},
+    "chunked": {"interchange.pandas"},
+    "columns": {"interchange.pandas"},
+    "layout.array": {"interchange.jax", "interchange.pandas"},
     "tensor.convert": {"interchange.pyarrow_tensors", "interchange.torch"},
     "tensor.dense": {"interchange.jax", "interchange.torch"},
     "tensor.sparse": {"interchange.pydata_sparse", "interchange.scipy", "interchange.torch"},
-    "types.base": {"interchange.pyarrow"},
-    "types.field": {"interchange.pyarrow"},
-    "types.schema": {"build.frames", "interchange.for_consumer", "interchange.pyarrow", "tables"},
-}  # fmt: skip
+}
 """What leads to another library: the files whose methods import a higher one, and what they import."""
 
 SURFACE_USE = {("cli", ""), ("testing", "")}
@@ -124,7 +112,9 @@ PARTNERS = {
 }  # fmt: skip
 """Packages that shmarrow hands data to, and runs without."""
 
-PARTNER_LINES = {"types", "layout", "interchange", "scans", "torch", "spark", "cli"}
+PARTNER_LINES = {
+    "types", "layout", "build", "chunked", "tables", "interchange", "scans", "torch", "spark", "cli",
+}  # fmt: skip
 
 FORBIDDEN_AT_IMPORT = PARTNERS | {
     "lz4",
@@ -238,7 +228,7 @@ def offences(name: str, path: Path, source: str) -> list[str]:
             if other not in allowed and (line, other) not in SURFACE_USE and rest not in doors:
                 wrong.append(f"{at}: {line} may not import shmarrow.{rest}".rstrip("."))
         elif root in PARTNERS and line not in PARTNER_LINES:
-            wrong.append(f"{at}: {line} may not import {root}; only {', '.join(sorted(PARTNER_LINES))} may")
+            wrong.append(f"{at}: {line} may not import {root}")
         elif target == "<computed>" and name not in COMPUTED:
             wrong.append(f"{at}: imports a name that it computes, which hides its direction")
     return wrong
@@ -262,11 +252,7 @@ OFFENCES = (
     ("segment", "from . import bitmap", "segment may not import shmarrow.bitmap"),
     ("sources.memory", "from ..segment import attach", ""),
     ("segment.files", "from ..sources import Source", "segment may not import shmarrow.sources"),
-    (
-        "batch",
-        "import pyarrow.ipc",
-        "batch may not import pyarrow; only cli, interchange, layout, scans, spark, torch, types may",
-    ),
+    ("batch", "import pyarrow.ipc", "batch may not import pyarrow"),
     ("spark.share", "import pyarrow.ipc", ""),
     ("chunked", "def f():\n    from shmarrow.interchange.pandas import series", ""),
     ("batch", "def f():\n    from shmarrow.interchange.jax import x", "batch may not import shmarrow.interchange.jax"),

@@ -119,14 +119,13 @@ assert_type(
 )
 assert_type(sa.Store("x").put("y", numbers), str)
 
-assert_type(sa.Array.from_pyarrow(None), sa.Array)
-assert_type(sa.ChunkedArray.from_pyarrow(None), sa.ChunkedArray)
-assert_type(sa.Table.from_pyarrow(None), sa.Table)
+assert_type(sa.array(None), sa.Array)
+assert_type(sa.chunked_array(None), sa.ChunkedArray)
+assert_type(sa.table(None), sa.Table)
 assert_type(sa.Table.from_pandas(None), sa.Table)
 assert_type(sa.RecordBatch.from_pandas(None), sa.RecordBatch)
 assert_type(numbers.for_consumer("spark"), sa.Array)
 assert_type(table.for_consumer("spark"), sa.Table)
-assert_type(batch.schema.empty_table(), sa.Table)
 assert_type(sa.SparseCOOTensor.from_scipy(None), sa.SparseCOOTensor)
 assert_type(batch.num_rows, int)
 """

@@ -164,7 +164,7 @@ def check(rng: np.random.Generator) -> None:
         hive = ds.partitioning(pa.schema([(key, KEYS[key][0]) for key in keys]), flavor="hive")
         whole = pa.schema([(name, types[name]) for name in [*names, *keys]])
         dataset = ds.dataset(str(plain), schema=whole, format="ipc", partitioning=hive)
-        schema = sa.Schema.from_pyarrow(whole)
+        schema = sa.schema(whole)
         scan = sa.scan(str(ours), schema=schema)
         assert scan.count_rows() == dataset.count_rows()
 
@@ -181,9 +181,7 @@ def check(rng: np.random.Generator) -> None:
         table = found.to_table()
         table.validate(full=True)
         assert table.schema.names == columns
-        assert comparable(table.cast(sa.Schema.from_pyarrow(expected.schema)).to_pylist()) == comparable(
-            expected.to_pylist()
-        )
+        assert comparable(table.cast(sa.schema(expected.schema)).to_pylist()) == comparable(expected.to_pylist())
         assert found.count_rows() == expected.num_rows
         n = int(rng.integers(0, 50))
         assert comparable(found.head(n).to_pylist()) == comparable(expected.slice(0, n).to_pylist())

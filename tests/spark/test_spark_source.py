@@ -109,7 +109,7 @@ def test_every_type_goes_through_spark_with_equal_values(spark: Any, tmp_path: P
             column = found.column(case.name)
             mine = column.slice(start, length)
             assert column.null_count - mine.null_count == found.num_rows - length, case
-            values, wanted = plain(sa.ChunkedArray.from_pyarrow(mine).to_pylist()), plain(case.values)
+            values, wanted = plain(sa.chunked_array(mine).to_pylist()), plain(case.values)
             if values != wanted:
                 failures.append(f"{case.name}: {case.type} as {types[case.name]}: {values} is not {wanted}")
         start += length

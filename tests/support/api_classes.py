@@ -274,7 +274,7 @@ TABLE: dict[str, Entry] = {
 SCHEMA: dict[str, Entry] = {
     "add_metadata": Out("an old name of `with_metadata`"),
     "append": same('schema.append(pa.field("x", pa.int8()))'),
-    "empty_table": same("schema.empty_table()"),
+    "empty_table": Instead("schema.empty_table()", "pa.Table.from_batches([], schema)", "a schema knows of no tables"),
     "equals": same(
         "schema.equals(schema.remove_metadata())", "schema.equals(schema.remove_metadata(), check_metadata=True)"
     ),

@@ -137,7 +137,7 @@ SAMPLES: dict[str, tuple[Any, list[Any]]] = {str(type): (type, [*values, None]) 
 @functools.cache
 def peer_type(name: str) -> Any:
     """The same type of this package."""
-    return sa.Array.from_pyarrow(build(*SAMPLES[name])).type
+    return sa.array(build(*SAMPLES[name])).type
 
 
 # --- kinds ------------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ class Pair:
 def both(source: Any, values: Sequence[Any]) -> tuple[Any, Any]:
     """An array of pyarrow, and the same here."""
     made = build(source, values)
-    return made, sa.Array.from_pyarrow(made)
+    return made, sa.array(made)
 
 
 def compare(source: Any, values: Sequence[Any], target: Any, ours_target: Any, safe: bool, whole: Any = None) -> Pair:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import shmarrow as sa
-from shmarrow.interchange.consumers import RULES, kind_of
-from shmarrow.interchange.pyarrow import schema_from_pyarrow
+from shmarrow.column_names import checked_schema
 from shmarrow.spark.types import spark_struct, unwrapped
 from shmarrow.testing.table import CASES
+from shmarrow.types.consumers import RULES, kind_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-types.md"
 
@@ -130,7 +130,7 @@ def to_arrow() -> Iterator[tuple[str, list[str]]]:
 
     for name, kind in spark_types():
         try:
-            made = schema_from_pyarrow(to_arrow_schema(StructType().add("c", kind), timezone="UTC"))
+            made = checked_schema(to_arrow_schema(StructType().add("c", kind), timezone="UTC"))
         except PySparkException:
             yield f"`{name}`", ["none", ""]
             continue

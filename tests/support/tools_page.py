@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from shmarrow.interchange.consumers import CONSUMERS, Consumer, Rule
+from shmarrow.types.consumers import CONSUMERS, Consumer, Rule
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tools.md"
 BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"

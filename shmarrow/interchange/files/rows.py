@@ -12,8 +12,9 @@ from uuid import UUID
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
+from shmarrow.batch import RecordBatch, record_batch
 from shmarrow.build import array
+from shmarrow.column_names import checked_schema
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, ShmarrowError, Unsupported, at
 from shmarrow.interchange.safetensors import without_twins
 from shmarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter, open_stream
@@ -171,7 +172,7 @@ def _pyarrow(name: str) -> Iterator[Any]:
 def _converted(batches: Iterable[Any], name: str) -> Iterator[RecordBatch]:
     with _pyarrow(name):
         for batch in batches:
-            yield RecordBatch.from_pyarrow(batch)
+            yield record_batch(batch)
 
 
 def read_parquet(source: Input, columns: Sequence[str] | None) -> Rows:
@@ -181,12 +182,12 @@ def read_parquet(source: Input, columns: Sequence[str] | None) -> Rows:
         file = parquet.ParquetFile(source.path, memory_map=True)
         found = file.schema_arrow
         if columns is not None:
-            known = Schema.from_pyarrow(found)
+            known = checked_schema(found)
             found = pa.schema([found.field(known.index_of(name)) for name in columns], found.metadata)
         batches = file.iter_batches(columns=columns)
         if columns is not None:
             batches = (batch.select(columns) for batch in batches)
-        return Rows(Schema.from_pyarrow(found), _converted(batches, source.name), file.metadata.num_rows)
+        return Rows(checked_schema(found), _converted(batches, source.name), file.metadata.num_rows)
 
 
 def write_parquet(rows: Rows, file: Any, options: IpcWriteOptions) -> None:
@@ -213,7 +214,7 @@ def read_csv(source: Input, columns: Sequence[str] | None) -> Rows:
         for each in found.schema:
             if pa.types.is_binary(each.type):
                 raise InvalidData(f"column {each.name!r} is not UTF-8 text", hint="iconv recodes it")
-        return Rows(Schema.from_pyarrow(found.schema), _converted(found, source.name))
+        return Rows(checked_schema(found.schema), _converted(found, source.name))
 
 
 def write_csv(rows: Rows, file: Any, options: IpcWriteOptions) -> None:

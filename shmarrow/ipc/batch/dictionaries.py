@@ -19,7 +19,7 @@ from shmarrow.errors import MORE_MEMORY, InvalidData, InvalidType, LimitExceeded
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import concat_arrays
+from shmarrow.layout.making import join_arrays
 from shmarrow.state_machine import fork_safe_lock
 
 T = TypeVar("T")
@@ -190,7 +190,7 @@ class Dictionary:
             self._budget.check(self._id, self._start, size)
         try:
             with at("dictionary", self._id):
-                joined = concat_arrays(pieces)
+                joined = join_arrays(pieces)
         except InvalidType as error:
             raise recast(InvalidData, error) from None
         joined._safe = pieces[-1]._safe  # trusted, or not known to be safe: it has just been made

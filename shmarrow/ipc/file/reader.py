@@ -305,7 +305,7 @@ class RecordBatchFileReader:
 
         Any number of such readers may be made. Parameters and errors as for :meth:`RecordBatchReader.for_consumer`.
         """
-        return late.interchange.for_consumer.reader(self.schema, self._lasting(), name, lossy)
+        return late.tables.batches_for(self.schema, self._lasting(), name, lossy)
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export all batches as a PyCapsule ``arrow_array_stream``, any number of times.

@@ -28,7 +28,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from shmarrow import ipc, segment
-from shmarrow.batch import RecordBatch
+from shmarrow.batch import record_batch
+from shmarrow.column_names import checked_schema
 from shmarrow.errors import (
     InvalidArgument,
     InvalidType,
@@ -37,7 +38,6 @@ from shmarrow.errors import (
     StorageError,
     shown,
 )
-from shmarrow.interchange.pyarrow import schema_from_pyarrow
 from shmarrow.ipc import IpcWriteOptions
 from shmarrow.ipc.compression import CODECS, Codec
 from shmarrow.segment.host import host_name
@@ -221,7 +221,7 @@ class Writer(DataSourceArrowWriter):
         if self.overwrite or not found.files:
             return
         with ipc.open_file(os.path.join(self.directory, found.files[0])) as reader:
-            known, given = reader.schema, schema_from_pyarrow(self.target)
+            known, given = reader.schema, checked_schema(self.target)
         if not known.equals(given):
             raise InvalidType(
                 f"cannot append to {self.directory!r}, whose columns are those of {found.files[0]!r}: "
@@ -247,9 +247,9 @@ class Writer(DataSourceArrowWriter):
         options = IpcWriteOptions(compression=self.options.compression)
         try:
             sink = segment.create(path, mode=None, overwrite=False, durable=self.options.durable)
-            with ipc.new_file(sink, schema_from_pyarrow(self.target), options) as writer:
+            with ipc.new_file(sink, checked_schema(self.target), options) as writer:
                 for batch in batches:
-                    writer.write_batch(RecordBatch.from_pyarrow(batch))
+                    writer.write_batch(record_batch(batch))
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,

@@ -1,4 +1,4 @@
-"""Casting columns to types that another tool accepts, by the rules in :mod:`shmarrow.interchange.consumers`.
+"""Casting columns to types that another tool accepts, by the rules in :mod:`shmarrow.types.consumers`.
 
 Invariants:
 
@@ -12,21 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from shmarrow import types
-from shmarrow.batch import RecordBatch
-from shmarrow.chunked import ChunkedArray
-from shmarrow.columns import Columns
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Unsupported, at, not_expected, shown
-from shmarrow.interchange.consumers import CONSUMERS, KINDS, LOSSY, RULES, Consumer, Rule, kind_of
-from shmarrow.layout.array import Array
-from shmarrow.tables import RecordBatchReader, mapped_batches
-from shmarrow.types import DataType, Schema
+from shmarrow.types import nested, primitive
+from shmarrow.types.base import DataType
+from shmarrow.types.consumers import CONSUMERS, KINDS, LOSSY, RULES, Consumer, Rule, kind_of
 from shmarrow.types.extension import ExtensionType, storage_of, types_in
+from shmarrow.types.schema import Schema
 
-Column = TypeVar("Column", bound=Array | ChunkedArray)
-Rows = TypeVar("Rows", bound=Columns[Any])
+if TYPE_CHECKING:
+    from shmarrow.chunked import ChunkedArray
+    from shmarrow.columns import Columns
+    from shmarrow.layout.array import Array
+
+Column = TypeVar("Column", bound="Array | ChunkedArray")
+Rows = TypeVar("Rows", bound="Columns[Any]")
 
 
 class Stages(NamedTuple):
@@ -63,7 +64,7 @@ class Casting(NamedTuple):
             if known and (self.consumer.nested_extensions or not inside):
                 return Stages(type, type, type)
             if type.extension_name == "arrow.bool8":
-                return Stages(*[types.bool_()] * 3)
+                return Stages(*[primitive.bool_()] * 3)
             return self.stages(type.storage_type, inside)
         if self.consumer.unique_names and type.layout == "struct":
             self.check_names([field.name for field in type.fields], "field")
@@ -86,7 +87,7 @@ class Casting(NamedTuple):
         """Return the stages of a type from those of its children."""
         if type.layout == "dictionary":
             values = self.stages(type.value_type, True)
-            return values.map(lambda value: types.dictionary(type.index_type, value, type.ordered))
+            return values.map(lambda value: nested.dictionary(type.index_type, value, type.ordered))
         if not type.fields:
             return Stages(type, type, type)
         parts = []
@@ -202,13 +203,13 @@ def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:
     return Schema(fields, schema.metadata)
 
 
-def array(column: Column, name: str, lossy: str | Iterable[str]) -> Column:
+def column_for(column: Column, name: str, lossy: str | Iterable[str]) -> Column:
     """Implement :meth:`Array.for_consumer` and :meth:`ChunkedArray.for_consumer`."""
     casting = casting_for(name, lossy)
     return casting.column(column, casting.stages(column.type))
 
 
-def columns(rows: Rows, name: str, lossy: str | Iterable[str]) -> Rows:
+def rows_for(rows: Rows, name: str, lossy: str | Iterable[str]) -> Rows:
     """Implement :meth:`RecordBatch.for_consumer` and :meth:`Table.for_consumer`."""
     casting = casting_for(name, lossy)
     schema = rows.schema
@@ -228,19 +229,8 @@ def columns(rows: Rows, name: str, lossy: str | Iterable[str]) -> Rows:
     return rows._arranged(_new_schema(schema, stages), places, new)
 
 
-def schema(schema: Schema, name: str, lossy: str | Iterable[str]) -> Schema:
+def schema_for(schema: Schema, name: str, lossy: str | Iterable[str]) -> Schema:
     """Implement :meth:`Schema.for_consumer`."""
     stages = casting_for(name, lossy).schema(schema)
     same = all(field.type == each.final for field, each in zip(schema, stages, strict=True))
     return schema if same else _new_schema(schema, stages)
-
-
-def reader(
-    wanted: Schema,
-    batches: Iterable[RecordBatch],
-    name: str,
-    lossy: str | Iterable[str],
-    close: Callable[[], None] | None = None,
-) -> RecordBatchReader:
-    """Implement :meth:`RecordBatchReader.for_consumer`, for batches of a schema; closing it calls ``close``."""
-    return mapped_batches(schema(wanted, name, lossy), batches, lambda batch: columns(batch, name, lossy), close)

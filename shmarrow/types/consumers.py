@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from shmarrow import types
-from shmarrow.types import DataType
+from shmarrow.types import nested, primitive
+from shmarrow.types.base import DataType
 from shmarrow.types.extension import ExtensionType
 
 
@@ -96,14 +96,14 @@ def _plain(type: Any) -> DataType:
     """Return the equivalent type without views."""
     kind = kind_of(type)
     if kind == "list_view":
-        return types.list_(type.value_field)
+        return nested.list_(type.value_field)
     if kind == "large_list_view":
-        return types.large_list(type.value_field)
-    return types.string() if kind == "string_view" else types.binary()
+        return nested.large_list(type.value_field)
+    return primitive.string() if kind == "string_view" else primitive.binary()
 
 
 def _as_list(type: Any) -> DataType:
-    return types.list_(type.value_field)
+    return nested.list_(type.value_field)
 
 
 def _values(type: Any) -> DataType:
@@ -118,8 +118,8 @@ def _with_unit(unit: str) -> Callable[[Any], DataType]:
     def become(type: Any) -> DataType:
         kind = kind_of(type)
         if kind == "timestamp":
-            return types.timestamp(unit, type.tz)
-        return types.duration(unit) if kind == "duration" else types.time64(unit)
+            return primitive.timestamp(unit, type.tz)
+        return primitive.duration(unit) if kind == "duration" else primitive.time64(unit)
 
     return become
 
@@ -133,11 +133,11 @@ def _is_decimal128(type: Any) -> bool:
 
 
 def _whole(type: Any) -> DataType:
-    return types.decimal128(type.precision - type.scale, 0)
+    return primitive.decimal128(type.precision - type.scale, 0)
 
 
 def _nullable_fields(type: Any) -> DataType:
-    return types.struct([field.with_nullable(True) for field in type.fields])
+    return nested.struct([field.with_nullable(True) for field in type.fields])
 
 
 _REQUIRED_FIELDS = Rule(  # their slots are null if the struct is null, which not all tools accept
@@ -150,13 +150,13 @@ _RUNS = Rule("run_end_encoded", _values, "the type of the values")
 _UNIONS = Rule("dense_union sparse_union", None)
 _INTERVALS = Rule("month_interval day_time_interval", None)
 _ALL_INTERVALS = Rule("month_interval day_time_interval month_day_nano_interval", None)
-_HALF = Rule("float16", _to(types.float32()), "float32")
-_NO_WIDTH = Rule("fixed_size_binary", _to(types.binary()), "binary", lambda t: t.width == 0, "of width 0")
+_HALF = Rule("float16", _to(primitive.float32()), "float32")
+_NO_WIDTH = Rule("fixed_size_binary", _to(primitive.binary()), "binary", lambda t: t.width == 0, "of width 0")
 _NO_ITEMS = Rule("fixed_size_list", _as_list, "list", lambda t: t.list_size == 0, "of size 0")
 _WIDE_DECIMALS = (
-    Rule("decimal256", _to(types.float64()), "float64", lossy=True, loses="digits beyond a float's precision"),
+    Rule("decimal256", _to(primitive.float64()), "float64", lossy=True, loses="digits beyond a float's precision"),
     Rule(
-        "decimal256", lambda t: types.decimal128(38, t.scale), "decimal128(38, scale)", _is_decimal128,
+        "decimal256", lambda t: primitive.decimal128(38, t.scale), "decimal128(38, scale)", _is_decimal128,
         "with a scale of 0 to 38", loses="more than 38 digits",
     ),
     Rule("decimal256", None, which="with another scale, unless named in `lossy`"),
@@ -167,7 +167,8 @@ _NEGATIVE_SCALE = (
         lambda t: t.scale < 0 and t.precision - t.scale <= 38, "with a negative scale",
     ),
     Rule(
-        "decimal32 decimal64 decimal128", _to(types.float64()), "float64", lambda t: not 0 <= t.scale <= t.precision,
+        "decimal32 decimal64 decimal128", _to(primitive.float64()), "float64",
+        lambda t: not 0 <= t.scale <= t.precision,
         "whose scale is not between 0 and the precision", lossy=True, loses="digits beyond a float's precision",
     ),
     Rule(
@@ -192,7 +193,7 @@ _OF_NESTED = "of nested values, or of dictionaries or runs"
 
 
 def _over_plain(type: Any) -> DataType:
-    return types.dictionary(type.index_type, _plain(type.value_type), type.ordered)
+    return nested.dictionary(type.index_type, _plain(type.value_type), type.ordered)
 
 
 _DICTIONARY_OF_VIEWS = Rule(
@@ -204,15 +205,15 @@ CONSUMERS: dict[str, Consumer] = {
     "spark": Consumer(
         "Spark",
         (
-            Rule("uint8", _to(types.int16()), "int16"),
-            Rule("uint16", _to(types.int32()), "int32"),
-            Rule("uint32", _to(types.int64()), "int64"),
-            Rule("uint64", _to(types.decimal128(20, 0)), "decimal128(20, 0)"),
+            Rule("uint8", _to(primitive.int16()), "int16"),
+            Rule("uint16", _to(primitive.int32()), "int32"),
+            Rule("uint32", _to(primitive.int64()), "int64"),
+            Rule("uint64", _to(primitive.decimal128(20, 0)), "decimal128(20, 0)"),
             _HALF,
             *_NEGATIVE_SCALE,
-            Rule("decimal32 decimal64", lambda t: types.decimal128(t.precision, t.scale), "decimal128"),
+            Rule("decimal32 decimal64", lambda t: primitive.decimal128(t.precision, t.scale), "decimal128"),
             *_WIDE_DECIMALS,
-            Rule("date64", _to(types.date32()), "date32", loses="times of day"),
+            Rule("date64", _to(primitive.date32()), "date32", loses="times of day"),
             Rule("time32", _with_unit("ns"), "time64[ns]"),
             Rule(
                 "time64", _with_unit("ns"), "time64[ns], whole microseconds", _finer, "of nanoseconds",
@@ -224,7 +225,7 @@ CONSUMERS: dict[str, Consumer] = {
                 "of other units than microseconds", loses="fractions of a microsecond",
             ),
             Rule("day_time_interval month_day_nano_interval", None),
-            Rule("fixed_size_binary", _to(types.binary()), "binary"),
+            Rule("fixed_size_binary", _to(primitive.binary()), "binary"),
             _VIEWS,
             Rule("large_list fixed_size_list list_view large_list_view", _as_list, "list"),
             _REQUIRED_FIELDS,
@@ -237,11 +238,11 @@ CONSUMERS: dict[str, Consumer] = {
         "Polars",
         (
             *_NEGATIVE_SCALE,
-            Rule("decimal32 decimal64", lambda t: types.decimal128(t.precision, t.scale), "decimal128"),
+            Rule("decimal32 decimal64", lambda t: primitive.decimal128(t.precision, t.scale), "decimal128"),
             *_WIDE_DECIMALS,
-            Rule("date64", _to(types.date32()), "date32", loses="times of day"),
+            Rule("date64", _to(primitive.date32()), "date32", loses="times of day"),
             Rule(
-                "timestamp", lambda t: types.timestamp(t.unit, "UTC"), "the same in UTC",
+                "timestamp", lambda t: primitive.timestamp(t.unit, "UTC"), "the same in UTC",
                 lambda t: t.tz is not None and t.tz[:1] in "+-", "with an offset as time zone", lossy=True,
                 loses="the offset",
             ),
@@ -282,7 +283,7 @@ CONSUMERS: dict[str, Consumer] = {
             ),
             _decoded(_FLAT, _OF_NESTED),
             Rule(
-                "dense_union sparse_union", lambda t: types.sparse_union(t.fields), "sparse_union with codes from 0",
+                "dense_union sparse_union", lambda t: nested.sparse_union(t.fields), "sparse_union with codes from 0",
                 lambda t: t.mode == "dense" or tuple(t.type_codes) != tuple(range(len(t.fields))),
                 "that are dense, or have other codes than 0, 1, 2 and so on",
             ),
