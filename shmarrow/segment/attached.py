@@ -1,11 +1,12 @@
-"""Attaching: read-only mappings of published objects, locked against eviction.
+"""Attaching: read-only mappings of published objects.
 
 Invariants:
 
 * attaching never creates, truncates or writes, and takes constant time;
 * all arrays are views of one read-only ndarray over the mapping, which is unmapped with the last array, even if the
   segment was closed or unlinked before;
-* a mapped file is locked with ``flock(LOCK_SH)`` to prevent eviction; objects can be read even if locking fails.
+* nothing is locked and no descriptor is kept: an object that is unlinked lives until it is unmapped, and what a store
+  must not evict is pinned there.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 from typing import Any, Self
 
 import numpy as np
 
 try:
-    import fcntl
+    import fcntl  # noqa: F401
 except ImportError:  # the first import of shmarrow that is missing on Windows
     raise ImportError("shmarrow needs Linux: Windows lacks POSIX file locks and shared memory; use WSL 2") from None
 
@@ -38,8 +38,6 @@ from shmarrow.segment.mappings import map_file
 O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # MAX_RW_COUNT: the maximum bytes per read or write call on Linux.
 MAX_CALL_BYTES = 2_147_479_552
-_LOCK_TRIES = 100
-_LOCK_PAUSE = 0.001
 
 
 class Segment:
@@ -56,8 +54,7 @@ class Segment:
 
     Notes
     -----
-    The mapping's descriptor also holds the lock; both are released with the last array, or by :meth:`close` if there
-    are no arrays. An empty object has neither.
+    The object is unmapped with the last array, or by :meth:`close` if there are none.
 
     A copied or unpickled segment attaches again by name, and raises if the name refers to another object by then.
 
@@ -108,7 +105,7 @@ class Segment:
         return Closed(f"segment {self.name!r} is closed; attach to it again")
 
     def close(self) -> None:
-        """Release the mapping, descriptor and lock, unless arrays still use them. Calling it again has no effect."""
+        """Release the mapping, unless arrays still use it. Calling it again has no effect."""
         self._data = None
 
     def __enter__(self) -> Self:
@@ -141,8 +138,7 @@ def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
 def attach(where: Location) -> Segment:
     """Map a published object read-only, in time independent of its size.
 
-    While arrays are alive, the mapping keeps one file descriptor open and the file locked with ``flock(LOCK_SH)``,
-    which prevents eviction.
+    The object stays mapped while arrays of it are alive, even if it is removed or replaced; no descriptor is kept.
 
     Parameters
     ----------
@@ -214,37 +210,14 @@ def read_whole(fd: int, size: int, name: str) -> Bytes:
 
 
 def _open_object(name: str, path: str) -> tuple[int, os.stat_result]:
-    """Open and lock a published object; returns its descriptor and status."""
+    """Open a published object; returns its descriptor and status."""
     # As shm_open does, refuse links: in a world-writable directory they may be planted.
-    flags = O_ATTACH | os.O_NOFOLLOW if is_shm(name) else O_ATTACH
-    while True:
-        fd = os.open(path, flags)
-        try:
-            lock_shared(fd)
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                raise refused(not_regular(found), "attach to" if is_shm(name) else "open", name, path)
-            # Removed or replaced before it was locked: retry with the file that now has the name. A memfd opened
-            # through /proc has no links either, but is the right file.
-            if found.st_nlink or os.path.samestat(found, os.stat(path)):
-                return fd, found
-        except BaseException:
-            os.close(fd)
-            raise
+    fd = os.open(path, O_ATTACH | os.O_NOFOLLOW if is_shm(name) else O_ATTACH)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise refused(not_regular(found), "attach to" if is_shm(name) else "open", name, path)
+    except BaseException:
         os.close(fd)
-
-
-def lock_shared(fd: int) -> None:
-    """Protect a file from eviction while ``fd`` or its duplicates are open.
-
-    An exclusive lock is normally held for microseconds, to unlink. Reading is safe without the lock, so a process that
-    does not release it, or a file system without locks, is ignored.
-    """
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(_LOCK_PAUSE)
-        except OSError:
-            return
+        raise
+    return fd, found

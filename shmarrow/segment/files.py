@@ -24,7 +24,7 @@ from typing import Any
 from zlib import crc32
 
 from shmarrow.buffer import Bytes
-from shmarrow.segment.attached import MAX_CALL_BYTES, O_ATTACH, lock_shared
+from shmarrow.segment.attached import MAX_CALL_BYTES, O_ATTACH
 from shmarrow.segment.location import (
     TEMP_PREFIX,
     Location,
@@ -34,6 +34,7 @@ from shmarrow.segment.location import (
 )
 
 _PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+_LOCK_TRIES, _LOCK_PAUSE = 100, 0.001
 
 # 0 where unnamed files cannot be created, or not be linked.
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
@@ -207,6 +208,22 @@ def remove_unused(path: str) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def lock_shared(fd: int) -> None:
+    """Mark a temporary file as being written, while ``fd`` or its duplicates are open.
+
+    Whoever removes leftovers locks them exclusively, for microseconds. A process that does not release its lock, or a
+    file system without locks, is ignored.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE)
+        except OSError:
+            return
 
 
 def lock_exclusive(fd: int, deadline: float) -> None:

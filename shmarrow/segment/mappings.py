@@ -2,12 +2,12 @@
 
 Invariants:
 
-* a mapping stores its object's name, device and inode. An array's mapping is found through its chain of bases, so there
-  is no registry, and no lifetime is extended;
-* private mappings use the same inode, even if it was renamed or unlinked: by name, or else through an open descriptor
-  of it, which each mapping keeps. If neither works (a child closed all descriptors), :func:`writable` copies;
-* private mappings take no descriptor and reserve no memory. They keep the shared mapping alive, and so the lock that
-  pins the object;
+* a mapping is unmapped with the last array over it, and only then: an array holds it, and there is no other way to end
+  it. It takes no descriptor and no lock, so a process maps as many files as the system allows mappings;
+* it stores its object's name, device and inode. An array's mapping is found through its chain of bases, so there is no
+  registry, and no lifetime is extended;
+* private mappings use the same inode, by name. If the name is gone or refers to another file, :func:`writable` copies;
+* private mappings reserve no memory. They keep the shared mapping alive, and so the pin of the object;
 * they use at most :data:`_SHARE` of the mappings allowed per process, as large allocations fail once these are
   exhausted;
 * they are only created if the file is still long enough: access beyond the end of a file raises SIGBUS.
@@ -15,11 +15,10 @@ Invariants:
 
 from __future__ import annotations
 
+import ctypes
 import errno
-import fcntl
 import mmap
 import os
-import sys
 import time
 import weakref
 from contextlib import suppress
@@ -35,30 +34,39 @@ from shmarrow.segment.location import became_smaller, is_shm, refused, resolve
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
-_MAP_FIXED = 0x10
 # In Python since 3.13; the number is valid on most Linux architectures, and unused on others.
 _MAP_NORESERVE: int = getattr(
     mmap, "MAP_NORESERVE", 0x4000 if os.uname().machine in ("x86_64", "aarch64", "riscv64", "s390x") else 0
 )
-_O_PATH: int = getattr(os, "O_PATH", 0)
-_DESCRIPTORS = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+
+# Python's mmap keeps a descriptor of its file (before 3.13, always), and processes are often allowed 1,024. The C
+# library's needs none.
+_libc = ctypes.CDLL(None, use_errno=True)
+_mmap, _munmap = _libc.mmap, _libc.munmap
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FAILED = ctypes.c_void_p(-1).value
 
 SMALL = 1 << 16
 """Size below which a copy is cheaper than a mapping with its system calls and page faults."""
 
 
-class Mapping(mmap.mmap):
+class Mapping:
     """A mapping of a file, with the identity of its object; made by :func:`map_file`, found by :func:`mapping_of`.
 
     Attributes
     ----------
+    address : int
+        Start address.
     location : str or None
         ``shm:NAME`` or the absolute path it was opened by; None for a descriptor. It may refer to another object by
         now: compare :attr:`identity`.
     status : os.stat_result or None
-        Status of the file when mapped or published; None while being written.
+        Status of the file when mapped or published; None while being written, and for private mappings.
     pin : object
-        Keeps the object from being evicted while mapped, such as a store's pin; None if nothing does.
+        Keeps the object from being evicted while mapped, such as a store's pin; None if nothing does. For a private
+        mapping, the shared one.
     shared : object
         The other files that buffers of the object may be in; see :mod:`shmarrow.reuse`. None if there are none.
 
@@ -67,24 +75,35 @@ class Mapping(mmap.mmap):
     Thread safety: constant once published. A forked child may use its copy.
     """
 
-    __slots__ = ("_descriptor", "location", "pin", "shared", "status")
+    __slots__ = ("__array_interface__", "__weakref__", "address", "location", "pin", "shared", "size", "status")
 
-    pin: Any
-    shared: Any
-    _descriptor: int
-    location: str | None
-    status: os.stat_result | None
+    def __init__(self, fd: int, size: int, prot: int, flags: int, offset: int = 0) -> None:
+        self.size = 0
+        address = _mmap(None, size, prot, flags, fd, offset)
+        if address == _MAP_FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        self.address: int = address
+        self.size = size
+        self.location: str | None = None
+        self.status: os.stat_result | None = None
+        self.pin: Any = None
+        self.shared: Any = None
+        read_only = not prot & mmap.PROT_WRITE
+        self.__array_interface__ = {"data": (address, read_only), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self, munmap: Any = _munmap) -> None:
+        # Arrays are no containers to the garbage collector, so whatever it may find, none of them is left.
+        if self.size:
+            munmap(self.address, self.size)
+
+    def __len__(self) -> int:
+        return self.size
 
     @property
     def data(self) -> Bytes:
         """All bytes, a ``uint8`` ndarray, which keeps the mapping alive."""
-        return np.frombuffer(self, U1)
-
-    @property
-    def address(self) -> int:
-        """Start address."""
-        start: int = self.data.__array_interface__["data"][0]
-        return start
+        return np.asarray(self)
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
@@ -106,15 +125,14 @@ class Mapping(mmap.mmap):
         Returns
         -------
         ndarray or None
-            A writable ``uint8`` array of shape (stop - start,). None if the object is no longer reachable: this process
-            has no descriptor of it, and the name refers to another file.
+            A writable ``uint8`` array of shape (stop - start,). None if the name no longer leads to the object.
 
         Raises
         ------
         StorageError
             If the file was truncated, if the process has too many private mappings, or if the system refuses.
         """
-        stop = len(self) if stop is None else stop
+        stop = self.size if stop is None else stop
         name = self.location or "a mapped file"
         try:
             fd = self.descriptor()
@@ -122,7 +140,7 @@ class Mapping(mmap.mmap):
                 return None
             try:
                 if os.fstat(fd).st_size < stop:
-                    raise became_smaller("map", name, len(self))
+                    raise became_smaller("map", name, self.size)
                 first = start & -mmap.ALLOCATIONGRANULARITY
                 pages = _map_private(fd, first, stop - first, self)
             finally:
@@ -132,51 +150,29 @@ class Mapping(mmap.mmap):
         except OSError as error:
             hint = _too_many() if error.errno == errno.ENOMEM else None
             raise refused(error, "map private pages of", name, name, hint) from None
-        return np.frombuffer(pages, U1)[start - first :]
+        return pages[start - first :]
 
     def descriptor(self) -> int | None:
-        """Open a readable descriptor of the object, to be closed by the caller: by name, or from an open one.
+        """Open a readable descriptor of the object by its name, to be closed by the caller.
 
-        None if this process has no descriptor of it, and the name refers to another file.
+        None if the name is gone, or refers to another file.
 
         Raises
         ------
         OSError
             If the process has too many descriptors.
         """
-        known = self._descriptor
-        if known >= 0 and (fd := self._duplicate(known)) is not None:
-            return fd
-        path = self.location
-        if path is not None and path.startswith("/"):
-            with suppress(OSError):
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-                if self._is_behind(fd):
-                    return fd
-                os.close(fd)
-        with suppress(FileNotFoundError):  # no such directory on this platform
-            for entry in os.listdir(_DESCRIPTORS):
-                if entry.isdecimal() and (fd := self._duplicate(int(entry))) is not None:
-                    self._descriptor = int(entry)
-                    return fd
-        return None
-
-    def _is_behind(self, fd: int) -> bool:
-        """Whether a descriptor refers to the object."""
-        found = os.fstat(fd)
-        return (found.st_dev, found.st_ino) == self.identity[:2]
-
-    def _duplicate(self, number: int) -> int | None:
-        """Duplicate a descriptor if it refers to the object; other threads may close and reuse the number."""
+        path = None if self.location is None else resolve(self.location)[1]
+        if path is None or not path.startswith("/"):
+            return None
         try:
-            if not self._is_behind(number):
-                return None
-            fd = os.dup(number)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
-            if error.errno == errno.EBADF:
-                return None
-            raise
-        if self._is_behind(fd) and _is_readable(fd):
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            return None
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) == self.identity[:2]:
             return fd
         os.close(fd)
         return None
@@ -202,15 +198,13 @@ def map_file(
     """
     if not size:
         return EMPTY
-    try:
-        made = Mapping(fd, size, prot=prot)  # with a duplicate of the descriptor, which shares its lock
-    except ValueError:
-        raise became_smaller("map", location or "a mapped file", size) from None
+    if (os.fstat(fd) if status is None else status).st_size < size:
+        raise became_smaller("map", location or "a mapped file", size)
+    made = Mapping(fd, size, prot, mmap.MAP_SHARED)
     made.location = location
     made.status = status
     made.pin = pin
     made.shared = shared
-    made._descriptor = -1
     return made.data
 
 
@@ -387,27 +381,13 @@ def _bytes_at(array: NDArray, low: int, high: int) -> Bytes:
     return np.lib.stride_tricks.as_strided(first.reshape(1).view(U1), (high - low,), (1,))
 
 
-def _is_readable(fd: int) -> bool:
-    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
-    return not flags & _O_PATH and flags & os.O_ACCMODE != os.O_WRONLY
-
-
 _NOBODY = 65534
 """The id of all users that a user namespace does not know."""
 _SETTLED = 100_000_000
 """Age in nanoseconds of a change after which the next one gets other times; file systems count in ticks."""
 
 
-class _Private(mmap.mmap):
-    """A private mapping, which keeps the shared mapping and its lock alive."""
-
-    __slots__ = ("origin",)
-
-    origin: Mapping
-
-
-_lost: list[mmap.mmap] = []
-_alive: weakref.WeakSet[_Private] = weakref.WeakSet()
+_alive: weakref.WeakSet[Mapping] = weakref.WeakSet()
 _SHARE = 7 / 8
 _MAX_MAP_COUNT = "/proc/sys/vm/max_map_count"
 
@@ -441,31 +421,10 @@ def _too_many() -> str | None:
     return ""
 
 
-def _map_private(fd: int, offset: int, size: int, origin: Mapping) -> mmap.mmap:
-    """Map a part of a file privately and writable, without keeping a descriptor.
-
-    Python's mmap keeps a descriptor (often limited to 1,024 per process) and always reserves memory, which fails for
-    files larger than memory. So an anonymous mapping is created and replaced in place.
-    """
+def _map_private(fd: int, offset: int, size: int, origin: Mapping) -> Bytes:
+    """Map a part of a file privately and writable; the array keeps the shared mapping, and its pin, alive."""
     _check_count()
-    made = _Private(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, prot=_READ_WRITE)
-    made.origin = origin
-    address = np.frombuffer(made, U1).__array_interface__["data"][0]
-    flags = mmap.MAP_PRIVATE | _MAP_NORESERVE | _MAP_FIXED
-    libc_mmap, get_errno = _libc_mmap()
-    if libc_mmap(address, size, _READ_WRITE, flags, fd, offset) != address:
-        code = get_errno()
-        _lost.append(made)  # its contents are undefined, so it is never unmapped
-        raise OSError(code, os.strerror(code))
+    made = Mapping(fd, size, _READ_WRITE, mmap.MAP_PRIVATE | _MAP_NORESERVE, offset)
+    made.pin = origin
     _alive.add(made)
-    return made
-
-
-@cache
-def _libc_mmap() -> tuple[Any, Any]:
-    import ctypes
-
-    call = ctypes.CDLL(None, use_errno=True).mmap
-    call.restype = ctypes.c_void_p
-    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-    return call, ctypes.get_errno
+    return made.data

@@ -22,11 +22,11 @@ import numpy as np
 
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import InvalidArgument, StorageError
-from shmarrow.segment.attached import lock_shared
 from shmarrow.segment.files import (
     link_temp,
     link_unnamed,
     lock_exclusive,
+    lock_shared,
     open_named,
     open_unnamed,
     populate,

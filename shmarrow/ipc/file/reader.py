@@ -328,7 +328,7 @@ class RecordBatchFileReader:
                 yield batch
 
     def close(self) -> None:
-        """Release the mapping, descriptor and lock; existing arrays and batches keep the mapping alive.
+        """Release the mapping; existing arrays and batches keep the mapping alive.
 
         The caller's file object stays open; if it is read by ranges, columns not accessed before become unreadable.
         Calling it again has no effect.

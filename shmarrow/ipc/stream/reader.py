@@ -350,7 +350,7 @@ class MappedStreamReader(_BatchReader):
         return self._selected(batch)
 
     def close(self) -> None:
-        """Release the mapping, descriptor and lock; existing arrays and batches keep the mapping alive."""
+        """Release the mapping; existing arrays and batches keep the mapping alive."""
         self._states.go(CLOSE)
         self._last_stats = self.stats
         self._index = None
