@@ -54,18 +54,20 @@ class Origin(NamedTuple):
     @property
     def is_safe(self) -> bool:
         """Whether an array of this origin was found to be safe in this process, and the file has not changed since."""
-        return self in _safe_origins and self.version.is_current
+        return (self.version.key, *self[1:]) in _safe_origins and self.version.is_current
 
     def remember(self) -> None:
         """Record that the array is safe as it is, without a copy."""
-        if len(_safe_origins) >= _MOST_ORIGINS:
-            _safe_origins.clear()
-        _safe_origins[self] = None
+        key = self.version.key
+        if key is not None:
+            if len(_safe_origins) >= _MOST_ORIGINS:
+                _safe_origins.clear()
+            _safe_origins[key, self.batch, self.column] = None
 
 
 TRUSTED: Any = object()
 """In place of ``True``, of an array that the caller of a reader trusts: handed out, but not known to be safe."""
-_safe_origins: dict[Origin, None] = {}
+_safe_origins: dict[tuple[Any, int, int], None] = {}
 _MOST_ORIGINS = 1 << 16
 
 

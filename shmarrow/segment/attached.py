@@ -126,7 +126,7 @@ class Segment:
 
 def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
     """Attach to the object of a copied or pickled segment."""
-    found = _attach(name, path)
+    found = Segment(*map_object(name, path))
     if (found.status.st_dev, found.status.st_ino) != (device, inode):
         raise ObjectNotFound(
             errno.ENOENT,
@@ -154,10 +154,11 @@ def attach(where: Location) -> Segment:
     InvalidArgument
         If ``where`` is not a valid name.
     """
-    return _attach(*resolve(where))
+    return Segment(*map_object(*resolve(where)))
 
 
-def _attach(name: str, path: str) -> Segment:
+def map_object(name: str, path: str) -> tuple[str, str, Bytes, os.stat_result]:
+    """Map a published object; returns what a :class:`Segment` is made of. Errors are those of :func:`attach`."""
     try:
         fd, found = _open_object(name, path)
         try:
@@ -169,7 +170,7 @@ def _attach(name: str, path: str) -> Segment:
         raise
     except OSError as error:
         raise refused(error, "attach to" if is_shm(name) else "open", name, path) from None
-    return Segment(name, path, data, found)
+    return name, path, data, found
 
 
 def read_object(where: Location) -> tuple[str, Bytes]:

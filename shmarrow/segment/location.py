@@ -178,9 +178,7 @@ def refused(error: OSError, action: str, name: str, path: str, hint: str | None 
         elif error.errno in (errno.EACCES, errno.EPERM):
             hint = _permissions(path)
         elif error.errno in (errno.EMFILE, errno.ENFILE):
-            hint = (
-                "the process has as many files open as it may; close some, or raise the limit (ulimit -n)"
-            )
+            hint = "the process has as many files open as it may; close some, or raise the limit (ulimit -n)"
         elif error.errno == errno.ELOOP:
             hint = "symbolic links are not followed here, as another user may have placed them"
     return storage_error(error, action, name, hint)

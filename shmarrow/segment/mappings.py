@@ -23,7 +23,7 @@ import time
 import weakref
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class Mapping:
     pin : object
         Keeps the object from being evicted while mapped, such as a store's pin; None if nothing does. For a private
         mapping, the shared one.
+    settled : bool
+        Whether the last change was so long before the mapping that another one has other times.
     shared : object
         The other files that buffers of the object may be in; see :mod:`shmarrow.reuse`. None if there are none.
 
@@ -75,7 +77,17 @@ class Mapping:
     Thread safety: constant once published. A forked child may use its copy.
     """
 
-    __slots__ = ("__array_interface__", "__weakref__", "address", "location", "pin", "shared", "size", "status")
+    __slots__ = (
+        "__array_interface__",
+        "__weakref__",
+        "address",
+        "location",
+        "pin",
+        "settled",
+        "shared",
+        "size",
+        "status",
+    )
 
     def __init__(self, fd: int, size: int, prot: int, flags: int, offset: int = 0) -> None:
         self.size = 0
@@ -87,6 +99,7 @@ class Mapping:
         self.size = size
         self.location: str | None = None
         self.status: os.stat_result | None = None
+        self.settled = False
         self.pin: Any = None
         self.shared: Any = None
         read_only = not prot & mmap.PROT_WRITE
@@ -203,6 +216,7 @@ def map_file(
     made = Mapping(fd, size, prot, mmap.MAP_SHARED)
     made.location = location
     made.status = status
+    made.settled = status is not None and max(status.st_mtime_ns, status.st_ctime_ns) + _SETTLED < time.time_ns()
     made.pin = pin
     made.shared = shared
     return made.data
@@ -228,50 +242,51 @@ def mapping_of(memory: Any) -> Mapping | None:
     return None if owner is None or owner.status is None else owner
 
 
-class Version(NamedTuple):
+class Version:
     """The contents of a mapped file, as far as its status tells.
 
-    Attributes
+    Parameters
     ----------
-    path : str
-        Its path.
-    identity : tuple of int
-        Device, inode, size, mtime and ctime.
+    mapping : Mapping
+        The mapping, which is not kept.
     kind : str
         How the file is read, as the same bytes may mean something else to another reader.
     """
 
-    path: str
-    identity: tuple[int, ...]
-    kind: str = "file"
+    __slots__ = ("_kind", "_location", "_settled", "_status")
+
+    def __init__(self, mapping: Mapping, kind: str) -> None:
+        self._location = mapping.location
+        self._status = mapping.status
+        self._settled = mapping.settled
+        self._kind = kind
+
+    @property
+    def key(self) -> tuple[Any, ...] | None:
+        """The path, the identity and the kind.
+
+        None if other users than this one and root may write to the file, and if it was changed so recently that another
+        change might not change its times.
+        """
+        found, location = self._status, self._location
+        if found is None or location is None or not self._settled:
+            return None
+        if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()) or found.st_uid == _NOBODY:
+            return None
+        path = resolve(location)[1] if is_shm(location) else location
+        return path, _identity(found), self._kind
 
     @property
     def is_current(self) -> bool:
         """Whether the file is still at its path and unchanged."""
+        found, location = self._status, self._location
         with suppress(OSError):
-            return _identity(os.stat(self.path)) == self.identity
+            return (
+                found is not None
+                and location is not None
+                and _identity(os.stat(resolve(location)[1])) == _identity(found)
+            )
         return False
-
-
-def version_of(data: Bytes | None) -> Version | None:
-    """Return the version of a file that is mapped as a whole.
-
-    Returns
-    -------
-    Version or None
-        None for other memory; if other users than this one and root may write to the file; if the object has others,
-        too; and if it was changed so recently that another change might not change its times.
-    """
-    mapping = mapping_of(data)
-    if mapping is None or data is None or len(data) != len(mapping) or mapping.location is None or mapping.shared:
-        return None
-    found = mapping.status
-    assert found is not None
-    if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()) or found.st_uid == _NOBODY:
-        return None
-    settled = max(found.st_mtime_ns, found.st_ctime_ns) + _SETTLED < time.time_ns()
-    path = resolve(mapping.location)[1] if is_shm(mapping.location) else mapping.location
-    return Version(path, _identity(found)) if settled else None
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

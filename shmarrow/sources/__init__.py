@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow import late, segment
 from shmarrow.lazy import lazy
-from shmarrow.segment.attached import read_object
+from shmarrow.segment.attached import map_object, read_object
+from shmarrow.segment.location import is_shm, resolve
 from shmarrow.sources.base import Source
-from shmarrow.sources.memory import SegmentSource, open_buffer, open_bytes_io, open_file_io
+from shmarrow.sources.memory import open_buffer, open_bytes_io, open_file_io
 
 if TYPE_CHECKING:
     from shmarrow.sources.sinks import open_sink
@@ -61,9 +62,12 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
         If the file object is closed.
     """
     if segment.is_location(source):
-        return SegmentSource(segment.attach(source)) if memory_map else Source(*read_object(source))
+        if not memory_map:
+            return Source(*read_object(source))
+        name, path, data, _ = map_object(*resolve(source))
+        return Source(name, data, mapped=True, location=name if is_shm(name) else path)
     if isinstance(source, segment.Segment):
-        return SegmentSource(source, given=True)
+        return Source(source.name, source.data, mapped=True)
     if _is_file(source):
         return _open_file(source, memory_map, sequential)
     return open_buffer(source, sequential)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from stat import S_IMODE
 from typing import Any, NoReturn
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, InvalidData, InvalidType
-from shmarrow.segment.mappings import Version, version_of
+from shmarrow.segment.mappings import Version, mapping_of
 
 
 class Source:
@@ -23,6 +24,10 @@ class Source:
         Size in bytes; None for a sequential source.
     mapped : bool
         Whether ``data`` is a mapping of a file or of shared memory.
+    mapping : Mapping or None
+        That mapping.
+    location : str or None
+        The ``shm:`` name or absolute path to reopen it; None if unknown.
 
     Notes
     -----
@@ -30,34 +35,40 @@ class Source:
     several threads; a sequential source belongs to one reader, which serializes its calls.
     """
 
-    __slots__ = ("closed", "data", "mapped", "name", "size")
+    __slots__ = ("closed", "data", "location", "mapped", "mapping", "name", "size")
 
-    def __init__(self, name: str, data: Bytes | None, mapped: bool = False, size: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        data: Bytes | None,
+        mapped: bool = False,
+        size: int | None = None,
+        location: str | None = None,
+    ) -> None:
         self.name = name
         self.data = data
         self.mapped = mapped
+        self.mapping = mapping_of(data) if mapped else None
+        self.location = location
         self.size = size if data is None else len(data)
         self.closed = False
 
     @property
-    def location(self) -> str | None:
-        """The ``shm:`` name or absolute path to reopen it; None if unknown."""
-        return None
-
-    @property
     def identity(self) -> tuple[int, int, int, int] | None:
         """Identity of the mapped file, as :attr:`shmarrow.segment.Segment.identity`; None if not mapped."""
-        return None
+        return None if self.mapping is None else self.mapping.identity
 
     @property
     def mode(self) -> int | None:
         """Permission bits of the mapped file; None if not mapped."""
-        return None
+        return None if self.mapping is None or self.mapping.status is None else S_IMODE(self.mapping.status.st_mode)
 
-    @property
-    def version(self) -> Version | None:
-        """The version of the mapped file; None if not mapped, or if it may change unnoticed."""
-        return version_of(self.data) if self.mapped else None
+    def version(self, kind: str = "file") -> Version | None:
+        """The version of a file that is mapped as a whole, for a kind of reader; None for other sources."""
+        mapping, data = self.mapping, self.data
+        if mapping is None or data is None or len(data) != mapping.size or mapping.location is None or mapping.shared:
+            return None
+        return Version(mapping, kind)
 
     def read(self, start: int, stop: int) -> Bytes:
         """Return the bytes from ``start`` to ``stop``: a view if in memory, else read.
@@ -108,7 +119,7 @@ class Source:
         Existing arrays keep their memory.
         """
         self.closed = True
-        self.data = None
+        self.data = self.mapping = None
 
     def _closed_error(self) -> Closed:
         return Closed(f"{self.name} is closed; open it again")

@@ -16,40 +16,11 @@ import os
 import stat
 from typing import Any
 
-from shmarrow import segment
 from shmarrow.buffer import as_bytes
 from shmarrow.errors import InvalidType, StorageError, full_name, storage_error
 from shmarrow.segment.attached import read_whole
 from shmarrow.segment.mappings import map_file
 from shmarrow.sources.base import Source, name_of
-
-
-class SegmentSource(Source):
-    """A segment: closed with the source if attached here, but not the caller's."""
-
-    __slots__ = ("_given", "_segment")
-
-    def __init__(self, attached: segment.Segment, given: bool = False) -> None:
-        super().__init__(attached.name, attached.data, mapped=True)
-        self._segment = attached
-        self._given = given
-
-    @property
-    def location(self) -> str | None:
-        return None if self._given else self._segment.location
-
-    @property
-    def identity(self) -> tuple[int, int, int, int]:
-        return self._segment.identity
-
-    @property
-    def mode(self) -> int:
-        return self._segment.mode
-
-    def close(self) -> None:
-        super().close()
-        if not self._given:
-            self._segment.close()
 
 
 class PositionedSource(Source):

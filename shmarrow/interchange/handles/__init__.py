@@ -27,7 +27,7 @@ from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, ObjectRef
 from shmarrow.layout import Array
 from shmarrow.segment.host import boot_id, host_name
-from shmarrow.sources.memory import SegmentSource
+from shmarrow.sources import open_source
 from shmarrow.tables import Table
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ def _open_tensor(content: object, memory: HandleObjects) -> Any:
 
 
 def _open_bundle(content: object, memory: HandleObjects) -> Any:
-    return late.ipc.tensor.bundle.Bundle(SegmentSource(memory.segment(content)), DEFAULT_LIMITS)
+    return late.ipc.tensor.bundle.Bundle(open_source(memory.segment(content)), DEFAULT_LIMITS)
 
 
 _OPENERS: dict[str, Callable[[Any, HandleObjects], Any]] = {

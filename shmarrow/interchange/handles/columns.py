@@ -34,8 +34,8 @@ from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.segment import Segment
+from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
-from shmarrow.sources.memory import SegmentSource
 from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Metadata, Schema
 from shmarrow.types.extension import storage_of
@@ -338,7 +338,7 @@ def _from_file(piece: FileBatches, memory: HandleObjects, readers: dict[int, Any
     reader = readers.get(piece.ref)
     if reader is None:
         segment: Segment = memory.segment(piece.ref)
-        reader = readers[piece.ref] = _reader(SegmentSource(segment))
+        reader = readers[piece.ref] = _reader(open_source(segment))
     for number in range(max(piece.first, 0), piece.first + piece.number):
         batch: RecordBatch = reader.get_batch(number)
         if piece.columns is not None:

@@ -30,7 +30,6 @@ from shmarrow.ipc.batch.header import BatchHeader, read_message
 from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, decode_row_counts, read_footer
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.segment.mappings import shared_of
 from shmarrow.sources.base import Source
 from shmarrow.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.types import Metadata, Schema, as_metadata
@@ -68,8 +67,8 @@ class _File:
         self.name = source.name
         self.limits = limits
         self.ranged = source.data is None
-        self.version = source.version
-        self._shared = shared_of(source.data)
+        self.version = source.version()
+        self._shared = None if source.mapping is None else source.mapping.shared
         self.footer = read_footer(source, limits)
         end = self.footer.end
         self.data: Any = late.sources.ranges.SourceRange(source, 0, end) if source.data is None else source.data[:end]

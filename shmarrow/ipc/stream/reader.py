@@ -29,7 +29,6 @@ from shmarrow.ipc.message.decode import Located, message_at
 from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.segment.mappings import shared_of
 from shmarrow.sources.base import Source
 from shmarrow.state_machine import (
     CLOSE,
@@ -168,10 +167,9 @@ class _Index:
         assert source.data is not None
         self._source = source
         self._locks: dict[int, _thread.RLock] = {}
-        version = source.version
-        self._version = None if version is None else version._replace(kind="stream")
+        self._version = source.version("stream")
         self.data: Bytes = source.data
-        self._shared = shared_of(source.data)
+        self._shared = None if source.mapping is None else source.mapping.shared
         self.state = StreamState(source.name, limits, DictionaryBudget(limits))
         self.places: list[_Place] = []
         self.position = 0
