@@ -127,10 +127,9 @@ def append_file(
     StorageError
         On closing, if the file was replaced or changed in the meantime.
     """
-    source = sources.open_source(where)
-    if source.identity is None or not isinstance(where, (str, bytes, os.PathLike)):
-        source.close()
+    if not isinstance(where, (str, os.PathLike)):
         raise errors.InvalidArgument("append_file needs a path or a shm: name, as it replaces the file")
+    source = sources.open_source(where)
     reader = RecordBatchFileReader(source, errors.DEFAULT_LIMITS)
     sink = sources.open_sink(where, overwrite=True, durable=durable, replacing=source.identity)
     return late.ipc.file.appender.RecordBatchFileAppender(reader, sink, options)

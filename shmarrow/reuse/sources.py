@@ -137,9 +137,16 @@ class Sources:
 
 
 def _descriptor(mapping: Mapping) -> int | None:
-    """Open a file that can be linked; None if it has no name any more, or cannot be opened."""
+    """Open a file that can be linked; None if it has no name any more, or cannot be opened.
+
+    As a part of another object it may have another name in the directory of the store than when it was mapped.
+    """
     with suppress(OSError):
         fd = mapping.descriptor()
+        if fd is None and mapping.location is not None:
+            with os.scandir(os.path.dirname(mapping.location)) as entries:
+                names = [entry.path for entry in entries if entry.inode() == mapping.identity[1]]
+            fd = next((fd for name in names if (fd := mapping.descriptor(name)) is not None), None)
         if fd is None or os.fstat(fd).st_nlink:
             return fd
         os.close(fd)

@@ -165,8 +165,8 @@ class Mapping:
             raise refused(error, "map private pages of", name, name, hint) from None
         return pages[start - first :]
 
-    def descriptor(self) -> int | None:
-        """Open a readable descriptor of the object by its name, to be closed by the caller.
+    def descriptor(self, path: str | None = None) -> int | None:
+        """Open a readable descriptor of the object by its name, or by another one, to be closed by the caller.
 
         None if the name is gone, or refers to another file.
 
@@ -175,7 +175,8 @@ class Mapping:
         OSError
             If the process has too many descriptors.
         """
-        path = None if self.location is None else resolve(self.location)[1]
+        if path is None and self.location is not None:
+            path = resolve(self.location)[1]
         if path is None or not path.startswith("/"):
             return None
         try:

@@ -453,10 +453,10 @@ def test_references_lead_to_files_and_not_to_other_references(store: sa.Store) -
     assert store.info("stage 100").nbytes < rows * 8 + 20 * PAGE
     assert last.column("c").to_pylist() == numbers(0, rows).tolist()
     assert last.column("c50").to_pylist() == numbers(50, rows).tolist()
-    before = len(os.listdir("/proc/self/fd"))
+    before = Path("/proc/self/maps").read_text().count(store.path)
     one = store.get("stage 100", kind=sa.Table).column("c70")
     assert one.to_pylist() == numbers(70, rows).tolist()
-    assert len(os.listdir("/proc/self/fd")) - before == 1  # the file of this column
+    assert Path("/proc/self/maps").read_text().count(store.path) - before == 1  # the file of this column
     check(store.path)
 
 
