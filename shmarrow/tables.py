@@ -36,7 +36,7 @@ from shmarrow.layout.memory import slice_bounds
 from shmarrow.optional import optional
 from shmarrow.pickling import travels
 from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
-from shmarrow.tabular import as_column, made_from
+from shmarrow.tabular import as_column, frame_in_schema, made_from
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, struct, unify_schemas
 from shmarrow.types.extension import has_dictionary
 from shmarrow.types.schema import difference, with_nulls
@@ -302,10 +302,13 @@ def _cuts(starts: Sequence[Indices]) -> Indices:
     return np.unique(np.concatenate(starts))
 
 
-def rows_of(data: Any) -> RecordBatchReader:
-    """Make a reader over the rows of any library's object, for one pass. Errors as :meth:`from_stream`."""
+def rows_of(data: Any, schema: Schema | None = None) -> RecordBatchReader:
+    """Make a reader over the rows of any library's object, for one pass. Errors as :meth:`from_stream`.
+
+    A data frame of pandas, most of whose columns have no type of Arrow's, is converted to those of ``schema`` if given.
+    """
     if capsules.is_frame(data):
-        data = table(data)
+        data = table(data) if schema is None else frame_in_schema(Table, data, schema)
     return RecordBatchReader.from_stream(data)
 
 

@@ -19,6 +19,7 @@ from shmarrow.types import DataType, MetadataLike, Schema
 from shmarrow.types.schema import PANDAS_KEY, as_schema
 
 if TYPE_CHECKING:
+    from shmarrow.build.frames import Frame
     from shmarrow.columns import Columns
 
 C = TypeVar("C", bound="Columns[Any]")
@@ -125,29 +126,61 @@ def from_frame(
 ) -> C:
     """Make a batch or a table from a pandas DataFrame, with the metadata from which pandas restores it."""
     read = late.build.frames.read_frame(frame, schema, preserve_index, columns)
+    made = _of_parts(kind, read, schema, metadata)
+    types = (
+        [made.schema.field(part.name).type for part in [*read.columns, *read.levels]] if schema else made.schema.types
+    )
+    described = {PANDAS_KEY: read.metadata(types, schema is None)}
+    return made._with_schema(made.schema.with_metadata({**(made.schema.metadata or {}), **described}))
+
+
+def frame_in_schema(kind: type[C], frame: Any, schema: Schema) -> C:
+    """Make a batch or a table of a data frame with exactly the fields of a schema, for a writer of it.
+
+    Raises
+    ------
+    InvalidArgument
+        If a column or a level of the index has no field; a ``RangeIndex`` needs none.
+    FieldNotFound, InvalidData, InvalidType
+        If a field has no column, or a value does not fit it; times are not given a zone, nor lose theirs.
+    """
+    if frame.index.__class__.__name__ != "RangeIndex":
+        levels = late.build.frames.read_frame(frame, None, None, None).levels
+        extra = next((level.name for level in levels if level.name not in schema), None)
+        if extra is not None:
+            step = "frame.reset_index() makes it a column, reset_index(drop=True) drops it"
+            raise InvalidArgument(f"the schema has no field for {extra!r}, of the frame's index", hint=step)
+    read = late.build.frames.read_frame(frame, schema, None, None)
+    for part in [*read.columns, *read.levels]:
+        zoned = getattr(schema.field(part.name).type, "tz", None) if part.name in schema else None
+        dtype = part.values.dtype
+        zone = getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
+        if dtype.kind == "M" and (zoned is None) != (zone is None) and part.values.notna().any():
+            text = f"{dtype} has no exact cast to {schema.field(part.name).type}"
+            raise InvalidType(text, where=[("column", part.name)], hint="column.dt.tz_localize(zone) sets or drops it")
+    return _of_parts(kind, read, schema, None)
+
+
+def _of_parts(kind: type[C], read: Frame, schema: Schema | None, metadata: MetadataLike | None) -> C:
+    """Make a batch or a table of the columns and levels of a frame, with their own types or those of a schema."""
     parts = [*read.columns, *read.levels]
     stored = [late.build.pandas.with_extension(part.values, late.build.array) for part in parts]
+    if not parts and not schema:
+        return kind._over(Schema((), metadata) if schema is None else schema, [], len(read.index))
     try:
-        if schema is not None:
-            late.build.frames.check_no_duplicates(read)
-            values = {part.name: found for part, (found, _) in zip(parts, stored, strict=True)}
-            made = kind.from_pydict(values, schema, metadata)
-            types = [made.schema.field(part.name).type for part in parts]
-        elif parts:
-            made = kind.from_arrays([found for found, _ in stored], [part.name for part in parts], None, metadata)
-            types = made.schema.types
-        else:
-            made, types = kind._over(Schema((), metadata), [], len(frame)), []
+        if schema is None:
+            made = kind.from_arrays([values for values, _ in stored], [part.name for part in parts], None, metadata)
+            fields = [
+                field if extension is None else field.with_metadata(extension)
+                for field, (_, extension) in zip(made.schema, stored, strict=True)
+            ]
+            return made._with_schema(Schema(fields, metadata))
+        late.build.frames.check_no_duplicates(read)
+        values = {part.name: values for part, (values, _) in zip(parts, stored, strict=True)}
+        return kind.from_pydict(values, schema, metadata)
     except ShmarrowError as error:
         _name_levels(error, [level.name for level in read.levels])
         raise
-    found = made.schema.with_metadata(
-        {**(made.schema.metadata or {}), PANDAS_KEY: read.metadata(types, schema is None)}
-    )
-    for i, (_, extension) in enumerate(stored if schema is None else ()):
-        if extension is not None:
-            found = found.set(i, found.field(i).with_metadata(extension))
-    return made._with_schema(found)
 
 
 def _name_levels(error: ShmarrowError, levels: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
 from shmarrow.layout.listing import LISTS
-from shmarrow.layout.making import make_array
+from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.memory import frozen
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, ExtensionType
@@ -73,9 +73,9 @@ def array(
     Notes
     -----
     Differences from pyarrow: str and bytes, dates and datetimes, and datetimes with and without a time zone cannot be
-    mixed, even if ``type`` is given; nanoseconds and the time of a datetime are never dropped; integers of 2**63 and
-    more are uint64; a str, bytes or dict as ``obj`` raises, as it is a single value; byte-swapped, structured and
-    multidimensional ndarrays are accepted.
+    mixed, even if ``type`` is given, and datetimes of several time zones only then; nanoseconds and the time of a
+    datetime are never dropped; integers of 2**63 and more are uint64; a str, bytes or dict as ``obj`` raises, as it is
+    a single value; byte-swapped, structured and multidimensional ndarrays are accepted.
     """
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
         number = by_dtype().get(obj.dtype) if obj.dtype.kind in "iuf" else None
@@ -176,6 +176,8 @@ def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is
         missing = np.isnan(values)
         if missing.any():
             valid = ~missing if valid is None else _deepened(valid, missing) & ~missing
+        if wanted is not None and values.ndim == 1 and missing.all():  # pandas has no other column of nothing
+            return nulls(len(values), wanted)
     type = type_of_ndarray(values, valid) if wanted is None else wanted
     with renumbered(_in_shape, values.shape):
         return array_from_numpy(values, type, valid)

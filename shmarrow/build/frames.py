@@ -209,7 +209,9 @@ def dtype_form(values: Any) -> Any:
     dtype = values.dtype
     kind = dtype.__class__.__name__
     if kind == "CategoricalDtype":
-        return {"category": dtype_form(dtype.categories), "ordered": bool(dtype.ordered)}
+        categories = {"category": dtype_form(dtype.categories), "ordered": bool(dtype.ordered)}
+        frequency = _frequency(dtype.categories)
+        return categories if frequency is None else {**categories, "freq": frequency}
     if kind == "StringDtype":
         if _is_named(dtype, str(dtype)):
             return str(dtype)

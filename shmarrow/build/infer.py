@@ -41,7 +41,8 @@ _HINTS: dict[str, str] = {
     "Enum": "convert members to their .value",
     "Period": "call .to_timestamp()",
     "Interval": "convert to structs of .left and .right",
-    "Series": "convert each to its .array or values",
+    "Series": "convert each with .tolist()",
+    "Index": "convert each with .tolist()",
     "Scalar": "call .as_py()",
     "complex": "convert to structs of real and imaginary part",
     "complexfloating": "convert to structs of real and imaginary part",
@@ -73,7 +74,8 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
             return type_of_dtype(np.result_type(*[np.dtype(kind) for kind in kinds]))
         return types.float64()
     names = {kind.__name__ for kind in kinds}
-    if names == {"MonthDayNano"} and all(issubclass(kind, tuple) for kind in kinds):  # ours or pyarrow's
+    ours_or_pyarrows = names == {"MonthDayNano"} and all(issubclass(kind, tuple) for kind in kinds)
+    if ours_or_pyarrows or names == {"DateOffset"}:
         return types.month_day_nano_interval()
     if names == {"UUID"}:
         return late.extension.uuid()
@@ -201,7 +203,11 @@ def _moments(values: Sequence[Any], kinds: set[Any]) -> DataType:
         raise InvalidType(
             "no single type fits timestamps with a time zone and dates or timestamps without one; pass type="
         )
-    return types.timestamp(_finest(units), zone_name(aware[0]) if aware else None)
+    names = list(dict.fromkeys(map(zone_name, aware)))
+    if len(names) > 1:
+        text = f"no single type fits timestamps of the time zones {', '.join(names[:4])}"
+        raise InvalidType(text, hint="pass type=shmarrow.timestamp('us', 'UTC'), which keeps the moments")
+    return types.timestamp(_finest(units), names[0] if names else None)
 
 
 # --- nested values ----------------------------------------------------------------------------------------------

@@ -392,6 +392,7 @@ def _take_intervals(type: Any, values: Sequence[Any]) -> Values:
     names = type.storage.names
     if names is None:
         return _take_ints(type, values)
+    values = [_offset_parts(type, value) if value.__class__.__name__ == "DateOffset" else value for value in values]
     for value in values:
         if not isinstance(value, (tuple, list)) or len(value) != len(names):
             raise _bad(type, value)
@@ -402,6 +403,25 @@ def _take_intervals(type: Any, values: Sequence[Any]) -> Values:
                 raise _bad(type, value)
         result[name] = _array_of(type, type.storage[name], column)
     return result
+
+
+def _offset_parts(type: Any, offset: Any) -> tuple[int, ...]:
+    """Months, days and nanoseconds of a ``pandas.DateOffset`` that only adds; without arguments it adds days."""
+    parts = dict(offset.kwds) or {"days": 1}
+    sums = [sum(parts.pop(unit, 0) * size for unit, size in units.items()) * offset.n for units in _OFFSETS]
+    if parts or type.storage.names is None or len(type.storage.names) != len(sums):
+        raise _bad(type, offset)
+    return tuple(sums)
+
+
+_OFFSETS: tuple[dict[str, int], ...] = (
+    {"years": 12, "months": 1},
+    {"weeks": 7, "days": 1},
+    {
+        "hours": 3600 * 10**9, "minutes": 60 * 10**9, "seconds": 10**9, "milliseconds": 10**6, "microseconds": 1000,
+        "nanoseconds": 1,
+    },
+)  # fmt: skip
 
 
 def _take_fixed_bytes(type: Any, values: Sequence[Any]) -> Values:

@@ -39,10 +39,11 @@ def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, A
 
 
 def _series(column: Any, writable: bool, options: dict[str, Any]) -> Any:
+    column = _in_nanoseconds(column, options)
     form = None if "types_mapper" in options else _form_of(column.type)
     if form is not None:
         return optional("pandas").Series(_restored(column, form))
-    cast = _in_nanoseconds(column.for_consumer("pandas"), options)
+    cast = column.for_consumer("pandas")
     result = cast.to_pyarrow().to_pandas(**_exact(cast, options))
     own = _writable(cast, result) if writable else None
     return result if own is None else own
@@ -67,9 +68,9 @@ def _frame(rows: Any, described: _Described, writable: bool, options: dict[str, 
     forms = {} if "types_mapper" in options else {i: described.form(i) for i in places if names[i] not in set(chosen)}
     forms = {i: form for i, form in forms.items() if form is not None}
     plain = rows._selected([i for i in places if i not in forms])
-    plain = plain.for_consumer("pandas")
     if options.get("coerce_temporal_nanoseconds"):
         plain = plain.from_arrays([_in_nanoseconds(column, options) for column in plain.columns], plain.schema.names)
+    plain = plain.for_consumer("pandas")
     # Columns are numbered, as names may repeat; those restored by themselves are replaced after the others were made.
     blank = pa.nulls(rows.num_rows, pa.int8()).fill_null(0) if forms else None
     made = iter(plain.to_pyarrow().columns)
@@ -82,7 +83,7 @@ def _frame(rows: Any, described: _Described, writable: bool, options: dict[str, 
     for k, i in enumerate(places):
         with at("column", names[i]):
             if i in forms:
-                result.isetitem(k, _restored(rows.column(i), forms[i]))
+                result.isetitem(k, _restored(_in_nanoseconds(rows.column(i), options), forms[i]))
                 continue
             column = next(source)
             exact = _exact(column, options)
@@ -285,8 +286,7 @@ class _Described:
                 entry = self._entries[fields[k]][1]
                 form = self.form(fields[k])
                 with at("column", level):
-                    column = rows.column(fields[k])
-                    arrays.append(_series(column, False, {}).array if form is None else _restored(column, form))
+                    arrays.append(_restored(rows.column(fields[k]), form))
                 name = None if entry["name"] == level and level.startswith("__index_level_") else entry["name"]
             else:
                 if level["kind"] != "range":
@@ -388,7 +388,7 @@ def _form_of(type: Any) -> Any:
         return None
     type = types.schema([("", type)]).for_consumer("pandas").field(0).type
     if type.layout == "dictionary":
-        return {"category": f"datetime64[{type.value_type.unit}, {type.value_type.tz}]", "ordered": type.ordered}
+        return {"category": None, "ordered": type.ordered}
     if type.layout not in LISTS:
         return None
     zoned = getattr(type.value_type, "tz", None)
@@ -397,6 +397,8 @@ def _form_of(type: Any) -> Any:
 
 def _restored(column: Any, form: Any) -> Any:
     """Return the values of an array or a chunked array as a pandas array or an ndarray of a recorded dtype."""
+    if form is None:
+        return _series(column, False, {}).array
     kind = "" if isinstance(form, str) else next(iter(form))
     if kind in _RESTORE:
         return _RESTORE[kind](column, form)
@@ -428,7 +430,7 @@ def _categories(column: Any, form: Any) -> Any:
     array = _one(column)
     codes = array.indices
     codes = codes.to_numpy(False) if not codes.null_count else codes.fill_null(-1).to_numpy(False)
-    categories = _index(_restored(array.dictionary, form["category"]), None)
+    categories = _with_frequency(_index(_restored(array.dictionary, form["category"]), None), form.get("freq"))
     return module.Categorical.from_codes(codes, categories, ordered=form["ordered"])
 
 
@@ -451,10 +453,10 @@ def _sparse(column: Any, form: Any) -> Any:
 def _lists(column: Any, form: Any) -> Any:
     """Lists as ndarrays of objects, of the values as a Series holds them."""
     array = _one(column).for_consumer("pandas")
-    values = _series(array.flatten(), False, {}).astype(object).to_numpy()
-    valid = array.is_valid().to_pylist()
-    lists = iter(np.split(values, np.cumsum([len(each) for each in array if each is not None])[:-1]))
-    return _objects([next(lists) if each else None for each in valid])
+    starts, sizes, items = array._spans()
+    values = _series(items, False, {}).astype(object).to_numpy()
+    spans = zip(starts.tolist(), sizes.tolist(), array.is_valid().to_pylist(), strict=True)
+    return _objects([values[start : start + size] if valid else None for start, size, valid in spans])
 
 
 def _python(column: Any, form: Any) -> Any:
@@ -467,8 +469,10 @@ def _python(column: Any, form: Any) -> Any:
         values = [missing if none else value for value, none in zip(values, absent, strict=True)]
         return _objects(values)
     made = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytearray": bytearray}.get("".join(kinds))
-    values = column.to_pylist()
-    if made is not None:
+    zoned = _form_of(column.type) is not None
+    values = _lists(column, form).tolist() if zoned and "list" in kinds else column.to_pylist()
+    if zoned or made is not None:
+        made = made or list
         values = [None if value is None else made(value) for value in values]
     return _objects([missing if value is None else value for value in values])
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow import bitmap
+from shmarrow import bitmap, capsules
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import U1, Bytes, as_bytes, padded
 from shmarrow.errors import (
@@ -42,6 +42,7 @@ from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.layout.listing import LISTING, walk
 from shmarrow.layout.parts import take_apart
 from shmarrow.ring.protocol import BATCH, TENSOR
+from shmarrow.tabular import frame_in_schema
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import element_values
@@ -166,6 +167,8 @@ class BatchFrames:
         LimitExceeded
             If it does not fit.
         """
+        if capsules.is_frame(value):
+            value = frame_in_schema(RecordBatch, value, self.schema)
         given = value if isinstance(value, RecordBatch) else RecordBatch._of_rows(value)
         if given is None:
             raise InvalidType(f"the ring holds record batches, found {full_name(value)}")

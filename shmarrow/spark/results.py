@@ -18,6 +18,7 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
+from shmarrow.build.frames import check_no_duplicates, read_frame
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, at, full_name, shown
 from shmarrow.layout.array import Array
@@ -60,7 +61,7 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
     if isinstance(found, Mapping):
         found = from_columns(found)
     elif capsules.is_frame(found):
-        found = of_frame(found).replace_schema_metadata(None)
+        found = from_columns(_columns_of(found))
     if isinstance(found, (RecordBatch, Table, RecordBatchReader)) or capsules.has_data(found):
         with rows_of(found) as reader:
             yield from reader
@@ -86,8 +87,18 @@ def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
 
 def of_frame(frame: Any) -> Table:
     """Convert a data frame of pandas; as in Spark, an index without a name is dropped."""
-    named = any(name is not None for name in frame.index.names)
-    return from_frame(Table, frame, preserve_index=None if named else False)
+    return from_frame(Table, frame, preserve_index=_keeps_index(frame))
+
+
+def _keeps_index(frame: Any) -> bool | None:
+    return None if any(name is not None for name in frame.index.names) else False
+
+
+def _columns_of(frame: Any) -> dict[str, Any]:
+    """The columns of a data frame of pandas by name; objects among them get the declared types."""
+    read = read_frame(frame, None, _keeps_index(frame), None)
+    check_no_duplicates(read)
+    return {part.name: part.values for part in [*read.columns, *read.levels]}
 
 
 def _has_no_rows(found: Any) -> bool:
@@ -156,8 +167,9 @@ class Fitting:
         self._check_names([name if isinstance(name, str) else shown(name) for name in columns])
         untyped = (None, np.dtype(object))
         made = {}
-        for field in self.wanted:
-            values = columns[field.name]
+        names: Iterable[Any] = self.wanted.names if self.names is None else columns
+        for field, name in zip(self.wanted, names, strict=True):
+            values = columns[name]
             is_typed = capsules.has_data(values) or getattr(values, "dtype", None) not in untyped
             with at(f"column {shown(field.name)}"):
                 made[field.name] = values if is_typed else array(values, field.type)

@@ -465,3 +465,153 @@ def test_no_integer_is_rounded() -> None:
     assert described.to_pandas().index[0] == big
     text = described.schema.metadata[b"pandas"].replace(b"Int64", b"int64")
     assert described.replace_schema_metadata({"pandas": text}).to_pandas().index[0] == big
+
+
+# --- zones, nanoseconds, rows ---------------------------------------------------------------------------------------
+
+BERLIN = sa.timestamp("us", "Europe/Berlin")
+MIDNIGHT = dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_dictionaries_of_zoned_times_keep_their_zone(unit: str) -> None:
+    """pyarrow drops the zone, and shows the time of UTC."""
+    days = pd.date_range("2024", periods=2, tz="Europe/Berlin", unit=unit)
+    for frame in (pd.DataFrame({"c": pd.Categorical([days[1], None, days[0]])}), rows(pd.CategoricalIndex(days))):
+        EQUAL(sa.table(frame).to_pandas(), frame)
+    array = sa.array([MIDNIGHT, None, MIDNIGHT], sa.timestamp(unit, "Europe/Berlin")).dictionary_encode()
+    expected = [pd.Timestamp(MIDNIGHT), None, pd.Timestamp(MIDNIGHT)]
+    for column in (array, array.slice(0, 3), sa.chunked_array([array.slice(0, 1), array.slice(1)])):
+        for found in (column.to_pandas(), sa.table({"c": column}).to_pandas()["c"]):
+            assert str(found.cat.categories.dtype) == f"datetime64[{unit}, Europe/Berlin]"
+            assert [None if value is pd.NaT else value for value in found] == expected
+            assert found[0].hour == 0
+    nothing = sa.array([None], array.type)
+    for column in (array.slice(0, 0), sa.chunked_array([], array.type), nothing):
+        assert str(column.to_pandas().cat.categories.dtype) == f"datetime64[{unit}, Europe/Berlin]"
+
+
+@pytest.mark.parametrize(
+    "type",
+    [sa.list_(BERLIN), sa.large_list(BERLIN), sa.list_(BERLIN, 1), sa.list_view(BERLIN), sa.large_list_view(BERLIN),
+     sa.list_(sa.timestamp("ns", "Europe/Berlin"))],
+    ids=str,
+)  # fmt: skip
+def test_lists_of_zoned_times_keep_their_zone(type: Any) -> None:
+    array = sa.array([[MIDNIGHT], None, [MIDNIGHT]], type)
+    for column in (array, array.slice(0, 3), sa.chunked_array([array.slice(0, 1), array.slice(1)])):
+        for found in (column.to_pandas(), sa.table({"c": column}).to_pandas()["c"]):
+            assert found[1] is None
+            for value in (found[0], found[2]):
+                assert value.tolist() == [MIDNIGHT]
+                assert (value[0].hour, str(value[0].tz)) == (0, "Europe/Berlin")
+    assert len(array.slice(0, 0).to_pandas()) == 0
+    nested = sa.array([[[MIDNIGHT], None]], sa.list_(type)).to_pandas()[0]
+    assert (nested[0][0].hour, nested[1]) == (0, None)
+    frame = pd.DataFrame({"l": [[pd.Timestamp(1, tz="Europe/Berlin")], None, []]})
+    assert sa.table(frame).to_pandas()["l"].tolist() == frame["l"].tolist()
+
+
+def test_times_of_several_zones_are_of_no_single_type() -> None:
+    """pyarrow takes the first."""
+    two = [pd.Timestamp("2024", tz="Europe/Berlin"), pd.Timestamp("2024", tz="Asia/Tokyo")]
+    for values in ([[two]], [[{"t": two[0]}], [{"t": two[1]}]], [two]):
+        with pytest.raises(sa.InvalidType, match=r"time zones Europe/Berlin, Asia/Tokyo; pass type="):
+            sa.table(pd.DataFrame({"x": values[0] if len(values) == 1 else [value[0] for value in values]}))
+    assert sa.array(two, BERLIN).to_pandas().tolist() == two
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_nanoseconds_that_would_wrap_are_refused(encoded: bool) -> None:
+    """pyarrow makes 1815 of 2400."""
+    for type, days in (
+        (sa.date32(), 157054),
+        (sa.date64(), 157054),
+        (sa.duration("s"), 146000),
+        (sa.duration("us"), 146000),
+    ):
+        per_day = {"date64[ms]": 86400000, "duration[s]": 86400, "duration[us]": 86400 * 10**6}.get(str(type), 1)
+        for count in (days * per_day, -days * per_day):
+            array = sa.array([1 * per_day, count], type)
+            column = array.dictionary_encode() if encoded else array
+            for wrapped in (column, sa.table({"x": column}), sa.chunked_array([column])):
+                with pytest.raises(sa.InvalidData, match="cannot hold"):
+                    wrapped.to_pandas(coerce_temporal_nanoseconds=True, date_as_object=False)
+                assert len(wrapped.to_pandas(date_as_object=False)) == 2
+        small = sa.array([per_day], type).to_pandas(coerce_temporal_nanoseconds=True, date_as_object=False)
+        assert small.dtype.name.endswith("[ns]")
+        assert small[0] in (pd.Timedelta(1, "D"), pd.Timestamp("1970-01-02"))
+    with pytest.raises(sa.ShmarrowError, match="year 29349"):
+        sa.array([10**7], sa.date32()).to_pandas()
+
+
+def test_rows_without_columns_are_rows() -> None:
+    """pyarrow makes them none."""
+    table = sa.table({"x": [1, 2, 3]})
+    described = sa.table(pd.DataFrame(index=["a", "b", "c"]))
+    for bare in (table.select([]), table.to_batches()[0].select([]), described, described.select([])):
+        for options in ({}, {"arrow_backed": True}, {"ignore_metadata": True}, {"writable": True}):
+            assert len(bare.to_pandas(**options)) == 3
+    assert sa.table(table.select([]).to_pandas()).shape == (3, 0)
+
+
+# --- by a writer's schema -----------------------------------------------------------------------------------------
+
+FITTING: dict[str, tuple[Any, Any, Any]] = {
+    "maps": (sa.map_(sa.string(), sa.int64()), [{"a": 1}, None, [("b", 2)]], [[("a", 1)], None, [("b", 2)]]),
+    "integers beside nulls": (sa.int16(), [1, None, 3], [1, None, 3]),
+    "empty lists": (sa.list_(sa.int32()), [[], [], None], [[], [], None]),
+    "nothing": (sa.string(), [np.nan, np.nan], [None, None]),
+    "nothing as objects": (sa.list_(sa.date32()), [None, None], [None, None]),
+    "decimals": (sa.decimal128(10, 3), [D("1.5"), None], [D("1.500"), None]),
+    "whole decimals": (sa.decimal64(10, 0), [1, 2], [D(1), D(2)]),
+    "bytes": (sa.binary(2), [b"ab", None], [b"ab", None]),
+    "lists of moments": (sa.list_(BERLIN), [[pd.Timestamp(MIDNIGHT)], None], [[MIDNIGHT], None]),
+    "offsets": (sa.month_day_nano_interval(), [pd.DateOffset(months=1), pd.DateOffset(2)], [(1, 0, 0), (0, 2, 0)]),
+    "dictionaries": (sa.dictionary("int8", "string"), ["a", None, "a"], ["a", None, "a"]),
+    "structs": (sa.struct({"x": sa.int8(), "y": sa.list_(sa.int8())}), [{"x": 1, "y": []}], [{"x": 1, "y": []}]),
+    "views": (sa.string_view(), ["a", None], ["a", None]),
+}
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_a_writer_writes_frames_by_its_schema(name: str, tmp_path: Any) -> None:
+    type, values, expected = FITTING[name]
+    schema = sa.schema({"before": sa.int8(), "x": type})
+    frame = pd.DataFrame({"x": values, "before": range(len(values))})
+    frame.attrs = {"not stored": object()}
+    with sa.ipc.new_file(tmp_path / "x.arrow", schema) as writer:
+        writer.write(frame)
+        writer.write(frame.iloc[:0])
+    found = sa.ipc.open_file(tmp_path / "x.arrow").read_all()
+    assert found["x"].to_pylist() == expected
+    assert found.schema == schema
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "match"),
+    [
+        (pd.DataFrame({"x": [1, 300]}), sa.InvalidData, "column 'x': row 1: int8 cannot hold 300"),
+        (pd.DataFrame({"x": [1.0, None, 0.5]}), sa.InvalidData, "column 'x': row 2: .*not a whole number"),
+        (pd.DataFrame({"x": ["a"]}), sa.InvalidType, "column 'x'"),
+        (pd.DataFrame({"x": [1], "y": [2]}), sa.InvalidArgument, "no field for the columns .'y'"),
+        (pd.DataFrame({"y": [2]}), sa.FieldNotFound, "'x'"),
+        (pd.DataFrame({"x": [1]}, index=[5]), sa.InvalidArgument, "no field for .*index; frame.reset_index"),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), sa.InvalidArgument, "several named 'x'"),
+    ],
+    ids=["too large", "fraction", "text", "another column", "a column less", "an index", "twice"],
+)
+def test_a_frame_that_does_not_fit_is_refused(frame: Any, error: Any, match: str, tmp_path: Any) -> None:
+    with sa.ipc.new_file(tmp_path / "x.arrow", sa.schema({"x": sa.int8()})) as writer:
+        with pytest.raises(error, match=match):
+            writer.write(frame)
+        writer.write(pd.DataFrame({"x": [1, None]}))
+    assert sa.ipc.open_file(tmp_path / "x.arrow").read_all().to_pydict() == {"x": [1, None]}
+
+
+def test_a_writer_gives_no_time_a_zone(tmp_path: Any) -> None:
+    naive = pd.DataFrame({"x": pd.to_datetime(["2024-01-01"])})
+    for frame, type in ((naive, BERLIN), (naive.assign(x=naive["x"].dt.tz_localize("UTC")), sa.timestamp("us"))):
+        writer = sa.ipc.new_file(tmp_path / "x.arrow", sa.schema({"x": type}), overwrite=True)
+        with writer, pytest.raises(sa.InvalidType, match=r"no exact cast to .*tz_localize"):
+            writer.write(frame)

@@ -154,6 +154,16 @@ def test_batches_of_other_libraries(shm_name: str) -> None:
         assert next(reader).to_pydict() == {"n": [1, 2], "s": ["a", None]}
 
 
+def test_data_frames_of_pandas_get_the_types_of_the_ring(shm_name: str) -> None:
+    pd = pytest.importorskip("pandas")
+    like = sa.record_batch({"n": sa.array([1, 2], "int16"), "l": sa.array([["ab"], ["cd"]])})
+    with sa.Ring(shm_name, like=like) as ring, sa.Ring(shm_name) as reader:
+        ring.put(pd.DataFrame({"l": [[], None], "n": [1, None]}))
+        assert next(reader).to_pydict() == {"n": [1, None], "l": [[], None]}
+        with pytest.raises(sa.InvalidData, match="column 'n': row 0"):
+            ring.put(pd.DataFrame({"n": [0.5], "l": [[]]}))
+
+
 def test_what_does_not_fit_is_an_error_and_nothing_is_written(shm_name: str) -> None:
     with sa.Ring(shm_name, like=FRAME) as ring, sa.Ring(shm_name) as reader:
         ring.put(FRAME)

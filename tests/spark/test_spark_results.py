@@ -103,6 +103,26 @@ def test_what_is_no_table(found: Any, message: str) -> None:
         list(batches_of(found))
 
 
+def test_objects_of_a_data_frame_get_the_declared_types() -> None:
+    at = pd.Timestamp("2024-03-31 02:00", tz="UTC")
+    frame = pd.DataFrame({
+        "m": [{"a": 1}, None], "l": [[at], []], "d": [decimal.Decimal("1.5"), None], "e": [[], []], "i": [1.0, None],
+        "o": [None, None],
+    })  # fmt: skip
+    frame.attrs = {"not stored": object()}
+    found = fitted(
+        frame, ("m", st.MapType(st.StringType(), st.LongType())), ("l", st.ArrayType(st.TimestampType())),
+        ("d", st.DecimalType(10, 3)), ("e", st.ArrayType(st.StringType())), ("i", st.IntegerType()),
+        ("o", st.StringType()),
+    )  # fmt: skip
+    assert found.to_pydict() == {
+        "m": [[("a", 1)], None], "l": [[at], []], "d": [decimal.Decimal("1.500"), None], "e": [[], []], "i": [1, None],
+        "o": [None, None],
+    }  # fmt: skip
+    with pytest.raises(sa.InvalidArgument, match="several named 'n'"):
+        fitted(pd.DataFrame([[1, 2]], columns=["n", "n"]), N)
+
+
 @pytest.mark.parametrize("make", [dict, sa.table, pa.table, pl.DataFrame])
 def test_columns_are_matched_by_name(make: Any) -> None:
     assert fitted(make({"word": ["a"], "n": [1]}), N, WORD).to_pydict() == {"n": [1], "word": ["a"]}

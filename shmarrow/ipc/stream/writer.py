@@ -100,7 +100,8 @@ class BatchWriter(Writer):
         data : RecordBatch, Table, RecordBatchReader, or rows of another library
             Rows with the writer's fields. Other libraries' objects are read through ``__arrow_c_stream__`` or
             ``__arrow_c_array__``, one batch at a time. Their string, binary and list columns are losslessly cast to the
-            writer's layout, as libraries differ there (polars exports string views, pandas large strings).
+            writer's layout, as libraries differ there (polars exports string views, pandas large strings). A data frame
+            of pandas is converted to the writer's types, exactly; its index must be a ``RangeIndex``, or columns.
 
         Raises
         ------
@@ -143,7 +144,7 @@ class BatchWriter(Writer):
         """
         self._check_open()
         adapt = not full_name(table).startswith("shmarrow.")
-        with rows_of(table) as reader:
+        with rows_of(table, self.schema) as reader:
             batches: Iterable[RecordBatch] = reader
             if self.options.unify_dictionaries and not self.replaces:
                 batches = reader.read_all().unify_dictionaries().batches
