@@ -337,7 +337,7 @@ def _contents(found: segment.Segment) -> tuple[int, Iterable[Any]]:
         return found.size, [found.data]
     encoded = encode(decode(found))
     assert encoded.size is not None
-    return encoded.size, chain.from_iterable(encoded.pieces())
+    return encoded.size, chain.from_iterable(encoded.parts)
 
 
 def _pieces(contents: Iterable[Any], progress: Callable[[int], None]) -> Iterable[Any]:

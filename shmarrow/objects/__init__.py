@@ -7,8 +7,8 @@ value                                           bytes
 ==============================================  =======================================================
 RecordBatch, Table, Array, ChunkedArray         a file; a stream where batches have different
                                                 dictionaries, which a file cannot hold
-str, int, float, bool                           a file of one row and one column
-Tensor, ndarray, bytes, bytearray, memoryview   a Tensor message
+Tensor, ndarray, bytes, bytearray, memoryview,  a Tensor message, of UTF-8 for a str, of one element for a number
+str, int, float, bool
 SparseTensor                                    a SparseTensor message
 mapping of names to tensors                     a bundle: a file with the tensors between its messages
 ==============================================  =======================================================

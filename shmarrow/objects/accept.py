@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from io import IOBase
 from os import PathLike
 from typing import Any
@@ -145,6 +145,7 @@ def check_ndarray(value: Any) -> None:
         )
 
 
+@lru_cache(256)
 def _has_no_tensor(dtype: np.dtype[Any]) -> bool:
     """Whether a dtype cannot be a tensor's: objects, strings, structs, time units such as hours."""
     kind = dtype.kind

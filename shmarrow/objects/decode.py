@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.batch import RecordBatch
+from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
-from shmarrow.objects.kinds import BYTES, KIND, SCALARS, Stored
+from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
 from shmarrow.types import DateType, Metadata, Schema
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from shmarrow.tables import Table
     from shmarrow.tensor import SparseTensor, Tensor
 
@@ -51,7 +50,7 @@ def decode(segment: Segment, trust: bool = False) -> Stored:
     """
     data = segment.data
     if data.data[: len(MAGIC)] != MAGIC:
-        return _message(segment, trust)
+        return _message(segment, data, trust)
     limits = _TRUSTING if trust is True else as_limits(DEFAULT_LIMITS, trust)
     reader = RecordBatchFileReader(open_source(segment), limits)
     metadata = reader.metadata or {}
@@ -78,10 +77,7 @@ def kind_of(metadata: Metadata, schema: Schema, batches: Sequence[RecordBatch]) 
     elif kind == "chunked_array":
         fits = len(schema) == 1
     else:
-        fits = (kind == "array" or kind in SCALARS) and len(batches) == 1 and len(schema) == 1
-    if fits and kind in SCALARS:
-        column = batches[0].column(0)
-        fits = column.type in SCALARS[kind] and len(column) == 1 and not column.null_count
+        fits = kind == "array" and len(batches) == 1 and len(schema) == 1
     return kind if fits else "table"
 
 
@@ -95,18 +91,17 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
 
         table = Table(schema, batches)
         return table if kind == "table" else table.column(0)
-    column: Any = batches[0].column(0)
-    return column if kind == "array" else column.to_pylist()[0]
+    return batches[0].column(0)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------
 
 
-def header_of(segment: Segment) -> tuple[DenseHeader | SparseHeader | Message, int]:
-    """The header of a segment's first message, and its body's offset."""
-    found = message_at(segment.data, 0, segment.name, parse=read_header)
+def header_of(data: Bytes, name: str) -> tuple[DenseHeader | SparseHeader | Message, int]:
+    """The header of an object's first message, and its body's offset."""
+    found = message_at(data, 0, name, parse=read_header)
     if found is None:
-        raise InvalidData(f"{segment.name}: expected an Arrow file, stream or tensor, found none of them")
+        raise InvalidData(f"{name}: expected an Arrow file, stream or tensor, found none of them")
     return found.message, found.body
 
 
@@ -124,18 +119,19 @@ def read_first_tensor(segment: Segment) -> Tensor | SparseTensor:
     return read_tensor(segment)
 
 
-def _message(segment: Segment, trust: bool) -> Stored:
+def _message(segment: Segment, data: Bytes, trust: bool) -> Stored:
     """Decode a segment that begins with a message: a tensor, or a stream's schema."""
-    header, start = header_of(segment)
+    header, start = header_of(data, segment.name)
     if isinstance(header, Message) and header.kind == "Schema":
         table = read_stream(segment, as_limits(DEFAULT_LIMITS, trust))
         return _taken(table.schema, table.batches, first_metadata(table.batches))
-    return _of_tensor(segment, header, start) if isinstance(header, DenseHeader) else read_first_tensor(segment)
+    return (
+        _of_tensor(data, segment.name, header, start) if isinstance(header, DenseHeader) else read_first_tensor(segment)
+    )
 
 
-def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
+def _of_tensor(data: Bytes, name: str, header: DenseHeader, start: int) -> Stored:
     """Decode a dense tensor whose body begins at ``start``."""
-    data = segment.data
     make = _MAKE[tensor_kind(header)] if header.metadata else None
     if make is None:
         return header.over(data[start:])
@@ -144,26 +140,33 @@ def _of_tensor(segment: Segment, header: DenseHeader, start: int) -> Stored:
         array = array.view(header.element.numpy_dtype)
     elif isinstance(header.element.type, DateType):  # days have 64 bits in numpy, 32 in a tensor
         array = array.astype("M8[D]")
-    made: Stored = make(array)
+    try:
+        made: Stored = make(array)
+    except UnicodeDecodeError as error:
+        text = f"{name}: the bytes of a str are not UTF-8: {error.reason} at {error.start}"
+        raise InvalidData(text) from None
     return made
 
 
 def tensor_kind(tensor: Any) -> str:
     """The kind in the metadata of a dense tensor or header if it matches; else tensor."""
     kind = _TENSORS.get(tensor.metadata.get(KIND), "tensor") if tensor.metadata else "tensor"
-    fits = kind not in BYTES or (tensor.dtype == np.uint8 and len(tensor.shape) == 1)
+    if kind in BYTES:
+        fits = tensor.dtype == np.uint8 and len(tensor.shape) == 1
+    else:
+        fits = kind not in NUMBERS or (tensor.shape == (1,) and tensor.dtype in _DTYPES[kind])
     return kind if fits else "tensor"
-
-
-def _as_it_is(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return array
 
 
 _MAKE: dict[str, Callable[[Any], Any] | None] = {
     "tensor": None,
-    "ndarray": _as_it_is,
+    "ndarray": np.asarray,
     "memoryview": memoryview,
     **BYTES,
+    "int": lambda array: array[0].item(),
+    "float": lambda array: array[0].item(),
+    "bool": lambda array: bool(array[0]),
 }
 """Conversions from an ndarray, by kind."""
+_DTYPES = {kind: [type.storage for type in types] for kind, types in NUMBERS.items()}
 _TENSORS: dict[bytes | None, str] = {kind.encode(): kind for kind in _MAKE}

@@ -10,11 +10,13 @@ from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.objects.decode import first_metadata, header_of, kind_of, read_first_tensor, read_stream, tensor_kind
-from shmarrow.objects.kinds import SCALARS
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
 from shmarrow.tensor import Tensor
-from shmarrow.types import DataType, Schema
+from shmarrow.types import DataType, Schema, bool_, large_string
+
+_TYPES = {"str": large_string(), "bool": bool_(), "int": None, "float": None}
+"""The types of single values; None if it is that of their elements."""
 
 
 class Description(NamedTuple):
@@ -49,10 +51,12 @@ class Description(NamedTuple):
 def describe(segment: Segment) -> Description:
     """Describe the object in a segment; errors are those of :func:`decode`."""
     if segment.data.data[: len(MAGIC)] != MAGIC:
-        header = header_of(segment)[0]
+        header = header_of(segment.data, segment.name)[0]
         if not isinstance(header, Message) or header.kind != "Schema":
             tensor = read_first_tensor(segment)
             kind = tensor_kind(tensor) if isinstance(tensor, Tensor) else "sparse_tensor"
+            if kind in _TYPES:
+                return Description(kind, type=_TYPES[kind] or tensor.type)
             return Description(kind, type=tensor.type, shape=tuple(tensor.shape))
         table = read_stream(segment, DEFAULT_LIMITS)
         metadata = first_metadata(table.batches)
@@ -66,6 +70,4 @@ def describe(segment: Segment) -> Description:
     if kind in ("record_batch", "table"):
         return Description(kind, table.schema, table.num_rows, len(table.batches))
     type = table.schema.field(0).type
-    if kind in SCALARS:
-        return Description(kind, type=type)
     return Description(kind, None, table.num_rows, len(table.batches), type)

@@ -9,6 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from itertools import chain
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, U1, padded
+from shmarrow.buffer import ALIGNMENT, PADDING, padded
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.ipc.batch.encode import Place, dictionaries_of
@@ -28,15 +29,15 @@ from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.encode import checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
-from shmarrow.layout.making import make_array
 from shmarrow.objects.accept import accepted, check_mapping, check_ndarray, check_type
-from shmarrow.objects.kinds import COLUMN, KIND, SCALARS, mark, unmarked
+from shmarrow.objects.kinds import COLUMN, KIND, MARKS, NUMBERS, unmarked
 from shmarrow.sources.sinks import joined
 from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import may_be_tensor
 from shmarrow.tensor.element import Element, as_storage
 from shmarrow.types import DataType, Field, Metadata, Schema, as_metadata, uint8
+from shmarrow.types.base import utf8
 from shmarrow.writer import Sink
 
 Piece = Any
@@ -53,9 +54,10 @@ class Encoded(NamedTuple):
     kind : str
         The kind; see :class:`Description`.
     size : int or None
-        Total size of :meth:`pieces`; None if compressed.
+        Total size; None if compressed.
     parts : iterable of list of Piece
-        The result of :meth:`pieces`.
+        The bytes, in lists of bytes-like pieces to write together; a small value is one list. To be iterated once.
+        The pieces are views of the value, which must not change until they are written.
     columns : iterable of Array
         The columns of all batches, for rows without compression.
     """
@@ -64,13 +66,6 @@ class Encoded(NamedTuple):
     size: int | None
     parts: Iterable[list[Piece]]
     columns: Iterable[Array] = ()
-
-    def pieces(self) -> Iterator[list[Piece]]:
-        """Iterate once over the bytes, in lists of bytes-like pieces to write together.
-
-        A small value is one list. The pieces are views of the value, which must not change until they are written.
-        """
-        return iter(self.parts)
 
 
 def encode(value: Any, options: IpcWriteOptions | None = None, place: Place | None = None) -> Encoded:
@@ -150,15 +145,16 @@ def _batch(
     batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch", place: Place | None = None
 ) -> Encoded:
     if options.compression is None:
-        found = encode_file(batch, options, mark(kind), place)
+        columns = batch.columns
+        found = encode_file(batch, columns, options, MARKS[kind], place)
         if found is not None:
             pieces, size = found
-            return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), batch.columns)
+            return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), columns)
     return _table(Table(batch.schema, [batch]), options, kind, place)
 
 
 def _table(table: Table, options: IpcWriteOptions, kind: str = "table", place: Place | None = None) -> Encoded:
-    metadata = None if kind == "table" else mark(kind)
+    metadata = None if kind == "table" else MARKS[kind]
     as_file = _one_dictionary_each(table)
     own: Metadata | None = None if as_file else (metadata or {})  # a stream can only store it in its batches
 
@@ -218,30 +214,6 @@ def _schema_of(type: DataType) -> Schema:
     return Schema([Field(COLUMN, type)])
 
 
-def _scalar(value: Any, options: IpcWriteOptions) -> Encoded:
-    kind = value.__class__.__name__
-    type, *larger = SCALARS[kind]
-    if kind == "str":
-        try:
-            text = value.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidArgument(f"text that cannot be encoded as UTF-8: {error.reason} at {error.start}") from None
-        buffers = [np.array([0, len(text)]), np.frombuffer(text, U1) if text else EMPTY]
-    elif kind == "float":
-        buffers = [np.array([value])]
-    elif -(1 << 63) <= value < 1 << 63:  # the bits of a truth value are bytes of zeros but for the first
-        buffers = [np.array([value], np.int64)]
-    elif 0 <= value < 1 << 64:
-        type, buffers = larger[0], [np.array([value], np.uint64)]
-    else:
-        raise InvalidArgument(f"an int must be from -2**63 to 2**64 - 1, found {shown(value)}; put str(value)")
-    column = make_array(type, 1, [None, *[each.view(U1) for each in buffers]], 0)
-    return _batch(RecordBatch(_SCHEMAS[type], 1, [column]), options, kind)
-
-
-_SCHEMAS = {type: _schema_of(type) for types in SCALARS.values() for type in types}
-
-
 # --- tensors ----------------------------------------------------------------------------------------------------
 
 
@@ -259,16 +231,42 @@ def _ndarray(values: Any, options: IpcWriteOptions, kind: str = "ndarray") -> En
         storage, element = tensor.storage, tensor._element
     else:
         storage, element = as_storage(values, None)
-    return _message(kind, encode_dense(storage, element, (), mark(kind), checked_options(options)))
+    return _message(kind, encode_dense(storage, element, (), MARKS[kind], checked_options(options)))
 
 
 def _bytes(value: bytes | bytearray, options: IpcWriteOptions) -> Encoded:
-    kind, size = value.__class__.__name__, len(value)
-    message = dense_message(_BYTE, (size,), (1,), (), size, mark(kind), checked_options(options))
-    return Encoded(kind, len(message) + padded(size), ([message, value, PADDING[: -size % ALIGNMENT]],))
+    return _flat(value.__class__.__name__, _BYTE, value, 1, options)
+
+
+def _str(value: str, options: IpcWriteOptions) -> Encoded:
+    return _flat("str", _BYTE, utf8(value, "a str"), 1, options)
+
+
+def _number(value: Any, options: IpcWriteOptions) -> Encoded:
+    kind, type = value.__class__.__name__, 0
+    if kind == "bool":
+        data = bytes([value])
+    elif kind == "float":
+        data = struct.pack("<d", value)
+    elif -(1 << 63) <= value < 1 << 63:
+        data = struct.pack("<q", value)
+    elif 0 <= value < 1 << 64:
+        data, type = struct.pack("<Q", value), 1
+    else:
+        raise InvalidArgument(f"an int must be from -2**63 to 2**64 - 1, found {shown(value)}; put str(value)")
+    return _flat(kind, _ELEMENTS[kind][type], data, len(data), options)
+
+
+def _flat(kind: str, element: Element, data: bytes | bytearray, itemsize: int, options: IpcWriteOptions) -> Encoded:
+    """Encode bytes as a tensor of one dimension."""
+    size = len(data)
+    shape, strides = (size // itemsize,), (itemsize,)
+    message = dense_message(element, shape, strides, (), size, MARKS[kind], checked_options(options))
+    return Encoded(kind, len(message) + padded(size), ([message, data, PADDING[: -size % ALIGNMENT]],))
 
 
 _BYTE = Element(uint8())
+_ELEMENTS = {kind: [Element(type) for type in types] for kind, types in NUMBERS.items()}
 
 
 def _message(kind: str, payload: Payload) -> Encoded:
@@ -322,5 +320,6 @@ _ENCODERS: dict[Any, Callable[..., Encoded]] = {
     bytes: _bytes,
     bytearray: _bytes,
     memoryview: _memoryview,
-    **dict.fromkeys((str, int, float, bool), _scalar),
+    str: _str,
+    **dict.fromkeys((int, float, bool), _number),
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from shmarrow.types import DataType, Metadata, bool_, float64, int64, large_string, uint64
+from shmarrow.types import DataType, Metadata, float64, int64, uint8, uint64
 from shmarrow.types.base import FrozenMetadata
 
 if TYPE_CHECKING:
@@ -25,23 +26,13 @@ Stored: TypeAlias = (
 
 KIND = b"shmarrow:kind"
 COLUMN = "values"
-"""The column name for an array or a scalar."""
+"""The column name for an array."""
 
-SCALARS: dict[str, tuple[DataType, ...]] = {
-    "str": (large_string(),),
-    "int": (int64(), uint64()),
-    "float": (float64(),),
-    "bool": (bool_(),),
-}
-"""The kinds of scalars, and their column types."""
+NUMBERS: dict[str, tuple[DataType, ...]] = {"int": (int64(), uint64()), "float": (float64(),), "bool": (uint8(),)}
+"""The kinds of numbers, which are tensors of one element, and its types."""
 
-BYTES: dict[str, Any] = {"bytes": bytes, "bytearray": bytearray}
+BYTES: dict[str, Any] = {"bytes": bytes, "bytearray": bytearray, "str": partial(str, encoding="utf-8")}
 """The kinds copied from a one-dimensional byte tensor, and their constructors."""
-
-
-def mark(kind: str) -> FrozenMetadata:
-    """The metadata mark of a kind."""
-    return _MARKS[kind]
 
 
 def unmarked(metadata: Metadata | None) -> dict[bytes, bytes]:
@@ -49,6 +40,7 @@ def unmarked(metadata: Metadata | None) -> dict[bytes, bytes]:
     return {key: value for key, value in (metadata or {}).items() if key != KIND}
 
 
-_MARKED = ("record_batch", "array", "chunked_array", "ndarray", "memoryview", *BYTES, *SCALARS)
-_MARKS = {kind: FrozenMetadata({KIND: kind.encode()}) for kind in _MARKED}
-RECORD_BATCH = _MARKS["record_batch"]
+_MARKED = ("record_batch", "array", "chunked_array", "ndarray", "memoryview", *BYTES, *NUMBERS)
+MARKS = {kind: FrozenMetadata({KIND: kind.encode()}) for kind in _MARKED}
+"""The metadata marks of kinds."""
+RECORD_BATCH = MARKS["record_batch"]

@@ -108,15 +108,17 @@ class StoredSegment(Segment):
 def live(catalog: Catalog, name: bytes) -> Entry | None:
     """Return the entry of a name without attaching it; None if missing or expired."""
     entry = catalog.find(name)
-    return None if entry is None or entry.expired else entry
+    return None if entry is None or (entry.expires and entry.expired) else entry
 
 
-def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry, Any] | None:
+def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry, Pin | None] | None:
     """Pin the object of a name, unless it is inline and those are not to be; None if missing or expired."""
     tries, deadline = 0, 0.0
     while (entry := live(catalog, name)) is not None:
-        pin = Pin.of(catalog, entry) if inline or entry.file else None
-        if pin is not None or not (inline or entry.file):
+        if not (inline or entry.file):
+            return entry, None
+        pin = Pin.of(catalog, entry)
+        if pin is not None:
             return entry, pin
         if catalog.lock.mine:
             raise StorageError(
@@ -132,7 +134,7 @@ def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry
         if time.monotonic() > deadline:
             raise StorageError(
                 errno.EBUSY,
-                f"cannot attach to {entry.name.decode()!r} in the store {catalog.directory.name!r}: a process has "
+                f"cannot attach to {name.decode()!r} in the store {catalog.directory.name!r}: a process has "
                 f"been evicting it for {PATIENCE:g} s; continue that process if it is stopped, or end it",
             )
     return None
@@ -168,7 +170,7 @@ class InlineSegment(StoredSegment):
 def is_checked(catalog: Catalog, found: StoredSegment) -> bool:
     """Whether the values of an object were checked when it was put, and only trusted users may change the store."""
     trusted = catalog.directory.trusted
-    if trusted is None or not found.entry.flags & p.CHECKED or not found.entry.file:
+    if not found.entry.flags & p.CHECKED or not found.entry.file or trusted is None:
         return False
     status = found.status, os.fstat(catalog.directory.fd), os.fstat(catalog.control_fd)
     return all(each.st_uid in trusted and not each.st_mode & 0o022 for each in status)

@@ -88,6 +88,8 @@ class Catalog:
         Whether this process may change the store.
     volatile : bool
         Whether the store is in memory.
+    evicts : bool
+        Whether objects are evicted, so that the order of use matters.
     forked : bool
         Whether it was opened by a parent of this process.
     control : ControlFile
@@ -159,6 +161,7 @@ class Catalog:
             raise InvalidData(f"the control file of {where!r} has {len(header)} bytes, expected at least {p.SLOTS}")
         self.settings, self.configured, self.store_id, self.modulus = read_settings(header, where)
         self.settings_read = header[SETTINGS]
+        self.evicts = self.settings.eviction == "lru"
 
     def begin_boot(self) -> None:
         """Rebuild the catalog on first use after a reboot."""
@@ -294,9 +297,10 @@ class Catalog:
         The copy is right if its checksum is, whatever was written meanwhile; the generation tells why it is not.
         """
         for _ in range(_TRIES):
-            found = index.read_inline(self.control.whole(), entry)
+            found = index.read_inline(self.control.memory, entry)
             if found is not None or not self.alive(entry):
                 return found
+            self.control.whole()
         raise InvalidData(
             f"{entry.name.decode()!r} in the store {self.directory.name!r} is damaged: its checksum is wrong; delete it"
         )
@@ -334,13 +338,8 @@ class Catalog:
     def count(self, hit: bool) -> None:
         """Count a read that did or did not find its object; without a lock, so two at once may count as one."""
         if self.writable:
-            words, field = self.memory.words, _HITS if hit else _MISSES
+            words, field = self.control.memory.words, _HITS if hit else _MISSES
             words[field] = words[field] + 1 & _LARGEST
-
-    @property
-    def evicts(self) -> bool:
-        """Whether objects are evicted, so that the order of use matters."""
-        return self.settings.eviction == "lru"
 
     def state(self) -> p.State:
         """Return the current state of the header; StorageError if the store was destroyed."""

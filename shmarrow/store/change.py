@@ -29,6 +29,7 @@ import numpy as np
 from shmarrow.errors import InvalidData, ShmarrowError
 from shmarrow.segment.files import link_unnamed
 from shmarrow.store import protocol as p
+from shmarrow.store.control import JOURNAL, JOURNAL_NUMBERS, SEQUENCE
 from shmarrow.store.index import (
     FIRST_HASH,
     FIRST_HEAD,
@@ -135,6 +136,8 @@ class Change:
             self._begin()
             return self
         except BaseException as error:
+            if not catalog.lock.mine:  # it was interrupted while it waited for another thread
+                self._mutex = None
             self.__exit__(type(error), error, None)
             raise
 
@@ -143,7 +146,7 @@ class Change:
     ) -> None:
         try:
             if error is None and (self._slots or self._others or self.owner):
-                self.commit()
+                self._commit()
         except ShmarrowError:
             raise
         except _NONSENSE as nonsense:
@@ -154,9 +157,9 @@ class Change:
             raise InvalidData(f"the catalog of {self.catalog.directory.name!r} is damaged: {error}") from error
 
     def _release(self) -> None:
-        """Release both locks, if this thread has them: it may have been interrupted while it waited for another."""
+        """Release both locks."""
         lock, mutex = self.catalog.lock, self._mutex
-        if mutex is None or not lock.mine:
+        if mutex is None:
             return
         try:
             self.catalog.pins.admit()
@@ -164,26 +167,29 @@ class Change:
             try:
                 lock.release()
             finally:
-                self._mutex = None
                 mutex.release()
+        self._mutex = None
         while self._closing:
             os.close(self._closing.pop())
 
     def __del__(self) -> None:
-        if self._mutex is not None:  # an interrupt came at the first instruction of `__exit__`
+        if self._mutex is not None and self.catalog.lock.mine:  # interrupted at the first instruction of `__exit__`
             self._release()
 
     def _repair(self) -> None:
         """Repair what a killed process left."""
         catalog = self.catalog
         memory = catalog.control.memory
-        if memory.words[0] == p.DESTROYED:
+        words = memory.words
+        if words[0] == p.DESTROYED or not os.fstat(catalog.control_fd).st_nlink:
             raise destroyed(catalog.directory.name)
         if memory.bytes[BOOT] != this_boot():
             from shmarrow.store.rebuild import rebuild
 
             rebuild(catalog)
-        if catalog.control.replay():  # its writer was killed before it woke the waiting processes
+        number = words[JOURNAL] + 1
+        pending = words[JOURNAL_NUMBERS[number & 1]] == number or words[SEQUENCE] & 1
+        if pending and catalog.control.replay():  # its writer was killed before it woke the waiting processes
             catalog.waiters.wake(None)
         memory = catalog.control.whole()
         if memory.bytes[SETTINGS] != catalog.settings_read:
@@ -206,7 +212,12 @@ class Change:
         self._others: list[tuple[int, bytes]] = []
 
     def commit(self) -> None:
-        """Commit what was collected, wake waiting processes, unlink the files of what was removed; begin again."""
+        """Commit what was collected so far, and go on."""
+        self._commit()
+        self._begin()
+
+    def _commit(self) -> None:
+        """Commit what was collected, wake waiting processes, unlink the files of what was removed."""
         catalog, words = self.catalog, self.memory.words
         if self.state["removed"] and not self._swept:
             self.sweep(_SWEPT)
@@ -221,7 +232,6 @@ class Change:
         if removed:
             self._unlink(removed, self._parts)
         words[_CHANGING] = 0
-        self._begin()
 
     def _pieces(self) -> Pieces:
         """Return what was collected in the order to apply: slots, then links, then the state."""
@@ -252,12 +262,13 @@ class Change:
         state["puts"] += 1
         self._tell(p.PUBLISHED, entry)
 
-    def insert_inline(self, entry: Entry, data: bytes, replaced: Entry | None, used: int) -> None:
-        """Insert an inline object; ``entry`` lacks its slots, its size and its checksum.
+    def insert_inline(
+        self, name: bytes, data: bytes, replaced: Entry | None, published: int, expires: int, owner: int, flags: int
+    ) -> Entry:
+        """Insert an inline object, and return its entry.
 
         Its bytes are written into free slots, which nobody reads before the commit.
         """
-        name = entry.name
         slots = self.take(slots_for(name, len(data)))
         memory, step, payload = self.memory.bytes, p.PAYLOAD_SIZE, name.ljust(start_of(name), b"\0") + data
         start = link = 0
@@ -271,10 +282,11 @@ class Change:
             link = slot + 1
         if self.catalog.settings.durable:
             self.catalog.control.sync()
-        generation, name_hash, *_ = entry
-        place = generation, name_hash, 0, len(data), len(slots) * p.SLOT_SIZE
-        stored = Entry._make((*place, *entry[5:11], link, zlib.crc32(data), name, slots[0]))
-        self.insert(stored, replaced, used)
+        place = self.new_generation(), p.hash_of(name, self.catalog.modulus), 0, len(data), len(slots) * p.SLOT_SIZE
+        fields = published, expires, owner, p.LIVE, flags, len(name), link, zlib.crc32(data)
+        entry = Entry(*place, *fields, name, slots[0])
+        self.insert(entry, replaced, published)
+        return entry
 
     def remove(self, entry: Entry, told: bool = True, evicted: bool = False) -> None:
         """Remove an object, at most one per commit; the commit unlinks its files.
@@ -310,21 +322,21 @@ class Change:
 
     def rename(self, entry: Entry, name: bytes, replaced: Entry | None) -> None:
         """Rename an object; it gets a new generation. One that is inline moves to other slots."""
-        renamed = entry._replace(
-            generation=self.new_generation(), hash=self.catalog.hash(name), name=name, name_length=len(name)
-        )
         self._tell(p.DELETED, entry)
         if not entry.file:
             data = read_inline(self.memory, entry)
             if data is None:
                 raise self._damaged(f"the checksum of {entry.name!r} is wrong")
-            self.insert_inline(renamed, data, replaced, self.memory.words[used_at(entry.slot)])
+            moved = self.insert_inline(name, data, replaced, entry.published, entry.expires, entry.owner, entry.flags)
+            self._write(moved, self.memory.words[used_at(entry.slot)])
             self.state["puts"] -= 1
             self.remove(entry, told=False)
             return
         if replaced is not None:
             self.remove(replaced, told=False)
         self._unchain(entry.slot, entry.hash)
+        generation, name_hash = self.new_generation(), p.hash_of(name, self.catalog.modulus)
+        renamed = entry._replace(generation=generation, hash=name_hash, name=name, name_length=len(name))
         self._write(renamed)
         self._chain(renamed.slot, renamed.hash)
         self._tell(p.PUBLISHED, renamed)

@@ -67,30 +67,17 @@ def _owner_of(change: Change, name: bytes, options: PutOptions) -> int:
 
 def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) -> None:
     """Publish a small object in the control file."""
-    space, nbytes = Space(catalog), slots_for(name, len(data)) * p.SLOT_SIZE
     while True:
         with catalog.change() as change:
-            catalog.check_exists()  # else a removed control file would take it
-            old = replaced(catalog, name, options)
-            lacking = space.lacking(change, nbytes, name, old)
+            old, lacking = replaced(catalog, name, options), 0
+            if catalog.settings.capacity is not None:
+                lacking = Space(catalog).lacking(change, slots_for(name, len(data)) * p.SLOT_SIZE, name, old)
             if not lacking:
                 owner = _owner_of(change, name, options) if options.owner else 0
-                now, flags = time.time_ns(), p.PROTECTED if options.protect else 0
-                fields = (
-                    change.new_generation(),
-                    catalog.hash(name),
-                    0,
-                    0,
-                    0,
-                    now,
-                    options.expires,
-                    owner,
-                    p.LIVE,
-                    flags,
-                )
-                change.insert_inline(Entry(*fields, len(name), 0, 0, name), data, old, now)
+                flags = p.PROTECTED if options.protect else 0
+                change.insert_inline(name, data, old, time.time_ns(), options.expires, owner, flags)
                 return
-        space.make_room(lacking, name.decode())
+        Space(catalog).make_room(lacking, name.decode())
 
 
 class Publication(SegmentWriter):
@@ -191,7 +178,7 @@ class Publication(SegmentWriter):
                     if settings.durable:
                         directory.sync()
                     now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
-                    place = change.new_generation(), catalog.hash(name), file, status.st_size, allocated
+                    place = change.new_generation(), p.hash_of(name, catalog.modulus), file, status.st_size, allocated
                     fields = now, options.expires, owner, p.LIVE, flags, len(name), len(self._parts), 0
                     change.insert(Entry(*place, *fields, name, slot), old, now)
                     self.path = f"{directory.path}/{file_name(file)}"

@@ -287,34 +287,38 @@ class Store:
         """
         from shmarrow.objects.encode import encode
 
-        how = self._options(overwrite, expire_after, protect, if_generation)
+        catalog = self._catalog
+        how = as_put_options(self._owned, overwrite, expire_after, protect, if_generation)
         if as_bool(reuse, "reuse", False):
-            return self._put_sharing(name, obj, how, options)
-        return self._put(name, encode(obj, options), how)
+            return self._put_sharing(catalog, name, obj, how, options)
+        return self._put(catalog, name, encode(obj, options), how)
 
     def _put_as_file(self, name: str, obj: Any) -> str:
         """Put an object with a file of its own, however small it is: the processes that get it share its memory."""
         from shmarrow.objects.encode import encode
 
-        return self._put(name, encode(obj), self._options(), inline=-1)
+        return self._put(self._catalog, name, encode(obj), self._options(), inline=-1)
 
-    def _put_sharing(self, name: str | None, obj: Any, how: PutOptions, options: IpcWriteOptions | None) -> str:
+    def _put_sharing(
+        self, catalog: Catalog, name: str | None, obj: Any, how: PutOptions, options: IpcWriteOptions | None
+    ) -> str:
         """Put an object that shares buffers with others of this store."""
         from shmarrow.objects.encode import own
         from shmarrow.reuse import Sources
         from shmarrow.store.change import NotShared
 
         obj = own(obj)
-        with Sources(self._catalog.mapped, p.PARTS_MAX) as sources:
+        with Sources(catalog.mapped, p.PARTS_MAX) as sources:
             while True:
                 encoded = sources.encode(obj, options)
                 try:
-                    return self._put(name, encoded, how, sources.descriptors)
+                    return self._put(catalog, name, encoded, how, sources.descriptors)
                 except NotShared as error:
                     sources.exclude(error.part)
 
     def _put(
         self,
+        catalog: Catalog,
         name: str | None,
         encoded: Encoded,
         how: PutOptions,
@@ -327,14 +331,14 @@ class Store:
             from shmarrow.objects.check import SMALLEST, are_safe
 
             with self._publication(name, how, size or 0, parts) as writer:
-                for part in encoded.pieces():
+                for part in encoded.parts:
                     writer.write(part)
                 writer.checked = not parts and writer.size >= SMALLEST and are_safe(encoded.columns)
             return writer.name
         from shmarrow.store.publish import put_inline
 
-        catalog, coded = self._catalog, as_new_name(name)
-        put_inline(catalog, coded, how, b"".join(chain.from_iterable(encoded.pieces())))
+        coded = as_new_name(name)
+        put_inline(catalog, coded, how, b"".join(chain.from_iterable(encoded.parts)))
         return coded.decode()
 
     def __setitem__(self, name: str, obj: Any) -> None:
@@ -583,8 +587,9 @@ class Store:
         Closed
             If the store is closed, also by another thread during the wait.
         """
-        found = self._attach(name, timeout)
-        value = decode(found, as_bool(trust, "trust", False) or is_checked(self._catalog, found))
+        catalog = self._catalog
+        found = self._attach(catalog, name, timeout)
+        value = decode(found, is_checked(catalog, found) if trust is False else as_bool(trust, "trust", False))
         if kind is not None and not isinstance(value, kind):
             raise InvalidType(f"expected {name!r} to be a {kind.__name__}, found a {type(value).__name__}")
         return value
@@ -595,15 +600,15 @@ class Store:
 
     def attach(self, name: str, *, timeout: float | None = 0) -> Segment:
         """Map the bytes of an object. Parameters and errors as :meth:`get`."""
-        return self._attach(name, timeout)
+        return self._attach(self._catalog, name, timeout)
 
-    def _attach(self, name: str, timeout: float | None) -> StoredSegment:
-        encoded, catalog = as_name(name), self._catalog
+    def _attach(self, catalog: Catalog, name: str, timeout: float | None) -> StoredSegment:
+        encoded = as_name(name)
         if timeout.__class__ is not int or timeout:
             timeout = as_timeout(timeout)
         found = attach_entry(catalog, encoded)
         if found is None and timeout != 0:
-            with Waiting(self._catalog, timeout) as waiting:
+            with Waiting(catalog, timeout) as waiting:
                 while (found := attach_entry(catalog, encoded)) is None:
                     catalog.check_exists()
                     if not waiting.wait(whole(encoded)):
@@ -636,7 +641,7 @@ class Store:
         seconds = as_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         while True:
-            found = self._attach(name, None if end is None else _left(end))
+            found = self._attach(self._catalog, name, None if end is None else _left(end))
             value = decode(found, is_checked(self._catalog, found))
             found.close()
             with suppress(ObjectNotFound):
@@ -700,8 +705,8 @@ class Store:
         found = pin_entry(self._catalog, as_name(name))
         if found is None:
             raise self._missing([name])
-        pin: Pin = found[1]
-        return pin
+        assert found[1] is not None
+        return found[1]
 
     # --- reading ---
 
@@ -867,7 +872,6 @@ class Store:
 
     def _found(self, name: bytes) -> Entry:
         """Return the entry of an object that is to be changed; ObjectNotFound if there is none."""
-        self._catalog.check_exists()
         found = live(self._catalog, name)
         if found is None:
             raise self._missing([name.decode()])

@@ -124,6 +124,13 @@ def as_element(type: DataType | DType | str) -> Element:
         raise InvalidType(f"expected a type, a dtype or the name of one, found {shown(type)}") from None
 
 
+@lru_cache(256)
+def _stored(dtype: DType) -> tuple[Element, DType]:
+    """The element type of ndarrays of a dtype, and the dtype of what is stored."""
+    found = element_of(dtype)
+    return found, found.dtype
+
+
 def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element]:
     """Convert an ndarray to a tensor's storage, as a view if possible; also returns the element type.
 
@@ -134,8 +141,11 @@ def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element
     type : DataType, optional
         The Arrow type, if not implied by the dtype: dates and decimals over integers.
     """
-    found = element_of(values.dtype) if type is None else Element(types.as_type(type))
-    dtype = found.dtype
+    if type is None:
+        found, dtype = _stored(values.dtype)
+    else:
+        found = Element(types.as_type(type))
+        dtype = found.dtype
     if values.dtype == dtype:
         return values, found
     if found.ml_dtype is not None:

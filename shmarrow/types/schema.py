@@ -69,8 +69,9 @@ class Schema:
     Thread safety: immutable, and lazy decoding is thread-safe. Returned lists are copies.
     """
 
-    __slots__ = ("__weakref__", "_exported", "_fields", "_index", "_length", "_source", "metadata")
+    __slots__ = ("__weakref__", "_encoded", "_exported", "_fields", "_index", "_length", "_source", "metadata")
 
+    _encoded: dict[str, Any]  # its table in messages, by byte order
     _exported: Any  # cached C data interface export
     _fields: tuple[Field, ...]
     _index: dict[str, list[int]] | None
@@ -87,6 +88,7 @@ class Schema:
     ) -> None:
         own = as_fields(fields) if source is None else ()
         put = object.__setattr__
+        put(self, "_encoded", {})
         put(self, "_exported", None)
         put(self, "_source", source)
         put(self, "_index", None)

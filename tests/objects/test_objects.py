@@ -45,7 +45,7 @@ def save(tmp_path: Path) -> Save:
     def save(value: Any, options: Any = None) -> segment.Segment:
         """The segment of an object that has the bytes of a value, or the bytes given."""
         path = tmp_path / str(next(numbers))
-        pieces = [[value]] if isinstance(value, Raw) else encode(value, options).pieces()
+        pieces = [[value]] if isinstance(value, Raw) else encode(value, options).parts
         path.write_bytes(b"".join([bytes(piece) for group in pieces for piece in group]))
         path.chmod(0o400)
         return segment.attach(path)
@@ -61,7 +61,7 @@ class Raw(bytes):
 def test_what_is_safe_is_safe_when_it_is_read(case: Case) -> None:
     for array in (case.array(), case.array()[1:]):
         try:
-            parts = [bytes(piece) for group in encode(array).pieces() for piece in group]
+            parts = [bytes(piece) for group in encode(array).parts for piece in group]
         except sa.Unsupported:  # dictionaries of dictionaries
             continue
         with sa.ipc.open_file(b"".join(parts)) as reader:
@@ -88,13 +88,6 @@ ROWS = {
         sa.array(["a", None, "a"]).dictionary_encode(),
         pa.table({"values": pa.array(["a", None, "a"]).dictionary_encode()}),
     ),
-    "text": ("é\n", pa.table({"values": pa.array(["é\n"], pa.large_string())})),
-    "no text": ("", pa.table({"values": pa.array([""], pa.large_string())})),
-    "int": (-(1 << 63), pa.table({"values": [-(1 << 63)]})),
-    "large int": ((1 << 64) - 1, pa.table({"values": pa.array([(1 << 64) - 1], pa.uint64())})),
-    "float": (-0.1, pa.table({"values": [-0.1]})),
-    "bool": (True, pa.table({"values": [True]})),
-    "not": (False, pa.table({"values": [False]})),
 }
 
 
@@ -109,15 +102,44 @@ def test_rows_are_files_that_pyarrow_reads(name: str, save: Save) -> None:
     for _ in range(3):  # by what is read, and by what is remembered of it
         back = decode(found)
         assert describe(found).kind == encode(value).kind
-        if isinstance(value, (str, int, float)):
-            assert (type(back), back) == (type(value), value)
-        elif isinstance(back, sa.Array):
+        if isinstance(back, sa.Array):
             assert back.to_pylist() == expected["values"].to_pylist()
         else:
             assert isinstance(back, (sa.RecordBatch, sa.Table, sa.ChunkedArray))
             mine = back.to_pyarrow()
             mine = pa.table({"values": mine}) if isinstance(back, sa.ChunkedArray) else mine
             assert (pa.Table.from_batches([mine]) if isinstance(back, sa.RecordBatch) else mine).equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "elements"),
+    [
+        ("é\n", np.frombuffer("é\n".encode(), np.uint8)),
+        ("", np.array([], np.uint8)),
+        (-(1 << 63), np.array([-(1 << 63)])),
+        ((1 << 64) - 1, np.array([(1 << 64) - 1], np.uint64)),
+        (-0.1, np.array([-0.1])),
+        (True, np.array([1], np.uint8)),
+        (False, np.array([0], np.uint8)),
+    ],
+)
+def test_single_values_are_tensors_that_pyarrow_reads(value: Any, elements: Any, save: Save) -> None:
+    """They take one slot of a store with a name of up to 80 bytes: text as far as there is room."""
+    found = save(value)
+    assert found.size == encode(value).size <= 320
+    tensor = pa.ipc.read_tensor(pa.py_buffer(found.data)).to_numpy()
+    assert (tensor.dtype, tensor.shape, tensor.tolist()) == (elements.dtype, elements.shape, elements.tolist())
+    back = decode(found)
+    assert (type(back), back) == (type(value), value)
+    assert describe(found).kind == encode(value).kind == type(value).__name__
+    assert describe(found).shape is None
+
+
+def test_a_str_that_is_no_text(save: Save) -> None:
+    data = b"".join([bytes(piece) for group in encode("text").parts for piece in group])
+    at = data.index(b"text")
+    with pytest.raises(sa.InvalidData, match="the bytes of a str are not UTF-8: invalid start byte at 0"):
+        decode(save(Raw(data[:at] + b"\xff" + data[at + 1 :])))
 
 
 TENSORS = {
@@ -214,7 +236,7 @@ def test_sizes_are_exact_with_any_options(options: dict[str, Any], save: Save) -
     asked = sa.ipc.IpcWriteOptions(**options)
     for value in (np.arange(7), b"abc", sa.record_batch(NULLS), sa.table(TABLE), "x", {"a": np.ones(3)}):
         encoded = encode(value, asked)
-        written = [bytes(piece) for group in encoded.pieces() for piece in group]
+        written = [bytes(piece) for group in encoded.parts for piece in group]
         assert encoded.size == len(b"".join(written))
     for batch in (sa.record_batch(NULLS), sa.record_batch({"x": [1]}, metadata={"k": "v"})):
         assert pa.ipc.open_file(pa.py_buffer(save(batch, asked).data)).read_all().to_pydict() == batch.to_pydict()
@@ -240,7 +262,7 @@ def test_compressed_batches_come_one_by_one(save: Save) -> None:
     encoded = encode(table, sa.ipc.IpcWriteOptions("zstd"))
     assert encoded.size is None
     tracemalloc.start()
-    written = sum(len(piece) for group in encoded.pieces() for piece in group)
+    written = sum(len(piece) for group in encoded.parts for piece in group)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert written > 8 << 20
@@ -254,7 +276,7 @@ def test_compressed_batches_come_one_by_one(save: Save) -> None:
 
 def test_a_small_value_is_one_list() -> None:
     for value in (np.arange(100.0), sa.record_batch(NULLS), b"abc", "abc", 1, {"a": np.ones(2)}, sa.array([1])):
-        assert len(list(encode(value).pieces())) == 1
+        assert len(list(encode(value).parts)) == 1
 
 
 # --- what is remembered -----------------------------------------------------------------------------------------
@@ -348,7 +370,7 @@ def test_threads_share_what_is_remembered(save: Save) -> None:
             values = np.arange(number, number + i % 17 + 1, dtype=["f8", "i4", "u1", "f4"][(number + i) % 4])
             batch = sa.record_batch({f"c{(number + i) % 5}": values, "t": ["x"] * len(values)})
             for value in (values, batch):
-                data = b"".join([bytes(piece) for group in encode(value).pieces() for piece in group])
+                data = b"".join([bytes(piece) for group in encode(value).parts for piece in group])
                 if value is values:
                     assert pa.ipc.read_tensor(pa.BufferReader(data)).to_numpy().tolist() == values.tolist()
                 else:
@@ -523,7 +545,7 @@ class Module:
         ({1, 2}, sa.InvalidType, r"put shmarrow\.array\(values\)"),
         (date(2020, 1, 1), sa.InvalidType, r"put shmarrow\.array\(\[value\]\)"),
         (Module(), sa.InvalidType, r"which raises RuntimeError: no .*; put value\.state_dict\(\)"),
-        ("\ud800", sa.InvalidArgument, "cannot be encoded as UTF-8: surrogates not allowed at 0"),
+        ("\ud800", sa.InvalidArgument, "cannot be encoded as UTF-8: surrogates not allowed at position 0"),
         (Name("x"), sa.InvalidType, r"found .*Name; str\(value\) is kept as such"),
         (Number(1), sa.InvalidType, r"found .*Number; int\(value\) is kept as such"),
         (Path("x"), sa.InvalidType, r"put_file\(name, path\)"),

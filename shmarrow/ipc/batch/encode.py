@@ -32,14 +32,15 @@ Place: TypeAlias = Callable[[Bytes], int | None]
 
 
 def encode_batch(
-    batch: RecordBatch,
+    columns: Sequence[Any],
+    num_rows: int,
     options: IpcWriteOptions,
     metadata: Metadata | None = None,
     start: int = 0,
     place: Place | None = None,
 ) -> Payload:
     """Encode a RecordBatch message without copying the body."""
-    values, pieces, size = _plan_body(batch.columns, batch.num_rows, options, place)
+    values, pieces, size = _plan_body(columns, num_rows, options, place)
     return Payload(batch_message(values, size, metadata, options, start), pieces, size)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -70,17 +71,21 @@ class RecordBatchFileWriter(BatchWriter):
 
 
 def encode_file(
-    batch: RecordBatch, options: IpcWriteOptions, metadata: Metadata | None, place: Place | None = None
+    batch: RecordBatch,
+    columns: Sequence[Any],
+    options: IpcWriteOptions,
+    metadata: Metadata | None,
+    place: Place | None = None,
 ) -> tuple[list[Any], int] | None:
-    """Encode a file of one batch: its buffers and their total size; None if the batch has dictionaries.
+    """Encode a file of one batch, and its columns: buffers and their total size; None if there are dictionaries.
 
     The body is not copied.
     """
-    if dictionaries_of(batch.columns):
+    if dictionaries_of(columns):
         return None
     encoded = encode_schema(batch.schema, options)
     head = _START + schema_message(encoded, options, HEAD)
-    message, pieces, body = encode_batch(batch, options, batch.metadata, len(head), place)
+    message, pieces, body = encode_batch(columns, batch.num_rows, options, batch.metadata, len(head), place)
     end = _end(encoded, [], [(len(head), len(message), body)], metadata, options)
     return [head, message, *pieces, end], len(head) + len(message) + body + len(end)
 

@@ -58,7 +58,7 @@ class Template:
     def filled(self, values: Sequence[Any]) -> bytes:
         """The FlatBuffer with these values in its holes."""
         parts = self._values.copy()
-        parts[1::2] = [values[i] for i in self.order]
+        parts[1::2] = map(values.__getitem__, self.order)
         return self.layout.pack(*parts)
 
     def values(self, data: bytes) -> list[Any] | None:

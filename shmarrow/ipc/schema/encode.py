@@ -104,12 +104,15 @@ _MOST_KNOWN, _MOST_FIELDS, _LARGEST = 256, 128, 1 << 14
 
 def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] = ()) -> EncodedSchema:
     """Encode a Schema table once for all messages and footers, with the given dictionary ids, if any."""
+    if not ids and (encoded := schema._encoded.get(options.endianness)) is not None:
+        return encoded
     key = None
     if not ids and len(schema) <= _MOST_FIELDS:
         metadata = schema.metadata and tuple(schema.metadata.items())
         key = options.endianness, metadata, *map(_said, schema.fields)
         known = _KNOWN.get(key)
         if known is not None:
+            schema._encoded[options.endianness] = known
             return known
     builder = flatbuf_writer.new_builder()
     offset = _add_schema(builder, schema, options, DictionaryIds(ids))

@@ -159,7 +159,7 @@ class BatchWriter(Writer):
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         dictionaries, latest = self._encode_dictionaries(dictionaries_of(batch.columns))
         position = self._sink.size + sum([payload.size for _, payload in dictionaries])
-        payload = encode_batch(batch, self.options, metadata, position, self._place)
+        payload = encode_batch(batch.columns, batch.num_rows, self.options, metadata, position, self._place)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows)
 
     def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, Payload]], dict[int, Any]]:
