@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from shmarrow.extension import timestamp_with_offset as timestamp_with_offset
     from shmarrow.extension import uuid as uuid
     from shmarrow.extension import variable_shape_tensor as variable_shape_tensor
-    from shmarrow.interchange.files import convert as convert
+    from shmarrow.interchange.convert import convert as convert
     from shmarrow.interchange.handles import Handle as Handle
     from shmarrow.interchange.handles import handle as handle
     from shmarrow.ipc.tensor.bundle import Bundle as Bundle
@@ -164,7 +164,7 @@ if not TYPE_CHECKING:
             ".extension": "FixedShapeTensorArray bool8 fixed_shape_tensor json_ opaque parquet_variant "
             "timestamp_with_offset uuid variable_shape_tensor",
             ".interchange": "",
-            ".interchange.files": "convert",
+            ".interchange.convert": "convert",
             ".interchange.handles": "Handle handle",
             ".ipc.tensor.bundle": "Bundle load_tensors save_tensors",
             ".casts.python": "DayTime MonthDayNano",

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     import shmarrow.layout.sizes
     import shmarrow.layout.struct
     import shmarrow.sources.formats
+    import shmarrow.sources.pipes
     import shmarrow.sources.ranges
     import shmarrow.sources.sequential
     import shmarrow.store.attach

@@ -17,17 +17,16 @@ from shmarrow.ipc.compression import CODECS
 
 _FORMATS = """\
 formats, by suffix:
-  arrow        .arrow .ipc .feather   Arrow IPC file
-  arrows       .arrows                Arrow IPC stream
+  arrow        .arrow .ipc .feather       Arrow IPC file
+  arrows       .arrows                    Arrow IPC stream
   parquet      .parquet .pq
-  csv          .csv                   with a header; types are inferred from the first 4 MiB
-  jsonl        .jsonl .ndjson         one JSON object per line; types as for csv
-  safetensors  .safetensors
-  npy, npz     .npy .npz
-  tensors      .tensors               a bundle of named tensors (shmarrow.save_tensors)
+  csv          .csv                       with a header; types are inferred from the first 4 MiB
+  json         .jsonl .ndjson .json       one object per line; types as for csv; read only
+  orc          .orc                       read only
+  tensors      .tensors                   a bundle of named tensors (shmarrow.save_tensors)
+  safetensors  .safetensors               tensors, too
 
-Parquet and CSV need pyarrow (shmarrow[arrow]).
-Tensors of one length become columns of a table; columns of numbers without nulls become tensors."""
+Parquet, CSV, JSON and ORC need pyarrow (shmarrow[arrow])."""
 
 
 @command(
@@ -45,13 +44,13 @@ Tensors of one length become columns of a table; columns of numbers without null
 )
 def convert(arguments: argparse.Namespace) -> int:
     """Convert one file and return the exit status."""
-    from shmarrow.interchange import files
+    from shmarrow.interchange import convert as interchange
 
     name = arguments.target
     with ExitStack() as stack:
         progress = stack.enter_context(progress_line(f"{printable(arguments.source)} → {printable(name)}", None))
         try:
-            made = files.convert(
+            made = interchange.convert(
                 pipe_in(arguments.source, stack) or arguments.source,
                 pipe_out(name, stack) or name,
                 source_format=arguments.source_format,

@@ -249,7 +249,7 @@ def put(arguments: argparse.Namespace) -> int:
         raise WrongUsage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
     with ExitStack() as stack:
         pipe = pipe_in(arguments.file, stack)
-        source = arguments.file if pipe is None else late.interchange.files.spooled(pipe, stack)
+        source = arguments.file if pipe is None else late.sources.pipes.spooled(pipe, stack)
         with segment.attach(source) as found:
             total = found.size
             if pipe is not None:

@@ -35,13 +35,9 @@ from shmarrow.sources.base import name_of
 from shmarrow.sources.formats import HEAD, recognized
 
 ROWS = ("file", "stream")
-_CONVERTED = ("a Parquet file", "text, such as CSV", "JSON text", "a NumPy array",
-              "a NumPy archive", "a safetensors file")  # fmt: skip
+_CONVERTED = ("a Parquet file", "an ORC file", "text, such as CSV", "JSON text", "a safetensors file")
 """Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
-_WITHOUT_PYARROW = ("a NumPy", "JSON", "a safetensors")
-_TEXTS = {
-    ".csv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"
-}  # fmt: skip
+_TEXTS = {".csv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"}
 """Names of text formats by suffix, for text of one column, which has no separators to recognize it by."""
 
 
@@ -102,7 +98,7 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
     with ExitStack() as stack:
         pipe = pipe_in(word, stack)
         if pipe is not None and in_order:
-            found = late.interchange.files.opened(pipe)
+            found = late.sources.pipes.opened(pipe)
             pipe, name = found.file, found.name
             if found.head and not found.head.startswith(MAGIC):
                 _refuse(name, found.head)
@@ -117,7 +113,7 @@ def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
     if pipe is None:
         source = _located(word, trust)
     else:
-        source = open_source(late.interchange.files.spooled(pipe, stack))
+        source = open_source(late.sources.pipes.spooled(pipe, stack))
         source.name = name_of(pipe)
     stack.callback(source.close)
     refuse_others(source.name, source.data)
@@ -217,7 +213,7 @@ def _refuse(name: str, head: bytes) -> None:
         what = _TEXTS[suffix]
     if what.startswith(_CONVERTED):
         source = "-" if name == "standard input" else shlex.quote(name)
-        missing = "" if what.startswith(_WITHOUT_PYARROW) or find_spec("pyarrow") else " (needs shmarrow[arrow])"
+        missing = "" if what == "a safetensors file" or find_spec("pyarrow") else " (needs shmarrow[arrow])"
         hint = f"`shmarrow convert {source} OUT.arrow` makes it an Arrow file{missing}"
     raise sa.InvalidData(f"expected Arrow data, found {what}", where=[(name,)], hint=hint)
 

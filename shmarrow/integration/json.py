@@ -115,7 +115,7 @@ def write_json(
     table = Table.from_batches([data]) if isinstance(data, RecordBatch) else data
     if not isinstance(table, Table):
         raise InvalidType(f"expected a Table or a RecordBatch, found {data.__class__.__name__}")
-    with open_sink(sink, overwrite=overwrite, mode=mode, durable=durable) as opened:
+    with open_sink(sink, overwrite=overwrite, mode=mode, durable=durable, is_arrow=False) as opened:
         pieces = _pieces(table)
         for piece in _deflated(pieces) if opened.name.endswith(".gz") else pieces:
             opened.write([piece])

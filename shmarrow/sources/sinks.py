@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow import segment
-from shmarrow.errors import InvalidType, StorageError
+from shmarrow.errors import InvalidArgument, InvalidType, StorageError
 from shmarrow.segment.location import is_shm, resolve
 from shmarrow.sources.base import name_of
 from shmarrow.sources.sequential import check_file, raise_io_error
@@ -32,6 +32,8 @@ _SHM_MODE = 0o400
 _SMALL = 1 << 16
 _GROUP = 1 << 20
 _FEW = 64
+_FOREIGN = (".parquet", ".pq", ".csv", ".json", ".jsonl", ".ndjson", ".orc", ".npy", ".npz", ".safetensors")
+"""Suffixes of other formats: a file that has one of them is not Arrow's."""
 
 
 def joined(pieces: Sequence[Any]) -> list[Any]:
@@ -120,16 +122,24 @@ def open_sink(
     mode: int | None = None,
     durable: bool = False,
     replacing: tuple[int, int, int, int] | None = None,
+    is_arrow: bool = True,
 ) -> Sink:
     """Open a sink: a path, ``shm:NAME``, SegmentWriter, file object or socket.
 
     ``overwrite``, ``mode``, ``durable`` and the errors are those of :func:`shmarrow.ipc.new_file`; ``replacing`` is the
-    identity of the only file that may be replaced. A file object is never closed.
+    identity of the only file that may be replaced, ``is_arrow`` whether the bytes are Arrow's. A file object is never
+    closed.
     """
     if isinstance(sink, segment.SegmentWriter):
         return sink
     if segment.is_location(sink):
-        shared = is_shm(resolve(sink)[0])
+        name = resolve(sink)[0]
+        shared = is_shm(name)
+        if is_arrow and replacing is None and name.lower().endswith(_FOREIGN):
+            raise InvalidArgument(
+                f"cannot write Arrow data as {name!r}, whose suffix is that of another format",
+                hint="name it .arrow (a stream .arrows, tensors .tensors); shmarrow.convert writes other formats",
+            )
         return segment.create(
             sink,
             mode=_SHM_MODE if mode is None and shared and replacing is None else mode,

@@ -268,7 +268,7 @@ def test_what_is_not_arrow_is_named(tmp_path: Path, run: Run) -> None:
     for name, what in (
         ("x.parquet", "a Parquet file; `shmarrow convert"),
         ("x.csv", "text, such as CSV; `shmarrow convert"),
-        ("x.npy", "a NumPy array (.npy); `shmarrow convert"),
+        ("x.npy", "a NumPy array (.npy); numpy.load reads it"),
         ("empty", "is empty"),
     ):
         for command in ("head", "schema", "inspect", "validate"):
@@ -495,7 +495,7 @@ for words in [line.split() for line in sys.stdin]:
 """
 LATE = {
     "asyncio", "email", "importlib.metadata", "multiprocessing", "pandas", "polars", "pyarrow", "pyspark", "rich",
-    "shtab", "socket", "subprocess", "tempfile", "torch", "zipfile", "shmarrow.build", "shmarrow.interchange.files",
+    "shtab", "socket", "subprocess", "tempfile", "torch", "zipfile", "shmarrow.build", "shmarrow.interchange.convert",
     "shmarrow.spark", "shmarrow.store.store", "shmarrow.torch",
 }  # fmt: skip
 """Modules that no command that reads a file may import."""
