@@ -279,6 +279,28 @@ def test_errors_of_a_stream_reach_the_consumer() -> None:
         pa.table(closed)
 
 
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "duckdb"])
+def test_an_interrupt_ends_the_query_and_the_reader(library: str) -> None:
+    """SIGTERM or Ctrl-C while a batch is read is an error of the consumer's; the rest is never taken for the whole."""
+    module = pytest.importorskip(library)
+    consume = {
+        "pyarrow": lambda source: module.table(source),
+        "polars": lambda source: module.DataFrame(source),
+        "duckdb": lambda source: module.sql("select sum(n) from source").fetchall(),
+    }[library]
+
+    def batches(error: BaseException) -> Iterator[Any]:
+        yield numbers(0)
+        raise error
+
+    for error in (KeyboardInterrupt(), SystemExit(143)):
+        reader = sa.RecordBatchReader.from_batches(numbers(0).schema, batches(error))
+        with pytest.raises(Exception, match=type(error).__name__):
+            consume(reader)
+        with pytest.raises(sa.Failed, match=type(error).__name__):
+            reader.read_next_batch()
+
+
 def test_no_retry_goes_on_without_the_batch_that_failed() -> None:
     """A reader that is read once ends with its first error, wherever that is found; later calls name it."""
     good, other = numbers(0), sa.record_batch({"z": [1]})
