@@ -203,11 +203,11 @@ def _build_array(*arguments: Any, **options: Any) -> Any:
     return array(*arguments, **options)
 
 
-def _register_pickler(module: ModuleType) -> None:
-    from shmarrow.interchange.picklers import register
+def _reduced(value: Any) -> Any:
+    from shmarrow.interchange.handles import reduced
 
-    register(module)
+    return reduced(value)
 
 
 making.build_array = _build_array
-pickling.await_picklers(_register_pickler)
+pickling.await_pickler(_reduced)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import shmarrow.interchange.handles.unavailable
     import shmarrow.interchange.jax
     import shmarrow.interchange.pandas
-    import shmarrow.interchange.picklers
     import shmarrow.interchange.pyarrow_tensors
     import shmarrow.interchange.pydata_sparse
     import shmarrow.interchange.scipy

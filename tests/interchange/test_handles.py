@@ -22,7 +22,7 @@ from typing import Any
 import forms
 import numpy as np
 import pytest
-from handle_workers import Removes, hand_back, look, made_and_removed, mapped, put_into, rows_of_first
+from handle_workers import Removes, hand_back, look, look_opened, made_and_removed, mapped, put_into, rows_of_first
 from processes import python
 
 import shmarrow as sa
@@ -513,11 +513,7 @@ def test_pools_outlive_objects_that_are_gone(shm_name: str) -> None:
 
 def test_what_is_gone_refuses_every_use(tmp_path: Path) -> None:
     """All that a program does with it raises the error of its handle, as often as it is tried."""
-    pytest.importorskip("distributed")
-    pytest.importorskip("joblib")
-    import joblib.externals.loky.backend.reduction as loky
     import pyarrow as pa
-    from distributed.protocol import deserialize, serialize
 
     path = tmp_path / "gone"
     batch = written(path)
@@ -529,14 +525,11 @@ def test_what_is_gone_refuses_every_use(tmp_path: Path) -> None:
         "chunks": sa.chunked_array([values]),
         "tensor": sa.Tensor.from_numpy(values.to_numpy()),
     }
-    ends = {"sender": {"address": "tcp://127.0.0.1:1"}, "recipient": {"address": "tcp://127.0.0.1:2"}}
     pickles = {name: bytes(ForkingPickler.dumps(thing)) for name, thing in sent.items()}
-    by_loky, by_distributed = bytes(loky.dumps(batch)), serialize(batch, context=ends)
     del batch, values, sent
     gc.collect()
     path.unlink()
     found = {name: pickle.loads(data) for name, data in pickles.items()}
-    found |= {"loky": pickle.loads(by_loky), "distributed": deserialize(*by_distributed)}
     found["sent on"] = pickle.loads(pickle.dumps(found["batch"]))
     uses: list[Callable[[Any], Any]] = [
         len,
@@ -585,26 +578,25 @@ def test_a_worker_that_is_killed_leaves_nothing(shm_name: str) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody has it attached
 
 
-def test_joblib_and_distributed(place: Path) -> None:
-    """loky's pickles hold handles, and so do the messages of distributed that stay on this host."""
-    pytest.importorskip("distributed")
-    pytest.importorskip("joblib")
-    from distributed.protocol import deserialize, serialize
-    from joblib.externals.loky.backend import reduction
-
+@pytest.mark.processes
+def test_handles_by_hand_serve_other_schedulers(place: Path) -> None:
+    """loky, dask's processes and workers of distributed get handles as they are, and map what those are of."""
+    joblib = pytest.importorskip("joblib")
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
     path, table = str(place / "file"), file(place)
-    data = bytes(reduction.dumps((look, table)))
-    assert len(data) < 1000
-    assert mapped(pickle.loads(data)[1]) == {path}
-    for address, expected in (("tcp://127.0.0.1:8786", {path}), ("tcp://10.0.0.1:8786", {""}), (None, {""})):
-        context = {"sender": {"address": "tcp://127.0.0.1:1"}, "recipient": {"address": address}}
-        for thing in (table, table.batches[1].slice(1, 2), table.column("s").chunk(0)):
-            header, frames = serialize(thing, context=context if address else None)
-            received = deserialize(header, [bytes(frame) for frame in frames])
-            assert received.equals(thing)
-            assert mapped(received) == expected
-    header, frames = serialize(BATCH, context=context)
-    assert deserialize(header, frames).equals(BATCH)
+    handle = sa.handle(table)
+    results = {"loky": joblib.Parallel(2)([joblib.delayed(look_opened)(handle)] * 2)}
+    results["processes"] = dask.compute(dask.delayed(look_opened)(handle), scheduler="processes", num_workers=1)
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        results["submitted"] = [client.submit(look_opened, handle).result(60)]
+        results["scattered"] = [client.submit(look_opened, client.scatter(handle)).result(60)]
+    for way, found in results.items():
+        for worker, paths, length, first in found:
+            assert (worker != os.getpid(), paths, length, first) == (True, {path}, 3 * ROWS, 0), way
 
 
 @pytest.mark.processes
@@ -615,10 +607,11 @@ import sys, pickle
 import shmarrow as sa
 table = sa.ipc.open_file({str(place / "file")!r}).read_all()
 sa.handle(table).open()
-assert not {{"multiprocessing", "joblib", "distributed"}} & set(sys.modules)
+assert "multiprocessing" not in sys.modules
 from multiprocessing.reduction import ForkingPickler
 import multiprocessing.reduction as module
 assert module.__spec__.loader is module.__loader__ and module.__loader__.get_source(module.__name__)
+assert "exec_module" not in vars(module.__loader__)
 assert len(ForkingPickler.dumps(table)) < 1000
 class Mine(sa.ExtensionArray): pass
 views = sa.BinaryViewArray

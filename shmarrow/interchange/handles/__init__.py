@@ -1,7 +1,7 @@
 """Handles: references to objects in named memory, to pass between processes of a host instead of copies.
 
 ``objects`` finds the mapped objects behind memory and maps them again, ``columns`` and ``tensors`` describe where the
-parts of a value are in them. ``interchange.picklers`` makes Python's tools pass handles between processes.
+parts of a value are in them. ``shmarrow.pickling`` makes ``multiprocessing`` pass handles between processes.
 """
 
 from __future__ import annotations
@@ -140,10 +140,10 @@ def handle(value: T) -> Handle[T]:
 
     Notes
     -----
-    ``multiprocessing``, ``concurrent.futures``, joblib and torch's DataLoader pass such objects as handles
-    automatically. A handle does not keep its object alive: the sender must keep it until the receiver has opened the
-    handle. If a pool, an executor or a queue cannot open it, the receiver gets a placeholder that raises the error when
-    used.
+    ``multiprocessing``, ``concurrent.futures`` and torch's DataLoader pass such objects as handles automatically; for
+    joblib, dask and all else, pass the handle. A handle does not keep its object alive: the sender must keep it until
+    the receiver has opened the handle. If a pool, an executor or a queue cannot open it, the receiver gets a placeholder
+    that raises the error when used.
 
     Handles grant no access: opening one requires permission to read the object, and fails if the object was replaced.
     Unpickling can run any code, so only accept pickled handles from trusted processes.
@@ -163,6 +163,25 @@ def handle(value: T) -> Handle[T]:
     kind, content = _describe(value, locator)
     refs, inline = locator.finish()
     return Handle(kind, host_name(), boot_id(), refs, content, inline)
+
+
+def reduced(value: Any) -> Any:
+    """Reduce a value to its handle if it has one, otherwise to a copy; for use as ``__reduce__``."""
+    try:
+        return _open_later, (handle(value),)
+    except ShmarrowError:
+        return value.__reduce_ex__(4)
+
+
+def _open_later(handle: Handle[Any]) -> Any:
+    """Open a handle, or return a placeholder that raises the error when used.
+
+    Raising here would end the receiver: pools and executors unpickle in threads of theirs.
+    """
+    try:
+        return handle.open()
+    except ShmarrowError as error:
+        return late.interchange.handles.unavailable.Unavailable(handle.kind, error)
 
 
 def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | int]:
