@@ -142,8 +142,8 @@ def handle(value: T) -> Handle[T]:
     -----
     ``multiprocessing``, ``concurrent.futures`` and torch's DataLoader pass such objects as handles automatically; for
     joblib, dask and all else, pass the handle. A handle does not keep its object alive: the sender must keep it until
-    the receiver has opened the handle. If a pool, an executor or a queue cannot open it, the receiver gets a placeholder
-    that raises the error when used.
+    the receiver has opened the handle. If a pool, an executor or a queue cannot open it, the receiver gets a
+    placeholder that raises the error when used.
 
     Handles grant no access: opening one requires permission to read the object, and fails if the object was replaced.
     Unpickling can run any code, so only accept pickled handles from trusted processes.
