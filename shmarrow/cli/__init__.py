@@ -47,7 +47,6 @@ COMMANDS = (
     Command("xray", "xray", FILES, "explain every byte"),
     Command("schema", "schemas", FILES, "print the names and types of the columns"),
     Command("head", "rows", FILES, "print the first rows"),
-    Command("sample", "rows", FILES, "print random rows"),
     Command("cat", "rows", FILES, "print all rows"),
     Command("count", "rows", FILES, "print the number of rows"),
     Command("diff", "diff", FILES, "compare the schemas, row counts and values of two files"),

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import shmarrow as sa
 from shmarrow.cli import schemas
-from shmarrow.cli.arguments import TARGET, argument, command
-from shmarrow.cli.measure import ALIGNED, Measured, measure, row_total
-from shmarrow.cli.report import Fields, Table, batches_text, clipped, exact_size, render
+from shmarrow.cli.arguments import TARGET, command
+from shmarrow.cli.measure import ALIGNED, Measured, measure
+from shmarrow.cli.report import Fields, Table, batches_text, clipped, exact_size, progress_line, render
 from shmarrow.cli.targets import ROWS, open_bytes
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
@@ -46,7 +46,7 @@ _ALIGNMENTS = {
 """Classes of buffers by their name in JSON: what they are aligned to, and which consumers copy them."""
 
 
-@command(*TARGET, argument("--exact", action="store_true", help="read the metadata of all batches instead of a sample"))
+@command(*TARGET)
 def inspect(arguments: argparse.Namespace) -> int:
     """Describe an Arrow object."""
     from shmarrow.xray import Overview
@@ -55,7 +55,8 @@ def inspect(arguments: argparse.Namespace) -> int:
         overview = Overview(source, DEFAULT_LIMITS)
         found = {"target": arguments.target, "kind": overview.kind, "bytes": overview.size}
         if overview.kind in ROWS:
-            found |= facts(overview, arguments.exact)
+            with progress_line(f"inspect {printable(arguments.target)}: batch", len(overview.blocks)) as progress:
+                found |= facts(overview, progress)
         else:
             found["tensors"] = schemas.tensors(overview.kind, source.data)
     found["stored"] = _stored(arguments)
@@ -79,10 +80,9 @@ def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
 # --- facts --------------------------------------------------------------------------------------------------------
 
 
-def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
+def facts(found: Overview, progress: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
     """Describe a file or a stream, as JSON."""
-    measured = measure(found, exact)
-    rows, rows_exact = row_total(found, measured, exact)
+    measured = measure(found, progress)
     severities = [each.severity for each in found.findings]
     sizes: _Sizes = {}
     for role, stored, plain in zip(found.buffer_roles, measured.stored, measured.plain, strict=True):
@@ -92,10 +92,8 @@ def facts(found: Overview, exact: bool = False) -> dict[str, Any]:
         "endianness": found.endianness,
         "compression": found.compression,
         "batches": len(found.blocks),
-        "rows": rows,
-        "rows_exact": rows_exact,
+        "rows": measured.rows,
         "truncated": found.truncated,
-        "sampled_batches": None if measured.exact else measured.read,
         "unreadable_batches": measured.broken,
         "metadata": schemas.text_pairs({} if found.schema is None else found.schema.metadata),
         "columns": _columns(found.wires, measured, sizes, count()),
@@ -207,13 +205,12 @@ def _texts(found: dict[str, Any]) -> Iterator[Fields | Table | str]:
 
 
 def _row_fields(found: dict[str, Any]) -> dict[str, str | list[str]]:
-    batches, sampled, broken = found["batches"], found["sampled_batches"], found["unreadable_batches"]
+    broken = found["unreadable_batches"]
     problems = ", ".join([f"{severity}s" for severity, number in found["findings"].items() if number])
     return {
         "format": f"metadata version {found['version']}, {found['endianness']}-endian",
         "rows": _rows(found),
         "compression": _compression(found),
-        "estimated": "" if sampled is None else f"columns, from {sampled} of {batches} batches; --exact reads all",
         "metadata": [f"{clipped(key)}: {clipped(value)}" for key, value in found["metadata"].items()],
         "unreadable": batches_text(broken) if broken else "",
         "problems": f"{problems}; `shmarrow validate` lists them" if problems else "",
@@ -260,8 +257,7 @@ def _tables(found: dict[str, Any]) -> Iterator[Table | str]:
 
 def _rows(found: dict[str, Any]) -> str:
     """Return the number of rows as text; of a truncated object, that of its whole batches."""
-    about = "" if found["rows_exact"] else "about "
-    text = f"{about}{found['rows']} in {batches_text(found['batches'])}"
+    text = f"{found['rows']} in {batches_text(found['batches'])}"
     if not found["truncated"]:
         return text
     return f"{text} before the end, which is missing" if found["batches"] else "unknown: the end is missing"

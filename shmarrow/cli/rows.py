@@ -1,4 +1,4 @@
-"""Commands that read rows: ``head``, ``sample``, ``cat`` and ``count``.
+"""Commands that read rows: ``head``, ``cat`` and ``count``.
 
 Invariants:
 
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.cli.arguments import COLUMNS, MEMORY, TARGET, argument, command, whole
-from shmarrow.cli.cells import Place, json_rows, text_rows, unique, within
+from shmarrow.cli.cells import Place, json_rows, text_rows, unique
 from shmarrow.cli.report import render
 from shmarrow.cli.targets import open_rows
 from shmarrow.errors import printable
@@ -26,11 +26,10 @@ from shmarrow.errors import printable
 _PIECE = 1 << 13
 """Rows that are made text at a time."""
 _CELL = 200
-"""Characters of a value that ``head`` and ``sample`` print as text."""
+"""Characters of a value that ``head`` prints as text."""
 _ROWS = argument(
     "-n", "--rows", type=whole(0, "a number of rows"), default=10, metavar="N", help="number of rows; default: 10"
 )
-_SEED = argument("--seed", type=int, metavar="N", help="seed of the random generator")
 _SHOWN = (
     *TARGET,
     COLUMNS,
@@ -41,7 +40,7 @@ _SHOWN = (
 )
 
 
-# --- head, cat, sample --------------------------------------------------------------------------------------------
+# --- head, cat ----------------------------------------------------------------------------------------------------
 
 
 @command(*_SHOWN, _ROWS)
@@ -60,14 +59,6 @@ def cat(arguments: argparse.Namespace) -> int:
     return 0
 
 
-@command(*_SHOWN, _ROWS, _SEED)
-def sample(arguments: argparse.Namespace) -> int:
-    """Print rows picked at random, in their order."""
-    with open_rows(arguments, arguments.target) as (name, reader):
-        _show(arguments, reader.schema, _picked(name, reader, arguments.rows, arguments.seed))
-    return 0
-
-
 def _first(name: str, reader: Any, rows: int = sys.maxsize) -> Iterator[tuple[Place, Any]]:
     left = rows
     for number, batch in enumerate(reader) if left else ():
@@ -75,22 +66,6 @@ def _first(name: str, reader: Any, rows: int = sys.maxsize) -> Iterator[tuple[Pl
         left -= batch.num_rows
         if left <= 0:
             return
-
-
-def _picked(name: str, reader: Any, rows: int, seed: int | None) -> Iterator[tuple[Place, Any]]:
-    """So many rows of all, each with the same probability and at most once."""
-    from random import Random
-
-    sizes = np.array([reader.get_batch(i).num_rows for i in range(reader.num_record_batches)], np.int64)
-    ends = np.cumsum(sizes)
-    total = int(ends[-1]) if len(ends) else 0
-    found = np.array(sorted(Random(seed).sample(range(total), min(rows, total))), np.int64)
-    numbers = np.searchsorted(ends, found, side="right")
-    for number in np.unique(numbers).tolist():
-        batch, picked = reader.get_batch(number), found[numbers == number] - (ends[number] - sizes[number])
-        with within((name,), ("batch", number)):
-            taken = batch.take(picked)
-        yield Place(name, number, picked), taken
 
 
 def _show(arguments: argparse.Namespace, schema: Any, batches: Iterator[tuple[Place, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`schema`, `head`, `sample`, `cat`, `count` and `diff` on real files, with what pyarrow says of the same files."""
+"""`schema`, `head`, `cat`, `count` and `diff` on real files, with what pyarrow says of the same files."""
 
 from __future__ import annotations
 
@@ -102,32 +102,6 @@ def test_rows_and_schema_are_those_of_pyarrow(path: str, run: Run) -> None:
     assert [line.split("\t")[0] for line in lines][-3:] == ["struct.a", "struct.b", "struct.b.item"]
 
 
-def test_a_sample_is_of_the_rows_each_at_most_once(path: str, run: Run) -> None:
-    rows = TABLE.to_pylist()
-    found = run.rows("sample", path, "-n", 50, "--seed", 3)
-    ids = [row["id"] for row in found]
-    assert found == [rows[i] for i in ids]
-    assert ids == sorted(set(ids))
-    assert len(ids) == 50
-    assert run.rows("sample", path, "-n", 50, "--seed", 3) == found
-    assert [row["id"] for row in run.rows("sample", path, "-n", 50, "--seed", 4)] != ids
-    assert run.rows("sample", path, "-n", 2 * ROWS) == rows
-
-
-def test_a_sample_has_no_preference(tmp_path: Path, run: Run) -> None:
-    """Rows of small and of large batches are picked equally often: half the time, within five standard deviations."""
-    table = pa.table({"id": range(100)})
-    path = tmp_path / "uneven"
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        for start, rows in ((0, 1), (1, 0), (1, 90), (91, 9)):
-            writer.write_table(table.slice(start, rows))
-    counts = np.zeros(100)
-    for seed in range(40):
-        counts[[row["id"] for row in run.rows("sample", path, "-n", 50, "--seed", seed)]] += 1
-    assert counts.sum() == 2000
-    assert abs(counts - 20).max() < 5 * math.sqrt(40 * 0.5 * 0.5)
-
-
 def test_cells_between_tabs_can_be_told_apart(tmp_path: Path, run: Run) -> None:
     """Null is \\N, a backslash is doubled, and no value has a tab or a line break."""
     values = [None, "\\N", "a\tb\nc", "", "é\u202e"]
@@ -144,7 +118,7 @@ def test_errors_name_file_batch_column_and_row(form: str, tmp_path: Path, run: R
     data[data.rindex(b"def" * 3) + 4] = 0xFF
     (path := tmp_path / "bad").write_bytes(data)
     wrong = "row 1: string: not UTF-8: invalid start byte at byte 1"
-    for words in (["head"], ["head", "--json"], ["cat"], ["sample", "-n", "6"]):
+    for words in (["head"], ["head", "--json"], ["cat"]):
         assert main([words[0], str(path), *words[1:]]) == 1
         assert f"{path}: batch 1: column 1 's': {wrong}" in run.errors()
     for sides in ((good, path), (path, good)):
@@ -155,20 +129,19 @@ def test_errors_name_file_batch_column_and_row(form: str, tmp_path: Path, run: R
 def test_long_values_are_cut_in_text_with_their_length(tmp_path: Path, run: Run) -> None:
     text = {"s": "a\t" * 150, "b": b"\x0f" * 500, "l": list(range(1000)), "n": "x" * 200}
     path = write(pa.Table.from_pylist([text]), tmp_path / "x")
-    for command in ("head", "sample"):
-        found = run(command, path).splitlines()[1].split("\t")
-        assert found[0] == "a\\t" * 100 + "… (300 characters)"
-        assert found[1] == "0f" * 100 + "… (1000 characters)"
-        whole = json.dumps(text["l"])
-        assert found[2] == f"{whole[:200]}… ({len(whole)} characters)"
-        assert found[3] == text["n"]
-        assert run.rows(command, path) == [text | {"b": "0f" * 500}]
+    found = run("head", path).splitlines()[1].split("\t")
+    assert found[0] == "a\\t" * 100 + "… (300 characters)"
+    assert found[1] == "0f" * 100 + "… (1000 characters)"
+    whole = json.dumps(text["l"])
+    assert found[2] == f"{whole[:200]}… ({len(whole)} characters)"
+    assert found[3] == text["n"]
+    assert run.rows("head", path) == [text | {"b": "0f" * 500}]
     assert run("cat", path).splitlines()[1].split("\t") == ["a\\t" * 150, "0f" * 500, whole, text["n"]]
 
 
 def test_what_decompresses_to_more_than_the_limit_is_refused(tmp_path: Path, run: Run) -> None:
     path = write(pa.table({"x": np.zeros(100_000), "y": ["a"] * 100_000}), tmp_path / "x", "file", "zstd", 100_000)
-    for words in (("head", path), ("cat", path), ("sample", path), ("diff", path, path)):
+    for words in (("head", path), ("cat", path), ("diff", path, path)):
         said = run(*words, "--columns", "x", "--max-decompressed", "781K", "--json", status=1)
         assert "declare 800000 bytes" in said
         assert said.count("--max-decompressed SIZE raises the limit") == 1
@@ -215,7 +188,6 @@ def test_standard_input(form: str, tmp_path: Path) -> None:
     data = Path(write(TABLE, tmp_path / "x", form)).read_bytes()
     for words, expected in (
         (["count", "-"], f"{ROWS}\n".encode()),
-        (["sample", "-", "-n", "2000", "--columns", "id", "--no-header"], b"0\n1\n2\n"),
         (["diff", "-", str(tmp_path / "x")], b""),
         (["inspect", "-"], b"target "),
         (["validate", "-"], f"-: {form}, no findings".encode()),
@@ -504,7 +476,7 @@ LATE = {
 def test_what_commands_import(tmp_path: Path) -> None:
     """The time to start is bounded by the modules that are imported beyond those of numpy."""
     path = write(TABLE.select(["id", "x", "text"]), tmp_path / "x")
-    most = {"schema": 78, "count": 78, "head": 100, "sample": 110, "inspect": 85, "validate": 115, "diff": 95}
+    most = {"schema": 78, "count": 78, "head": 100, "inspect": 85, "validate": 115, "diff": 95}
     lines = [f"{command} {path}{f' {path}' if command == 'diff' else ''}" for command in most]
     said = python(IMPORTS, input="\n".join(lines)).splitlines()
     loaded = [set(line.split()[1:]) for line in said if line.startswith("loaded ")]
