@@ -5,7 +5,7 @@ that is stored raw. Invariants:
 
 * the declared size is checked against the limits before allocation, and against the actual size after decompression;
 * a frame is complete, and all of its buffer: nothing is cut or follows it;
-* codecs release the GIL, so a few threads help with large buffers. The calling thread never depends on them;
+* codecs release the GIL, so a few threads share the work on large buffers;
 * each decompressed buffer has its own allocation, so keeping one keeps no other alive.
 """
 
@@ -30,7 +30,7 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.options import IpcWriteOptions
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
 _LENGTH = struct.Struct("<q")
 _NUMBERED = {ENUMS["CompressionType"][codec.member]: codec for codec in CODECS.values()}
@@ -182,97 +182,65 @@ def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
 # --- threads ----------------------------------------------------------------------------------------------------
 
 _WORTH_THREADS = 1 << 20
-_MOST_HELPERS = 7
-_NAME = "shmarrow-codec"
+_MOST_THREADS = 8
 _ROOM = 1 << 24
 """Address space that each thread must find before it is started, mostly for its stack."""
-_PATIENCE = 1.0
-"""Seconds after which a helper is checked to be alive."""
-_helpers: tuple[ThreadPoolExecutor, int] | None = None
+_executor: ThreadPoolExecutor | None = None
 _starting = _thread.allocate_lock()
 
 
 def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
-    """Like ``list(map(...))``, with the help of a few threads if there are any.
-
-    The calling thread takes calls from the end and the helpers from the start. It waits only for calls that a living
-    helper has begun, so it cannot hang. The function must not have side effects: it is called again if a helper dies.
-    """
-    calls = list(zip(*arguments, strict=True))
-    found = _find_helpers()
-    begun: list[Future[Any]] = []
-    results: list[Any] = [None] * len(calls)
-    try:
-        if found is not None:
-            with suppress(RuntimeError):  # the interpreter is shutting down
-                for call in calls:
-                    begun.append(found[0].submit(function, *call))
-        for i in reversed(range(len(calls))):
-            if found is not None and i < len(begun) and not begun[i].cancel() and _ended(begun[i], found[1]):
-                results[i] = begun[i].result()
-            else:
-                results[i] = function(*calls[i])
-    finally:
-        for future in begun:
-            future.cancel()
-    return results
+    """Like ``list(map(...))``, on a few threads if there are any. The function must not have side effects."""
+    executor = _find_executor()
+    if executor is not None:
+        with suppress(RuntimeError):  # the interpreter is shutting down
+            return list(executor.map(function, *arguments))
+    return list(map(function, *arguments))
 
 
-def _ended(future: Future[Any], helpers: int) -> bool:
-    """Wait for a call that a helper has begun; False if a helper has died, perhaps in the middle of it."""
-    global _helpers
-    from concurrent.futures import wait
-
-    while not wait([future], _PATIENCE).done:
-        if sum(thread.name.startswith(_NAME) for thread in threading.enumerate()) < helpers:
-            _helpers = None
-            return False
-    return True
-
-
-def _find_helpers() -> tuple[ThreadPoolExecutor, int] | None:
-    """The pool and its number of threads, started on first use; None if there are none or another thread starts them.
+def _find_executor() -> ThreadPoolExecutor | None:
+    """The threads, started on first use; None if there are none, or another thread starts them.
 
     A forked child has none of its parent's threads and starts its own.
     """
-    global _helpers
-    if _helpers is None and _starting.acquire(blocking=False):
+    global _executor
+    if _executor is None and _starting.acquire(blocking=False):
         try:
-            _helpers = _helpers or _start_helpers()
+            _executor = _executor or _start_threads()
         finally:
             _starting.release()
-    return _helpers
+    return _executor
 
 
-def _start_helpers() -> tuple[ThreadPoolExecutor, int] | None:
-    """Start all threads of a new pool before there is work, so that nothing waits for a thread that cannot start."""
+def _start_threads() -> ThreadPoolExecutor | None:
+    """Start all threads before there is work, so that nothing waits for a thread that cannot start."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(usable - 1, _MOST_HELPERS)
-    if count < 1:
+    count = min(usable, _MOST_THREADS)
+    if count < 2:
         return None
     gate = threading.Event()
-    pool = None
+    executor = None
     try:
         from concurrent.futures import ThreadPoolExecutor
 
-        pool = ThreadPoolExecutor(count, _NAME)
+        executor = ThreadPoolExecutor(count, "shmarrow-codec")
         # Thread.start() waits forever for a thread that dies because there is no memory, so look for some first.
         mmap.mmap(-1, count * _ROOM).close()
         for _ in range(count):
-            pool.submit(gate.wait)  # starts another thread, as those before it are busy
+            executor.submit(gate.wait)  # starts another thread, as those before it are busy
     except (ImportError, OSError, RuntimeError, MemoryError):
-        if pool is not None:
-            pool.shutdown(wait=False)
+        if executor is not None:
+            executor.shutdown(wait=False)
         return None
     finally:
         gate.set()
-    return pool, count
+    return executor
 
 
-def _forget_helpers() -> None:
-    global _helpers, _starting
-    _helpers, _starting = None, _thread.allocate_lock()
+def _forget_threads() -> None:
+    global _executor, _starting
+    _executor, _starting = None, _thread.allocate_lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_helpers)
+    os.register_at_fork(after_in_child=_forget_threads)
