@@ -6,7 +6,6 @@ mapped files and shared memory objects.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import ipc as ipc
