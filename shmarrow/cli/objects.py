@@ -213,7 +213,7 @@ def _ring(arguments: argparse.Namespace) -> int:
     writer = found["writer"]
     fields = {
         "ring": where,
-        "kind": f"{found['slots']} slots, each a {found['kind']}",
+        "kind": f"{found['slots']} slots, for frames of the kind {found['kind']}",
         "policy": found["policy"],
         "size": exact_size(found["bytes"]),
         "frames": str(found["frames"]),

@@ -11,7 +11,6 @@ Invariants:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -30,9 +29,8 @@ from shmarrow.errors import (
     Unsupported,
     full_name,
 )
+from shmarrow.ipc.body import BodyPlan
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
-from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.memory import LONGEST, checked_size
@@ -42,7 +40,6 @@ from shmarrow.types import Field, MetadataLike, Schema
 from shmarrow.types.extension import storage_of
 from shmarrow.writer import Writer, operation
 
-_SIZE = struct.Struct("<i")
 _FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", "binary", "large_binary")
 
 # A file is smaller than 2**63 bytes; the difference is for everything but the body.
@@ -182,14 +179,14 @@ class Draft(Writer):
             self._columns = {column.path: column for column in columns}
             if len(self._columns) < len(columns):
                 raise InvalidArgument("columns are filled by path, but two have the same; put a batch instead")
-            self._body_size = _place(columns, _sizes(bytes, columns))
+            sizes = _sizes(bytes, columns)
             self._file = _DraftFile(writer, self.schema, metadata)
-            # Null counts are patched in when publishing; the size of the metadata does not change.
-            self._metadata_size = 0
-            self._metadata_size = len(self._metadata([(0, 0)] * sum([len(_buffers(each)) for each in columns]), 1))
-            self._reserved = self._metadata_size + self._body_size
+            self._plan = BodyPlan(self._file.start)
+            _place(self._plan, columns, sizes)
+            start = len(self._metadata([(0, 0)] * sum([len(_buffers(each)) for each in columns]), 1))
+            self._reserved = start + self._plan.size
             self._file.reserve(self._reserved)
-            self._body = self._file.map(self._reserved)[self._metadata_size :]
+            self._body = self._file.map(self._reserved)[start:]
             for column in reversed(columns):
                 self._map(column)
         except BaseException:
@@ -216,14 +213,7 @@ class Draft(Writer):
 
     def _metadata(self, buffers: list[tuple[int, int]], body: int) -> bytes:
         nodes = [(column.length, column.null_count) for column in self._columns.values()]
-        header = {
-            "length": self.num_rows,
-            "nodes": np.array(nodes, STRUCTS["FieldNode"]),
-            "buffers": np.array(buffers, STRUCTS["Buffer"]),
-        }
-        metadata = batch_message(header, body, None, DEFAULT_OPTIONS, self._file.start)
-        gap = max(self._metadata_size - len(metadata), 0)  # an empty body is omitted from the metadata
-        return metadata if not gap else metadata[:4] + _SIZE.pack(self._metadata_size - 8) + metadata[8:] + bytes(gap)
+        return self._plan.metadata(self.num_rows, nodes, buffers, body)
 
     # --- filling ---
 
@@ -275,13 +265,13 @@ class Draft(Writer):
 
     def _finish(self) -> None:
         buffers, tail = self._parts()
-        self._file.end(self._metadata(buffers, self._body_size + sum(map(len, tail))), tail)
+        self._file.end(self._metadata(buffers, self._plan.size + sum(map(len, tail))), tail)
 
     def _parts(self) -> tuple[list[tuple[int, int]], list[Any]]:
         """The (offset, size) of all buffers, and the data that follows the buffers filled in place."""
         buffers: list[tuple[int, int]] = []
         tail: list[Any] = []
-        end = self._body_size
+        end = self._plan.size
         for column in self._columns.values():
             _check_offsets(column)
             for spec in _buffers(column):
@@ -388,9 +378,8 @@ def _sizes(given: Any, columns: list[_Column]) -> dict[str, int]:
     return checked
 
 
-def _place(columns: list[_Column], sizes: Mapping[str, int]) -> int:
-    """Assign all buffers but validity their places in the body; returns its size."""
-    end = 0
+def _place(plan: BodyPlan, columns: list[_Column], sizes: Mapping[str, int]) -> None:
+    """Assign all buffers but validity their places in the body."""
     for column in columns:
         for spec in _buffers(column):
             if spec.role == "validity":
@@ -401,11 +390,9 @@ def _place(columns: list[_Column], sizes: Mapping[str, int]) -> int:
                 size = bitmap.bytes_for(column.length)
             else:
                 size = (column.length + spec.extra) * (spec.bits >> 3 or column.type.byte_width)
-            column.places[spec.role] = end, size
-            end += padded(size)
-    if end > _MOST_BYTES:
-        raise LimitExceeded(f"expected a batch of at most {_MOST_BYTES} bytes, found one of {end}")
-    return end
+            column.places[spec.role] = plan.place(size)
+    if plan.size > _MOST_BYTES:
+        raise LimitExceeded(f"expected a batch of at most {_MOST_BYTES} bytes, found one of {plan.size}")
 
 
 def _check_offsets(column: _Column) -> None:

@@ -83,9 +83,17 @@ class RingFile:
         self.path = os.path.abspath(path)
         self.geometry = made = read_geometry(fd, name)
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        self.data = data = pages = map_file(fd, made.size, name, None, prot)  # no handle: it will hold another frame
-        if writable is False:
-            pages = map_file(fd, p.CONTROL_SIZE, name, None, mmap.PROT_READ | mmap.PROT_WRITE)
+        try:
+            self.data = data = pages = map_file(
+                fd, made.size, name, None, prot
+            )  # no handle: it will hold another frame
+            if writable is False:
+                pages = map_file(fd, p.CONTROL_SIZE, name, None, mmap.PROT_READ | mmap.PROT_WRITE)
+            # Another open file, as the locks of one that is mapped would last as long as the last array.
+            flags = (os.O_RDONLY if writable is None else os.O_RDWR) | os.O_CLOEXEC
+            self.locks = Exclusive(os.open(f"/proc/self/fd/{fd}", flags), of_file=True)
+        except OSError as error:
+            raise storage_error(error, "map the ring", name) from None
         self.head = data[p.CONTROL_SIZE : p.CONTROL_SIZE + made.head_size]
         self.slots = [data[start : start + made.stride] for start in range(made.first, made.size, made.stride)]
         self.words: Any = pages[: p.CONTROL_SIZE].data.cast("Q")
@@ -93,9 +101,6 @@ class RingFile:
         self.sequences: Any = self.words[p.SEQUENCES : p.SEQUENCES + made.slots]
         self.entries = range(p.ENTRIES, p.ENTRIES + p.ENTRY * made.entries, p.ENTRY)
         self._columns = [self.words[p.ENTRIES + word : self.entries.stop : p.ENTRY] for word in range(p.ENTRY)]
-        # Another open file, as the locks of one that is mapped would last as long as the last array.
-        flags = (os.O_RDONLY if writable is None else os.O_RDWR) | os.O_CLOEXEC
-        self.locks = Exclusive(os.open(f"/proc/self/fd/{fd}", flags), of_file=True)
         _OPEN.add(self)
 
     @property
@@ -118,7 +123,7 @@ class RingFile:
 
     def numbers(self) -> list[int]:
         """The number of the frame in each slot; 0 while it is written, and if it was never published."""
-        newest = self.newest
+        newest = self.words[p.NEWEST] // self.geometry.slots
         return [number if number <= newest else 0 for number in self.sequences.tolist()]
 
     def all(self, word: int) -> list[int]:

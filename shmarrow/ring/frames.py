@@ -10,14 +10,14 @@ writer lays frames out as :class:`BatchFrames` or :class:`TensorFrames`, which d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow import bitmap, capsules
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import U1, Bytes, as_bytes, padded
+from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
@@ -29,11 +29,9 @@ from shmarrow.errors import (
     full_name,
 )
 from shmarrow.ipc.batch.decode import open_batch
-from shmarrow.ipc.batch.encode import in_schema
 from shmarrow.ipc.batch.header import read_message
-from shmarrow.ipc.flatbuffers.tables import STRUCTS
+from shmarrow.ipc.body import BodyPlan
 from shmarrow.ipc.message.decode import message_at
-from shmarrow.ipc.message.encode import batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
@@ -41,18 +39,20 @@ from shmarrow.ipc.tensor.decode import DenseHeader, read_header
 from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.layout.listing import LISTING, walk
 from shmarrow.layout.parts import take_apart
-from shmarrow.ring.protocol import BATCH, TENSOR
-from shmarrow.tabular import frame_in_schema
+from shmarrow.ring.protocol import BATCH, NDARRAY, TENSOR
+from shmarrow.tabular import frame_in_schema, made_from
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import as_tensor
-from shmarrow.tensor.element import element_values
-from shmarrow.types import Field, Schema
+from shmarrow.tensor.element import element_of, element_values
+from shmarrow.types import DateType, Field, Schema
 from shmarrow.types.extension import storage_of
+from shmarrow.types.schema import difference
 
 _REFUSED = ("dictionary", "binary_view")
 _IN_PLACE = ("primitive", "fixed_size_list", "struct")
-_NODE, _BUFFER = STRUCTS["FieldNode"], STRUCTS["Buffer"]
 _MOST = 1 << 46
+_DAYS = np.dtype("M8[D]")
+"""Days have 64 bits in numpy, 32 in a tensor."""
 
 Copies = list[tuple[int, Bytes]]
 """Bytes, and where they go in a slot."""
@@ -61,8 +61,8 @@ Copies = list[tuple[int, Bytes]]
 class _Column(NamedTuple):
     """A column as the message describes it: lengths and null counts, and offsets and sizes of the buffers."""
 
-    nodes: Sequence[int]
-    buffers: Sequence[int]
+    nodes: list[tuple[int, int]]
+    buffers: list[tuple[int, int]]
 
 
 def _below(field: Field) -> list[Field]:
@@ -81,9 +81,22 @@ def copy_into(memory: Bytes, copies: Copies) -> None:
 
 
 def frames_like(like: Any) -> BatchFrames | TensorFrames:
-    """Return the layout of frames like a batch, or a tensor."""
-    batch = None if isinstance(like, (np.ndarray, Tensor)) else RecordBatch._of_rows(like)
-    return TensorFrames(as_tensor(like)) if batch is None else BatchFrames(batch)
+    """Return the layout of frames like a batch, a tensor or an ndarray."""
+    batch = _as_batch(like, None)
+    if batch is not None:
+        return BatchFrames(batch)
+    return TensorFrames(as_tensor(like), NDARRAY if isinstance(like, np.ndarray) else TENSOR)
+
+
+def _as_batch(value: Any, schema: Schema | None) -> RecordBatch | None:
+    """A batch, data frame or mapping as a batch, built by a schema where it has none; None for anything else."""
+    if isinstance(value, (RecordBatch, np.ndarray, Tensor)):
+        return value if isinstance(value, RecordBatch) else None
+    if schema is not None and capsules.is_frame(value):
+        return frame_in_schema(RecordBatch, value, schema)
+    if capsules.is_frame(value) or isinstance(value, Mapping):
+        return made_from(RecordBatch, value, None, schema, None)
+    return RecordBatch._of_rows(value)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -105,8 +118,6 @@ class BatchFrames:
         Size of the largest frame in bytes.
     schema, rows : Schema and int
         What a frame has, and has at most.
-    start : int
-        Size of the metadata of each frame, after which its body begins.
     in_place : list of bool
         Whether each column can be filled in place.
     filled : list of _Column
@@ -122,23 +133,20 @@ class BatchFrames:
         self.in_place = list(map(_is_in_place, like.schema))
         self.filled: list[_Column] = []
         self._rooms: list[list[tuple[int, int]]] = []
-        self._end = self.start = 0
+        self._plan = BodyPlan()
         for field, column in zip(like.schema, like.columns, strict=True):
             self._make_room(field, column)
         self._last: tuple[int, list[_Column], bytes] = -1, [], b""
-        self.start = len(self.metadata(self.rows, self.filled))
-        self._last = -1, [], b""
-        self.size = self.start + self._end
+        self._start = len(self.metadata(self.rows, self.filled))
+        self.size = self._start + self._plan.size
         if self.size > _MOST:
             raise LimitExceeded(f"expected frames of at most {_MOST} bytes, found {self.size}")
         self._reader = Reader(BATCH, np.frombuffer(self.head, U1), "the schema of the ring")
         self._views: dict[int, RecordBatch] = {}
 
     def _make_room(self, field: Field, column: Any) -> None:
-        """Lay out a column: each buffer has as many bytes as in ``like``, from the next multiple of 64 on."""
-        nodes: list[int] = []
-        buffers: list[int] = []
-        rooms = []
+        """Lay out a column: each buffer has as many bytes as in ``like``."""
+        filled, rooms = _Column([], []), []
         for each, part in zip(_below(field), take_apart([column], trim=True), strict=True):
             layout = storage_of(each.type).layout
             if layout in _REFUSED:
@@ -146,15 +154,14 @@ class BatchFrames:
                     f"column {field.name!r}: a ring cannot hold {each.type}, whose size has no limit",
                     hint="cast the column: to string or binary, or to the type of the dictionary's values",
                 )
-            nodes += (part._length, 0)
+            filled.nodes.append((part._length, 0))
             for spec, data in zip(LISTING[layout].buffers, part._buffers, strict=True):
-                needed = size = 0 if data is None else len(data)
-                if spec.role == "validity":
-                    needed, size = 0, bitmap.bytes_for(part._length) if each.nullable else 0
-                buffers += (self._end, needed)
-                rooms.append((self._end, size))
-                self._end += padded(size)
-        self.filled.append(_Column(nodes, buffers))
+                is_validity = spec.role == "validity"
+                size = bitmap.bytes_for(part._length) if is_validity and each.nullable else 0
+                room = self._plan.place(size if is_validity or data is None else len(data))
+                filled.buffers.append((room[0], 0) if is_validity else room)
+                rooms.append(room)
+        self.filled.append(filled)
         self._rooms.append(rooms)
 
     def prepare(self, value: Any) -> Copies:
@@ -162,22 +169,28 @@ class BatchFrames:
 
         Raises
         ------
-        InvalidType
-            If its columns differ.
+        InvalidType, InvalidData
+            If its columns differ, or have values that those of the ring cannot have.
         LimitExceeded
             If it does not fit.
         """
-        if capsules.is_frame(value):
-            value = frame_in_schema(RecordBatch, value, self.schema)
-        given = value if isinstance(value, RecordBatch) else RecordBatch._of_rows(value)
-        if given is None:
+        schema = self.schema
+        batch = _as_batch(value, schema)
+        if batch is None:
             raise InvalidType(f"the ring holds record batches, found {full_name(value)}")
-        batch = in_schema(given, self.schema, adapt=True)
+        if not batch.schema.equals(schema):
+            if batch.schema.names != schema.names:
+                raise InvalidType(f"the frame does not fit the ring's schema: {difference(batch.schema, schema)}")
+            batch = batch.cast(schema)
         if batch.num_rows > self.rows:
             raise self._too_many(batch.num_rows)
         copies: Copies = []
         columns = [self.column(i, column, copies) for i, column in enumerate(batch.columns)]
         return [*copies, (0, np.frombuffer(self.metadata(batch.num_rows, columns), U1))]
+
+    def put(self, slot: int, memory: Bytes, copies: Copies) -> None:
+        """Copy what :meth:`prepare` returned into a slot."""
+        copy_into(memory, copies)
 
     def column(self, index: int, column: Any, copies: Copies) -> _Column:
         """Describe a column, and add what is to be copied.
@@ -187,12 +200,12 @@ class BatchFrames:
         LimitExceeded
             If it does not fit.
         """
-        nodes: list[int] = []
-        buffers: list[int] = []
+        nodes: list[tuple[int, int]] = []
+        buffers: list[tuple[int, int]] = []
         rooms = iter(self._rooms[index])
         for part in take_apart([column], trim=True):
             null_count = part.null_count
-            nodes += (part._length, null_count)
+            nodes.append((part._length, null_count))
             for spec, data in zip(LISTING[part._type.layout].buffers, part._buffers, strict=True):
                 start, room = next(rooms)
                 size = 0 if data is None or (spec.role == "validity" and not null_count) else len(data)
@@ -201,24 +214,16 @@ class BatchFrames:
                         f"column {self.schema.names[index]!r}: a slot has {room} bytes for its {spec.role}, as many "
                         f"as in `like`, found {size}"
                     )
-                buffers += (start, size)
+                buffers.append((start, size))
                 if size:
-                    copies.append((self.start + start, data))
+                    copies.append((self._start + start, data))
         return _Column(nodes, buffers)
 
     def metadata(self, rows: int, columns: list[_Column]) -> bytes:
         """The metadata of a frame's message."""
         if self._last[:2] != (rows, columns):
-            values = {
-                "length": rows,
-                "nodes": np.array([number for each in columns for number in each.nodes], "<i8").view(_NODE),
-                "buffers": np.array([number for each in columns for number in each.buffers], "<i8").view(_BUFFER),
-            }
-            made = batch_message(values, self._end, None, DEFAULT_OPTIONS)
-            if len(made) < self.start:  # numbers that are 0 may be omitted from the metadata
-                size = (self.start - 8).to_bytes(4, "little")
-                made = made[:4] + size + made[8:] + bytes(self.start - len(made))
-            self._last = rows, columns, made
+            nodes, buffers = ([pair for column in columns for pair in column[i]] for i in range(2))
+            self._last = rows, columns, self._plan.metadata(rows, nodes, buffers, self._plan.size)
         return self._last[2]
 
     def fill(self, slot: int, memory: Bytes, rows: int | None) -> Slot:
@@ -229,7 +234,7 @@ class BatchFrames:
             raise self._too_many(rows)
         views = self._views.get(slot)
         if views is None:
-            memory[: self.start] = np.frombuffer(self.metadata(self.rows, self.filled), U1)
+            memory[: self._start] = np.frombuffer(self.metadata(self.rows, self.filled), U1)
             views = self._views[slot] = self._reader(memory, "a slot", slot)
         return Slot(self, memory, views, rows)
 
@@ -324,23 +329,24 @@ class Slot:
 
 
 class TensorFrames:
-    """Layout of a ring's tensors of one shape and element type, in row-major order, for the writer.
+    """Layout of a ring's tensors or ndarrays of one shape and element type, in row-major order, for the writer.
 
     Attributes are those of :class:`BatchFrames`; the message that describes all frames is the metadata of each.
     """
 
-    kind = TENSOR
-
-    def __init__(self, like: Any) -> None:
+    def __init__(self, like: Any, kind: int) -> None:
         if not isinstance(like, Tensor):
             raise Unsupported(f"a ring holds record batches and dense tensors, found {type(like).__name__}")
         zeros = np.zeros(like.shape, like.storage.dtype)
+        self.kind = kind
         self._like = Tensor(zeros, like._element, like.dim_names, like.metadata)
+        self._kind_of_array = like._element, like.shape, zeros.dtype
         payload = encode_tensor(self._like)
         self.head = payload.metadata
         self.size = payload.size
+        self._arrays: dict[int, NDArray] = {}
 
-    def prepare(self, value: Any) -> Copies:
+    def prepare(self, value: Any) -> NDArray:
         """Check a tensor, and return what goes into a slot.
 
         Raises
@@ -348,20 +354,33 @@ class TensorFrames:
         InvalidType
             If its shape or element type is not that of the ring.
         """
-        found, like = as_tensor(value), self._like
-        if not isinstance(found, Tensor) or (found.shape, found._element) != (like.shape, like._element):
-            raise InvalidType(f"the ring holds tensors like {like!r}, found {found!r}")
-        data = as_bytes(np.asarray(found.storage, order="C"))
-        return [(len(self.head), data), (0, np.frombuffer(self.head, U1))]
+        if value.__class__ is np.ndarray and (element_of(value.dtype), value.shape, value.dtype) == self._kind_of_array:
+            return value
+        tensor, like = as_tensor(value), self._like
+        if not isinstance(tensor, Tensor) or (tensor.shape, tensor._element) != (like.shape, like._element):
+            raise InvalidType(f"the ring holds tensors like {like!r}, found {tensor!r}")
+        return tensor.storage
+
+    def _array(self, slot: int, memory: Bytes) -> NDArray:
+        """The elements in a slot, as stored."""
+        array = self._arrays.get(slot)
+        if array is None:
+            start = len(self.head)
+            memory[:start] = np.frombuffer(self.head, U1)
+            array = np.ndarray(self._like.shape, self._like.storage.dtype, memory, start)
+            self._arrays[slot] = array
+        return array
+
+    def put(self, slot: int, memory: Bytes, values: NDArray) -> None:
+        """Copy what :meth:`prepare` returned into a slot."""
+        self._array(slot, memory)[...] = values
 
     def fill(self, slot: int, memory: Bytes, rows: int | None) -> Any:
         """An ndarray over a slot, to be filled in place."""
-        like = self._like
         if rows is not None:
-            raise InvalidArgument(f"the frames of the ring are tensors, all of shape {like.shape}; found rows")
-        start = len(self.head)
-        memory[:start] = np.frombuffer(self.head, U1)
-        return element_values(np.ndarray(like.shape, like.storage.dtype, memory, start), like._element)
+            text = f"the frames of the ring are tensors, all of shape {self._like.shape}; found rows"
+            raise InvalidArgument(text)
+        return element_values(self._array(slot, memory), self._like._element)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -383,33 +402,39 @@ class Reader:
     def __init__(self, kind: int, head: Bytes, where: str) -> None:
         self._schema = _schema_in(head.copy(), where) if kind == BATCH else None
         self._in_place = [] if self._schema is None else list(map(_is_in_place, self._schema))
+        self._is_ndarray = kind == NDARRAY
+        self._are_days = False
         self._known: dict[int, tuple[bytes, Any]] = {}
 
     def __call__(self, memory: Bytes, where: str, slot: int) -> Any:
-        """Open the frame in a slot: a tensor, or a batch whose columns are built and checked on access."""
+        """Open the frame in a slot: a tensor, an ndarray, or a batch whose columns are built and checked on access."""
         known = self._known.get(slot)
         if known is None or memory[: len(known[0])].tobytes() != known[0]:
             known = self._known[slot] = self._open(memory, where)
-        found = known[1]
+        frame = known[1]
         if self._schema is None:
-            return found
-        made = RecordBatch(self._schema, found.num_rows, source=found._source)
-        made._columns.update(found._columns)
-        return made
+            return frame.astype(_DAYS) if self._are_days else frame
+        batch = RecordBatch(self._schema, frame.num_rows, source=frame._source)
+        batch._columns.update(frame._columns)
+        return batch
 
     def _open(self, memory: Bytes, where: str) -> tuple[bytes, Any]:
         size = 8 + int.from_bytes(memory[4:8].tobytes(), "little")
         data = memory[:size].copy()
         parse: Callable[..., Any] = read_header if self._schema is None else read_message
-        found = message_at(data, 0, where, parse=parse, cut=True)
-        if found is None or found.end > len(memory):
+        located = message_at(data, 0, where, parse=parse, cut=True)
+        if located is None or located.end > len(memory):
             raise InvalidData(f"{where}: expected a message of at most {len(memory)} bytes")
-        message, body = found.message, memory[found.body : found.end]
+        message, body = located.message, memory[located.body : located.end]
         if self._schema is not None:
             return data.tobytes(), open_batch(message, body, self._schema, {}, where, DEFAULT_LIMITS)
         if not isinstance(message, DenseHeader):
             raise InvalidData(f"{where}: expected a Tensor message")
-        return data.tobytes(), message.over(body)
+        tensor = message.over(body)
+        if not self._is_ndarray:
+            return data.tobytes(), tensor
+        self._are_days = isinstance(tensor._element.type, DateType)
+        return data.tobytes(), tensor.to_numpy()
 
     def release(self, frame: Any, slot: int) -> None:
         """Make a batch refuse to build columns, as its slot is about to be overwritten; a tensor is its memory.

@@ -11,8 +11,8 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData
 
 MAGIC = b"shmaring"
 VERSION = 2
-BATCH, TENSOR = 1, 2
-KINDS = {BATCH: "record batch", TENSOR: "tensor"}
+BATCH, TENSOR, NDARRAY = 1, 2, 3
+KINDS = {BATCH: "record batch", TENSOR: "tensor", NDARRAY: "ndarray"}
 LATEST, ALL = 1, 2
 POLICIES = {"latest": LATEST, "all": ALL}
 

@@ -5,24 +5,23 @@ Invariants:
 * a frame is published by one word, written when the frame and its slot's number are complete;
 * the writer marks a slot as being written, then looks whether a reader holds it; a reader marks a slot as held, then
   looks whether it still has its frame. With a fence in between on either side, one of them sees the other, and lets go;
-* what is done with a lock of the file, or in an entry, is done in turn, so that :meth:`Ring.close` of another thread
-  comes before or after it. Nobody waits for frames or slots in turn;
+* what is done with a lock of the file, or in an entry, is a step: see :meth:`Ring._do`. Nobody waits in a step. A
+  signal handler that interrupts one may close the Ring, which is done after the step; anything else is refused;
 * a reader holds one slot at most, from a step to the next. With one slot more than readers, one is always free;
 * the marks of a process that was killed do not count, as its lock is free.
 """
 
 from __future__ import annotations
 
+import _thread
 import errno
 import math
-import threading
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import compress
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from shmarrow.errors import (
     Closed,
@@ -36,13 +35,14 @@ from shmarrow.errors import (
 )
 from shmarrow.ring import protocol as p
 from shmarrow.ring.file import RingFile, Trusted, open_file, open_for_writing
-from shmarrow.ring.frames import Reader, Slot, copy_into, frames_like
+from shmarrow.ring.frames import Reader, Slot, frames_like
 from shmarrow.ring.protocol import CLOSED, HELD, MISSED, NEWEST, SEQUENCES, TAKEN, WAITS
 from shmarrow.segment.location import Location
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.directory import Trust, as_trust
 from shmarrow.sync.futex import Wait
 
+T = TypeVar("T")
 _POLICIES = {number: name for name, number in p.POLICIES.items()}
 _LARGEST = (1 << 64) - 1
 _OPENING, _RECHECK = 0.005, 0.1
@@ -78,7 +78,7 @@ class RingInfo(NamedTuple):
     name : str
         Its location.
     kind : str
-        ``"record batch"`` or ``"tensor"``.
+        ``"record batch"``, ``"tensor"`` or ``"ndarray"``.
     policy : str
         ``"latest"`` or ``"all"``.
     slots : int
@@ -114,10 +114,11 @@ class Ring:
     ----------
     where : str or PathLike
         ``shm:NAME``, or a path.
-    like : RecordBatch or Tensor, optional
+    like : RecordBatch, Tensor or ndarray, optional
         A frame. Batches of the ring have its schema, at most as many rows, and in each buffer at most as many bytes:
-        text, lists and other types of variable size can be as long in total as in ``like``. Tensors have its shape and
-        element type. Batches of other libraries and ndarrays are accepted, too.
+        text, lists and other types of variable size can be as long in total as in ``like``. Tensors and ndarrays have
+        its shape and element type, and stay what ``like`` is. Data frames, batches and tensors of other libraries are
+        accepted, too.
     slots : int
         The number of slots, from 2 to 64; 4 by default. A ring has at most 32 readers, and with the policy ``"latest"``
         at most one less than slots, so that a slot is always free; with two less, the newest frame can be read while
@@ -185,8 +186,8 @@ class Ring:
         mode: int = 0o600,
         trust: Trust = False,
     ) -> None:
-        self._turn = threading.RLock()
-        self._writing: weakref.ref[_Writing] | None = None
+        self._lock = _thread.RLock()  # as it knows its owner
+        self._writing = False
         self._timeout = as_timeout(timeout)
         self._limit = math.inf if self._timeout is None else self._timeout
         self._trust = as_trust(trust)
@@ -201,7 +202,7 @@ class Ring:
         """The first word of the entry of this reader; 0 for the writer."""
         if like is not None:
             number = p.POLICIES[policy or "latest"]
-            self._frames = frames_like(like)
+            self._frames: Any = frames_like(like)
             file = open_for_writing(where, self._frames, slots, number, mode, self._trust)
         else:
             file = _wait_for(where, self._limit, self._trust)
@@ -269,45 +270,41 @@ class Ring:
 
         Parameters
         ----------
-        frame : RecordBatch or Tensor
-            A frame as ``like``; of other libraries, too. Its custom metadata are not passed on.
+        frame : RecordBatch, Tensor or ndarray
+            A frame as ``like``; of other libraries, too. Columns are cast to the types of ``like``, exactly. Custom
+            metadata are not passed on.
 
         Raises
         ------
         LimitExceeded
             If it does not fit; nothing is written.
-        InvalidType
-            If it has another schema, shape or element type.
+        InvalidType, InvalidData
+            If it has other columns, another shape or element type, or values that the types of ``like`` cannot hold.
         TimedOut, InvalidArgument, Closed
             As for :meth:`write`.
         """
-        self._check_idle()
-        copies = self._frames.prepare(frame)
-        writing = _Writing(self, None)
-        try:
-            slot = self._take_slot(writing)
-            copy_into(self._file.slots[slot], copies)
-            self._publish(slot)
-        finally:
-            self._writing = None
-
-    def _check_idle(self) -> None:
-        """Raise unless this is a writer, and may begin a frame: a second one would be in the same slot."""
         self._check(writes=True)
-        if self._writing is not None and self._writing() is not None:  # else an interrupt has ended it
-            raise InvalidArgument(f"another frame of the ring {self.name!r} is being written: publish that one first")
+        values = self._frames.prepare(frame)
+        slot = self._begin()
+        try:
+            self._frames.put(slot, self._file.slots[slot], values)
+            self._do(self._publish, slot)
+        finally:
+            self._writing = False
 
-    def _take_slot(self, writing: _Writing) -> int:
-        """Take a free slot, which no reader gets from now on. The caller sets ``_writing`` to None at last."""
-        self._writing, wait = weakref.ref(writing), None
-        while True:
-            with self._turn:
-                self._check(writes=True)
-                found = self._free_slot()
-            if found is not None:
-                return found
-            wait = wait or Wait(self._timeout)
-            self._pause(p.WRITER_WAITS, wait, self._has_free)
+    def _begin(self) -> int:
+        """Take a slot for a frame, which no reader gets from now on; the caller sets ``_writing`` to False at last."""
+        if self._writing:  # a second one would be in the same slot
+            raise InvalidArgument(f"another frame of the ring {self.name!r} is being written: publish that one first")
+        self._writing, wait = True, None
+        try:
+            while (slot := self._do(self._free_slot)) is None:
+                wait = wait or Wait(self._timeout)
+                self._pause(p.WRITER_WAITS, wait, self._has_free)
+        except BaseException:
+            self._writing = False
+            raise
+        return slot
 
     def _has_free(self) -> bool:
         numbers = self._file.numbers()
@@ -316,46 +313,49 @@ class Ring:
 
     def _free_slot(self) -> int | None:
         """Take the slot of the oldest frame that no reader needs; None if there is none yet."""
-        words, newest = self._words, self._words[NEWEST] % self._count
-        order = sorted([(number, slot) for slot, number in enumerate(self._file.numbers())])
+        file, sequences = self._file, self._file.sequences
+        numbers = file.numbers()
+        order = sorted(range(self._count), key=numbers.__getitem__)
         if self._all:
-            order = order[:1]
-        else:
-            order.sort(key=lambda each: each[1] == newest)  # the newest frame last: readers may want it
-        for number, slot in order:
+            del order[1:]
+        else:  # the newest frame last: readers may want it
+            newest = self._words[NEWEST] % self._count
+            order.remove(newest)
+            order.append(newest)
+        for slot in order:
+            number = numbers[slot]
             if self._is_needed(slot, number):
                 continue
-            words[SEQUENCES + slot] = 0
-            self._file.locks.fence()
+            sequences[slot] = 0
+            file.locks.fence()
             if not self._is_needed(slot, number):
                 return slot
-            words[SEQUENCES + slot] = number
+            sequences[slot] = number
         return None
 
     def _is_needed(self, slot: int, number: int) -> bool:
         """Whether a living reader holds a slot, or with the policy ``"all"`` has yet to take the frame in it."""
         file = self._file
-        needing = [i for i, held in enumerate(file.all(HELD)) if held == slot + 1]
+        held = file.all(HELD)
+        needing = [i for i, mark in enumerate(held) if mark == slot + 1] if slot + 1 in held else []
         if self._all:
-            there = zip(file.all(p.PROCESS), file.all(TAKEN), strict=True)
-            needing += [i for i, (process, taken) in enumerate(there) if process and taken < number]
-        return any(file.locks.is_locked(p.READER_LOCKS + i) for i in needing)
+            readers = zip(file.all(p.PROCESS), file.all(TAKEN), strict=True)
+            needing += [i for i, (process, taken) in enumerate(readers) if process and taken < number]
+        return bool(needing) and any(file.locks.is_locked(p.READER_LOCKS + i) for i in needing)
 
     def _publish(self, slot: int) -> None:
         """Publish the frame in a slot."""
-        with self._turn:
-            self._check()
-            words, file = self._words, self._file
-            number = words[NEWEST] // self._count + 1
-            newest = number * self._count + slot
-            if newest > _LARGEST:
-                raise InvalidData(f"the ring {self.name!r} is damaged: it has {number - 1} frames")
-            words[SEQUENCES + slot] = number
-            if p.REORDERED:
-                file.locks.fence()
-            words[NEWEST] = newest
-            for entry in compress(file.entries, file.all(WAITS)):
-                file.wake(entry + WAITS)
+        words, file = self._words, self._file
+        number = words[NEWEST] // self._count + 1
+        newest = number * self._count + slot
+        if newest > _LARGEST:
+            raise InvalidData(f"the ring {self.name!r} is damaged: it has {number - 1} frames")
+        file.sequences[slot] = number
+        if p.REORDERED:
+            file.locks.fence()
+        words[NEWEST] = newest
+        for entry in compress(file.entries, file.all(WAITS)):
+            file.wake(entry + WAITS)
 
     # --- readers ---
 
@@ -388,9 +388,10 @@ class Ring:
         """
         wait = None
         while True:
-            found, ended = self._look()
-            if found is not None:
-                return found
+            ended = self._words[CLOSED]
+            frame = self._do(self._take)
+            if frame is not None:
+                return frame
             if ended:
                 raise StopIteration
             wait = wait or Wait(self._timeout)
@@ -404,22 +405,18 @@ class Ring:
 
         wait = Wait(self._timeout)
         while True:
-            found, ended = self._look()
-            if found is not None:
-                return found
+            ended = self._words[CLOSED]
+            frame = self._do(self._take)
+            if frame is not None:
+                return frame
             if ended:
                 raise StopAsyncIteration
             await asyncio.to_thread(self._wait, wait)
 
-    def _look(self) -> tuple[Any, bool]:
-        """The next frame, if it is there; and whether the writer had closed the ring before that was looked for."""
-        with self._turn:
-            self._check(writes=False)
-            ended = bool(self._words[CLOSED])
-            return self._step(), ended
-
-    def _step(self) -> Any:
+    def _take(self) -> Any:
         """Release the current frame and take the next one; None if it is not there yet."""
+        if not self._entry:
+            self._check(writes=False)
         words, held, taken = self._words, self._held, self._taken
         if words[held]:
             self._release()
@@ -470,6 +467,31 @@ class Ring:
 
     # --- both ---
 
+    def _do(self, step: Callable[..., T], *arguments: Any) -> T:
+        """Do a step: before or after all others, and before or after :meth:`close`, whichever thread calls it.
+
+        Raises
+        ------
+        InvalidArgument
+            If this thread is in the middle of a step, which a signal handler has interrupted.
+        Closed
+            After :meth:`close`.
+        """
+        lock = self._lock
+        if self._file.locks.fd < 0:  # in a forked child, the parent may have been in a step
+            self._check()
+        if lock._is_owned():  # type: ignore[attr-defined]
+            raise InvalidArgument(
+                f"in the middle of a step of the ring {self.name!r}, a signal handler may only close it"
+            )
+        try:
+            with lock:
+                self._check()
+                return step(*arguments)
+        finally:
+            if self._closed:
+                self._end()
+
     def _pause(self, place: int, wait: Wait, ready: Callable[[], bool]) -> None:
         """Sleep until the word of a place is 0, or for a while, unless ``ready()``.
 
@@ -478,16 +500,14 @@ class Ring:
         TimedOut
             If the time is over.
         """
-        file = self._file
-        file.futexes.arm(2 * place)
-        with self._turn:
-            self._check()
-            file.locks.fence()
-            is_ready = ready()
-        if not is_ready and not wait.sleep(file.futexes, 2 * place, _RECHECK):
-            with self._turn:
-                self._check()
-                raise self._timed_out()
+        if not self._do(self._arm, place, ready) and not wait.sleep(self._file.futexes, 2 * place, _RECHECK):
+            raise self._do(self._timed_out)
+
+    def _arm(self, place: int, ready: Callable[[], bool]) -> bool:
+        """Ask to be woken at a place; whether that is not needed."""
+        self._file.futexes.arm(2 * place)
+        self._file.locks.fence()
+        return ready()
 
     def _timed_out(self) -> TimedOut:
         found = state_of(self._file)
@@ -512,8 +532,7 @@ class Ring:
 
     def info(self) -> RingInfo:
         """Return the state of the ring."""
-        self._check()
-        return state_of(self._file)
+        return self._do(state_of, self._file)
 
     @property
     def closed(self) -> bool:
@@ -531,20 +550,26 @@ class Ring:
         StorageError
             If the name cannot be removed; the Ring is closed.
         """
-        with self._turn:
-            closed, self._closed = self._closed, True
-            if closed or self._file.locks.fd < 0:
+        closed, self._closed = self._closed, True
+        if closed or self._file.locks.fd < 0 or self._lock._is_owned():  # type: ignore[attr-defined]
+            return  # a signal handler has interrupted a step, after which it is done
+        self._end()
+
+    def _end(self) -> None:
+        """Close the file, after the last step."""
+        file, entry = self._file, self._entry
+        with self._lock:
+            if file.locks.fd < 0:
                 return
-            file = self._file
             try:
-                if self._entry:
+                if entry:
                     self._release()
-                    self._words[self._entry + p.PROCESS] = 0
-                    file.wake(self._entry + WAITS)  # another thread may wait
-                    if self._all:
-                        file.wake(p.WRITER_WAITS)
+                    self._words[entry + p.PROCESS] = 0
+                    file.wake(entry + WAITS)  # another thread may wait
                 else:
                     file.end()
+                if self._all:
+                    file.wake(p.WRITER_WAITS)
             finally:
                 file.close()
 
@@ -581,7 +606,7 @@ class Ring:
 class _Writing:
     """A frame being filled; a context manager that publishes it. A class, as generators cost more than a frame."""
 
-    __slots__ = ("__weakref__", "_frame", "_ring", "_rows", "_slot")
+    __slots__ = ("_frame", "_ring", "_rows", "_slot")
 
     def __init__(self, ring: Ring, rows: int | None) -> None:
         self._ring = ring
@@ -589,23 +614,23 @@ class _Writing:
 
     def __enter__(self) -> Any:
         ring = self._ring
-        ring._check_idle()
+        slot = self._slot = ring._begin()
         try:
-            slot = self._slot = ring._take_slot(self)
             self._frame = ring._frames.fill(slot, ring._file.slots[slot], self._rows)
         except BaseException:
-            ring._writing = None
+            ring._writing = False
             raise
         return self._frame
 
     def __exit__(self, kind: object, *_: object) -> None:
+        ring = self._ring
         try:
             if kind is None:
                 if self._frame.__class__ is Slot:
                     self._frame.close()
-                self._ring._publish(self._slot)
+                ring._do(ring._publish, self._slot)
         finally:
-            self._ring._writing = None
+            ring._writing = False
 
 
 def _wait_for(where: Location, limit: float, trusted: Trusted) -> RingFile:

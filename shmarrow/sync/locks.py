@@ -26,8 +26,8 @@ _FLOCK = struct.Struct("hhqqi4x")
 _CONFLICT = (errno.EAGAIN, errno.EACCES)
 _OF_FILE = getattr(fcntl, "F_OFD_SETLK", 37), getattr(fcntl, "F_OFD_GETLK", 36)
 """The commands for locks that belong to an open file."""
-_NO_BYTE = 1 << 62
-"""A byte that nobody locks."""
+_FENCE = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 1 << 62, 1, 0)
+"""Asks for a byte that nobody locks."""
 
 
 def try_lock(fd: int, start: int, exclusive: bool, command: int = fcntl.F_SETLK) -> bool:
@@ -185,4 +185,4 @@ class Exclusive:
 
         It takes the kernel's lock of the file's list of locks, which puts the calls in an order, on any processor.
         """
-        _first(self.fd, _NO_BYTE, 1, self._get)
+        fcntl.fcntl(self.fd, self._get, _FENCE)

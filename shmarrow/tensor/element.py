@@ -101,6 +101,8 @@ def element_of(dtype: DType) -> Element:
     InvalidType
         If Arrow has no fixed-width type for it.
     """
+    if dtype.kind == "T":
+        raise InvalidType(f"the elements of a tensor have a fixed width, found {dtype}", hint="use an array of strings")
     if dtype.name in ML_DTYPES:
         storage = ML_DTYPES[dtype.name]
         return Element(types.IntType(8 * storage.itemsize, False), dtype.name)

@@ -519,13 +519,13 @@ def test_info_describes_a_ring(shm_name: str) -> None:
     assert found["readers"] == [{"process": os.getpid(), "position": 1, "missed": 0, "holds": True}]
     assert {name: found[name] for name in ("ring", "kind", "policy", "slots", "frames", "writer")} == {
         "ring": shm_name,
-        "kind": "tensor",
+        "kind": "ndarray",
         "policy": "all",
         "slots": 5,
         "frames": 1,
         "writer": os.getpid(),
     }
-    for text in (f"ring     {shm_name}", "5 slots, each a tensor", f"process {os.getpid()} {command}"):
+    for text in (f"ring     {shm_name}", "5 slots, for frames of the kind ndarray", f"process {os.getpid()} {command}"):
         assert text in shown
 
 

@@ -79,7 +79,19 @@ NARROWER = {
 }
 """Lines that may import other lines than those above them: where bytes live is no business of what they mean."""
 
-IPC_ORDER = ("compression", "options", "flatbuffers", "message", "schema", "batch", "stream", "file", "draft", "tensor")
+IPC_ORDER = (
+    "compression",
+    "options",
+    "flatbuffers",
+    "message",
+    "schema",
+    "batch",
+    "stream",
+    "file",
+    "body",
+    "draft",
+    "tensor",
+)
 """The packages within ``ipc``: each may import those before it."""
 
 CIRCLES = {

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from environment import ROOT
@@ -130,8 +132,9 @@ def test_frames_of_fewer_rows_are_filled_in_place(shm_name: str) -> None:
 
 
 def test_tensors(shm_name: str) -> None:
-    like = np.zeros((3, 4), "f4")
+    like = sa.Tensor.from_numpy(np.zeros((3, 4), "f4"))
     with sa.Ring(shm_name, like=like) as ring, sa.Ring(shm_name) as reader:
+        assert ring.info().kind == "tensor"
         with ring.write() as frame:
             frame[:] = 7
         found = next(reader)
@@ -145,6 +148,73 @@ def test_tensors(shm_name: str) -> None:
                 ring.put(other)
         with pytest.raises(sa.InvalidArgument, match="rows"), ring.write(num_rows=1):
             pass
+
+
+ARRAYS = [
+    np.arange(12.0).reshape(3, 4),
+    np.arange(3, dtype=">i4"),
+    np.array(5, "u1"),
+    np.zeros((0, 2)),
+    np.array([True, False]),
+    np.array(["2024-02-29", "1969-12-31"], "M8[D]"),
+    np.array([1, 2], "M8[ns]"),
+    np.array([1, 2], "m8[s]"),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: str(array.dtype))
+def test_an_ndarray_stays_one(shm_name: str, array: Any) -> None:
+    with sa.Ring(shm_name, like=array) as ring, sa.Ring(shm_name) as reader:
+        assert ring.info().kind == "ndarray"
+        for _ in range(5):
+            ring.put(array)
+            frame = next(reader)
+            assert type(frame) is np.ndarray
+            assert frame.dtype == array.dtype.newbyteorder("=")
+            np.testing.assert_array_equal(frame, array)
+        ring.put(sa.Tensor.from_numpy(array))
+        np.testing.assert_array_equal(next(reader), array)
+
+
+def test_numpys_strings_are_refused_as_tensors(shm_name: str) -> None:
+    strings = np.array(["a"], np.dtypes.StringDType())
+    for use in (
+        lambda: sa.Ring(shm_name, like=strings),
+        lambda: sa.Tensor.from_numpy(strings),
+        lambda: sa.save_tensors({"t": strings}, "never.arrow"),
+    ):
+        with pytest.raises(sa.InvalidType, match="fixed width"):
+            use()
+
+
+def test_frames_have_the_schema_of_the_ring(shm_name: str) -> None:
+    """Whatever the types of what is put, if its values fit them exactly."""
+    schema = sa.schema([("i", sa.int16()), ("d", sa.decimal128(5, 2)), ("m", sa.map_(sa.string(), sa.int64()))])
+    like = sa.record_batch({"i": [1, 2], "d": [Decimal(1), None], "m": [[("ab", 1)], []]}, schema)
+    with sa.Ring(shm_name, like=like) as ring, sa.Ring(shm_name) as reader:
+        ring.put({"i": [7.0, None], "d": [1, Decimal("2.5")], "m": [{"k": 2}, None]})
+        assert next(reader).to_pydict() == {
+            "i": [7, None],
+            "d": [Decimal(1), Decimal("2.5")],
+            "m": [[("k", 2)], None],
+        }
+        frame = pd.DataFrame({"i": [3, 4], "d": [Decimal("1.5"), None], "m": [[], [("z", 1)]]})
+        for each in (frame, pl.DataFrame({"i": [3, 4], "d": [Decimal("1.5"), None]}).with_columns(m=None)):
+            ring.put(each)
+            batch = next(reader)
+            assert batch.schema == schema
+            assert batch.select(["i", "d"]).to_pydict() == {"i": [3, 4], "d": [Decimal("1.5"), None]}
+        for wrong in (40_000, 1.5):
+            with pytest.raises(sa.InvalidData):
+                ring.put({"i": [wrong], "d": [None], "m": [None]})
+        assert ring.info().frames == 3
+
+
+def test_a_data_frame_is_like_the_frames(shm_name: str) -> None:
+    frame = pd.DataFrame({"x": [1.5, 2.5], "s": ["ab", None]})
+    with sa.Ring(shm_name, like=frame) as ring, sa.Ring(shm_name) as reader:
+        ring.put(frame[::-1])
+        assert next(reader).to_pydict() == {"x": [2.5, 1.5], "s": [None, "ab"]}
 
 
 def test_batches_of_other_libraries(shm_name: str) -> None:

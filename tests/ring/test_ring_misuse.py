@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import struct
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import interrupted
 from processes import die, ended, forked
 
 import shmarrow as sa
@@ -28,10 +32,10 @@ TEXT = sa.record_batch({"text": ["abc"] * 4})
 def test_the_elements_of_like_may_share_memory(shm_name: str, shape: tuple[int, ...]) -> None:
     with sa.Ring(shm_name, like=np.broadcast_to(np.zeros(shape), (3, 4))) as ring, sa.Ring(shm_name) as reader:
         ring.put(NUMBERS)
-        assert next(reader).to_numpy().tolist() == NUMBERS.tolist()
+        assert next(reader).tolist() == NUMBERS.tolist()
         with ring.write() as frame:
             frame[...] = NUMBERS.T.reshape(3, 4)
-        assert next(reader).to_numpy().tolist() == NUMBERS.T.reshape(3, 4).tolist()
+        assert next(reader).tolist() == NUMBERS.T.reshape(3, 4).tolist()
 
 
 def test_one_frame_at_a_time_is_written(shm_name: str) -> None:
@@ -44,11 +48,11 @@ def test_one_frame_at_a_time_is_written(shm_name: str) -> None:
             with pytest.raises(sa.InvalidArgument, match="is being written"), ring.write():
                 pass
             frame[...] = 2
-        assert next(reader).to_numpy().tolist() == np.full((3, 4), 2.0).tolist()
+        assert next(reader).tolist() == np.full((3, 4), 2.0).tolist()
         with pytest.raises(ZeroDivisionError), ring.write():
             raise ZeroDivisionError
         ring.put(NUMBERS)
-        assert next(reader).to_numpy().tolist() == NUMBERS.tolist()
+        assert next(reader).tolist() == NUMBERS.tolist()
 
 
 def test_waiting_for_a_slot_that_is_written_takes_no_processor(shm_name: str) -> None:
@@ -63,7 +67,7 @@ def test_waiting_for_a_slot_that_is_written_takes_no_processor(shm_name: str) ->
             with pytest.raises(sa.TimedOut):
                 next(reader)
             assert time.thread_time() - before < 0.05
-        assert next(reader).to_numpy().tolist() == np.full((3, 4), 3.0).tolist()
+        assert next(reader).tolist() == np.full((3, 4), 3.0).tolist()
 
 
 def test_a_link_to_nothing_is_no_place_for_a_ring(tmp_path: Path) -> None:
@@ -182,3 +186,123 @@ def test_another_thread_may_close_it_at_any_time(shm_name: str, policy: str) -> 
     finally:
         sys.setswitchinterval(interval)
     assert found == ["ended"] * 120
+
+
+# --- signal handlers ----------------------------------------------------------------------------------------------
+
+FILES = ("/ring/ring.py", "/ring/file.py", "/ring/frames.py")
+EVERY = int(os.environ.get("SHMARROW_TEST_STEP", "7"))
+
+
+def steps(policy: str, shm_name: str, handle: Callable[[sa.Ring], object]) -> Iterator[list[object]]:
+    """What a handler gives that runs before an instruction of a writer, or of a reader; for every so many of them."""
+    for of_writer in (True, False):
+        number = 1
+        while True:
+            with sa.Ring(shm_name, like=NUMBERS, policy=policy, timeout=60) as ring:
+                reader = sa.Ring(shm_name, timeout=0)
+                said: list[object] = []
+                mine = ring if of_writer else reader
+
+                def work(ring: sa.Ring = ring, reader: sa.Ring = reader, of_writer: bool = of_writer) -> None:
+                    if not of_writer:
+                        ring.put(NUMBERS)
+                    for _ in range(2):
+                        ring.put(NUMBERS) if of_writer else next(reader)
+                        next(reader) if of_writer else ring.put(NUMBERS)
+
+                def call(mine: sa.Ring = mine, said: list[object] = said) -> None:
+                    try:
+                        said.append(handle(mine))
+                    except sa.ShmarrowError as error:
+                        said.append(type(error))
+
+                try:
+                    more = interrupted(work, call, number, FILES)
+                except (sa.Closed, sa.TimedOut, StopIteration):
+                    more = True
+                reader.close()
+            if not more:
+                break
+            yield said
+            number += EVERY
+
+
+@pytest.mark.parametrize("policy", ["latest", "all"])
+def test_a_handler_may_close_a_ring_anywhere(shm_name: str, policy: str) -> None:
+    path = Path("/dev/shm", shm_name.removeprefix("shm:"))
+    count = 0
+    for said in steps(policy, shm_name, sa.Ring.close):
+        assert said == [None]
+        assert not path.exists()
+        count += 1
+    assert count > 20
+
+
+@pytest.mark.parametrize("policy", ["latest", "all"])
+def test_a_handler_in_the_middle_of_a_step_is_refused_anything_else(shm_name: str, policy: str) -> None:
+    """What is not refused happens before or after the step: no frame is torn."""
+
+    def change(ring: sa.Ring) -> object:
+        if repr(ring).endswith("writer>"):
+            return ring.put(NUMBERS)
+        assert next(ring).tolist() == NUMBERS.tolist()
+        return None
+
+    refused = 0
+    for (said,) in steps(policy, shm_name, change):
+        assert said in (None, sa.InvalidArgument, sa.TimedOut)
+        refused += said is sa.InvalidArgument
+    assert refused > 5
+
+
+def test_a_ring_without_descriptors_is_an_error_of_this_package(tmp_path: Path) -> None:
+    def use() -> None:
+        held = []
+        with sa.Ring(tmp_path / "there", like=NUMBERS) as ring:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+            with suppress(OSError):
+                while True:
+                    held.append(os.dup(0))
+            said: list[Any] = []
+            for _ in range(8):
+                for where, like in ((tmp_path / "there", None), (tmp_path / "new", NUMBERS)):
+                    try:
+                        sa.Ring(where, like=like, timeout=0).close()
+                        said.append("opened")
+                    except sa.StorageError as error:
+                        said.append((error.errno, str(where) in str(error)))
+                os.close(held.pop())
+            for descriptor in held:
+                os.close(descriptor)
+            assert set(said) == {(errno.EMFILE, True), "opened"}
+            with sa.Ring(tmp_path / "there", timeout=0) as reader:
+                ring.put(NUMBERS)
+                assert next(reader).tolist() == NUMBERS.tolist()
+
+    assert ended(forked(use)) == 0
+
+
+def test_a_reader_that_was_killed_never_takes_the_place_of_another(shm_name: str) -> None:
+    """Whatever the writer does with what it has left."""
+    with sa.Ring(shm_name, like=NUMBERS, slots=2) as ring:
+        stop = threading.Event()
+
+        def write() -> None:
+            while not stop.is_set():
+                ring.put(NUMBERS)
+
+        def die_with_a_frame() -> None:
+            next(sa.Ring(shm_name, timeout=60))
+            die()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            for _ in range(50):
+                assert ended(forked(die_with_a_frame)) == 0
+                with sa.Ring(shm_name, timeout=60) as reader:
+                    assert next(reader).tolist() == NUMBERS.tolist()
+        finally:
+            stop.set()
+            thread.join()
