@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 import shmarrow as sa
 from shmarrow.cli import schemas
 from shmarrow.cli.arguments import TARGET, command
+from shmarrow.cli.cells import as_json
 from shmarrow.cli.measure import ALIGNED, Measured, measure
 from shmarrow.cli.report import Fields, Table, batches_text, clipped, exact_size, progress_line, render
 from shmarrow.cli.targets import ROWS, open_bytes
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
+from shmarrow.ipc.file.statistics import BOUND
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
+from shmarrow.layout.order import extremes
 
 if TYPE_CHECKING:
     from shmarrow.xray import BufferRole, Overview
@@ -96,11 +99,31 @@ def facts(found: Overview, progress: Callable[[int], None] = lambda _: None) -> 
         "truncated": found.truncated,
         "unreadable_batches": measured.broken,
         "metadata": schemas.text_pairs({} if found.schema is None else found.schema.metadata),
+        "statistics": _statistics(found),
         "columns": _columns(found.wires, measured, sizes, count()),
         "dictionaries": _dictionaries(found),
         "alignment": _alignment(found, measured),
         "findings": {severity: severities.count(severity) for severity in ("error", "warning", "note")},
     }
+
+
+def _statistics(found: Overview) -> dict[str, Any] | None:
+    """The bounds of all values of each column that the footer has statistics of; None if there are none, or broken."""
+    try:
+        statistics = found.statistics
+    except sa.ShmarrowError:
+        return None  # `validate` tells what is wrong with it
+    if statistics is None:
+        return None
+    made: dict[str, Any] = {}
+    columns: list[Any] = statistics.columns
+    for name, column in zip(statistics.schema.names, columns, strict=True):
+        nulls, least, greatest = column.flatten()[:3]
+        unknown = (greatest.is_null().values & least.is_valid().values).any()
+        bounds = {"least": extremes(least, BOUND)[0], "greatest": extremes(greatest, BOUND)[1].slice(int(unknown))}
+        made[name] = {"nulls": int(nulls.values.sum())}
+        made[name] |= {side: as_json(bound[0]) if len(bound) else None for side, bound in bounds.items()}
+    return made
 
 
 def _columns(wires: Sequence[FieldLayout], measured: Measured, sizes: _Sizes, nodes: Iterator[int]) -> list[Any]:
@@ -212,9 +235,15 @@ def _row_fields(found: dict[str, Any]) -> dict[str, str | list[str]]:
         "rows": _rows(found),
         "compression": _compression(found),
         "metadata": [f"{clipped(key)}: {clipped(value)}" for key, value in found["metadata"].items()],
+        "statistics": [_bounds(name, each) for name, each in (found["statistics"] or {}).items()],
         "unreadable": batches_text(broken) if broken else "",
         "problems": f"{problems}; `shmarrow validate` lists them" if problems else "",
     }
+
+
+def _bounds(name: str, found: dict[str, Any]) -> str:
+    low, high = ["?" if found[key] is None else clipped(str(found[key])) for key in ("least", "greatest")]
+    return f"{clipped(name)}: {low} to {high}"
 
 
 def _tables(found: dict[str, Any]) -> Iterator[Table | str]:

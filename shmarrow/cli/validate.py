@@ -126,6 +126,7 @@ def _read(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
 
 def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Finding]:
     """Read all columns of all batches, and their dictionaries."""
+    from shmarrow.ipc.file.statistics import check
     from shmarrow.ipc.stream.reader import MappedStreamReader
 
     footer = overview.footer
@@ -138,6 +139,11 @@ def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Findi
     except ShmarrowError as error:
         yield _finding(overview, *(footer or (0, overview.size)), error)
         return
+    statistics = None
+    try:
+        statistics = getattr(reader, "statistics", None) if full else None
+    except ShmarrowError as error:
+        yield _finding(overview, *(footer or (0, overview.size)), error)
     dictionaries = _Dictionaries(overview, reader, full)
     for number in range(len(overview.blocks)):
         offset, metadata, body = overview.blocks[number].tolist()
@@ -157,6 +163,8 @@ def _read_batches(overview: Overview, source: Any, full: bool) -> Iterator[Findi
                     array.validate(full=full)
                     if full and field.required and array.null_count:
                         raise InvalidData(f"the field is not nullable but has {counted(array.null_count, 'null')}")
+                    if statistics is not None:
+                        check(statistics, number, field.name, array)
             except ShmarrowError as error:
                 if not dictionaries.caused(error, column):
                     yield _finding(overview, *_extent(overview, number, column), error)

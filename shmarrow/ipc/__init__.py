@@ -46,6 +46,7 @@ def new_file(
     options: IpcWriteOptions | None = None,
     metadata: types.MetadataLike | None = None,
     *,
+    statistics: bool | Iterable[str] = False,
     overwrite: bool | None = None,
     mode: int | None = None,
     durable: bool = False,
@@ -64,6 +65,10 @@ def new_file(
         Compression, alignment, metadata version.
     metadata : mapping, optional
         Custom metadata of the footer.
+    statistics : bool or iterable of str
+        The columns whose null count, least and greatest value are recorded for each batch, by which
+        :func:`shmarrow.scan` skips batches; True for all whose values have an order. They are in the footer's metadata,
+        under a key of their own that other readers ignore.
     overwrite : bool, optional
         True replaces an existing object; its current readers keep the old version. By default a path is replaced and a
         ``shm:`` name is not.
@@ -83,7 +88,7 @@ def new_file(
         If the directory is not writable, or the file object does not accept all bytes.
     """
     target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
-    return late.ipc.file.writer.RecordBatchFileWriter(target, schema, options, metadata)
+    return late.ipc.file.writer.RecordBatchFileWriter(target, schema, options, metadata, statistics)
 
 
 def new_stream(
@@ -95,7 +100,10 @@ def new_stream(
     mode: int | None = None,
     durable: bool = False,
 ) -> RecordBatchStreamWriter:
-    """Create a writer of the streaming format. Parameters and errors are those of :func:`new_file`."""
+    """Create a writer of the streaming format.
+
+    Parameters and errors are those of :func:`new_file`; a stream has no footer, so no metadata and statistics in it.
+    """
     target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     return late.ipc.stream.writer.RecordBatchStreamWriter(target, schema, options)
 

@@ -30,17 +30,22 @@ _WORD = 8
 _NUMBERS = {"integer", "float", "bool", "decimal", "date", "time", "timestamp", "timedelta"}
 
 
+def plain_type(type: DataType) -> DataType:
+    """Return the type of the values of dictionaries and runs; other types as they are."""
+    while isinstance(type, EncodedType):
+        type = type.value_type
+    return type
+
+
 def ordered_type(type: DataType) -> DataType:
-    """Return the type of the values that are compared in arrays of a type: a dictionary's are those of its values.
+    """Return the type in which values are compared: that of a dictionary's values; 64-bit floats for all floats.
 
     Raises
     ------
     InvalidType
         If the type has no order: lists, structs, unions, intervals, nulls, extension types.
     """
-    plain = type
-    while isinstance(plain, EncodedType):
-        plain = plain.value_type
+    plain = plain_type(type)
     if plain.descriptor.values not in _NUMBERS | {"bytes"} and not hasattr(plain, "text"):
         raise InvalidType(f"expected numbers, bools, times, decimals, text or binary, found {type}, which has no order")
     return float64() if isinstance(plain, FloatType) else plain
@@ -174,8 +179,8 @@ def _signs(data: Bytes, starts: Indices, lengths: Indices, literal: bytes, equal
 # --- the least and the greatest -----------------------------------------------------------------------------------
 
 
-def extremes(array: Any, bound: int) -> tuple[Any, Any]:
-    """Return the slots with the least and the greatest value, each as an array of one slot without encoding.
+def extremes(array: Any, bound: int) -> tuple[Any, Any, bool]:
+    """Find the least and the greatest value, each as an array of one slot without encoding.
 
     Parameters
     ----------
@@ -188,19 +193,21 @@ def extremes(array: Any, bound: int) -> tuple[Any, Any]:
     -------
     least, greatest : Array
         Of shape (1,), or (0,) if all slots are null or NaN.
+    nan : bool
+        Whether NaN occurs.
     """
     if isinstance(array.type, EncodedType):
         is_dictionary = array.type.layout == "dictionary"
         return extremes(array._compact().dictionary if is_dictionary else array.cast(array.type.value_type), bound)
-    missing = array._logical_nulls()
-    if array.type.descriptor.values == "float":
-        missing = np.isnan(array.values) if missing is None else missing | np.isnan(array.values)
-    if missing is not None and missing.any():
-        array = array._take(np.flatnonzero(~missing))
+    array = array.drop_null()
+    nans = array._nans()
+    has_nan = nans is not None and bool(nans.any())
+    if has_nan:
+        array = array._take(np.flatnonzero(~nans))
     if not len(array):
-        return array, array
+        return array, array, has_nan
     least, greatest = [_extreme(array, choose, bound) for choose in (np.min, np.max)]
-    return array._take(np.array([least])), array._take(np.array([greatest]))
+    return array._take(np.array([least])), array._take(np.array([greatest])), has_nan
 
 
 def _extreme(array: Any, choose: Callable[[NDArray], Any], bound: int) -> int:

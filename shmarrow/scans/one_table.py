@@ -37,6 +37,7 @@ from shmarrow.errors import (
 )
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
+from shmarrow.layout.order import plain_type
 from shmarrow.scans import partitions
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
 from shmarrow.scans.sources import Fragment, find, open_fragment
@@ -258,11 +259,32 @@ class Scan:
         fit = self._fit(number, reader.schema, columns, schema)
         needed = columns_of(self._filters)
         named = self._fit(number, reader.schema, needed, fields_at(self._full, needed))
-        for batch in _each(reader):
+        for batch in _each(reader, self._possible(number, reader)):
             if not self._filters:
                 yield fit(batch)
             elif len(rows := self._matching(named(batch), needed)):
                 yield _rows(fit(batch), rows)
+
+    def _possible(self, number: int, reader: Any) -> Iterable[int]:
+        """The numbers of the batches that may have rows, as far as statistics tell."""
+        statistics = getattr(reader, "statistics", None) if self._filters else None
+        if statistics is None:
+            return count()
+
+        def bounds(column: int) -> Bounds | None:
+            if column in self._keys:
+                value = self._keys[column].slice(number, 1)._take(np.zeros(statistics.num_rows, np.int64))
+                return Bounds(value, value, value.is_null().values, exact=True)
+            field = self._full.field(column)
+            if field.name not in statistics.schema:
+                return None
+            known = dict(zip(("nulls", "least", "greatest"), statistics.column(field.name).flatten(), strict=False))
+            if known["least"].type != plain_type(field.type):
+                return None
+            return Bounds(known["least"], known["greatest"], np.zeros(statistics.num_rows, np.bool_))
+
+        kept: Iterable[int] = np.flatnonzero(possible(self._filters, bounds, statistics.num_rows)).tolist()
+        return kept
 
     def _matching(self, batch: RecordBatch, columns: list[int]) -> Indices:
         """The positions of the rows that fulfil the filters, in a batch of the columns that these name."""
@@ -324,12 +346,12 @@ def _unpickled(state: dict[str, Any]) -> Scan:
     return made
 
 
-def _each(reader: Any) -> Iterator[RecordBatch]:
-    """The batches of a table or a reader; those of a stream are not counted first."""
+def _each(reader: Any, numbers: Iterable[int]) -> Iterator[RecordBatch]:
+    """The batches of a table or a reader with these numbers, as far as there are any: they are not counted first."""
     if isinstance(reader, Table):
         yield from reader.batches
         return
-    for number in count():
+    for number in numbers:
         try:
             batch = reader.get_batch(number)
         except IndexOutOfRange:

@@ -51,8 +51,17 @@ def summary(found: Overview, most: int = 16) -> Iterator[Region]:
     if found.footer is not None:
         start, stop = found.footer
         value = {"record batches": len(found.blocks), "dictionary batches": len(found.dictionaries)}
-        yield Region(start, stop, "footer", "footer", "footer", FILE, value)
+        yield Region(start, stop, "footer", "footer", "footer", FILE, value | _measured(found))
         yield from ending(start, stop)
+
+
+def _measured(found: Overview) -> dict[str, Any]:
+    """Return which columns have statistics."""
+    try:
+        statistics = found.statistics
+    except ShmarrowError:
+        return {"statistics": "unreadable"}
+    return {} if statistics is None else {"statistics": ", ".join(statistics.schema.names)}
 
 
 def _rows(found: Overview, parts: Any) -> dict[int, int]:

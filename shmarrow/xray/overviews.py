@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
-from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, decode_row_counts, footer_bytes
+from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes
+from shmarrow.ipc.file.statistics import decode
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import message_at, read_key_values
@@ -280,6 +282,20 @@ class Overview:
             numbers = np.array(counts, np.int64).reshape(-1, 2)
             return np.repeat(numbers[:, 1], numbers[:, 0])[first:last]
         return np.array([self.batch(number).rows for number in range(first, last)], np.int64)
+
+    @property
+    def statistics(self) -> RecordBatch | None:
+        """The statistics of the record batches, as :attr:`shmarrow.ipc.RecordBatchFileReader.statistics`.
+
+        Raises
+        ------
+        InvalidData
+            If they are invalid.
+        """
+        value = (self.metadata or {}).get(STATISTICS)
+        if value is None or self.schema is None:
+            return None
+        return decode(value, self.schema, len(self.blocks), self.limits)
 
     def __repr__(self) -> str:
         return f"<Overview of the {self.kind} {self.name!r}, {self.size} bytes, {len(self.blocks)} batches>"

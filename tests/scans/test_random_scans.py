@@ -89,6 +89,14 @@ def write_ours(rng: np.random.Generator, path: Path, batches: list[pa.RecordBatc
     forms = [(field.type, *KINDS[field.metadata[b"kind"].decode()].forms) for field in schema]
     chosen = [form[rng.integers(len(form))] for form in forms]
     fields = [field.with_type(form) for field, form in zip(schema, chosen, strict=True)]
+    if rng.random() < 0.5:  # by our writer, with statistics
+        made = [sa.record_batch([in_form(*pair) for pair in zip(batch.columns, chosen, strict=True)],
+                                names=schema.names) for batch in batches]  # fmt: skip
+        codec = [None, "lz4", "zstd"][rng.integers(3)]
+        with sa.ipc.new_file(path, made[0].schema, sa.ipc.IpcWriteOptions(codec, unify_dictionaries=True),
+                             statistics=True) as writer:  # fmt: skip
+            writer.write_table(sa.Table.from_batches(made))
+        return
     options = pa.ipc.IpcWriteOptions(compression=[None, "lz4", "zstd"][rng.integers(3)], emit_dictionary_deltas=True)
     make = [pa.ipc.new_file, pa.ipc.new_stream][rng.integers(2)]
     if any(pa.types.is_dictionary(form) for form in chosen):

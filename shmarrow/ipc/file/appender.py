@@ -38,6 +38,12 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
         for name, blocks in (("recordBatches", file.footer.batches), ("dictionaries", file.footer.dictionaries)):
             _check_blocks(blocks, len(file.data), f"{file.name}: {name}")
             self._blocks[name] = [(at, meta, body) for at, meta, body in blocks.tolist()]
+        statistics = reader.statistics
+        if statistics is not None:
+            from shmarrow.ipc.file.statistics import Collector
+
+            self._statistics = Collector(self.schema, statistics.schema.names)
+            self._statistics.resume(statistics)
         self._row_counts = reader._count_rows()  # counted from the batches: the old footer's counts are only a hint
         first = message_at(file.data, HEAD, file.name, file.limits)
         if first is None:

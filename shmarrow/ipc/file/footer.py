@@ -160,6 +160,9 @@ for ``n`` consecutive batches of ``rows`` rows. It is an untrusted hint, used on
 and only if it covers as many batches as the footer lists."""
 
 
+STATISTICS = b"shmarrow:statistics"
+"""The footer metadata key for the statistics of each batch; :mod:`shmarrow.ipc.file.statistics` describes the value."""
+
 RowCounts = list[tuple[int, int]]
 """Run-length encoded row counts: (consecutive batches, rows of each), in batch order."""
 _LONGEST_RUN = 2 * len(str(1 << 63)) + 1

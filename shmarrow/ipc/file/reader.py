@@ -24,10 +24,10 @@ from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import NDArray
 from shmarrow.capsules import PyCapsule
-from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
+from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits, at
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body, open_batch
 from shmarrow.ipc.batch.header import BatchHeader, read_message
-from shmarrow.ipc.file.footer import ROW_COUNTS, RowCounts, decode_row_counts, read_footer
+from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, decode_row_counts, read_footer
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.sources.base import Source
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader. Reads can always be repeated, so no error is final."""
+
+_HIDDEN = (ROW_COUNTS, STATISTICS)
+"""The keys of the footer's metadata that are not the user's."""
 
 _GROUP = 1 << 23
 """Approximate size of one read when all batches are read by ranges."""
@@ -159,8 +162,29 @@ class RecordBatchFileReader:
     @property
     def metadata(self) -> Metadata | None:
         """The footer's metadata; None if it has none."""
-        found = {key: value for key, value in self._opened().footer.metadata.items() if key != ROW_COUNTS}
+        found = {key: value for key, value in self._opened().footer.metadata.items() if key not in _HIDDEN}
         return as_metadata(found) if found else None
+
+    @property
+    def statistics(self) -> RecordBatch | None:
+        """Statistics of the batches, if the file has any; see ``statistics`` of :func:`shmarrow.ipc.new_file`.
+
+        A row for each batch; a column for each column that was measured, a struct of ``nulls`` (int64), ``least`` and
+        ``greatest`` (bounds of the values; null where there are none, or unknown), and for floats ``nan`` (bool).
+
+        Raises
+        ------
+        InvalidData
+            If the statistics are invalid.
+        """
+        file = self._opened()
+        value = file.footer.metadata.get(STATISTICS)
+        if value is None:
+            return None
+        from shmarrow.ipc.file.statistics import decode
+
+        with at(file.name):
+            return decode(value, self._full_schema, len(file.footer.batches), self._limits)
 
     @property
     def dictionaries(self) -> Mapping[int, Dictionary]:
@@ -299,6 +323,22 @@ class RecordBatchFileReader:
         file = self._opened()
         return late.tables.Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
 
+    def validate(self, full: bool = False) -> None:
+        """Check all batches, see :meth:`RecordBatch.validate`; with ``full`` also the footer's statistics.
+
+        Raises
+        ------
+        InvalidData
+            With the batch and the column, what was expected and what was found.
+        """
+        statistics = self.statistics if full else None
+        for number in range(self.num_record_batches):
+            with at("batch", number):
+                batch = self.get_batch(number)
+                batch.validate(full=full)
+                if statistics is not None:
+                    _check_statistics(statistics, number, batch)
+
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
         """Return a reader over all batches that casts each to types that another tool accepts.
 
@@ -351,6 +391,15 @@ class RecordBatchFileReader:
             zero_copy_only=self._zero_copy_only,
             included_fields=self._arguments,
         )
+
+
+def _check_statistics(statistics: RecordBatch, number: int, batch: RecordBatch) -> None:
+    """Check what statistics say about the columns of a batch."""
+    from shmarrow.ipc.file.statistics import check
+
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        with at("column", name):
+            check(statistics, number, name, column)
 
 
 class _FileDictionaries(Mapping[int, "Dictionary"]):

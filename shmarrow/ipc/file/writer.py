@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -16,6 +16,7 @@ from shmarrow.ipc.file.footer import (
     MAGIC,
     ROW_COUNTS,
     SIZE,
+    STATISTICS,
     Block,
     RowCounts,
     add_rows,
@@ -38,21 +39,32 @@ from shmarrow.writer import Sink
 class RecordBatchFileWriter(BatchWriter):
     """Writes the file format: a stream followed by a footer with the locations of its blocks; made by :func:`new_file`.
 
-    For several batches, one key with their row counts is added to the footer's metadata; shmarrow's readers hide it.
+    For several batches, a key with their row counts is added to the footer's metadata, and one with statistics where
+    they are asked for; shmarrow's readers hide both.
     """
 
     replaces = False
     """A file has one dictionary per id, which only deltas can extend."""
 
     def __init__(
-        self, sink: Sink, schema: Schema, options: IpcWriteOptions | None, metadata: MetadataLike | None = None
+        self,
+        sink: Sink,
+        schema: Schema,
+        options: IpcWriteOptions | None,
+        metadata: MetadataLike | None = None,
+        statistics: bool | Iterable[str] = False,
     ) -> None:
+        self._measured_columns = statistics
         self._metadata = as_metadata(metadata)
         self._blocks: dict[str, list[Block]] = {"dictionaries": [], "recordBatches": []}
         self._row_counts: RowCounts = []
         super().__init__(sink, schema, options)
 
     def _start(self) -> None:
+        if self._measured_columns is not False:
+            from shmarrow.ipc.file.statistics import Collector
+
+            self._statistics = Collector(self.schema, self._measured_columns)
         self._sink.write([_START])
         super()._start()
 
@@ -66,6 +78,8 @@ class RecordBatchFileWriter(BatchWriter):
         metadata = self._metadata
         if len(self._blocks["recordBatches"]) > 1:  # for one batch, reading its metadata is as fast
             metadata = {**(metadata or {}), ROW_COUNTS: encode_row_counts(self._row_counts)}
+        if self._statistics is not None and self._blocks["recordBatches"]:
+            metadata = {**(metadata or {}), STATISTICS: self._statistics.encoded()}
         dictionaries, batches = self._blocks.values()
         return _end(self._encoded, dictionaries, batches, metadata, self.options)
 

@@ -55,6 +55,8 @@ class BatchWriter(Writer):
     """In a stream, a dictionary can replace an earlier one of the same id."""
     _place: Place | None = None
     """Set by a store, for an object that shares buffers with others."""
+    _statistics: Any = None
+    """Set for a file whose footer is to have statistics of its batches: what measures and collects these."""
 
     def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
         self._sink = sink
@@ -160,7 +162,8 @@ class BatchWriter(Writer):
         dictionaries, latest = self._encode_dictionaries(dictionaries_of(batch.columns))
         position = self._sink.size + sum([payload.size for _, payload in dictionaries])
         payload = encode_batch(batch.columns, batch.num_rows, self.options, metadata, position, self._place)
-        self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows)
+        measured = None if self._statistics is None else self._statistics.measure(batch)
+        self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows, measured)
 
     def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, Payload]], dict[int, Any]]:
         """Encode the dictionaries to be written before a batch.
@@ -222,12 +225,14 @@ class BatchWriter(Writer):
         return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
     def _emit_all(
-        self, dictionaries: list[tuple[str, Payload]], latest: dict[int, Any], batch: Payload, rows: int
+        self, dictionaries: list[tuple[str, Payload]], latest: dict[int, Any], batch: Payload, rows: int, measured: Any
     ) -> None:
         for relation, dictionary in dictionaries:
             self._emit(relation, dictionary, None)
         self._last_written |= latest
         self._emit(BATCH, batch, rows)
+        if measured is not None:
+            self._statistics.add(measured)
 
     def _emit(self, kind: str, payload: Payload, rows: int | None) -> None:
         """Write a message: a record batch of ``rows`` rows, or a dictionary if None."""
