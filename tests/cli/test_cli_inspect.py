@@ -367,3 +367,26 @@ def test_long_metadata_are_cut_in_text(tmp_path: Path, run: Run) -> None:
         assert f"{'v' * 200}… (100000 characters)" in said
         assert "v" * 201 not in said
         assert run.json(*words)["metadata"] == long
+
+
+def test_statistics_are_shown_and_checked(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "x.arrow"
+    table = sa.table({"x": [55555, None, 1], "s": ["b", "a", "c"], "none": sa.nulls(3, "int8")})
+    with sa.ipc.new_file(path, table.schema, statistics=True) as writer:
+        writer.write_table(table, 2)
+    assert run.json("inspect", path)["statistics"] == {
+        "x": {"nulls": 1, "least": 1, "greatest": 55555},
+        "s": {"nulls": 0, "least": "a", "greatest": "c"},
+        "none": {"nulls": 3, "least": None, "greatest": None},
+    }
+    assert "x: 1 to 55555" in run("inspect", path)
+    assert "statistics: x, s, none" in run("xray", path)
+    data = path.read_bytes()
+    at = data.index(np.array([55555, 0], "<i8").tobytes())
+    path.write_bytes(data[:at] + np.array([66666, 0], "<i8").tobytes() + data[at + 16 :])
+    assert run.json("validate", path, status=0)["valid"]
+    (found,) = run.json("validate", "--full", path, status=1)["findings"]
+    assert found["message"] == (
+        "batch 0: column 0 'x': the statistics say that no value is greater than 55555, found 66666"
+    )
+    assert found["start"] <= at < found["end"]

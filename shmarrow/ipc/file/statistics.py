@@ -31,7 +31,7 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Limits, a
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import array_class, booleans, concat_arrays, make_array, nulls
+from shmarrow.layout.making import array_class, booleans, join_arrays, make_array, nulls
 from shmarrow.layout.memory import frozen
 from shmarrow.layout.order import compare, extremes, ordered_type, plain_type
 from shmarrow.sources import open_source
@@ -173,8 +173,8 @@ def _column(rows: Sequence[Measured]) -> Array:
     counts = np.array([row.nulls for row in rows], np.int64)
     parts = {
         "nulls": make_array(int64(), len(rows), [None, frozen(counts)], 0),
-        "least": concat_arrays([row.least for row in rows]),
-        "greatest": concat_arrays([row.greatest for row in rows]),
+        "least": join_arrays([row.least for row in rows]),
+        "greatest": join_arrays([row.greatest for row in rows]),
     }
     if isinstance(parts["least"].type, FloatType):
         parts["nan"] = booleans(np.array([row.nan for row in rows], np.bool_))
