@@ -8,14 +8,12 @@ from typing import Any
 from shmarrow.errors import MissingExtra
 
 EXTRAS = {
-    "hypothesis": "testing",
     "jax": "jax",
     "ml_dtypes": "tensor",
     "nanoarrow": "arrow",
     "pandas": "pandas",
     "pyarrow": "arrow",
     "pyspark": "spark",
-    "pytest": "testing",
     "scipy": "tensor",
     "shtab": "cli",
     "sparse": "sparse",

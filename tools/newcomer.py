@@ -54,7 +54,6 @@ PATHS = (
     Install("sparse", "sparse"),
     Install("torch", "torch", ("torch==2.13.0",), blocks=4),
     Install("jax", "jax"),
-    Install("testing", "testing"),
     Install("spark", "spark", blocks=4),
     Install("connect", "connect", blocks=4),
     Install("demo", "demo", blocks=4),

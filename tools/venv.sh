@@ -32,7 +32,7 @@ case $kind in
         pythons='python3.11 python3.12 python3'
         ;;
 esac
-all='arrow cli connect demo sparse tensor testing dev'
+all='arrow cli connect demo sparse tensor dev'
 if [ "$kind" = names ]; then
     echo "$all"
     exit

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import strategies as own
 
 import shmarrow as sa
-from shmarrow.testing import strategies as own
 from shmarrow.types import EncodedType, ExtensionType, FixedSizeBinaryType
 
 pd = pytest.importorskip("pandas", reason="the package pandas is not installed")

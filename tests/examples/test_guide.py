@@ -40,7 +40,6 @@ MODULES = (
     "shmarrow.spark",
     "shmarrow.store",
     "shmarrow.tensor",
-    "shmarrow.testing",
     "shmarrow.torch",
     "shmarrow.types",
     "shmarrow.xray",

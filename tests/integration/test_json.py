@@ -22,11 +22,11 @@ from typing import Any
 import golden
 import numpy as np
 import pytest
+from cases import table as cases
 from every import every
 
 import shmarrow as sa
 from shmarrow.integration.json import read_json, write_json
-from shmarrow.testing import table as cases
 
 NESTED_TWICE = "dictionary-dictionary"
 """The cases that no Arrow message can hold: dictionaries whose values are dictionary-encoded themselves."""

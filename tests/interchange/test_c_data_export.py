@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.table import case as by_name
+from cases.table import cases
 from forms import file_of, stream_of
 from parts import addresses
 from wire import batch_header, message, messages, stream_from
 
 import shmarrow as sa
 from shmarrow.layout import make_array
-from shmarrow.testing import cases
-from shmarrow.testing.table import case as by_name
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("nanoarrow")

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.table import CASES
 from forms import broken_file
 from processes import ended, forked, python
 
@@ -23,7 +24,6 @@ import shmarrow as sa
 from shmarrow.batch import batch_of
 from shmarrow.layout.c_import import array_from_capsules, rows_from_capsules
 from shmarrow.layout.c_stream import open_stream
-from shmarrow.testing.table import CASES
 from shmarrow.types.c_import import field_from_capsule, schema_from_capsule
 from shmarrow.types.c_structs import ARRAY, SCHEMA, STREAM
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import tools_page
+from cases.definition import Case
+from cases.table import CASES
+from cases.table import case as by_name
 from parts import plain
 
 import shmarrow as sa
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
-from shmarrow.testing.table import case as by_name
 from shmarrow.types.consumers import CONSUMERS
 
 pa = pytest.importorskip("pyarrow", minversion="26")

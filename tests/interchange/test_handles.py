@@ -22,13 +22,13 @@ from typing import Any
 import forms
 import numpy as np
 import pytest
+from cases import table as cases
 from handle_workers import Removes, hand_back, look, look_opened, made_and_removed, mapped, put_into, rows_of_first
 from processes import python
 
 import shmarrow as sa
 from shmarrow.interchange.handles.objects import INLINE_BYTES, ObjectRef
 from shmarrow.ipc import IpcWriteOptions
-from shmarrow.testing import table as cases
 
 ROWS = 1000
 WORDS = [f"word {i}" for i in range(ROWS)]

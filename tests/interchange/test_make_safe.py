@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.definition import Physical, pack, text
 from forms import file_of, stream_of
 from parts import changed
 
 import shmarrow as sa
 from shmarrow.layout.validation import EXPORTED_SLOTS, make_safe
-from shmarrow.testing.definition import Physical, pack, text
 
 pa = pytest.importorskip("pyarrow")
 

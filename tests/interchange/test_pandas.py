@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.table import CASES
 
 import shmarrow as sa
-from shmarrow.testing.table import CASES
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas", minversion="3.0")

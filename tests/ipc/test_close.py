@@ -14,10 +14,10 @@ from typing import Any
 
 import forms
 import pytest
+from cases import table as cases
 from forms import numbers
 
 import shmarrow as sa
-from shmarrow.testing import table as cases
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ from typing import Any
 import forms
 import numpy as np
 import pytest
+from cases import table as cases
 from forms import numbers, stream_of
 from wire import messages
 
 import shmarrow as sa
 from shmarrow.ipc import BatchEvent, DictionaryEvent, EndEvent, SchemaEvent, StreamDecoder
-from shmarrow.testing import table as cases
 
 
 def names_of(events: Any) -> list[str]:

@@ -20,12 +20,12 @@ import forms
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import table as cases
 from forms import WRITABLE, file_of, numbers, stream_of
 from wire import blocks_of, messages
 
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions
-from shmarrow.testing import table as cases
 
 GROUPS = forms.together(WRITABLE)
 CASE_OF = {case.name: case for case in WRITABLE}

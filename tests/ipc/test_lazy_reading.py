@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases.definition import Case
+from cases.table import CASES
 from every import every
 from forms import stream_of
 
@@ -24,8 +26,6 @@ from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.schema.cache import SchemaCache
 from shmarrow.ipc.schema.lazy import lazy_schema
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
 
 ROWS = 1000
 COLUMNS = {

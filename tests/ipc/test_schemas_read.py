@@ -14,9 +14,9 @@ import forms
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases.table import cases
 
 import shmarrow as sa
-from shmarrow import testing
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
@@ -24,7 +24,7 @@ from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.schema.decode import parse_field
 from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema
 
-CASES = [case for case in testing.cases(writable=True) if len(case.values)]
+CASES = [case for case in cases(writable=True) if len(case.values)]
 EXAMPLES = {case.type: case.array() for case in CASES}
 PLAIN = [case.type for case in CASES if not case.type.fields and "extension" not in case.name][::7]
 

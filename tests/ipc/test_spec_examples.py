@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.by_layout import SPECIFIED
+from cases.definition import Case, Physical, to_bytes
 
 import shmarrow as sa
-from shmarrow.testing.cases_by_layout import SPECIFIED
-from shmarrow.testing.definition import Case, Physical, to_bytes
 
 BUILT = [case for case in SPECIFIED if case.from_values]
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import table as cases
 from every import every
 from forms import WRITABLE, numbers, stream_of
 from wire import messages
 
 import shmarrow as sa
 from shmarrow.layout import make_array
-from shmarrow.testing import table as cases
 
 # --- batches beyond 32 bits -----------------------------------------------------------------------------------------
 

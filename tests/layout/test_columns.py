@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import table as cases
 from environment import needs_pyarrow
 from forms import broken_file, stream_of
 
 import shmarrow as sa
-from shmarrow.testing import table as cases
 
 LAT = sa.array([1.5, None, 3.5])
 LON = sa.array([4.5, 5.5, 6.5])

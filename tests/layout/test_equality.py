@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.definition import Case
+from cases.table import CASES
 from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +18,6 @@ from parts import changed, own_buffers
 
 import shmarrow as sa
 from shmarrow import bitmap
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
 
 pa = pytest.importorskip("pyarrow")
 

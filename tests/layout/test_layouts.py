@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases.by_type import LONG
+from cases.definition import Case
+from cases.table import CASES
+from cases.table import case as by_name
 from every import every
 from wire import batch_header, message, messages, stream_from
 
 import shmarrow as sa
-from shmarrow.testing.cases_by_type import LONG
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
-from shmarrow.testing.table import case as by_name
 
 PIECES = [(0, 0), (0, 5), (1, 3), (3, None), (8, 9), (13, 20), (40, None)]
 """Offsets and lengths that cut within bytes of bitmaps, at their ends, and nothing at all."""

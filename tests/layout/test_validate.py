@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from broken_arrays import ONE_NULL, REQUIRED, STRUCTURE, VALUES, Broken, indices, strings
+from cases.definition import Physical, pack, text
 from parts import own_buffers
 
 import shmarrow as sa
-from shmarrow.testing.definition import Physical, pack, text
 
 pa = pytest.importorskip("pyarrow")
 

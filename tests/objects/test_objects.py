@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases.definition import Case
+from cases.table import cases
 from every import every
 from processes import python
 
@@ -32,7 +34,6 @@ from shmarrow.objects import decode
 from shmarrow.objects.check import are_safe
 from shmarrow.objects.describe import describe
 from shmarrow.objects.encode import encode
-from shmarrow.testing import Case, cases
 
 Save = Callable[..., segment.Segment]
 NULLS = {"i": [1, None], "s": ["a", None], "l": [[1], None], "b": [True, None], "d": [0.5, None]}

@@ -15,10 +15,10 @@ import pyarrow.ipc
 import pyarrow.types
 import pytest
 from api_kinds import INSIDE, Class, Instead, Out, Same
+from cases.by_type import TYPES
+from cases.compare import exact
 
 import shmarrow as sa
-from shmarrow.testing import exact
-from shmarrow.testing.cases_by_type import TYPES
 
 pytestmark = pytest.mark.skipif(
     int(pa.__version__.partition(".")[0]) < 26, reason="the tables compare with pyarrow 26, which is newer"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
+from cases.table import CASES
 from consumers import (
     CONSUMERS,
     COPIED,
@@ -25,8 +26,6 @@ from consumers import (
     outcome,
     page,
 )
-
-from shmarrow.testing.table import CASES
 
 FOUND: dict[tuple[str, str], Outcome] = {}
 

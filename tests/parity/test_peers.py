@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 import supported
+from cases.table import case as by_name
 from peers import UNWRITABLE, Sample, programs, samples, write
 from peers.lacks import PEERS
 from peers.python import READERS, Read
 
 import shmarrow as sa
-from shmarrow.testing.table import case as by_name
 
 PROGRAMS = {"javascript": programs.node, "java": programs.java}
 

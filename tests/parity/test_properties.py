@@ -11,14 +11,14 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+from cases import strategies as own
+from cases.compare import exact
 from environment import has_pyarrow
 from forms import stream_of
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import shmarrow as sa
-from shmarrow.testing import exact
-from shmarrow.testing import strategies as own
 from shmarrow.types import (
     DecimalType,
     DictionaryType,

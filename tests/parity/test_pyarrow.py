@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.definition import Case
+from cases.table import CASES
+from cases.table import case as by_name
 from environment import needs_pyarrow
 from every import every
 from parts import has_validity, own_buffers
@@ -16,9 +19,6 @@ from processes import python
 
 import shmarrow as sa
 from shmarrow.layout.validation import make_safe
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
-from shmarrow.testing.table import case as by_name
 
 pa = pytest.importorskip("pyarrow")
 

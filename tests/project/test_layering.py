@@ -65,7 +65,6 @@ ORDER = (
     "xray",
     "torch",
     "spark",
-    "testing",
     "cli",
     "__main__",
 )
@@ -116,7 +115,7 @@ DOORS = {
 }
 """What leads to another library: the files whose methods import a higher one, and what they import."""
 
-SURFACE_USE = {("cli", ""), ("testing", "")}
+SURFACE_USE = {("cli", "")}
 
 PARTNERS = {
     "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "arro3", "jax", "torch", "safetensors", "scipy", "sparse",

@@ -20,6 +20,7 @@ import lab
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import table as cases
 from commands import forked_command
 from environment import ROOT
 from interrupts import killed
@@ -27,7 +28,6 @@ from store_check import check, leftovers
 from waiting import wait_until
 
 import shmarrow as sa
-from shmarrow.testing import table as cases
 
 ROWS = 40_000
 PAGE = 4096

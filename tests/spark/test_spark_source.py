@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 import spark_kills
 import spark_types
+from cases.definition import Case
+from cases.table import CASES
+from cases.table import case as by_name
 from parts import plain
 from processes import ended, forked
 from spark_lab import INTERPRETED, settings
 from spark_maps import file_of
 
 import shmarrow as sa
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
-from shmarrow.testing.table import case as by_name
 
 pa = pytest.importorskip("pyarrow")
 dataset = pytest.importorskip("pyarrow.dataset")

@@ -18,11 +18,11 @@ from typing import Any
 import lab
 import numpy as np
 import pytest
+from cases.store_files import check_store as check
 from waiting import wait_until, wait_until_asleep
 
 import shmarrow as sa
 from shmarrow.store import protocol
-from shmarrow.testing import check_store as check
 
 SCHEMA = sa.schema([("x", sa.int64())])
 TEXT = b"somebody else's file\n"

@@ -11,11 +11,11 @@ import hostile_store
 import lab
 import numpy as np
 import pytest
+from cases.store_files import check_store
 
 import shmarrow as sa
 from shmarrow import cli
 from shmarrow.store import protocol as p
-from shmarrow.testing import check_store
 
 
 def test_changed_control_files(monkeypatch: pytest.MonkeyPatch) -> None:

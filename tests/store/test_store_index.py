@@ -6,10 +6,10 @@ import random
 from pathlib import Path
 
 import pytest
+from cases.store_files import check_store
 
 import shmarrow as sa
 from shmarrow.store import protocol as p
-from shmarrow.testing import check_store
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -19,13 +19,13 @@ import kills
 import lab
 import numpy as np
 import pytest
+from cases.store_files import check_store as check
 from interrupts import interrupted
 from processes import end_well, forked, killed_at_end
 from store_check import Report
 from waiting import wait_until
 
 import shmarrow as sa
-from shmarrow.testing import check_store as check
 
 ONE = np.ones(1)
 LARGE = np.ones(1000)

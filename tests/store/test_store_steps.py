@@ -17,13 +17,13 @@ from typing import Any
 import lab
 import numpy as np
 import pytest
+from cases.store_files import check_store
 from interrupts import killed_at
 from processes import die, ended, forked, killed_at_end
 from store_check import checker, leftovers
 
 import shmarrow as sa
 from shmarrow.store import protocol as p
-from shmarrow.testing import check_store
 
 HAPPENED = "store/control.py", "# the commit has happened, and is applied from here"
 HALF = "store/control.py", "# the commit is applied"

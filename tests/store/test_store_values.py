@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import table as cases
 
 import shmarrow as sa
-from shmarrow.testing import table as cases
 
 pd = pytest.importorskip("pandas", reason="the package pandas is not installed")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cases.definition import Physical, pack, text
+
 import shmarrow as sa
-from shmarrow.testing.definition import Physical, pack, text
 from shmarrow.types import MapType
 
 

@@ -18,12 +18,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cases.definition import Case
+from cases.table import CASES
 from parts import addresses, below, has_validity, own_buffers
 from supported import TYPES, row_of, table
 
 import shmarrow as sa
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "consumers.md"
 

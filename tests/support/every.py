@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-
-from shmarrow.testing import Case
+from cases.definition import Case
 
 
 def every(cases: Iterable[Case]) -> Callable[[Callable[[Case], None]], Any]:

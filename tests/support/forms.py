@@ -1,4 +1,4 @@
-"""Batches of cases, and their bytes in each form of ``shmarrow.testing.forms``."""
+"""Batches of cases, and their bytes in each form of ``cases.forms``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import io
 from typing import Any
 
 import numpy as np
+from cases.forms import FORMS
+from cases.forms import write as write
+from cases.table import cases
 
 import shmarrow as sa
-from shmarrow import testing
-from shmarrow.testing.forms import FORMS
-from shmarrow.testing.forms import write as write
 
-WRITABLE = testing.cases(writable=True)
+WRITABLE = cases(writable=True)
 SPARSE: dict[str, Any] = {
     "coo": sa.SparseCOOTensor,
     "csr": sa.SparseCSRMatrix,

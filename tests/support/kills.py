@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from cases.store_files import check_store
 from interrupts import killed
 
 import shmarrow as sa
-from shmarrow.testing import check_store
 
 FILES = tuple(
     f"shmarrow/store/{name}.py"

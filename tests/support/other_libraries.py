@@ -18,10 +18,10 @@ from typing import Any
 import hostile
 import numpy as np
 from broken_arrays import STRUCTURE, VALUES
+from cases.definition import Physical, pack, text
 from parts import changed, own_buffers
 
 import shmarrow as sa
-from shmarrow.testing.definition import Physical, pack, text
 
 hostile.SECONDS = 20.0  # consumers may take longer than our own readers
 

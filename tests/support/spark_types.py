@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cases.table import CASES
+
 import shmarrow as sa
 from shmarrow.column_names import checked_schema
 from shmarrow.spark.types import spark_struct, unwrapped
-from shmarrow.testing.table import CASES
 from shmarrow.types.consumers import RULES, kind_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-types.md"

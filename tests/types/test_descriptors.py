@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.table import CASES
 from environment import ROOT
 
 import shmarrow as sa
@@ -19,7 +20,6 @@ from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.schema.encode import DictionaryIds
 from shmarrow.layout import LISTING
 from shmarrow.layout.listing import walk
-from shmarrow.testing.table import CASES
 from shmarrow.types import DataType, descriptors
 from shmarrow.types.descriptors import CLASSES, TYPES, parse_format
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.table import CASES
 
 import shmarrow as sa
-from shmarrow.testing.table import CASES
 from shmarrow.types import MapType, as_type
 
 TYPES = list({str(case.type): case.type for case in CASES}.values())

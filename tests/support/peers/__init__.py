@@ -22,12 +22,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from cases.definition import Case
+from cases.table import CASES
 
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions
 from shmarrow.layout.dictionary import DictionaryArray
-from shmarrow.testing.definition import Case
-from shmarrow.testing.table import CASES
 
 CODECS = ("lz4", "zstd")
 FORMS = ("stream", "file", *(f"{kind}-{codec}" for kind in ("stream", "file") for codec in CODECS))

@@ -15,9 +15,9 @@ from decimal import Context, Decimal
 from typing import Any, cast
 
 import numpy as np
+from hypothesis import strategies as st
 
 import shmarrow as sa
-from shmarrow.optional import optional
 from shmarrow.types import (
     BinaryType,
     BinaryViewType,
@@ -47,9 +47,6 @@ from shmarrow.types import (
     UnionType,
 )
 from shmarrow.types.extension import types_in
-
-optional("hypothesis")
-from hypothesis import strategies as st  # noqa: E402
 
 __all__ = ["arrays", "columns", "lists_of", "record_batches", "tables", "types", "values_of"]
 
@@ -448,7 +445,7 @@ def arrays(draw: Any, type: Any = None, *, depth: int = 3, min_size: int = 0, ma
     Examples
     --------
     >>> from hypothesis import given, settings
-    >>> from shmarrow.testing import strategies
+    >>> from cases import strategies
     >>> @settings(max_examples=10, deadline=None)
     ... @given(strategies.arrays("int8", max_size=5))
     ... def check(array):

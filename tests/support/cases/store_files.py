@@ -44,7 +44,7 @@ def check_store(store: str | os.PathLike[str]) -> dict[str, int]:
     Examples
     --------
     >>> import shmarrow as sa
-    >>> from shmarrow.testing import check_store
+    >>> from cases.store_files import check_store
     >>> with sa.Store("./example") as store:
     ...     _ = store.put("answer", 42)
     >>> list(check_store("example"))

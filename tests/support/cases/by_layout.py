@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shmarrow as sa
-from shmarrow.testing.cases_by_type import PLAIN_UNION
-from shmarrow.testing.definition import Case, Physical, pack, text
+from cases.by_type import PLAIN_UNION
+from cases.definition import Case, Physical, pack, text
 
 # --- the worked examples of the columnar specification ------------------------------------------------------------
 

@@ -23,7 +23,7 @@ def exact(value: Any) -> Any:
 
     Examples
     --------
-    >>> from shmarrow.testing import exact
+    >>> from cases.compare import exact
     >>> exact([1, float("nan")]) == exact([1, float("nan")]), exact(1) == exact(1.0), exact(0.0) == exact(-0.0)
     (True, False, False)
     """

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.testing.definition import Case
+from cases.definition import Case
 from shmarrow.types import MapType
 
 UTC = dt.UTC
