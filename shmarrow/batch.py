@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices
 from shmarrow.capsules import PyCapsule
@@ -154,7 +154,10 @@ class RecordBatch(Columns[Array]):
 
     @classmethod
     def _as_column(cls, values: Any, type: DataType | None) -> Array:
-        column: Array = late.layout.arguments.one_array(late.tabular.as_column(values, type))
+        from shmarrow.layout.arguments import one_array
+        from shmarrow.tabular import as_column
+
+        column: Array = one_array(as_column(values, type))
         return column if type is None else column.cast(type)
 
     @classmethod
@@ -185,8 +188,11 @@ class RecordBatch(Columns[Array]):
         InvalidType
             If it is not an array of structs.
         """
-        array = late.layout.arguments.one_array(struct_array)
-        if not isinstance(array, late.layout.struct.StructArray):
+        from shmarrow.layout.arguments import one_array
+        from shmarrow.layout.struct import StructArray
+
+        array = one_array(struct_array)
+        if not isinstance(array, StructArray):
             raise not_expected("an array of structs", struct_array)
         schema = Schema(array.type.fields)
         return cls(with_nulls(schema) if array.null_count else schema, len(array), array.flatten())
@@ -300,7 +306,9 @@ class RecordBatch(Columns[Array]):
         return self._view(schema, indices, 0, self.num_rows, new)
 
     def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
-        late.chunking.check_range(positions, valid, self.num_rows, "batch")
+        from shmarrow.chunking import check_range
+
+        check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]
         schema = self._schema if valid is None or valid.all() else with_nulls(self._schema)
         return RecordBatch(schema, len(positions), columns, metadata=self.metadata)
@@ -347,9 +355,9 @@ class RecordBatch(Columns[Array]):
 
     def to_struct_array(self) -> StructArray:
         """Return the rows as a struct array, without copying."""
-        return late.layout.struct.StructArray._made(
-            struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns
-        )
+        from shmarrow.layout.struct import StructArray
+
+        return StructArray._made(struct(self.schema.fields), self.num_rows, [None], 0, 0, self.columns)
 
     __shmarrow_array__ = to_struct_array
 
@@ -368,7 +376,9 @@ class RecordBatch(Columns[Array]):
         LimitExceeded
             If there is not enough memory.
         """
-        return late.layout.struct.structured_array(self.schema.names, self.columns, self.num_rows)
+        from shmarrow.layout.struct import structured_array
+
+        return structured_array(self.schema.names, self.columns, self.num_rows)
 
     # --- Python values ---
 
@@ -505,4 +515,6 @@ def record_batch(
 
     The arguments and errors are those of :func:`shmarrow.table`.
     """
-    return late.tabular.made_from(RecordBatch, data, names, schema, metadata)
+    from shmarrow.tabular import made_from
+
+    return made_from(RecordBatch, data, names, schema, metadata)

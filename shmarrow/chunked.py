@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.capsules import PyCapsule
 from shmarrow.chunking import Located, cut, locate, split, starts_of
@@ -220,7 +220,11 @@ class ChunkedArray:
             If a copy is needed and ``copy`` is False.
         """
         result = self.to_numpy(zero_copy_only=copy is False)
-        return late.casts.ndarray.as_dtype(result, dtype, copy) if dtype is not None or copy else result
+        if dtype is None and not copy:
+            return result
+        from shmarrow.casts.ndarray import as_dtype
+
+        return as_dtype(result, dtype, copy)
 
     def is_null(self, *, nan_is_null: bool = False) -> ChunkedArray:
         """Return True for null slots, as chunks of :class:`BooleanArray`; see :meth:`Array.is_null`."""
@@ -325,7 +329,9 @@ class ChunkedArray:
 
     def to_pandas(self, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
         """Convert to a ``pandas.Series``, through pyarrow; several chunks are copied. See :meth:`Array.to_pandas`."""
-        return late.interchange.pandas.series(self, arrow_backed, writable, options)
+        from shmarrow.interchange.pandas import series
+
+        return series(self, arrow_backed, writable, options)
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> ChunkedArray:
         """Cast to a type that another tool accepts; see :meth:`Array.for_consumer`."""

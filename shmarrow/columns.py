@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import DType, Indices, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
@@ -142,19 +142,21 @@ class Columns(Generic[Column]):
         InvalidType
             If an array cannot be cast to that type at all, or ``arrays`` is an ndarray that is not structured.
         """
+        from shmarrow.column_names import checked_schema, common_length, given_fields, several
+
         if isinstance(arrays, np.ndarray) and arrays.dtype.names:
             names = arrays.dtype.names if names is None and schema is None else names
             arrays = [arrays[name] for name in arrays.dtype.names]
         elif isinstance(arrays, np.ndarray):
             raise InvalidType("the rows of an ndarray are not columns: pass list(array.T), or [array] for one column")
-        schema = None if schema is None else late.column_names.checked_schema(schema)
-        columns = late.column_names.several(arrays, "arrays")
-        given = late.column_names.given_fields(columns, names, schema, metadata)
+        schema = None if schema is None else checked_schema(schema)
+        columns = several(arrays, "arrays")
+        given = given_fields(columns, names, schema, metadata)
         made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
         if schema is None:
             fields = [Field(name, column.type) for name, column in zip(names or (), made, strict=True)]
             schema = Schema(fields, metadata)
-        return cls._over(schema, made, late.column_names.common_length(made, schema))
+        return cls._over(schema, made, common_length(made, schema))
 
     @classmethod
     def from_struct_array(cls, struct_array: Any) -> Self:
@@ -187,10 +189,12 @@ class Columns(Generic[Column]):
             If the mapping has a name that the schema does not have. The other errors are those of
             :meth:`from_arrays`.
         """
+        from shmarrow.column_names import by_name, checked_schema
+
         if not isinstance(mapping, Mapping):
             raise InvalidType(f"expected a mapping of names to columns, found {mapping.__class__.__name__}")
-        schema = None if schema is None else late.column_names.checked_schema(schema)
-        names, columns = late.column_names.by_name(mapping, schema)
+        schema = None if schema is None else checked_schema(schema)
+        names, columns = by_name(mapping, schema)
         return cls.from_arrays(columns, names if schema is None else None, schema, metadata)
 
     @classmethod
@@ -209,9 +213,12 @@ class Columns(Generic[Column]):
         InvalidType
             If a row is not a mapping.
         """
-        schema = None if schema is None else late.column_names.checked_schema(schema)
-        rows = late.column_names.several(mapping, "rows")
-        whole = late.layout.items.columns_of_dicts(rows) if schema is None else None
+        from shmarrow.column_names import checked_schema, several
+        from shmarrow.layout.items import columns_of_dicts
+
+        schema = None if schema is None else checked_schema(schema)
+        rows = several(mapping, "rows")
+        whole = columns_of_dicts(rows) if schema is None else None
         if whole is not None:
             return cls.from_arrays(list(whole.values()), list(whole), None, metadata)
         for i, row in enumerate(rows):
@@ -261,8 +268,10 @@ class Columns(Generic[Column]):
 
         See :meth:`Array.get_total_buffer_size`.
         """
+        from shmarrow.layout.sizes import buffer_bytes
+
         columns = [getattr(column, "chunks", [column]) for column in self.itercolumns()]
-        return late.layout.sizes.buffer_bytes(*[chunk for chunks in columns for chunk in chunks])
+        return buffer_bytes(*[chunk for chunks in columns for chunk in chunks])
 
     def field(self, i: Key) -> Field:
         """Return the field of a column, by position or name. Errors as :meth:`Schema.field`."""
@@ -290,12 +299,14 @@ class Columns(Generic[Column]):
 
     def select(self, columns: Iterable[Key]) -> Self:
         """Select columns by position or name, in that order; builds and copies nothing."""
-        return self._selected(
-            [self._schema.index_of(key) for key in late.column_names.several(columns, "positions and names")]
-        )
+        from shmarrow.column_names import several
+
+        return self._selected([self._schema.index_of(key) for key in several(columns, "positions and names")])
 
     def _selected(self, indices: Sequence[int]) -> Self:
-        return self._arranged(late.column_names.fields_at(self._schema, indices), indices, {})
+        from shmarrow.column_names import fields_at
+
+        return self._arranged(fields_at(self._schema, indices), indices, {})
 
     def drop_columns(self, columns: Iterable[Key] | Key) -> Self:
         """Drop columns by position or name; builds and copies nothing.
@@ -305,9 +316,9 @@ class Columns(Generic[Column]):
         FieldNotFound
             If a name is missing or ambiguous.
         """
-        keys = (
-            (columns,) if isinstance(columns, (str, int)) else late.column_names.several(columns, "positions and names")
-        )
+        from shmarrow.column_names import several
+
+        keys = (columns,) if isinstance(columns, (str, int)) else several(columns, "positions and names")
         dropped = {self._schema.index_of(key) for key in keys}
         return self._selected([i for i in range(self.num_columns) if i not in dropped])
 
@@ -387,13 +398,15 @@ class Columns(Generic[Column]):
         InvalidType
             If a name is not a string.
         """
+        from shmarrow.column_names import renamed
+
         if isinstance(names, Mapping):
             for old in names:
                 if not isinstance(old, str):
                     raise InvalidType(f"columns are renamed by their names, which must be strings, found {shown(old)}")
             new = {self._schema.index_of(old): name for old, name in names.items()}
             names = [new.get(i, name) for i, name in enumerate(self._schema.names)]
-        return self._with_schema(late.column_names.renamed(self._schema, names))
+        return self._with_schema(renamed(self._schema, names))
 
     def replace_schema_metadata(self, metadata: MetadataLike | None = None) -> Self:
         """Replace the schema's metadata; builds and copies nothing."""
@@ -420,7 +433,9 @@ class Columns(Generic[Column]):
         InvalidType
             If there is no conversion between two types.
         """
-        target = late.column_names.checked_schema(target_schema)
+        from shmarrow.column_names import checked_schema
+
+        target = checked_schema(target_schema)
         if self._schema.names != target.names:
             raise InvalidArgument(
                 f"the names of the schema are {target.names[:20]}, expected those of the columns: "
@@ -466,7 +481,9 @@ class Columns(Generic[Column]):
         IndexOutOfRange
             If an index is negative or beyond the end.
         """
-        return self._gathered(*late.layout.arguments.checked_positions(indices))
+        from shmarrow.layout.arguments import checked_positions
+
+        return self._gathered(*checked_positions(indices))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
         """Return the rows where ``mask`` is True; a copy.
@@ -485,7 +502,9 @@ class Columns(Generic[Column]):
         InvalidArgument
             If it has another length.
         """
-        positions, valid = late.layout.selection.selection(mask, self.num_rows, null_selection_behavior)
+        from shmarrow.layout.selection import selection
+
+        positions, valid = selection(mask, self.num_rows, null_selection_behavior)
         return self if valid is None and len(positions) == self.num_rows else self._rows(positions, valid)
 
     # --- values ---
@@ -505,10 +524,12 @@ class Columns(Generic[Column]):
             If there are 64-bit integers beside floats, and one of them has no exact float; if a value does not fit
             ``dtype``.
         """
+        from shmarrow.casts.ndarray import as_dtype
+
         if copy is False:
             raise CopyRequired("columns are separate in memory, so one ndarray of all of them requires a copy")
         result = as_matrix(self.schema.names, self.columns, self.num_rows)
-        return late.casts.ndarray.as_dtype(result, dtype, None)
+        return as_dtype(result, dtype, None)
 
     # --- other tools ---
 
@@ -606,7 +627,9 @@ class Columns(Generic[Column]):
         >>> sa.table({"n": [1, 2], "s": ["a", None]}).to_pandas(arrow_backed=True).dtypes.tolist()
         [int64[pyarrow], string[pyarrow]]
         """
-        return late.interchange.pandas.frame(self, arrow_backed, ignore_metadata, writable, options)
+        from shmarrow.interchange.pandas import frame
+
+        return frame(self, arrow_backed, ignore_metadata, writable, options)
 
     @classmethod
     def from_pandas(
@@ -653,7 +676,9 @@ class Columns(Generic[Column]):
         FieldNotFound
             If the frame lacks a column of ``columns`` or of the schema.
         """
-        return late.tabular.from_pandas(cls, df, schema, preserve_index, columns, metadata)
+        from shmarrow.tabular import from_pandas
+
+        return from_pandas(cls, df, schema, preserve_index, columns, metadata)
 
     # --- comparing ---
 
@@ -678,12 +703,16 @@ class Columns(Generic[Column]):
         return self.equals(other) if type(other) is type(self) else NotImplemented
 
     def __repr__(self) -> str:
-        return late.display.columns_text(self)
+        from shmarrow import display
+
+        return display.columns_text(self)
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        return late.display.columns_html(self)
+        from shmarrow import display
+
+        return display.columns_html(self)
 
 
 def as_matrix(names: Sequence[str], columns: Sequence[Array | ChunkedArray], num_rows: int) -> NDArray:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.batch import RecordBatch, batch_of, read_record_batch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices
@@ -486,7 +486,9 @@ class RecordBatchReader:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        return late.display.reader_html(self)
+        from shmarrow import display
+
+        return display.reader_html(self)
 
     def __enter__(self) -> Self:
         return self
@@ -534,8 +536,10 @@ class _Batches(NotCopied, RecordBatchReader):
         self._close()
 
     def __repr__(self) -> str:
-        return late.display.line(
-            "RecordBatchReader", "of batches", *late.display.holding(None, None, len(self.schema)), self._states.state
+        from shmarrow import display
+
+        return display.line(
+            "RecordBatchReader", "of batches", *display.holding(None, None, len(self.schema)), self._states.state
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.chunked import ChunkedArray
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name, not_expected
@@ -125,7 +125,9 @@ def from_frame(
     columns: Sequence[Any] | None = None,
 ) -> C:
     """Make a batch or a table from a pandas DataFrame, with the metadata from which pandas restores it."""
-    read = late.build.frames.read_frame(frame, schema, preserve_index, columns)
+    from shmarrow.build import frames
+
+    read = frames.read_frame(frame, schema, preserve_index, columns)
     made = _of_parts(kind, read, schema, metadata)
     types = (
         [made.schema.field(part.name).type for part in [*read.columns, *read.levels]] if schema else made.schema.types
@@ -144,13 +146,15 @@ def frame_in_schema(kind: type[C], frame: Any, schema: Schema) -> C:
     FieldNotFound, InvalidData, InvalidType
         If a field has no column, or a value does not fit it; times are not given a zone, nor lose theirs.
     """
+    from shmarrow.build import frames
+
     if frame.index.__class__.__name__ != "RangeIndex":
-        levels = late.build.frames.read_frame(frame, None, None, None).levels
+        levels = frames.read_frame(frame, None, None, None).levels
         extra = next((level.name for level in levels if level.name not in schema), None)
         if extra is not None:
             step = "frame.reset_index() makes it a column, reset_index(drop=True) drops it"
             raise InvalidArgument(f"the schema has no field for {extra!r}, of the frame's index", hint=step)
-    read = late.build.frames.read_frame(frame, schema, None, None)
+    read = frames.read_frame(frame, schema, None, None)
     for part in [*read.columns, *read.levels]:
         zoned = getattr(schema.field(part.name).type, "tz", None) if part.name in schema else None
         dtype = part.values.dtype
@@ -163,8 +167,11 @@ def frame_in_schema(kind: type[C], frame: Any, schema: Schema) -> C:
 
 def _of_parts(kind: type[C], read: Frame, schema: Schema | None, metadata: MetadataLike | None) -> C:
     """Make a batch or a table of the columns and levels of a frame, with their own types or those of a schema."""
+    from shmarrow.build import array, frames
+    from shmarrow.build.pandas import with_extension
+
     parts = [*read.columns, *read.levels]
-    stored = [late.build.pandas.with_extension(part.values, late.build.array) for part in parts]
+    stored = [with_extension(part.values, array) for part in parts]
     if not parts and not schema:
         return kind._over(Schema((), metadata) if schema is None else schema, [], len(read.index))
     try:
@@ -175,7 +182,7 @@ def _of_parts(kind: type[C], read: Frame, schema: Schema | None, metadata: Metad
                 for field, (_, extension) in zip(made.schema, stored, strict=True)
             ]
             return made._with_schema(Schema(fields, metadata))
-        late.build.frames.check_no_duplicates(read)
+        frames.check_no_duplicates(read)
         values = {part.name: values for part, (values, _) in zip(parts, stored, strict=True)}
         return kind.from_pydict(values, schema, metadata)
     except ShmarrowError as error:

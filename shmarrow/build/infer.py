@@ -9,12 +9,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from shmarrow import late, types
+from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, Part, renumbered, shown
+from shmarrow.extension import uuid
 from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import lists_of, type_of_dtype
 from shmarrow.layout.from_values import null_kinds
@@ -78,7 +79,7 @@ def type_of_values(values: Sequence[Any], kinds: set[Any] | None = None, above: 
     if ours_or_pyarrows or names == {"DateOffset"}:
         return types.month_day_nano_interval()
     if names == {"UUID"}:
-        return late.extension.uuid()
+        return uuid()
     if all(issubclass(kind, (dt.date, np.datetime64)) for kind in kinds):
         return _moments(values, kinds)
     if all(issubclass(kind, (dt.timedelta, np.timedelta64)) for kind in kinds):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import shmarrow as sa
-from shmarrow import late, segment
+from shmarrow import segment
 from shmarrow.cli.arguments import OVERWRITE, PREFIX, argument, command, seconds, store
 from shmarrow.cli.host import (
     command_of,
@@ -241,6 +241,8 @@ def _ring(arguments: argparse.Namespace) -> int:
 )
 def put(arguments: argparse.Namespace) -> int:
     """Add a file to a store, byte for byte; creates a missing store."""
+    from shmarrow.sources.pipes import spooled
+
     _split(arguments, "name")
     if arguments.file == "-" and arguments.name is None:
         raise WrongUsage("standard input has no file name: pass --name NAME")
@@ -249,7 +251,7 @@ def put(arguments: argparse.Namespace) -> int:
         raise WrongUsage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
     with ExitStack() as stack:
         pipe = pipe_in(arguments.file, stack)
-        source = arguments.file if pipe is None else late.sources.pipes.spooled(pipe, stack)
+        source = arguments.file if pipe is None else spooled(pipe, stack)
         with segment.attach(source) as found:
             total = found.size
             if pipe is not None:

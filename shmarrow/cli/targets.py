@@ -21,7 +21,6 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import shmarrow as sa
-from shmarrow import late
 from shmarrow.buffer import Bytes
 from shmarrow.cli.arguments import limits_of
 from shmarrow.cli.report import WrongUsage
@@ -95,10 +94,12 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
     InvalidData
         If the bytes are not Arrow's.
     """
+    from shmarrow.sources.pipes import opened
+
     with ExitStack() as stack:
         pipe = pipe_in(word, stack)
         if pipe is not None and in_order:
-            found = late.sources.pipes.opened(pipe)
+            found = opened(pipe)
             pipe, name = found.file, found.name
             if found.head and not found.head.startswith(MAGIC):
                 _refuse(name, found.head)
@@ -113,7 +114,9 @@ def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
     if pipe is None:
         source = _located(word, trust)
     else:
-        source = open_source(late.sources.pipes.spooled(pipe, stack))
+        from shmarrow.sources.pipes import spooled
+
+        source = open_source(spooled(pipe, stack))
         source.name = name_of(pipe)
     stack.callback(source.close)
     refuse_others(source.name, source.data)

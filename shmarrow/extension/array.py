@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, shown
@@ -95,7 +94,9 @@ class ExtensionArray(Array, of=ExtensionType):
         return self._storage._same(other.storage, live)
 
     def _codes(self) -> Indices:
-        return late.layout.codes.slot_codes(self.storage)
+        from shmarrow.layout import codes
+
+        return codes.slot_codes(self.storage)
 
     def _run_starts(self) -> Indices:
         return self._storage._run_starts()
@@ -112,7 +113,9 @@ class ExtensionArray(Array, of=ExtensionType):
         source = array.type
         if isinstance(source, ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
-                raise late.casts.storage.no_way(source, target)
+                from shmarrow.casts import storage
+
+                raise storage.no_way(source, target)
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 
@@ -167,8 +170,11 @@ class ExtensionArray(Array, of=ExtensionType):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        from shmarrow.casts import kinds_of
+        from shmarrow.casts.python import exact_bytes
+
         items = converted(type, type.from_python, values)
-        items = list(late.casts.python.exact_bytes(type.storage_type, items, late.casts.kinds_of(items)))
+        items = list(exact_bytes(type.storage_type, items, kinds_of(items)))
         storage = array_class(type.storage_type).from_pylist(type.storage_type, items, valid)
         return cls.from_storage(type, storage)
 
@@ -185,11 +191,13 @@ class ExtensionArray(Array, of=ExtensionType):
         valid : bool ndarray, optional
             False where a slot is null.
         """
+        from shmarrow.layout.from_values import array_from_numpy, array_from_pylist
+
         if values.dtype.kind == "O" and values.ndim == 1:
             keep = [True] * len(values) if valid is None else valid.tolist()
             items = [item if kept else None for item, kept in zip(values.tolist(), keep, strict=True)]
-            return late.layout.from_values.array_from_pylist(items, type)
-        return cls.from_storage(type, late.layout.from_values.array_from_numpy(values, type.storage_type, valid))
+            return array_from_pylist(items, type)
+        return cls.from_storage(type, array_from_numpy(values, type.storage_type, valid))
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:

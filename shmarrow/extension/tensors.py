@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import late, types
+from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import NDArray
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsupported, shown
@@ -207,6 +207,8 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
     @classmethod
     def from_numpy(cls, type: Any, values: NDArray, valid: Mask | None = None) -> Self:
         """Create tensors from an ndarray in the form of :meth:`to_numpy_ndarray`; copies unless it is in row order."""
+        from shmarrow.layout.from_values import array_from_numpy
+
         if values.dtype.kind == "O" and values.ndim == 1:
             return super().from_numpy(type, values, valid)
         if values.shape[1:] != type.logical_shape:
@@ -215,7 +217,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
             )
         flat = np.ascontiguousarray(type.physical(values, 1)).reshape(-1)
         validity, count = validity_of(valid)
-        child = late.layout.from_values.array_from_numpy(flat, type.value_type)
+        child = array_from_numpy(flat, type.value_type)
         storage = make_array(type.storage_type, len(values), [validity], count, 0, [child])
         return cls.from_storage(type, storage)
 
@@ -355,8 +357,10 @@ class VariableShapeTensorArray(ExtensionArray, of=VariableShapeTensorType):
 
     def _checked(self, valid: Mask | None) -> tuple[NDArray, NDArray]:
         """Offsets into the elements, and shapes, checked to match where ``valid`` is True."""
+        from shmarrow.layout.offsets import checked_offsets
+
         data, shape = self._part("data"), self._part("shape")
-        offsets = late.layout.offsets.checked_offsets(data, len(data.values), "elements")
+        offsets = checked_offsets(data, len(data.values), "elements")
         shapes = self.shapes()
         counts = np.diff(offsets)
         with np.errstate(over="ignore", invalid="ignore"):

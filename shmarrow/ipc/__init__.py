@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import errors, late, sources, types
+from shmarrow import errors, sources, types
 from shmarrow.errors import Limits as Limits
 from shmarrow.ipc.file.reader import RecordBatchFileReader as RecordBatchFileReader
 from shmarrow.lazy import lazy
@@ -87,8 +87,10 @@ def new_file(
     StorageError
         If the directory is not writable, or the file object does not accept all bytes.
     """
+    from shmarrow.ipc.file.writer import RecordBatchFileWriter
+
     target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
-    return late.ipc.file.writer.RecordBatchFileWriter(target, schema, options, metadata, statistics)
+    return RecordBatchFileWriter(target, schema, options, metadata, statistics)
 
 
 def new_stream(
@@ -104,8 +106,10 @@ def new_stream(
 
     Parameters and errors are those of :func:`new_file`; a stream has no footer, so no metadata and statistics in it.
     """
+    from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
+
     target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
-    return late.ipc.stream.writer.RecordBatchStreamWriter(target, schema, options)
+    return RecordBatchStreamWriter(target, schema, options)
 
 
 def append_file(
@@ -135,12 +139,14 @@ def append_file(
     StorageError
         On closing, if the file was replaced or changed in the meantime.
     """
+    from shmarrow.ipc.file.appender import RecordBatchFileAppender
+
     if not isinstance(where, (str, os.PathLike)):
         raise errors.InvalidArgument("append_file needs a path or a shm: name, as it replaces the file")
     source = sources.open_source(where)
     reader = RecordBatchFileReader(source, errors.DEFAULT_LIMITS)
     sink = sources.open_sink(where, overwrite=True, durable=durable, replacing=source.identity)
-    return late.ipc.file.appender.RecordBatchFileAppender(reader, sink, options)
+    return RecordBatchFileAppender(reader, sink, options)
 
 
 def open_file(
@@ -200,13 +206,11 @@ def open_stream(
     file object or a socket, returns a :class:`RecordBatchStreamReader`, which reads from the current position exactly
     up to the end of the stream. Parameters and errors are those of :func:`open_file`.
     """
+    from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
+
     limits = errors.as_limits(limits, trust)
     opened = sources.open_source(source, memory_map, sequential=True)
-    kind: Any = (
-        late.ipc.stream.reader.RecordBatchStreamReader
-        if opened.data is None
-        else late.ipc.stream.reader.MappedStreamReader
-    )
+    kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow import bitmap, capsules, late
+from shmarrow import bitmap, capsules
 from shmarrow.buffer import Buffer, NDArray
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
@@ -121,14 +121,18 @@ class Array(LayoutHooks):
         InvalidData
             If offsets, run ends or type ids are out of range.
         """
-        return late.layout.sizes.referenced_bytes(self)
+        from shmarrow.layout.sizes import referenced_bytes
+
+        return referenced_bytes(self)
 
     def get_total_buffer_size(self) -> int:
         """Return the bytes of all buffers regardless of slicing, including children and dictionary.
 
         Shared buffers count once.
         """
-        return late.layout.sizes.buffer_bytes(self)
+        from shmarrow.layout.sizes import buffer_bytes
+
+        return buffer_bytes(self)
 
     def buffers(self) -> list[Buffer | None]:
         """Return the buffers of this array and then its children, in the order of the buffer listing; views."""
@@ -289,7 +293,11 @@ class Array(LayoutHooks):
             If a copy is needed and ``copy`` is False.
         """
         result = self.to_numpy(zero_copy_only=copy is False)
-        return late.casts.ndarray.as_dtype(result, dtype, copy) if dtype is not None or copy else result
+        if dtype is None and not copy:
+            return result
+        from shmarrow.casts.ndarray import as_dtype
+
+        return as_dtype(result, dtype, copy)
 
     # --- gathering ---
 
@@ -312,7 +320,9 @@ class Array(LayoutHooks):
         LimitExceeded
             If there is no memory for the result.
         """
-        return self._take(*late.layout.arguments.checked_positions(indices))
+        from shmarrow.layout.arguments import checked_positions
+
+        return self._take(*checked_positions(indices))
 
     def filter(self, mask: Any, null_selection_behavior: str = "drop") -> Self:
         """Return the slots where ``mask`` is True; copies only what the layout requires.
@@ -331,7 +341,9 @@ class Array(LayoutHooks):
         InvalidArgument
             If the length of the mask is wrong, or the behaviour is unknown.
         """
-        positions, valid = late.layout.selection.selection(mask, self._length, null_selection_behavior)
+        from shmarrow.layout.selection import selection
+
+        positions, valid = selection(mask, self._length, null_selection_behavior)
         return self if valid is None and len(positions) == self._length else self._take(positions, valid)
 
     def drop_null(self) -> Self:
@@ -365,7 +377,9 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
-        return late.layout.selection.fill_null(self, fill_value)
+        from shmarrow.layout.selection import fill_null
+
+        return fill_null(self, fill_value)
 
     # --- comparing ---
 
@@ -451,10 +465,10 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``length`` or ``offset`` is negative.
         """
+        from shmarrow.layout.arguments import checked_parts
+
         made = cls._expect(type) if cls.layouts else as_type(type)
-        result: Array = make_array(
-            made, *late.layout.arguments.checked_parts(made, length, buffers, null_count, offset, children or ())
-        )
+        result: Array = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
         result.validate()
         result._check_null_count()
         return result
@@ -522,7 +536,9 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
-        return self._take(late.layout.codes.codes_of(self, with_null=True)[1])
+        from shmarrow.layout import codes
+
+        return self._take(codes.codes_of(self, with_null=True)[1])
 
     def dictionary_encode(
         self, null_encoding: str = "mask", index_type: DataType | str | None = None
@@ -548,11 +564,9 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
-        found: Any = (
-            self
-            if isinstance(self._storage, late.layout.dictionary.DictionaryArray)
-            else late.layout.dictionary.encode(self, null_encoding, index_type)
-        )
+        from shmarrow.layout.dictionary import DictionaryArray, encode
+
+        found: Any = self if isinstance(self._storage, DictionaryArray) else encode(self, null_encoding, index_type)
         return found
 
     def run_end_encode(self, run_end_type: DataType | str = "int32") -> RunEndEncodedArray:
@@ -565,11 +579,9 @@ class Array(LayoutHooks):
         InvalidData
             If the array is too long for the run end type.
         """
-        found: Any = (
-            self
-            if isinstance(self._storage, late.layout.run_end_encoded.RunEndEncodedArray)
-            else late.layout.run_end_encoded.encode(self, run_end_type)
-        )
+        from shmarrow.layout.run_end_encoded import RunEndEncodedArray, encode
+
+        found: Any = self if isinstance(self._storage, RunEndEncodedArray) else encode(self, run_end_type)
         return found
 
     # --- other libraries ---
@@ -636,7 +648,9 @@ class Array(LayoutHooks):
         MissingExtra
             If pandas or pyarrow is not installed.
         """
-        return late.interchange.pandas.series(self, arrow_backed, writable, options)
+        from shmarrow.interchange.pandas import series
+
+        return series(self, arrow_backed, writable, options)
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> Array:
         """Cast to a type that another tool accepts; returns the same object if none is needed.
@@ -691,7 +705,9 @@ class Array(LayoutHooks):
         InvalidData
             If ``jax_enable_x64`` is off, and 32 bits cannot hold a value. Other errors as for :meth:`Tensor.to_jax`.
         """
-        return late.interchange.jax.array_to_jax(self, device)
+        from shmarrow.interchange.jax import array_to_jax
+
+        return array_to_jax(self, device)
 
     def __dlpack__(self, **options: Any) -> PyCapsule:
         """Export the values as a DLPack capsule over private writable memory; see :meth:`Tensor.__dlpack__`.

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes, Indices, NDArray
 from shmarrow.casts import kinds_of
@@ -149,12 +148,16 @@ class BinaryArray(Array):
         )
 
     def _codes(self) -> Indices:
+        from shmarrow.layout import codes
+
         offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
-        return late.layout.codes.of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
+        return codes.of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _run_starts(self) -> Indices:
+        from shmarrow.layout import codes
+
         offsets = checked_offsets(self, len(self.data), "bytes").astype(np.int64)
-        return late.layout.codes.starts_of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
+        return codes.starts_of_runs(self.data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_bytes(self, target)

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes, Indices, NDArray, Words
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
@@ -356,8 +355,10 @@ class BinaryViewArray(Array):
         )
 
     def _codes(self) -> Indices:
+        from shmarrow.layout import codes
+
         offsets, data = self.contiguous()
-        return late.layout.codes.of_runs(data, offsets[:-1], np.diff(offsets), self._mask())
+        return codes.of_runs(data, offsets[:-1], np.diff(offsets), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_bytes(self, target)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import bitmap, late
+from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.casts.python import addresses_of
@@ -77,7 +77,9 @@ class BooleanArray(Array):
         return valid is not None and not bool(((self.values != other.values) & valid).any())
 
     def _codes(self) -> Indices:
-        return late.layout.codes.of_keys(self.values.view(np.uint8), self._mask())
+        from shmarrow.layout import codes
+
+        return codes.of_keys(self.values.view(np.uint8), self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_values(self, target, safe)
@@ -99,8 +101,10 @@ class BooleanArray(Array):
 
         ``valid`` is False where a slot is null; with ``safe=False``, any non-zero number is True.
         """
+        from shmarrow.casts.ndarray import from_ndarray
+
         if valid is not None:
             valid = checked_mask(valid, len(values))
-        data = read_only(bitmap.pack(late.casts.ndarray.from_ndarray(type, values, valid, safe)))
+        data = read_only(bitmap.pack(from_ndarray(type, values, valid, safe)))
         validity, nulls = validity_of(valid)
         return cls._made(type, len(values), [validity, data], nulls)

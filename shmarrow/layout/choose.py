@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices
 from shmarrow.casts import exact_items
@@ -158,8 +157,10 @@ def _is_float(value: int, dtype: Any) -> bool:
 
 def _accepted(type: Any, items: Sequence[Any]) -> Mask:
     """Mark the values that the type's exact conversion accepts: all are tried at once, then one by one if any fails."""
+    from shmarrow.layout.from_values import array_from_pylist
+
     try:
-        late.layout.from_values.array_from_pylist(items, type)
+        array_from_pylist(items, type)
     except ShmarrowError:
         if len(items) == 1:
             return np.zeros(1, np.bool_)
@@ -169,8 +170,10 @@ def _accepted(type: Any, items: Sequence[Any]) -> Mask:
 
 def _gives_back(type: Any, item: Any) -> bool:
     """Whether a type gives back a value."""
+    from shmarrow.layout.from_values import array_from_pylist
+
     try:
-        (back,) = late.layout.from_values.array_from_pylist([item], type).to_pylist()
+        (back,) = array_from_pylist([item], type).to_pylist()
         return bool(back == item) and isinstance(back, bool) == isinstance(item, (bool, np.bool_))
     except Exception:  # user code: any exception means that the value is not accepted
         return False

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, shown
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import blank_mask, join_arrays, make_array
+from shmarrow.layout.making import blank_mask, join_arrays, make_array, nulls, zeros
 from shmarrow.layout.memory import frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width, same_at
@@ -60,8 +59,10 @@ class DictionaryArray(Array):
     """Alias of :meth:`decode`, as in pyarrow."""
 
     def _codes(self) -> Indices:
+        from shmarrow.layout import codes
+
         kept = self._shortened()
-        return late.layout.codes.first_slots(kept._through(late.layout.codes.slot_codes(kept.dictionary)))
+        return codes.first_slots(kept._through(codes.slot_codes(kept.dictionary)))
 
     def _through(self, codes: Indices) -> Indices:
         """Map codes of the dictionary's values to the slots; -1 for null."""
@@ -110,6 +111,8 @@ class DictionaryArray(Array):
         if isinstance(array.type, ExtensionType) and array.type != target.value_type:
             return array.storage._cast_to(target, safe)
         if array.type.__class__ is DictionaryType:
+            from shmarrow.layout.codes import codes_of
+
             try:
                 indices = array.indices._cast_to(target.index_type, safe)
                 values = array.dictionary._cast_to(target.value_type, safe)
@@ -117,7 +120,7 @@ class DictionaryArray(Array):
             except InvalidData:  # perhaps of an unreferenced or duplicate value
                 kept = array._compact()
                 values = kept.dictionary._cast_to(target.value_type, safe)
-                codes, first = late.layout.codes.codes_of(values)
+                codes, first = codes_of(values)
                 _check_reach(target, len(first))
                 return _over(target, kept._through(codes), values._take(first))
         return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
@@ -278,13 +281,15 @@ class DictionaryArray(Array):
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:
-        made = late.layout.making.zeros(type, length)
-        made._dictionary = late.layout.making.nulls(0, type.value_type)
+        made = zeros(type, length)
+        made._dictionary = nulls(0, type.value_type)
         return made
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        made = late.layout.from_values.array_from_pylist(values, type.value_type)
+        from shmarrow.layout.from_values import array_from_pylist
+
+        made = array_from_pylist(values, type.value_type)
         return encode(made, "mask", type.index_type, type.ordered, valid)
 
     @classmethod
@@ -357,10 +362,12 @@ def encode(
     mask: Mask | None = None,
 ) -> Any:
     """Implement :meth:`Array.dictionary_encode`; slots where ``mask`` is False also become null indices."""
+    from shmarrow.layout.codes import codes_of
+
     if null_encoding not in ("mask", "encode"):
         raise InvalidArgument(f"null_encoding must be 'mask' or 'encode', found {shown(null_encoding)}")
     type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
-    codes, first = late.layout.codes.codes_of(array, null_encoding == "encode")
+    codes, first = codes_of(array, null_encoding == "encode")
     _check_reach(type, len(first))
     return _over(type, codes if mask is None else np.where(mask, codes, -1), array._take(first))
 

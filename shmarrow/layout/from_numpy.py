@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import late, types
+from shmarrow import types
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import DType, Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
@@ -96,10 +96,12 @@ def array_from_numpy(values: NDArray, type: DataType, valid: Mask | None = None)
 
 def _from_items(values: NDArray, type: DataType, valid: Mask | None) -> Any:
     """Convert via Python objects."""
+    from shmarrow.layout.from_values import array_from_pylist
+
     items = items_of(values)
     if valid is not None:
         items = [item if keep else None for item, keep in zip(items, valid.tolist(), strict=True)]
-    return late.layout.from_values.array_from_pylist(items, type)
+    return array_from_pylist(items, type)
 
 
 _ITEMS = "OT"

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from shmarrow import bitmap, late
+from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes, Indices, NDArray
 from shmarrow.errors import EXPANDED_VALUES, CopyRequired, InvalidData, InvalidType
@@ -380,7 +380,9 @@ class LayoutHooks:
 
     def _run_starts(self) -> Indices:
         """The slots that differ bitwise from the previous slot, including slot 0."""
-        return np.flatnonzero(np.diff(late.layout.codes.slot_codes(self), prepend=-2))
+        from shmarrow.layout import codes
+
+        return np.flatnonzero(np.diff(codes.slot_codes(self), prepend=-2))
 
     # --- hooks: validation ---
 
@@ -467,7 +469,9 @@ class LayoutHooks:
         """Cast an array of any type to a type of this class; overridden if it does more than the source's ``_cast``."""
         result = array._cast(target, safe)
         if result is None:
-            raise late.casts.storage.no_way(array.type, target)
+            from shmarrow.casts import storage
+
+            raise storage.no_way(array.type, target)
         return result
 
     def _view(self, target: Any) -> Any:

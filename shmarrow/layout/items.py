@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.casts import exact_items, kinds_of
@@ -37,7 +36,9 @@ def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
     join = next((join for kind, join in _JOINS if kinds and all(issubclass(each, kind) for each in kinds)), None)
     if join is None:
         lengths, items = flatten_lists(type, values)
-        return lengths, late.layout.from_values.array_from_pylist(items, item)
+        from shmarrow.layout.from_values import array_from_pylist
+
+        return lengths, array_from_pylist(items, item)
     lengths = np.zeros(len(values), np.int64)
     if _NONE not in every:
         known: Sequence[Any] = values
@@ -89,10 +90,12 @@ def _of_ndarrays(values: Sequence[NDArray], item: DataType) -> Any:
 
 
 def _of_one_dtype(values: Sequence[NDArray], item: DataType) -> Any:
+    from shmarrow.layout.from_numpy import array_from_numpy
+
     if isinstance(values[0], np.ma.MaskedArray):
         missing = np.concatenate([np.ma.getmaskarray(value) for value in values])
-        return late.layout.from_numpy.array_from_numpy(np.concatenate([value.data for value in values]), item, ~missing)
-    return late.layout.from_numpy.array_from_numpy(np.concatenate(values), item)
+        return array_from_numpy(np.concatenate([value.data for value in values]), item, ~missing)
+    return array_from_numpy(np.concatenate(values), item)
 
 
 _JOINS: list[tuple[Any, Callable[[Sequence[Any], DataType], Any]]] = [
@@ -103,6 +106,8 @@ _JOINS: list[tuple[Any, Callable[[Sequence[Any], DataType], Any]]] = [
 
 def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]:
     """Return the length of each list, 0 for None, and a flat list of all elements."""
+    from shmarrow.layout.from_numpy import items_of
+
     kinds = kinds_of(values)
     if kinds <= {list, tuple, _NONE}:
         lists = [value or () for value in values] if _NONE in kinds else values
@@ -113,7 +118,7 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
         if value is None:
             continue
         if isinstance(value, np.ndarray) and value.ndim:
-            value = late.layout.from_numpy.items_of(value) if value.ndim == 1 else list(value)
+            value = items_of(value) if value.ndim == 1 else list(value)
         elif isinstance(value, Mapping) and type.layout == "map":
             value = list(value.items())
         elif isinstance(value, Array):

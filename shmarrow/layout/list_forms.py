@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, renumbered, row_of
@@ -124,8 +123,10 @@ class Lists(Array):
         return positions + float(items._storage._copied_bytes(np.repeat(counts, sizes)))
 
     def _codes(self) -> Indices:
+        from shmarrow.layout import codes
+
         starts, sizes, items = self._spans()
-        return late.layout.codes.of_lists(items, starts, sizes, self._mask())
+        return codes.of_lists(items, starts, sizes, self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         return cast_lists(self, target, safe)

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices
 from shmarrow.casts import exact_items, kinds_of
@@ -173,14 +172,16 @@ class MapArray(ListArray):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Create maps from dicts or lists of (key, item) pairs."""
+        from shmarrow.layout.from_values import array_from_pylist
+
         lengths, keys, items = _pairs(type, values)
         entries = type.entries_field.type
-        key_array = late.layout.from_values.array_from_pylist(keys, entries.fields[0].type)
+        key_array = array_from_pylist(keys, entries.fields[0].type)
         missing = key_array._logical_nulls()
         if missing is not None and missing.any():
             slot = int(np.searchsorted(np.cumsum(lengths), int(missing.argmax()), "right"))
             raise InvalidData(f"{type}: a key is null", where=[("row", slot)])
-        children = [key_array, late.layout.from_values.array_from_pylist(items, entries.fields[1].type)]
+        children = [key_array, array_from_pylist(items, entries.fields[1].type)]
         child = make_array(entries, len(keys), [None], 0, 0, children)
         return cls._from_items(type, lengths, child, valid)
 

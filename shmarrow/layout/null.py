@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices
 from shmarrow.errors import InvalidType, shown
@@ -75,7 +74,9 @@ class NullArray(Array):
     def dictionary_encode(
         self, null_encoding: str = "mask", index_type: DataType | str | None = None
     ) -> DictionaryArray:
-        few = late.layout.dictionary.encode(self.slice(0, 1), null_encoding, index_type)
+        from shmarrow.layout.dictionary import encode
+
+        few = encode(self.slice(0, 1), null_encoding, index_type)
         made: Any = nulls(self._length, few.type)
         if null_encoding == "encode":  # the zeroed indices refer to the null in the dictionary
             made = made._with(null_count=0, buffers=[None, made._buffers[1]], dictionary=few.dictionary)

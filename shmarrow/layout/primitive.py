@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import bitmap, late
+from shmarrow import bitmap
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, DType, Indices, NDArray
 from shmarrow.errors import CopyRequired, InvalidData, counted
@@ -61,7 +61,9 @@ class PrimitiveArray(Array):
         elif self.values.dtype.kind == "f":
             result = self.values.copy()
         else:
-            result = late.casts.convert(self.values, mask, self._type, FloatType(64))
+            from shmarrow.casts import convert
+
+            result = convert(self.values, mask, self._type, FloatType(64))
         if mask is not None:
             result[~mask] = np.array("NaT" if dtype.kind in "Mm" else np.nan, dtype)
         return result
@@ -80,26 +82,32 @@ class PrimitiveArray(Array):
         return np.isnan(self.values) if self.values.dtype.kind == "f" else None
 
     def _value(self, index: int) -> Any:
-        return late.casts.to_python.to_python(self._type, self.values[index : index + 1], first=index)[0]
+        from shmarrow.casts.to_python import to_python
+
+        return to_python(self._type, self.values[index : index + 1], first=index)[0]
 
     def _value_preview(self, index: int, budget: Budget) -> str:
+        from shmarrow.casts.time import KINDS
+
         if self.values.dtype in (np.float16, np.float32):
             exact = float(self.values[index])
             whole = exact.is_integer() and abs(exact) < 1 << 53
             return str(exact if whole else float(str(self.values[index])))  # the shortest digits that round-trip
-        if (
-            self._type.descriptor.values in late.casts.time.KINDS
-        ):  # includes values out of the range of Python's classes
+        if self._type.descriptor.values in KINDS:  # includes values out of the range of Python's classes
+            from shmarrow.casts import storage
+
             try:
                 return str(self._value(index))
             except InvalidData:
-                return late.casts.storage.shown(self._type, self.values[index : index + 1])
+                return storage.shown(self._type, self.values[index : index + 1])
         return super()._value_preview(index, budget)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
+        from shmarrow.casts.to_python import to_python
+
         if not self._type.byte_width:
             check_expansion(self._length, str(self._type))
-        return late.casts.to_python.to_python(self._type, self.values, valid)
+        return to_python(self._type, self.values, valid)
 
     def _gather(self, indices: Indices) -> Any:
         values, width = self.values, self._type.byte_width
@@ -157,13 +165,13 @@ class PrimitiveArray(Array):
         return True
 
     def _codes(self) -> Indices:
+        from shmarrow.layout import codes
+
         width, mask = self._type.byte_width, self._mask()
         if width in (1, 2, 4, 8):
-            return late.layout.codes.of_keys(self.values, mask)
+            return codes.of_keys(self.values, mask)
         data = self.values.view(np.uint8).reshape(-1) if width else EMPTY
-        return late.layout.codes.of_runs(
-            data, np.arange(self._length) * width, np.full(self._length, width, np.int64), mask
-        )
+        return codes.of_runs(data, np.arange(self._length) * width, np.full(self._length, width, np.int64), mask)
 
     def _run_starts(self) -> Indices:
         if not self._type.byte_width or not self._length:
@@ -196,9 +204,11 @@ class PrimitiveArray(Array):
         return make_array(LargeBinaryType(False), len(kept), buffers, kept.null_count)
 
     def _check_values(self) -> None:
+        from shmarrow.casts import storage
+
         values = self.values
         for start in range(0, self._length, _PIECE) if self._type.byte_width else ():
-            wrong, rule = late.casts.storage.broken(self._type, values[start : start + _PIECE])
+            wrong, rule = storage.broken(self._type, values[start : start + _PIECE])
             if wrong is None:
                 continue
             mask = self._mask()
@@ -206,16 +216,19 @@ class PrimitiveArray(Array):
                 wrong = wrong & mask[start : start + _PIECE]
             if wrong.any():
                 slot = start + int(wrong.argmax())
-                held = late.casts.storage.shown(self._type, values[slot : slot + 1])
+                held = storage.shown(self._type, values[slot : slot + 1])
                 raise InvalidData(f"{self._type}: {rule}, found {held}", where=[("row", slot)])
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        if type.descriptor.values == "bytes" and memoryview in late.casts.kinds_of(values):
+        from shmarrow.casts import kinds_of
+        from shmarrow.casts.python import from_python
+
+        if type.descriptor.values == "bytes" and memoryview in kinds_of(values):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if valid is None:
-            return cls._made(type, len(values), [None, frozen(late.casts.python.from_python(type, values))], 0)
-        known = late.casts.python.from_python(type, list(itertools.compress(values, valid.tobytes())))
+            return cls._made(type, len(values), [None, frozen(from_python(type, values))], 0)
+        known = from_python(type, list(itertools.compress(values, valid.tobytes())))
         data = np.zeros(len(values), type.storage)
         if type.byte_width:
             data[valid] = known.view(type.storage).reshape(-1) if type.descriptor.values == "bytes" else known
@@ -225,8 +238,10 @@ class PrimitiveArray(Array):
     @classmethod
     def from_numbers(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Create an integer or float array from numbers of that kind, with None where ``valid`` is False."""
+        from shmarrow.casts.python import from_numbers
+
         known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
-        numbers = late.casts.python.from_numbers(type, known)
+        numbers = from_numbers(type, known)
         if valid is None:
             return cls._made(type, len(values), [None, frozen(numbers)], 0)
         filled = np.zeros(len(values), type.storage)
@@ -249,13 +264,17 @@ class PrimitiveArray(Array):
         safe : bool
             False allows the losses listed in :func:`shmarrow.casts.convert`.
         """
+        from shmarrow.casts.ndarray import from_ndarray
+
         if valid is not None:
-            valid = late.layout.arguments.checked_mask(valid, len(values))
+            from shmarrow.layout.arguments import checked_mask
+
+            valid = checked_mask(valid, len(values))
         if values.dtype.kind in "Mm":
             missing = np.isnat(values)
             if missing.any():
                 valid = ~missing if valid is None else valid & ~missing
-        data = frozen(late.casts.ndarray.from_ndarray(type, values, valid, safe))
+        data = frozen(from_ndarray(type, values, valid, safe))
         validity, nulls = validity_of(valid)
         return cls._made(type, len(values), [validity, data], nulls)
 
@@ -279,9 +298,11 @@ def _words(values: NDArray) -> NDArray:
 
 def cast_values(array: Any, target: DataType, safe: bool) -> Any:
     """Cast between numbers, bools and temporal types; None if there is no cast."""
-    if not late.casts.convertible(array.type, target):
+    from shmarrow.casts import convert, convertible
+
+    if not convertible(array.type, target):
         return None
-    values = late.casts.convert(array.values, array._mask(), array.type, target, safe)
+    values = convert(array.values, array._mask(), array.type, target, safe)
     data = read_only(bitmap.pack(values)) if values.dtype.kind == "b" else frozen(values)
     return make_array(target, len(array), [array._trimmed_validity(), data], array.null_count)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
@@ -247,7 +246,9 @@ class RunEndEncodedArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        return encode(late.layout.from_values.array_from_pylist(values, type.value_type), type)
+        from shmarrow.layout.from_values import array_from_pylist
+
+        return encode(array_from_pylist(values, type.value_type), type)
 
     @classmethod
     def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Self:

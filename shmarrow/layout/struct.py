@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Indices, NDArray
 from shmarrow.casts import exact_items, kinds_of
@@ -116,9 +115,9 @@ class StructArray(Array):
         return valid is not None and all(mine._equal(theirs, valid) for mine, theirs in pairs)
 
     def _codes(self) -> Indices:
-        return late.layout.codes.of_parts(
-            [late.layout.codes.slot_codes(child) for child in self._windows()], self._length, self._mask()
-        )
+        from shmarrow.layout import codes
+
+        return codes.of_parts([codes.slot_codes(child) for child in self._windows()], self._length, self._mask())
 
     def _cast(self, target: Any, safe: bool) -> Any:
         """Cast field by field, matched by name; duplicate names are matched in order."""
@@ -260,9 +259,11 @@ def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | 
 
 def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
     """Build one child; unions, which have no validity, are built from the slots of valid structs only."""
+    from shmarrow.layout.from_values import array_from_pylist
+
     if valid is None or type.layout not in ("dense_union", "sparse_union"):
-        return late.layout.from_values.array_from_pylist(column, type)
-    known = late.layout.from_values.array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
+        return array_from_pylist(column, type)
+    known = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
     return known._take(np.maximum(np.cumsum(valid) - 1, 0), valid)
 
 

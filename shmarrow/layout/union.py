@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow import errors, late
+from shmarrow import errors
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import Bytes, Indices, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, renumbered
@@ -189,6 +189,8 @@ class UnionArray(Array):
         return result
 
     def _codes(self) -> Indices:
+        from shmarrow.layout.codes import of_keys, pairs, slot_codes
+
         bound = max([len(child) for child in self._children], default=0)
         keys = np.zeros(self._length, np.uint64)
         for slots, number, at in self._each():
@@ -196,9 +198,9 @@ class UnionArray(Array):
             if len(child) > 2 * len(at):
                 used, at = np.unique(at, return_inverse=True)
                 child = child._take(used)
-            codes = late.layout.codes.slot_codes(child)[at]
-            keys[slots] = late.layout.codes.pairs(np.full(len(slots), number), codes, bound)
-        return late.layout.codes.of_keys(keys, None)
+            codes = slot_codes(child)[at]
+            keys[slots] = pairs(np.full(len(slots), number), codes, bound)
+        return of_keys(keys, None)
 
     def _cast(self, target: Any, safe: bool) -> Any:
         """Cast children matched by name, between dense and sparse unions."""
@@ -345,7 +347,10 @@ class UnionArray(Array):
         InvalidType
             If no child holds a value exactly.
         """
-        numbers = late.layout.choose.choose(type, values)
+        from shmarrow.layout.choose import choose
+        from shmarrow.layout.from_values import array_from_pylist
+
+        numbers = choose(type, values)
         objects = np.fromiter(values, object, len(values))
         dense = type.mode == "dense"
         offsets = np.zeros(len(values), _OFFSET)
@@ -354,7 +359,7 @@ class UnionArray(Array):
             chosen = numbers == number
             slots = np.flatnonzero(chosen)
             offsets[slots] = np.arange(len(slots))
-            child = late.layout.from_values.array_from_pylist(objects[slots].tolist(), field.type)
+            child = array_from_pylist(objects[slots].tolist(), field.type)
             children.append(
                 child if dense or len(slots) == len(values) else child._take(np.where(chosen, offsets, 0), chosen)
             )

@@ -26,7 +26,7 @@ from __future__ import annotations
 import mmap
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import late, segment
+from shmarrow import segment
 from shmarrow.lazy import lazy
 from shmarrow.segment.attached import map_object, read_object
 from shmarrow.segment.location import is_shm, resolve
@@ -80,13 +80,17 @@ def _is_file(source: Any) -> bool:
 
 
 def _open_file(file: Any, memory_map: bool, sequential: bool) -> Source:
-    late.sources.sequential.check_file(file, "rb")
+    from shmarrow.sources.sequential import SequentialSource, check_file
+
+    check_file(file, "rb")
     opened = open_bytes_io(file, sequential)
     if opened is None and not sequential:
-        opened = open_file_io(file, memory_map) or late.sources.ranges.open_ranges(file)
+        from shmarrow.sources.ranges import open_ranges
+
+        opened = open_file_io(file, memory_map) or open_ranges(file)
     if opened is not None:
         return opened
-    stream = late.sources.sequential.SequentialSource(file)
+    stream = SequentialSource(file)
     return stream if sequential else stream.read_all()
 
 

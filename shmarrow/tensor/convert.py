@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name
 from shmarrow.tensor.dense import Tensor
@@ -46,11 +46,15 @@ def may_be_tensor(value: Any) -> bool:
 
 
 def _from_torch(value: Any) -> Tensor | SparseTensor:
-    return late.interchange.torch.from_torch(value)
+    from shmarrow.interchange.torch import from_torch
+
+    return from_torch(value)
 
 
 def _from_pyarrow(value: Any) -> Tensor | SparseTensor:
-    return late.interchange.pyarrow_tensors.tensor_from_pyarrow(value)
+    from shmarrow.interchange.pyarrow_tensors import tensor_from_pyarrow
+
+    return tensor_from_pyarrow(value)
 
 
 _CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {

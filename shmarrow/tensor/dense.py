@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.buffer import Bytes, DType, NDArray
 from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
@@ -374,7 +373,9 @@ class Tensor(AnyTensor):
         MissingExtra
             If torch is not installed.
         """
-        return late.interchange.torch.tensor_from_torch(value, dim_names, metadata=metadata)
+        from shmarrow.interchange.torch import tensor_from_torch
+
+        return tensor_from_torch(value, dim_names, metadata=metadata)
 
     def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
         """Convert to a ``torch.Tensor``.
@@ -402,7 +403,9 @@ class Tensor(AnyTensor):
         MissingExtra
             If torch is not installed.
         """
-        return late.interchange.torch.tensor_to_torch(self, device, writable=writable)
+        from shmarrow.interchange.torch import tensor_to_torch
+
+        return tensor_to_torch(self, device, writable=writable)
 
     def pinned(self) -> AbstractContextManager[Tensor]:
         """Page-lock the memory for the GPU during a ``with`` block, so that transfers from it run at full speed.
@@ -420,7 +423,9 @@ class Tensor(AnyTensor):
         --------
         ``with tensor.pinned(): on_device = tensor.to_torch("cuda")``
         """
-        return late.interchange.torch.pinned(self)
+        from shmarrow.interchange.torch import pinned
+
+        return pinned(self)
 
     @staticmethod
     def from_jax(
@@ -448,7 +453,9 @@ class Tensor(AnyTensor):
         MissingExtra
             If JAX is not installed.
         """
-        return late.interchange.jax.to_jax(self.storage, self._element, self.ml_dtype, device)
+        from shmarrow.interchange.jax import to_jax
+
+        return to_jax(self.storage, self._element, self.ml_dtype, device)
 
     # --- other shapes ---
 

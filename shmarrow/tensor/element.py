@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow import capsules, late, types
+from shmarrow import capsules, types
 from shmarrow.buffer import DType, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
 from shmarrow.optional import optional
@@ -101,6 +101,8 @@ def element_of(dtype: DType) -> Element:
     InvalidType
         If Arrow has no fixed-width type for it.
     """
+    from shmarrow.types.dtypes import from_numpy_dtype
+
     if dtype.kind == "T":
         raise InvalidType(f"the elements of a tensor have a fixed width, found {dtype}", hint="use an array of strings")
     if dtype.name in ML_DTYPES:
@@ -111,7 +113,7 @@ def element_of(dtype: DType) -> Element:
             f"Arrow has no type for {dtype}; view the array as real and imaginary parts in a last dimension of 2: "
             f"array.view('f{dtype.itemsize // 2}').reshape(*array.shape, 2)"
         )
-    return Element(checked_type(late.types.dtypes.from_numpy_dtype(dtype)))
+    return Element(checked_type(from_numpy_dtype(dtype)))
 
 
 def as_element(type: DataType | DType | str) -> Element:
@@ -208,9 +210,11 @@ def as_ndarray(value: Any) -> NDArray:
     CopyRequired
         If a column has nulls, or its values have no zero-copy numpy form.
     """
+    from shmarrow.build import array
+
     if isinstance(getattr(value, "dtype", None), np.dtype) or not capsules.is_column(value):
         return np.asarray(value)
-    column = late.build.array(value, from_pandas=False)
+    column = array(value, from_pandas=False)
     if column.null_count:
         raise CopyRequired(f"a tensor cannot hold nulls, and the column has {column.null_count}; replace them first")
     return column.to_numpy(zero_copy_only=True)

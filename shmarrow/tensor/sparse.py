@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded
 from shmarrow.pickling import travels
@@ -346,7 +345,9 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If torch is not installed.
         """
-        return late.interchange.torch.sparse_from_torch(cls, value, dim_names, metadata=metadata)
+        from shmarrow.interchange.torch import sparse_from_torch
+
+        return sparse_from_torch(cls, value, dim_names, metadata=metadata)
 
     def to_torch(self, device: torch.device | str | None = None, *, writable: bool = True) -> torch.Tensor:
         """Convert to a sparse ``torch.Tensor``: COO, CSR and CSC keep their format, CSF becomes COO.
@@ -370,7 +371,9 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If torch is not installed.
         """
-        return late.interchange.torch.sparse_to_torch(self, device, writable=writable)
+        from shmarrow.interchange.torch import sparse_to_torch
+
+        return sparse_to_torch(self, device, writable=writable)
 
     @classmethod
     def from_scipy(
@@ -388,7 +391,9 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If scipy is not installed.
         """
-        return late.interchange.scipy.sparse_from_scipy(cls, value, dim_names, metadata=metadata)
+        from shmarrow.interchange.scipy import sparse_from_scipy
+
+        return sparse_from_scipy(cls, value, dim_names, metadata=metadata)
 
     def to_scipy(self) -> scipy.sparse.sparray:
         """Convert to a sparse array of scipy: CSR to ``csr_array``, CSC to ``csc_array``, COO and CSF to ``coo_array``.
@@ -402,7 +407,9 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If scipy is not installed.
         """
-        return late.interchange.scipy.sparse_to_scipy(self)
+        from shmarrow.interchange.scipy import sparse_to_scipy
+
+        return sparse_to_scipy(self)
 
     @classmethod
     def from_pydata_sparse(
@@ -417,7 +424,9 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If the package ``sparse`` is not installed.
         """
-        return late.interchange.pydata_sparse.sparse_from_pydata(cls, value, dim_names, metadata=metadata)
+        from shmarrow.interchange.pydata_sparse import sparse_from_pydata
+
+        return sparse_from_pydata(cls, value, dim_names, metadata=metadata)
 
     def to_pydata_sparse(self) -> sparse.SparseArray:
         """Convert to an array of the package ``sparse``: CSR and CSC to ``GCXS``, COO and CSF to ``COO``.
@@ -431,7 +440,9 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If the package ``sparse`` is not installed.
         """
-        return late.interchange.pydata_sparse.sparse_to_pydata(self)
+        from shmarrow.interchange.pydata_sparse import sparse_to_pydata
+
+        return sparse_to_pydata(self)
 
     def _numbers(self, storage: NDArray) -> NDArray:
         """The values as a summable ndarray."""

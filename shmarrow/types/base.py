@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.buffer import DType
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
@@ -360,13 +360,17 @@ def as_type(value: DataType | str) -> DataType:
 @cache
 def aliases() -> dict[str, DataType]:
     """Types by the names that :func:`as_type` accepts."""
-    return late.types.primitive.aliases()
+    from shmarrow.types import primitive
+
+    return primitive.aliases()
 
 
 @cache
 def by_dtype() -> dict[DType, DataType]:
     """Types by little-endian numpy dtype."""
-    return late.types.dtypes.by_dtype()
+    from shmarrow.types import dtypes
+
+    return dtypes.by_dtype()
 
 
 def _of_dtype(value: Any) -> DataType | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.types.base import DataType, as_int
@@ -250,7 +249,9 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
                 raise InvalidType(
                     f"the time zone of a timestamp must be a string or a tzinfo, found {type(tz).__name__}"
                 )
-            tz = late.types.zones.zone_name(tz)
+            from shmarrow.types.zones import zone_name
+
+            tz = zone_name(tz)
         self._set(tz=tz or None)
 
     def _name(self) -> str:

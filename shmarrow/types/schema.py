@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Protocol
 
-from shmarrow import capsules, late
+from shmarrow import capsules
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     FieldNotFound,
@@ -352,7 +352,9 @@ class Schema:
         return f"<shmarrow.Schema of {counted(len(self), 'field')}>\n{self}"
 
     def _repr_html_(self) -> str:
-        return late.display.schema_html(self)
+        from shmarrow import display
+
+        return display.schema_html(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Schema, (self.fields, self.metadata)

@@ -1,9 +1,8 @@
 """The direction of imports: lower layers never import higher ones.
 
 The order is data, in :data:`ORDER`. Imports inside functions count as those at the top of a file do; those for type
-checkers do not run, and do not count. ``late.tables.table`` counts as an import of ``shmarrow.tables``, and
-``shmarrow/late.py`` may import everything, as may ``shmarrow/__init__.py``, the surface. The command line uses that as
-any user does, and nothing else in the package imports it.
+checkers do not run, and do not count. ``shmarrow/__init__.py``, the surface, may import everything; the command line
+uses it as any user does, and nothing else in the package imports it.
 
 The one exception is a *door*: a method of a low class that leads to another library imports the adapter, which is
 higher. :data:`DOORS` names each.
@@ -29,7 +28,6 @@ PACKAGE = ROOT / "shmarrow"
 ORDER = (
     "errors",
     "lazy",
-    "late",
     "optional",
     "capsules",
     "state_machine",
@@ -71,10 +69,9 @@ ORDER = (
 """Each line may import those before it; a package is one line, whose files may import each other."""
 
 NARROWER = {
-    "late": set(ORDER),
     "sync": set(),
-    "segment": {"errors", "lazy", "late", "state_machine", "writer", "buffer"},
-    "sources": {"errors", "lazy", "late", "state_machine", "writer", "buffer", "segment"},
+    "segment": {"errors", "lazy", "state_machine", "writer", "buffer"},
+    "sources": {"errors", "lazy", "state_machine", "writer", "buffer", "segment"},
 }
 """Lines that may import other lines than those above them: where bytes live is no business of what they mean."""
 
@@ -102,7 +99,7 @@ CIRCLES = {
 }
 """The packages whose files may import each other, by imports within functions, and why."""
 
-MOST_IN_A_CIRCLE = 21
+MOST_IN_A_CIRCLE = 16
 """The most files that may import each other."""
 
 DOORS = {
@@ -146,7 +143,6 @@ DYNAMIC_IMPORTS = {"import_module", "__import__", "optional"}
 COMPUTED = {
     "optional": "it imports what its callers name, which is checked here as their import",
     "lazy": "it imports what the tables of packages name, which are checked here as imports",
-    "late": "it imports what its users name, which is checked here as their import",
     "pickling": "it gets at modules of other packages that somebody else has imported",
     "spark.daemon": "it imports rows of a table, and what users name for their own functions",
 }
@@ -173,13 +169,6 @@ def lazy_names(tree: ast.AST) -> dict[str, list[str]]:
     return {module: text.split() or [module[1:]] for table in tables for module, text in table.items()}
 
 
-def late_module(chain: ast.expr) -> str:
-    """The module that ``late.module.name`` leads to; empty for any other expression."""
-    first, *parts = ast.unparse(chain).split(".") if isinstance(chain, ast.Attribute) else [""]
-    known = [end for end in range(len(parts) + 1) if ".".join(parts[:end]) in NAMES] if first == "late" else []
-    return ".".join(["shmarrow", *parts[: known[-1]]]) if known and known[-1] else ""
-
-
 def _running(node: ast.AST) -> Iterator[ast.AST]:
     """All nodes but those for type checkers."""
     if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
@@ -196,7 +185,6 @@ def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
     if path.name != "__init__.py":
         package = package[:-1]
     nodes = list(_running(ast.parse(source)))
-    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -211,12 +199,10 @@ def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, ".".join(package) + module if module.startswith(".") else module
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in DYNAMIC_IMPORTS:
             argument = node.args[0] if node.args else None
-            if isinstance(argument, ast.JoinedStr):  # a name below a package that is spelled out
+            if isinstance(argument, ast.JoinedStr):  # a name below a package that is spelled out, with the last dot
                 argument = argument.values[0]
             is_text = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-            yield node.lineno, argument.value.rstrip(".") if is_text else "<computed>"
-        elif isinstance(node, ast.Attribute) and id(node) not in inner and late_module(node):
-            yield node.lineno, late_module(node)
+            yield node.lineno, argument.value if is_text else "<computed>"
 
 
 @functools.cache
@@ -319,7 +305,7 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return sorted(map(sorted, together))
 
 
-SOURCES = {name: (path, path.read_text(encoding="utf-8")) for name, path in MODULES if name not in ("", "late")}
+SOURCES = {name: (path, path.read_text(encoding="utf-8")) for name, path in MODULES if name}
 
 
 def test_no_circles_when_imported() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.chunked import ChunkedArray
 from shmarrow.errors import (
@@ -178,13 +177,18 @@ def _open_later(handle: Handle[Any]) -> Any:
 
     Raising here would end the receiver: pools and executors unpickle in threads of theirs.
     """
+    from shmarrow.interchange.handles.unavailable import Unavailable
+
     try:
         return handle.open()
     except ShmarrowError as error:
-        return late.interchange.handles.unavailable.Unavailable(handle.kind, error)
+        return Unavailable(handle.kind, error)
 
 
 def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | int]:
+    from shmarrow.ipc.tensor.bundle import Bundle
+    from shmarrow.tensor import SparseTensor, Tensor
+
     if isinstance(value, RecordBatch):
         return "record_batch", ColumnWriter(locator).batches(value._schema, [value])
     if isinstance(value, Table):
@@ -193,9 +197,11 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
         return "array", ColumnWriter(locator).arrays(value.type, [value])
     if isinstance(value, ChunkedArray):
         return "chunked_array", ColumnWriter(locator).arrays(value.type, value.chunks)
-    if isinstance(value, (late.tensor.Tensor, late.tensor.SparseTensor)):
-        return "tensor", late.interchange.handles.tensors.describe(value, locator)
-    if isinstance(value, late.ipc.tensor.bundle.Bundle):
+    if isinstance(value, (Tensor, SparseTensor)):
+        from shmarrow.interchange.handles.tensors import describe
+
+        return "tensor", describe(value, locator)
+    if isinstance(value, Bundle):
         data = value._index().source.data
         found = None if data is None else locator.find(data)
         if found is None:
@@ -214,11 +220,15 @@ def _only(found: Sequence[T]) -> T:
 
 
 def _open_tensor(content: object, memory: HandleObjects) -> Any:
-    return late.interchange.handles.tensors.restore(content, memory)
+    from shmarrow.interchange.handles.tensors import restore
+
+    return restore(content, memory)
 
 
 def _open_bundle(content: object, memory: HandleObjects) -> Any:
-    return late.ipc.tensor.bundle.Bundle(open_source(memory.segment(content)), DEFAULT_LIMITS)
+    from shmarrow.ipc.tensor.bundle import Bundle
+
+    return Bundle(open_source(memory.segment(content)), DEFAULT_LIMITS)
 
 
 _OPENERS: dict[str, Callable[[Any, HandleObjects], Any]] = {

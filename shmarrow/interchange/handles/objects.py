@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, ObjectNotFound, StorageError, counted, shown
 from shmarrow.segment import SHM_DIRECTORY, Segment
@@ -260,9 +259,11 @@ def _attach(ref: ObjectRef, boot: str, host: str) -> Segment:
 
 def _pinned(path: str, slot: int) -> Segment | None:
     """Attach and pin an object of a store; None if it is in no store, or this process may not open the store."""
+    from shmarrow.store.attach import attach_slot
+
     if slot < 0:
         return None
-    return late.store.attach.attach_slot(path, slot)
+    return attach_slot(path, slot)
 
 
 def _check_ref(ref: object) -> None:

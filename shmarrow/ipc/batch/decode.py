@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from shmarrow import bitmap, late
+from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes, Indices
@@ -163,7 +163,11 @@ class ArrayLoader:
         self._schema = schema
         self._dictionaries = dictionaries
         self._v4 = version == _V4
-        self._decompressor = None if codec is None else late.ipc.batch.codecs.decompressor(*codec, where, limits)
+        self._decompressor: Any = None
+        if codec is not None:
+            from shmarrow.ipc.batch import codecs
+
+            self._decompressor = codecs.decompressor(*codec, where, limits)
         # Whether arrays can be views of the body.
         self._direct = codec is None and self._fetch is None and not schema.big_endian
         self._asked = 0

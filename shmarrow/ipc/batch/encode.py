@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, Bytes
 from shmarrow.errors import InvalidType, Unsupported
@@ -75,7 +74,9 @@ def _plan_body(
         "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
     }
     if options.compression is not None:
-        buffers = late.ipc.batch.codecs.compress(buffers, options)
+        from shmarrow.ipc.batch import codecs
+
+        buffers = codecs.compress(buffers, options)
         values["compression"] = {"codec": ENUMS["CompressionType"][CODECS[options.compression].member]}
     if place is None and len(buffers) > _FEW:
         pieces, size = _lay_out_many(buffers, values, options.alignment)

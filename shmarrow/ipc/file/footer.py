@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
@@ -140,10 +139,12 @@ def footer_holes(footer: TableView) -> Holes:
 
 def _no_file(name: str, data: Bytes) -> InvalidData:
     """The error for bytes that are not an Arrow file; names their format if recognised."""
-    head = data[: late.sources.formats.HEAD].tobytes()
+    from shmarrow.sources import formats
+
+    head = data[: formats.HEAD].tobytes()
     if not head:
         return InvalidData(f"{name}: expected an Arrow file, found an empty file")
-    found, hint = _MESSAGE if head[:4] == CONTINUATION else late.sources.formats.recognized(head)
+    found, hint = _MESSAGE if head[:4] == CONTINUATION else formats.recognized(head)
     if found:
         return InvalidData(f"{name}: expected an Arrow file, found {found}", hint=hint)
     return InvalidData(f"{name}: expected an Arrow file, which starts with {MAGIC!r}, found {head[: len(MAGIC)]!r}")

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import NDArray
 from shmarrow.capsules import PyCapsule
@@ -74,7 +73,13 @@ class _File:
         self._shared = None if source.mapping is None else source.mapping.shared
         self.footer = read_footer(source, limits)
         end = self.footer.end
-        self.data: Any = late.sources.ranges.SourceRange(source, 0, end) if source.data is None else source.data[:end]
+        self.data: Any = source.data
+        if self.data is None:
+            from shmarrow.sources.ranges import SourceRange
+
+            self.data = SourceRange(source, 0, end)
+        else:
+            self.data = self.data[:end]
 
     def message(self, block: Any, where: str) -> tuple[BatchHeader | Message, Any]:
         """The message of a block, and its body."""
@@ -128,7 +133,9 @@ class RecordBatchFileReader:
         self._zero_copy_only = zero_copy_only
         self._arguments: Any = None
         if included_fields is not None:
-            self._arguments = late.column_names.several(included_fields, "positions and names")
+            from shmarrow.column_names import several
+
+            self._arguments = several(included_fields, "positions and names")
         self._states = StateMachine(f"the reader of {source.name}", TRANSITIONS, shared=source.data is not None)
         try:
             self._file: _File | None = _File(source, limits)
@@ -136,7 +143,9 @@ class RecordBatchFileReader:
             self._dictionaries: _FileDictionaries | None = _FileDictionaries(self._file, self._full_schema)
             self._included, self._schema = None, self._full_schema
             if self._arguments is not None:
-                self._included, self._schema = late.column_names.included(self._full_schema, self._arguments)
+                from shmarrow.column_names import included
+
+                self._included, self._schema = included(self._full_schema, self._arguments)
         except BaseException:
             self._file = None
             source.close()
@@ -215,10 +224,12 @@ class RecordBatchFileReader:
 
         A file of several dictionaries reads their metadata, to tell deltas from others.
         """
+        from shmarrow.ipc.stream.state import IpcStats
+
         file = self._opened()
         batches, parts = len(file.footer.batches), len(file.footer.dictionaries)
         deltas = parts - len(self.dictionaries) if parts > 1 else 0
-        return late.ipc.stream.state.IpcStats(1 + parts + batches, batches, parts, deltas, 0)
+        return IpcStats(1 + parts + batches, batches, parts, deltas, 0)
 
     def _dictionaries_of(self, number: int) -> Mapping[int, Dictionary]:
         """The dictionaries of a batch by id: those of the file."""
@@ -232,13 +243,11 @@ class RecordBatchFileReader:
 
     def _count_rows(self) -> RowCounts:
         """The row counts of all batches, from their own metadata."""
+        from shmarrow.ipc.file.row_counts import row_counts
+
         file = self._opened()
         file.fetch(file.footer.batches)
-        rows = (
-            np.full(len(file.footer.batches), -1)
-            if file.ranged
-            else late.ipc.file.row_counts.row_counts(file.data, file.footer.batches)
-        )
+        rows = np.full(len(file.footer.batches), -1) if file.ranged else row_counts(file.data, file.footer.batches)
         for i in np.flatnonzero(rows < 0).tolist():
             rows[i] = self._batch(file, self.dictionaries, i).num_rows
         ends = np.flatnonzero(np.append(rows[1:] != rows[:-1], True)) if len(rows) else rows
@@ -271,7 +280,9 @@ class RecordBatchFileReader:
 
     def get_batch_with_custom_metadata(self, index: SupportsIndex) -> RecordBatchWithMetadata:
         """Return a batch and its metadata. Errors as :meth:`get_batch`."""
-        return late.tables.with_metadata(self.get_batch(index))
+        from shmarrow.tables import with_metadata
+
+        return with_metadata(self.get_batch(index))
 
     def _batch(self, file: _File, dictionaries: Mapping[int, Dictionary], number: int) -> RecordBatch:
         """Read a batch with all columns."""
@@ -295,18 +306,22 @@ class RecordBatchFileReader:
         return (self._read(file, dictionaries, i) for i in range(len(file.footer.batches)))
 
     def __repr__(self) -> str:
+        from shmarrow import display
+
         file = self._file
         batches = None if file is None else len(file.footer.batches)
         rows = None
         with suppress(InvalidData):
             counts = None if file is None else _known_rows(file)
             rows = None if counts is None else sum([n * rows for n, rows in counts])
-        return late.display.line(
-            self, f"of {self._source.name}", *late.display.holding(batches, rows, len(self._schema)), self._states.state
+        return display.line(
+            self, f"of {self._source.name}", *display.holding(batches, rows, len(self._schema)), self._states.state
         )
 
     def _repr_html_(self) -> str:
-        return late.display.reader_html(self)
+        from shmarrow import display
+
+        return display.reader_html(self)
 
     def __len__(self) -> int:
         return self.num_record_batches
@@ -320,8 +335,10 @@ class RecordBatchFileReader:
 
     def read_all(self) -> Table:
         """Return all batches as a table, without copying. A file read by ranges is fetched now."""
+        from shmarrow.tables import Table
+
         file = self._opened()
-        return late.tables.Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
+        return Table(self.schema, list(self._read_ranges(file) if file.ranged else self))
 
     def validate(self, full: bool = False) -> None:
         """Check all batches, see :meth:`RecordBatch.validate`; with ``full`` also the footer's statistics.
@@ -344,7 +361,9 @@ class RecordBatchFileReader:
 
         Any number of such readers may be made. Parameters and errors as for :meth:`RecordBatchReader.for_consumer`.
         """
-        return late.tables.batches_for(self.schema, self._lasting(), name, lossy)
+        from shmarrow.tables import batches_for
+
+        return batches_for(self.schema, self._lasting(), name, lossy)
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export all batches as a PyCapsule ``arrow_array_stream``, any number of times.
@@ -384,8 +403,11 @@ class RecordBatchFileReader:
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return late.ipc.stream.reader.reopened(
-            late.ipc.open_file,
+        from shmarrow.ipc import open_file
+        from shmarrow.ipc.stream.reader import reopened
+
+        return reopened(
+            open_file,
             self._source,
             self._limits,
             zero_copy_only=self._zero_copy_only,
@@ -418,9 +440,11 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         return self.__dict__.setdefault("_by_id", self._read_blocks()) if found is None else found
 
     def _read_blocks(self) -> Mapping[int, Dictionary]:
+        from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget
+
         file = self._file
-        found: dict[int, late.ipc.batch.dictionaries.Dictionary] = {}
-        budget = late.ipc.batch.dictionaries.DictionaryBudget(file.limits)
+        found: dict[int, Dictionary] = {}
+        budget = DictionaryBudget(file.limits)
         total = 0
         blocks = file.footer.dictionaries
         file.fetch(blocks)
@@ -444,7 +468,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
                 raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")
             if delta and id not in found:
                 raise InvalidData(f"{where}: a delta for dictionary {id}, which does not precede it")
-            found[id] = late.ipc.batch.dictionaries.Dictionary(id, content, found.get(id), i, budget)
+            found[id] = Dictionary(id, content, found.get(id), i, budget)
         return found
 
     def __getitem__(self, id: int) -> Dictionary:

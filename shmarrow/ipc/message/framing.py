@@ -13,7 +13,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import late
 from shmarrow.buffer import padded
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
 
@@ -26,8 +25,10 @@ _SIZE = struct.Struct("<i")
 
 def not_a_message(data: Any, offset: int, where: str) -> InvalidData:
     """The error for bytes that are not a message; names their format if recognised."""
-    head = bytes(data[offset : offset + late.sources.formats.HEAD])
-    found, hint = late.sources.formats.recognized(head)
+    from shmarrow.sources import formats
+
+    head = bytes(data[offset : offset + formats.HEAD])
+    found, hint = formats.recognized(head)
     return InvalidData(f"{where}: expected an Arrow message at {offset}, found {found or repr(head[:8])}", hint=hint)
 
 
@@ -37,11 +38,11 @@ def _is_plausible(data: Any, offset: int, size: int) -> bool:
     Text and most magic numbers would mean more than 16 MiB of metadata, so smaller sizes are accepted, except odd ones,
     and 64-bit sizes, which start safetensors files.
     """
+    from shmarrow.sources import formats
+
     if 0 <= size < 1 << 24 and not size & 1:
         return bytes(data[offset + 4 : offset + 8]) != bytes(4)
-    return (
-        size >= 0 and not late.sources.formats.recognized(bytes(data[offset : offset + late.sources.formats.HEAD]))[0]
-    )
+    return size >= 0 and not formats.recognized(bytes(data[offset : offset + formats.HEAD]))[0]
 
 
 def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:

@@ -18,7 +18,6 @@ from functools import partial
 from operator import index as as_index
 from typing import Any, NamedTuple, SupportsIndex
 
-from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.column_names import included, several
@@ -63,9 +62,11 @@ class _BatchReader(RecordBatchReader):
     """The counts when the reader was closed."""
 
     def __repr__(self) -> str:
+        from shmarrow import display
+
         batches = self._known_batches()
-        return late.display.line(
-            self, f"of {self._source.name}", *late.display.holding(batches, None, len(self.schema)), self._states.state
+        return display.line(
+            self, f"of {self._source.name}", *display.holding(batches, None, len(self.schema)), self._states.state
         )
 
     def _fail(self, error: BaseException) -> None:
@@ -355,7 +356,9 @@ class MappedStreamReader(_BatchReader):
         self._source.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return reopened(late.ipc.open_stream, self._source, self._limits, included_fields=self._arguments)
+        from shmarrow.ipc import open_stream
+
+        return reopened(open_stream, self._source, self._limits, included_fields=self._arguments)
 
 
 def batch_number(index: SupportsIndex) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.batch import RecordBatch
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidData, full_name
@@ -88,8 +87,10 @@ class BatchWriter(Writer):
         return IpcStats(1 + dictionaries + counts[BATCH], counts[BATCH], dictionaries, counts[DELTA], counts[REPLACE])
 
     def __repr__(self) -> str:
-        return late.display.line(
-            self, f"to {self._sink.name}", *late.display.holding(None, None, len(self.schema)), self._states.state
+        from shmarrow import display
+
+        return display.line(
+            self, f"to {self._sink.name}", *display.holding(None, None, len(self.schema)), self._states.state
         )
 
     # --- writing ---

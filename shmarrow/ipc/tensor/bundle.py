@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from shmarrow import late, types
+from shmarrow import types
 from shmarrow.batch import record_batch
 from shmarrow.buffer import Bytes, NDArray, padded
 from shmarrow.errors import (
@@ -361,7 +361,9 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return late.ipc.stream.reader.reopened(load_tensors, self._index().source, self._limits)
+        from shmarrow.ipc.stream.reader import reopened
+
+        return reopened(load_tensors, self._index().source, self._limits)
 
     def __repr__(self) -> str:
         index = self._opened

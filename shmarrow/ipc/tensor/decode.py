@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow import late
 from shmarrow.buffer import U1, Bytes, DType, NDArray
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported, at
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
@@ -105,7 +104,9 @@ class SparseHeader(NamedTuple):
 
     def over(self, body: Bytes) -> Any:
         """Build the tensor over a body."""
-        return late.ipc.tensor.decode_sparse.read_sparse(self.message, body, self.where)
+        from shmarrow.ipc.tensor.decode_sparse import read_sparse
+
+        return read_sparse(self.message, body, self.where)
 
 
 _KNOWN = Known()
