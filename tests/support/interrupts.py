@@ -1,7 +1,7 @@
 """Signals at chosen instructions: a handler that runs as if a signal had arrived there, and a process that is killed.
 
 The interpreter runs signal handlers only between certain instructions: after the call of a function in C, at the start
-of a function in Python, at the end of a turn of a loop. So the signal is sent before an instruction, by a trace
+of a function in Python, at the end of a turn of a loop. So the signal is sent before an instruction, by a
 function in C, which the interpreter does not interrupt; and the handler runs where it would otherwise, too.
 """
 
@@ -12,41 +12,92 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from environment import ROOT
 from processes import die, ended, forked
 
+MONITORING: Any = getattr(sys, "monitoring", None)
+"""Python 3.12 and later call back before instructions; there ``f_trace_opcodes`` comes too late for running code."""
+
 _send: Any = ctypes.pythonapi.PyErr_SetInterrupt
-_send.argtypes = [ctypes.py_object] * 3  # what trace functions are given, which it ignores
+_send.argtypes = [ctypes.py_object] * (2 if MONITORING else 3)  # what a callback is given, which it ignores
 _send.restype = None
 
+_TOOL = 4  # none of those that Python suggests for a purpose
 
-def _traced(
-    number: int, files: tuple[str, ...], at_number: Callable[[], Any], again: bool = False
-) -> Callable[..., Any]:
-    """A trace function that does something before the instruction of a number; ``again`` counts repeated ones, too."""
+
+def _counted(number: int, at_number: Callable[[], Any], again: bool = False) -> Callable[[Any, int], Any]:
+    """A function to be called before each instruction, which returns ``at_number()`` at one of them.
+
+    ``again`` counts instructions as often as they run, otherwise each counts once.
+    """
     seen: set[tuple[Any, int]] = set()
     count = 0
 
-    def instruction(frame: Any, event: str, _: Any) -> Any:
+    def instruction(code: Any, offset: int) -> Any:
         nonlocal count
-        place = frame.f_code, frame.f_lasti
-        if event == "opcode" and (again or place not in seen):
-            seen.add(place)
+        if again or (code, offset) not in seen:
+            seen.add((code, offset))
             count += 1
             if count == number:
                 return at_number()
-        return instruction
+        return None
+
+    return instruction
+
+
+def _traced(files: tuple[str, ...], instruction: Callable[[Any, int], Any]) -> Callable[[], None]:
+    """Call a function before each instruction in some files, until it returns another one; return what ends this."""
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        return (event == "opcode" and instruction(frame.f_code, frame.f_lasti)) or trace
 
     def call(frame: Any, *_: Any) -> Any:
         if not frame.f_code.co_filename.endswith(files):
             return None
         frame.f_trace_opcodes = True
-        return instruction
+        return trace
 
-    return call
+    sys.settrace(call)
+    return lambda: sys.settrace(None)
+
+
+def _monitored(files: tuple[str, ...], instruction: Callable[[Any, int], Any]) -> Callable[[], None]:
+    """Do what :func:`_traced` does, by ``sys.monitoring``."""
+    event = MONITORING.events.INSTRUCTION
+    last = None
+
+    def callback(code: Any, offset: int) -> Any:
+        nonlocal last
+        if not code.co_filename.endswith(files):
+            return MONITORING.DISABLE
+        if threading.get_ident() == thread and (found := instruction(code, offset)):
+            MONITORING.register_callback(_TOOL, event, found)
+            MONITORING.set_events(_TOOL, 0)
+            MONITORING.set_local_events(_TOOL, code, event)  # not in a signal handler
+            last = code
+        return None
+
+    def end() -> None:
+        if MONITORING.get_tool(_TOOL) is not None:
+            MONITORING.set_events(_TOOL, 0)
+            if last is not None:
+                MONITORING.set_local_events(_TOOL, last, 0)
+            MONITORING.register_callback(_TOOL, event, None)
+            MONITORING.free_tool_id(_TOOL)
+
+    thread = threading.get_ident()
+    MONITORING.use_tool_id(_TOOL, "interrupts")
+    MONITORING.register_callback(_TOOL, event, callback)
+    MONITORING.set_events(_TOOL, event)
+    MONITORING.restart_events()  # where an earlier callback was not interested
+    return end
+
+
+_start = _monitored if MONITORING else _traced
 
 
 def interrupted(work: Callable[[], Any], handler: Callable[[], Any], number: int, files: tuple[str, ...]) -> bool:
@@ -59,18 +110,18 @@ def interrupted(work: Callable[[], Any], handler: Callable[[], Any], number: int
         return _send
 
     def handle(*_: Any) -> None:
-        sys.settrace(None)
+        end()
         handler()
 
     before = signal.signal(signal.SIGINT, handle)
-    traced = _traced(number, files, at_number)  # a name, as it must outlive the handler
+    counted = _counted(number, at_number)  # a name, as it must outlive the handler
     gc.disable()  # a handler that raises in a callback of the collector, such as of hypothesis, would be ignored
-    sys.settrace(traced)
+    end = _start(files, counted)
     try:
         work()
     finally:
         try:
-            sys.settrace(None)  # a signal that is still pending arrives here
+            end()  # a signal that is still pending arrives here
         finally:
             gc.enable()
             signal.signal(signal.SIGINT, before)
@@ -84,7 +135,7 @@ def killed(work: Callable[[], Any], number: int, files: tuple[str, ...], again: 
     """
 
     def child() -> None:
-        sys.settrace(_traced(number, files, lambda: os.kill(os.getpid(), signal.SIGKILL), again))
+        _start(files, _counted(number, lambda: os.kill(os.getpid(), signal.SIGKILL), again))
         try:
             work()
         finally:
