@@ -34,13 +34,14 @@ def _counted(number: int, at_number: Callable[[], Any], again: bool = False) -> 
 
     ``again`` counts instructions as often as they run, otherwise each counts once.
     """
-    seen: set[tuple[Any, int]] = set()
+    seen: set[tuple[int, int]] = set()
     count = 0
 
     def instruction(code: Any, offset: int) -> Any:
         nonlocal count
-        if again or (code, offset) not in seen:
-            seen.add((code, offset))
+        place = id(code), offset  # its hash would be that of all that is in it
+        if again or place not in seen:
+            seen.add(place)
             count += 1
             if count == number:
                 return at_number()
@@ -69,11 +70,14 @@ def _monitored(files: tuple[str, ...], instruction: Callable[[Any, int], Any]) -
     """Do what :func:`_traced` does, by ``sys.monitoring``."""
     event = MONITORING.events.INSTRUCTION
     last = None
+    inside: set[int] = set()  # the code objects of the files
 
     def callback(code: Any, offset: int) -> Any:
         nonlocal last
-        if not code.co_filename.endswith(files):
-            return MONITORING.DISABLE
+        if id(code) not in inside:
+            if not code.co_filename.endswith(files):
+                return MONITORING.DISABLE
+            inside.add(id(code))
         if threading.get_ident() == thread and (found := instruction(code, offset)):
             MONITORING.register_callback(_TOOL, event, found)
             MONITORING.set_events(_TOOL, 0)
