@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -322,6 +323,12 @@ def _html(
 
 
 # --- one line ---------------------------------------------------------------------------------------------------
+
+
+def parse_size(text: str) -> int | None:
+    """Return the number of bytes that a text such as ``4096``, ``64K`` or ``2GiB`` stands for; None for other text."""
+    found = re.fullmatch(r"([0-9]{1,18})\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
+    return None if found is None else int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
 
 
 def size(nbytes: int) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from shmarrow.display import parse_size
 from shmarrow.errors import Limits
 
 Run = Callable[[argparse.Namespace], int]
@@ -62,10 +62,10 @@ def seconds(text: str) -> float:
 
 def byte_size(text: str) -> int:
     """Parse a number of bytes with an optional unit."""
-    found = re.fullmatch(r"([0-9]{1,18})\s*([KMGT]?)(i?B)?", text, re.IGNORECASE)
+    found = parse_size(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"expected bytes, such as 4096, 64K, 100M or 2GiB, found {text!r}")
-    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
+    return found
 
 
 # --- what several commands take -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import shmarrow as sa
 from shmarrow.cli.report import time_text
 from shmarrow.display import size as size_text
 from shmarrow.errors import printable
+from shmarrow.ipc.file.footer import MAGIC as FILE_MAGIC
 from shmarrow.ring import protocol as ring_protocol
 from shmarrow.ring import ring_info
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
@@ -63,7 +64,8 @@ def _guess(error: sa.ObjectNotFound, name: str, names: list[str]) -> None:
     """Suggest a similar name, if there is one, in the hint of an error."""
     from difflib import get_close_matches
 
-    for found in get_close_matches(name, names, n=1, cutoff=0.7):
+    stem = os.path.splitext(name)[0]  # the object of a file, which may have its suffix at the command line only
+    for found in [stem] if stem in names else get_close_matches(name, names, n=1, cutoff=0.7):
         error.hint = f"did you mean {found!r}?"
 
 
@@ -87,6 +89,18 @@ def is_store(where: str) -> bool:
 def is_ring(where: str) -> bool:
     """Whether a location is that of a ring."""
     return _begins_with(_path(where), ring_protocol.MAGIC)
+
+
+def is_object(where: str) -> bool:
+    """Whether a location is that of an Arrow file, stream or tensor of its own, in no store."""
+    return _begins_with(_path(where), FILE_MAGIC) or _begins_with(_path(where), b"\xff\xff\xff\xff")
+
+
+def object_state(where: str) -> dict[str, Any] | None:
+    """The user and the size of an object in no store, for JSON; None if it is gone."""
+    with suppress(OSError):
+        return {"object": where, "user": owner_of(where), "bytes": os.stat(_path(where)).st_blocks * 512}
+    return None
 
 
 def _path(where: str) -> str:

@@ -28,9 +28,11 @@ from shmarrow.cli.host import (
     command_of,
     described,
     guess_object,
+    is_object,
     is_ring,
     is_store,
     look,
+    object_state,
     opened,
     owner_of,
     owner_text,
@@ -146,7 +148,10 @@ def _list_stores(arguments: argparse.Namespace) -> int:
         )
         for each in found
     ]  # fmt: skip
-    render(arguments.json, found, Table(("store", "user", "objects", "size", "room", "state"), rows))
+    objects = [each for where in shared(is_object) if (each := object_state(where)) is not None]
+    rows += [(each["object"], each["user"] or "", "", size_text(each["bytes"]), "", "in no store") for each in objects]
+    table = Table(("store", "user", "objects", "size", "room", "state"), rows)
+    render(arguments.json, [*found, *objects], table)
     return 0
 
 

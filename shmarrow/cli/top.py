@@ -14,7 +14,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmarrow.cli.arguments import JSON, TRUST, argument, command, seconds, whole
-from shmarrow.cli.host import COUNTERS, is_ring, is_store, look, opened, pins_text, readers_text, reason, shared
+from shmarrow.cli.host import (
+    COUNTERS,
+    is_object,
+    is_ring,
+    is_store,
+    look,
+    object_state,
+    opened,
+    pins_text,
+    readers_text,
+    reason,
+    shared,
+)
 from shmarrow.cli.report import Table, aligned, render
 from shmarrow.display import one_line, text_width
 from shmarrow.display import size as size_text
@@ -30,6 +42,8 @@ _DROPPED = ("evicted/s", "capacity", "user", "removed", "puts/s", "gets/s")
 _SIZES = ("size", "bytes"), ("removed", "removed"), ("capacity", "capacity")
 _SHOWN = ("puts/s", "puts"), ("gets/s", "hits"), ("evicted/s", "evictions")
 """The rates in tables, and the counters that they come from; JSON has all."""
+
+_KINDS = ("store", "ring", "object")
 
 Sample = dict[str, Any]
 
@@ -71,6 +85,8 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
         at, now = time.time(), time.monotonic()
         places = arguments.stores or [*shared(is_store), *shared(is_ring)]
         found = [each for where in places if (each := look(where, arguments.trust)) is not None]
+        if not arguments.stores:
+            found += [each for where in shared(is_object) if (each := object_state(where)) is not None]
         for each in found:
             if "error" not in each:
                 each["rates"] = _rates(before.get(_name(each)), each, now - last)
@@ -84,13 +100,13 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
 
 
 def _name(found: Sample) -> str:
-    name: str = found["ring"] if "ring" in found else found["store"]
+    name: str = next(found[kind] for kind in _KINDS if kind in found)
     return name
 
 
 def _rates(before: Sample | None, now: Sample, elapsed: float) -> dict[str, float] | None:
     """Operations per second; None for a new or recreated store or ring."""
-    counters = ("frames",) if "ring" in now else COUNTERS
+    counters = ("frames",) if "ring" in now else COUNTERS if "store" in now else ()
     if before is None or any(now[name] < before.get(name, 0) for name in counters):
         return None
     return {name: round((now[name] - before.get(name, 0)) / elapsed, 3) for name in counters}
@@ -101,8 +117,7 @@ def _rates(before: Sample | None, now: Sample, elapsed: float) -> dict[str, floa
 
 def _as_json(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     for at, found in looks:
-        by_kind = {kind: [each for each in found if kind in each] for kind in ("store", "ring")}
-        render(True, {"time": at, "stores": by_kind["store"], "rings": by_kind["ring"]})
+        render(True, {"time": at, **{f"{kind}s": [each for each in found if kind in each] for kind in _KINDS}})
 
 
 def _as_lines(looks: Iterator[tuple[float, list[Sample]]]) -> None:
@@ -117,9 +132,9 @@ def _as_table(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     """Print a table that replaces the previous one."""
     drawn = 0
     for at, found in looks:
-        rings = sum(["ring" in each for each in found])
-        title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(len(found) - rings, 'store')}"
-        title += f", {counted(rings, 'ring')}" if rings else ""
+        counts = {kind: sum([kind in each for each in found]) for kind in _KINDS}
+        title = f"{time.strftime('%H:%M:%S', time.localtime(at))}  {counted(counts['store'], 'store')}"
+        title += "".join([f", {counted(counts[kind], kind)}" for kind in _KINDS[1:] if counts[kind]])
         rows = []
         for cells, attached in map(_cells, found):  # a line for each attached process, but at least one
             rows.append([*cells, (attached or [""])[0]])
@@ -149,6 +164,8 @@ def _cells(found: Sample) -> tuple[list[str], list[str]]:
     shown = {"store": printable(_name(found)), "user": found["user"] or ""}
     if "error" in found:
         attached = [printable(reason(found))]
+    elif "object" in found:
+        shown["size"], attached = size_text(found["bytes"]), ["in no store"]
     elif "ring" in found:
         shown |= {"size": size_text(found["bytes"]), "puts/s": _rate(rates, "frames")}
         attached = readers_text(found)

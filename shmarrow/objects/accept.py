@@ -15,12 +15,12 @@ from shmarrow import capsules
 from shmarrow.batch import RecordBatch, read_record_batch
 from shmarrow.build import array
 from shmarrow.chunked import read_chunked_array
-from shmarrow.errors import DEFAULT_LIMITS, InvalidType, ShmarrowError, full_name, shown
+from shmarrow.errors import DEFAULT_LIMITS, InvalidType, LimitExceeded, ShmarrowError, full_name, shown
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
-from shmarrow.ipc.schema.encode import encode_schema, schema_message
+from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.objects.kinds import COLUMN
 from shmarrow.tables import RecordBatchReader, table
 from shmarrow.tensor.convert import as_tensor, may_be_tensor
@@ -172,11 +172,26 @@ def check_type(type: DataType) -> None:
 
 def _as_read(field: Field) -> Field:
     """The field as read back from its message."""
-    data = schema_message(encode_schema(Schema([field]), DEFAULT_OPTIONS), DEFAULT_OPTIONS)
-    found = message_at(np.frombuffer(data, np.uint8), 0, "schema", DEFAULT_LIMITS)
+    return _read(encode_schema(Schema([field]), DEFAULT_OPTIONS)).field(0)
+
+
+def _read(encoded: EncodedSchema) -> Schema:
+    """A schema as read back from its message."""
+    found = message_at(np.frombuffer(schema_message(encoded, DEFAULT_OPTIONS), np.uint8), 0, "schema", DEFAULT_LIMITS)
     assert found is not None
     header = found.message.header
-    return read_schema(header.reader.data, header.position, "schema", DEFAULT_LIMITS).field(0)
+    return read_schema(header.reader.data, header.position, "schema", DEFAULT_LIMITS)
+
+
+@lru_cache(256)
+def check_readable(encoded: EncodedSchema) -> None:
+    """Reject nested types that readers refuse by default, as those that nest too deep."""
+    try:
+        _ = _read(encoded).fields
+    except LimitExceeded as error:
+        raise InvalidType(
+            f"a store keeps what it can give back: {error.message}", hint="write a file, and read it with other Limits"
+        ) from None
 
 
 def _check_index(value: Any) -> None:

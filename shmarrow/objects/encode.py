@@ -25,11 +25,12 @@ from shmarrow.ipc.batch.encode import Place, dictionaries_of
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
 from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions, as_options
+from shmarrow.ipc.schema.encode import encode_schema
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.encode import checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
-from shmarrow.objects.accept import accepted, check_mapping, check_ndarray, check_type
+from shmarrow.objects.accept import accepted, check_mapping, check_ndarray, check_readable, check_type
 from shmarrow.objects.kinds import COLUMN, KIND, MARKS, NUMBERS, unmarked
 from shmarrow.sources.sinks import joined
 from shmarrow.tables import Table
@@ -144,8 +145,12 @@ class _Recorder(Sink):
 def _batch(
     batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch", place: Place | None = None
 ) -> Encoded:
+    columns = batch.columns
+    for column in columns:
+        if column._children:
+            check_readable(encode_schema(batch.schema, options))
+            break
     if options.compression is None:
-        columns = batch.columns
         found = encode_file(batch, columns, options, MARKS[kind], place)
         if found is not None:
             pieces, size = found
@@ -155,6 +160,8 @@ def _batch(
 
 def _table(table: Table, options: IpcWriteOptions, kind: str = "table", place: Place | None = None) -> Encoded:
     metadata = None if kind == "table" else MARKS[kind]
+    if any(field.type.fields for field in table.schema.fields):
+        check_readable(encode_schema(table.schema, options))
     as_file = _one_dictionary_each(table)
     own: Metadata | None = None if as_file else (metadata or {})  # a stream can only store it in its batches
 

@@ -77,9 +77,14 @@ def _integer(value: Any) -> int | None:
 
 
 def _capacity(value: Any) -> int:
-    found = int(value) if isinstance(value, float) and value.is_integer() else _integer(value)
+    if isinstance(value, str):
+        from shmarrow.display import parse_size
+
+        found = parse_size(value)
+    else:
+        found = int(value) if isinstance(value, float) and value.is_integer() else _integer(value)
     if found is None:
-        raise InvalidType(f"capacity must be a number of bytes, an int, found {shown(value)}")
+        raise InvalidType(f"capacity must be a number of bytes, or text such as '64MiB' or '8GB', found {shown(value)}")
     if not 1 <= found < 1 << 63:
         raise InvalidArgument(f"capacity must be a number of bytes from 1 to 2**63 - 1, found {shown(value)}")
     return found

@@ -67,10 +67,13 @@ if TYPE_CHECKING:
     from shmarrow.types import Schema
 
 K = TypeVar("K")
+D = TypeVar("D")
 _SHOWN = 50
 """Maximum number of objects in the notebook display of a store."""
 _PIECE = 1 << 24
 _UNCHANGED: Any = ...
+_RAISE: Any = object()
+"""Stands for no default."""
 
 
 class Store:
@@ -81,8 +84,9 @@ class Store:
     where : str or PathLike
         ``shm:NAME`` for the directory ``/dev/shm/NAME`` in shared memory, or the path of a directory, which is created
         if missing and must not contain other files.
-    capacity : int, optional
-        Maximum total size of all objects in bytes, counted in blocks of the file system.
+    capacity : int or str, optional
+        Maximum total size of all objects in bytes, counted in blocks of the file system; or text such as ``"8GB"``, in
+        units of 1,024 bytes and its powers.
     mode : int, optional
         Permission bits: 0600 (default) is private, 0640 lets the group read, 0660 lets it write. Published objects
         are never writable.
@@ -113,6 +117,11 @@ class Store:
 
     Notes
     -----
+    Most programs need :meth:`put`, :meth:`get`, :meth:`names`, :meth:`delete` and :meth:`close`, or ``store[name]``,
+    ``name in store``, ``del store[name]`` and ``len(store)``. Others are about objects that other processes put
+    (:meth:`wait`, :meth:`watch`, :meth:`get_or_put`, :meth:`take`), about room and time (:meth:`pin`, :meth:`protect`,
+    :meth:`evict`, :meth:`collect` and more), or are further ways to put and to get.
+
     Thread safety: threads and forked children may share a store; operations are atomic between threads as they are
     between processes. Unpickling reopens the store with the same ``owned`` and ``trust``.
 
@@ -135,7 +144,7 @@ class Store:
     def __init__(
         self,
         where: Location,
-        capacity: int | None = None,
+        capacity: int | str | None = None,
         *,
         mode: int | None = None,
         eviction: str | None = None,
@@ -161,69 +170,7 @@ class Store:
             catalog.check_inherited()
         return catalog
 
-    @property
-    def _space(self) -> Space:
-        from shmarrow.store.space import Space
-
-        return Space(self._catalog)
-
-    @property
-    def name(self) -> str:
-        """The location of the store, as given."""
-        return self._name
-
-    @property
-    def path(self) -> str:
-        """The directory of the store."""
-        return self._path
-
-    @property
-    def capacity(self) -> int | None:
-        """Maximum total size of all objects in bytes; None if unlimited."""
-        return self.settings.capacity
-
-    @property
-    def id(self) -> str:
-        """A unique id of 32 hexadecimal digits; two processes use the same store if their ids are equal."""
-        return self._catalog.store_id.hex()
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of the store."""
-        return self._catalog.settings
-
-    def configure(
-        self,
-        *,
-        capacity: int | None = _UNCHANGED,
-        eviction: str | None = _UNCHANGED,
-    ) -> None:
-        """Change settings of the store; settings not given are kept.
-
-        Other processes see the new settings when they next change or reopen the store. Nothing is evicted before the
-        next object is put.
-
-        Parameters
-        ----------
-        capacity : int or None
-            Maximum total size of all objects in bytes; None for no limit.
-        eviction : str or None
-            ``"lru"`` or ``"none"``; None for the default that follows from the capacity.
-        """
-        catalog = self._catalog
-        given = {"capacity": capacity, "eviction": eviction}
-        given = {field: value for field, value in given.items() if value is not _UNCHANGED}
-        want = wanted(**given)
-        with catalog.change() as change:
-            catalog.reload()
-            old = catalog.settings
-            new = old._replace(**{field: getattr(want, field) for field in given})
-            by_default = "eviction" not in given and old.eviction == default_eviction(old.capacity)
-            if new.eviction is None or by_default:
-                new = new._replace(eviction=default_eviction(new.capacity))
-            catalog.configure(change, new)
-
-    # --- putting ---
+    # --- what most programs need --------------------------------------------------------------------------------------
 
     def put(
         self,
@@ -293,57 +240,348 @@ class Store:
             return self._put_sharing(catalog, name, obj, how, options)
         return self._put(catalog, name, encode(obj, options), how)
 
-    def _put_as_file(self, name: str, obj: Any) -> str:
-        """Put an object with a file of its own, however small it is: the processes that get it share its memory."""
-        from shmarrow.objects.encode import encode
-
-        return self._put(self._catalog, name, encode(obj), self._options(), inline=-1)
-
-    def _put_sharing(
-        self, catalog: Catalog, name: str | None, obj: Any, how: PutOptions, options: IpcWriteOptions | None
-    ) -> str:
-        """Put an object that shares buffers with others of this store."""
-        from shmarrow.objects.encode import own
-        from shmarrow.reuse import Sources
-        from shmarrow.store.change import NotShared
-
-        obj = own(obj)
-        with Sources(catalog.mapped, p.PARTS_MAX) as sources:
-            while True:
-                encoded = sources.encode(obj, options)
-                try:
-                    return self._put(catalog, name, encoded, how, sources.descriptors)
-                except NotShared as error:
-                    sources.exclude(error.part)
-
-    def _put(
+    @overload
+    def get(self, name: str, *, kind: None = None, timeout: float | None = 0, trust: bool = False) -> Stored: ...
+    @overload
+    def get(self, name: str, *, kind: type[K], timeout: float | None = 0, trust: bool = False) -> K: ...
+    @overload
+    def get(
+        self, name: str, default: D, *, kind: None = None, timeout: float | None = 0, trust: bool = False
+    ) -> Stored | D: ...
+    @overload
+    def get(self, name: str, default: D, *, kind: type[K], timeout: float | None = 0, trust: bool = False) -> K | D: ...
+    def get(
         self,
-        catalog: Catalog,
-        name: str | None,
-        encoded: Encoded,
-        how: PutOptions,
-        parts: Sequence[int] = (),
-        inline: int = p.INLINE_MAX,
-    ) -> str:
-        """Publish an object: a small one without parts in the control file, others in a file of their own."""
-        size = encoded.size
-        if parts or size is None or size > inline:
-            from shmarrow.objects.check import SMALLEST, are_safe
+        name: str,
+        default: Any = _RAISE,
+        *,
+        kind: Any = None,
+        timeout: float | None = 0,
+        trust: bool = False,
+    ) -> Any:
+        """Return an object without copying; its arrays view the store's memory and keep the object attached.
 
-            with self._publication(name, how, size or 0, parts) as writer:
-                for part in encoded.parts:
-                    writer.write(part)
-                writer.checked = not parts and writer.size >= SMALLEST and are_safe(encoded.columns)
-            return writer.name
-        from shmarrow.store.publish import put_inline
+        Objects from pyarrow come back as the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of
+        this package, Series from pandas or polars as an Array. Chunked arrays keep their chunks. ndarrays come back in
+        native byte order.
 
-        coded = as_new_name(name)
-        put_inline(catalog, coded, how, b"".join(chain.from_iterable(encoded.parts)))
-        return coded.decode()
+        Parameters
+        ----------
+        name : str
+            Its name.
+        default : object, optional
+            Returned if there is no object of this name, instead of an error.
+        kind : type, optional
+            The class that it must have, such as :class:`RecordBatch`, also for type checkers.
+        timeout : float or None
+            Seconds to wait for the object to be published; 0 (default) does not wait, None waits forever.
+        trust : bool
+            True exports its arrays to other libraries without checking their values first; see
+            :func:`shmarrow.ipc.open_file`. Only for stores that only your own code writes to. By default, large
+            objects whose values were checked by :meth:`put` are exported without another check if only this user, root
+            and users named by the store's ``trust`` may change the store.
+
+        Raises
+        ------
+        ObjectNotFound
+            If there is no object of this name, or none was published in time, and no ``default``.
+        InvalidType
+            If it is not of this ``kind``.
+        StorageError
+            If the store has been destroyed.
+        Closed
+            If the store is closed, also by another thread during the wait.
+        """
+        catalog = self._catalog
+        try:
+            found = self._attach(catalog, name, timeout)
+        except ObjectNotFound:
+            if default is _RAISE:
+                raise
+            return default
+        value = decode(found, is_checked(catalog, found) if trust is False else as_bool(trust, "trust", False))
+        if kind is not None and not isinstance(value, kind):
+            raise InvalidType(f"expected {name!r} to be a {kind.__name__}, found a {type(value).__name__}")
+        return value
+
+    def keys(self) -> list[str]:
+        """Return the sorted names of all objects, as :meth:`names`; with it, ``dict(store)`` has all objects."""
+        return self.names()
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Return the sorted names of all objects, or of those that start with ``prefix``."""
+        prefix = as_prefix(prefix)
+        names = list(chain.from_iterable(part["name"] for part in self._snapshot("name", expired=False)))
+        return sorted([name for name in names if name.startswith(prefix)] if prefix else names)
+
+    def items(self, prefix: str = "") -> Iterator[tuple[str, Stored]]:
+        """Iterate over the names and objects, or over those that start with ``prefix``, in the order of names.
+
+        Each object is attached when it is its turn; what was removed by then is left out.
+        """
+        for name in self.names(prefix):
+            with suppress(ObjectNotFound):
+                yield name, self.get(name)
+
+    @overload
+    def delete(self, name: str) -> None: ...
+    @overload
+    def delete(self, *, prefix: str) -> int: ...
+    def delete(self, name: str | None = None, *, prefix: str | None = None) -> int | None:
+        """Delete an object, or all objects whose names start with ``prefix``.
+
+        Processes that have it attached keep it; its memory is freed when the last one detaches.
+
+        Returns
+        -------
+        int or None
+            The number of objects deleted by prefix; None if a name was given.
+
+        Raises
+        ------
+        ObjectNotFound
+            If there is no object of this name.
+        """
+        if (name is None) == (prefix is None):
+            raise InvalidArgument("delete takes a name or a prefix; clear() deletes all objects")
+        if name is None:
+            return self._delete_all(as_prefix(prefix))
+        self._delete(as_name(name))
+        return None
+
+    def rename(self, name: str, new_name: str, overwrite: bool = False) -> None:
+        """Rename an object atomically: it is never visible under both names or neither.
+
+        Raises
+        ------
+        ObjectNotFound
+            If there is no object of this name.
+        ObjectExists
+            If the new name is taken and ``overwrite`` is False.
+        """
+        old, new, overwrite = as_name(name), as_name(new_name), as_bool(overwrite, "overwrite", False)
+        catalog = self._catalog
+        with catalog.change() as change:
+            found = self._found(old)
+            if old == new:
+                return
+            replaced = catalog.find(new)
+            if replaced is not None and not replaced.expired and not overwrite:
+                raise ObjectExists(
+                    errno.EEXIST,
+                    f"the name {new_name!r} is taken in the store {self.name!r}",
+                    hint="delete that object first, or pass overwrite=True",
+                )
+            change.rename(found, new, replaced)
+
+    def info(self, name: str) -> ObjectInfo:
+        """Describe an object; does not count as a use and pins nothing.
+
+        Raises
+        ------
+        ObjectNotFound
+            If there is no object of this name.
+        """
+        from shmarrow.objects.describe import describe
+        from shmarrow.store.info import object_info
+
+        found = read_entry(self._catalog, as_name(name))
+        if found is None:
+            raise self._missing([name])
+        with found:
+            return object_info(self._catalog, found.entry, describe(found))
+
+    def stats(self) -> Stats:
+        """Return usage, free space, and the processes that have objects attached."""
+        from shmarrow.store.info import statistics
+
+        return statistics(self._catalog, self._space)
+
+    def wait(self, names: str | Iterable[str], *, timeout: float | None = None, any: bool = False) -> list[str]:
+        """Wait until objects are published, also if they are deleted again at once.
+
+        Parameters
+        ----------
+        names : str, or iterable of str
+            Their names.
+        timeout : float, optional
+            Seconds to wait; None waits forever.
+        any : bool
+            Return as soon as one of them has been published.
+
+        Returns
+        -------
+        list of str
+            The names of objects that existed when the wait began or were published since, in the order given.
+
+        Raises
+        ------
+        ObjectNotFound
+            If the timeout expires; names the missing objects.
+        StorageError, Closed
+            As for :meth:`get`.
+
+        Notes
+        -----
+        An object that exists for a moment only is missed if more than 256 changes of the store follow before this
+        process looks.
+        """
+        seconds, any = as_timeout(timeout), as_bool(any, "any", False)
+        checked, catalog = as_names(names), self._catalog
+        missing = dict.fromkeys(map(str.encode, checked))
+        count, last = len(missing), last_event(catalog.memory)
+        with Waiting(self._catalog, seconds) as waiting:
+            while True:
+                last, events = events_since(catalog.memory, last)
+                published = {name for kind, name, _ in events or () if kind == p.PUBLISHED}
+                missing = dict.fromkeys([name for name in missing if name not in published and not live(catalog, name)])
+                if not missing or (any and len(missing) < count):
+                    return [name for name in checked if name.encode() not in missing]
+                wanted = common_prefix(map(whole, missing)) if any else whole(next(iter(missing)))
+                catalog.check_exists()
+                if not waiting.wait(wanted):
+                    raise self._missing([name for name in checked if name.encode() in missing], seconds)
+                self._check_open()
+
+    def watch(self, prefix: str = "") -> Watch:
+        """Return an iterator over all objects published and deleted from now on; see :class:`Watch`."""
+        from shmarrow.store.watch import Watch
+
+        return Watch(self._catalog, as_prefix(prefix))
+
+    def get_or_put(
+        self,
+        name: str,
+        function: Callable[[], Any],
+        *,
+        timeout: float | None = None,
+        expire_after: float | None = None,
+        options: IpcWriteOptions | None = None,
+        protect: bool = False,
+    ) -> Stored:
+        """Return an object, computing and putting it if missing; of concurrent callers, only one computes it.
+
+        If that caller fails or is killed, the next waiting caller computes it. If another process puts an object of
+        this name meanwhile, all callers get that object.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        function : callable
+            Returns the object; called without arguments.
+        timeout : float, optional
+            Seconds to wait for another caller to compute it; None waits forever.
+        expire_after, options, protect
+            As for :meth:`put`. An object that expires immediately is returned as computed.
+
+        Raises
+        ------
+        ObjectNotFound
+            If another caller is still computing it when the timeout expires.
+        InvalidArgument
+            If ``function`` calls this method with the same name, which would deadlock.
+        """
+        timeout, coded, waiters = as_timeout(timeout), as_name(name), self._catalog.waiters
+        lock = p.NAME_LOCKS + self._catalog.hash(coded)
+        if not callable(function):
+            raise InvalidType(f"get_or_put needs a function that returns the object, found {shown(function)}")
+        self._options(False, expire_after, protect)
+        computing = self._catalog.exclusive
+        with suppress(ObjectNotFound):
+            return self.get(name)
+        self._catalog.check_writable()
+        if computing.mine(lock):
+            raise InvalidArgument(f"the function that computes {name!r} requests it itself through get_or_put")
+        with Waiting(self._catalog, timeout) as waiting:
+            while True:
+                try:
+                    if computing.acquire(lock):
+                        with suppress(ObjectNotFound):
+                            return self.get(name)
+                        made = function()
+                        with suppress(ObjectExists):
+                            self.put(name, made, expire_after=expire_after, options=options, protect=protect)
+                        with suppress(ObjectNotFound):
+                            return self.get(name)
+                        return made
+                finally:
+                    if computing.mine(lock):
+                        computing.release(lock)
+                        waiters.wake([coded])  # the next one computes it, if this one has failed
+                with suppress(ObjectNotFound):
+                    return self.get(name)
+                # A computing process that is killed wakes nobody.
+                if not waiting.wait(whole(coded), min(max(waiting.waited / 10, 0.02), CHECK)):
+                    raise self._missing([name], timeout)
+
+    def take(self, name: str, *, timeout: float | None = 0) -> Stored:
+        """Get an object and delete it; only one of several callers gets it. Parameters and errors as :meth:`get`."""
+        seconds = as_timeout(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            found = self._attach(self._catalog, name, None if end is None else _left(end))
+            value = decode(found, is_checked(self._catalog, found))
+            found.close()
+            with suppress(ObjectNotFound):
+                self._delete(as_name(name), found.entry.generation)
+                return value
+
+    def close(self) -> None:
+        """Close the store; closing twice is allowed.
+
+        Its objects remain, arrays obtained from it stay valid, and ownership does not change. Drafts, writers and
+        watches keep working. A thread waiting for an object gets :class:`Closed`.
+        """
+        catalog, self._opened = self._opened, None
+        if catalog is not None:
+            catalog.waiters.wake_own()
+
+    def destroy(self) -> None:
+        """Remove the store, its objects and its directory, and close it; attached objects stay valid.
+
+        Raises
+        ------
+        StorageError
+            If the directory contains other files; these and the directory remain, the store is removed.
+        """
+        catalog = self._catalog
+        try:
+            catalog.destroy()
+        finally:
+            if not catalog.exists:
+                self.close()
+
+    def __contains__(self, name: object) -> bool:
+        catalog = self._catalog
+        try:
+            return isinstance(name, str) and live(catalog, as_name(name)) is not None
+        except InvalidArgument:
+            return False
+
+    def __getitem__(self, name: str) -> Stored:
+        """Return an object like :meth:`get`, without waiting; an unknown name raises a ``KeyError``, too."""
+        return self.get(name)
 
     def __setitem__(self, name: str, obj: Any) -> None:
         """Put an object, replacing an existing one."""
         self.put(name, obj, overwrite=True)
+
+    def __delitem__(self, name: str) -> None:
+        """Delete an object; see :meth:`delete`."""
+        self.delete(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over :meth:`names`: those at one moment, when the iteration begins."""
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        objects, now = self._catalog.state().objects, time.time_ns()
+        for part in self._snapshot("expires"):
+            objects -= int(((part["expires"] != 0) & (part["expires"] <= now)).sum())
+        return min(max(objects, 0), self._catalog.memory.slots)
+
+    # --- more ways to put -------------------------------------------------------------------------------------------
 
     def put_many(
         self,
@@ -466,6 +704,54 @@ class Store:
         publication = self._publication(name, self._options(overwrite, expire_after))
         return RecordBatchFileWriter(publication, schema, options)
 
+    def _put_as_file(self, name: str, obj: Any) -> str:
+        """Put an object with a file of its own, however small it is: the processes that get it share its memory."""
+        from shmarrow.objects.encode import encode
+
+        return self._put(self._catalog, name, encode(obj), self._options(), inline=-1)
+
+    def _put_sharing(
+        self, catalog: Catalog, name: str | None, obj: Any, how: PutOptions, options: IpcWriteOptions | None
+    ) -> str:
+        """Put an object that shares buffers with others of this store."""
+        from shmarrow.objects.encode import own
+        from shmarrow.reuse import Sources
+        from shmarrow.store.change import NotShared
+
+        obj = own(obj)
+        with Sources(catalog.mapped, p.PARTS_MAX) as sources:
+            while True:
+                encoded = sources.encode(obj, options)
+                try:
+                    return self._put(catalog, name, encoded, how, sources.descriptors)
+                except NotShared as error:
+                    sources.exclude(error.part)
+
+    def _put(
+        self,
+        catalog: Catalog,
+        name: str | None,
+        encoded: Encoded,
+        how: PutOptions,
+        parts: Sequence[int] = (),
+        inline: int = p.INLINE_MAX,
+    ) -> str:
+        """Publish an object: a small one without parts in the control file, others in a file of their own."""
+        size = encoded.size
+        if parts or size is None or size > inline:
+            from shmarrow.objects.check import SMALLEST, are_safe
+
+            with self._publication(name, how, size or 0, parts) as writer:
+                for part in encoded.parts:
+                    writer.write(part)
+                writer.checked = not parts and writer.size >= SMALLEST and are_safe(encoded.columns)
+            return writer.name
+        from shmarrow.store.publish import put_inline
+
+        coded = as_new_name(name)
+        put_inline(catalog, coded, how, b"".join(chain.from_iterable(encoded.parts)))
+        return coded.decode()
+
     def _publication(self, name: str | None, how: PutOptions, size: int = 0, parts: Sequence[int] = ()) -> Publication:
         from shmarrow.store.publish import Publication
 
@@ -483,124 +769,33 @@ class Store:
         self._check_open()
         return as_put_options(self._owned, overwrite, expire_after, protect, if_generation)
 
-    def get_or_put(
-        self,
-        name: str,
-        function: Callable[[], Any],
-        *,
-        timeout: float | None = None,
-        expire_after: float | None = None,
-        options: IpcWriteOptions | None = None,
-        protect: bool = False,
-    ) -> Stored:
-        """Return an object, computing and putting it if missing; of concurrent callers, only one computes it.
+    # --- more ways to get -------------------------------------------------------------------------------------------
 
-        If that caller fails or is killed, the next waiting caller computes it. If another process puts an object of
-        this name meanwhile, all callers get that object.
-
-        Parameters
-        ----------
-        name : str
-            Its name.
-        function : callable
-            Returns the object; called without arguments.
-        timeout : float, optional
-            Seconds to wait for another caller to compute it; None waits forever.
-        expire_after, options, protect
-            As for :meth:`put`. An object that expires immediately is returned as computed.
+    def get_many(self, names: Iterable[str], *, timeout: float | None = 0) -> dict[str, Stored]:
+        """Return several objects by name, like :meth:`get`; the timeout applies to all together.
 
         Raises
         ------
         ObjectNotFound
-            If another caller is still computing it when the timeout expires.
-        InvalidArgument
-            If ``function`` calls this method with the same name, which would deadlock.
+            If any are missing when the timeout expires; names them all.
         """
-        timeout, coded, waiters = as_timeout(timeout), as_name(name), self._catalog.waiters
-        lock = p.NAME_LOCKS + self._catalog.hash(coded)
-        if not callable(function):
-            raise InvalidType(f"get_or_put needs a function that returns the object, found {shown(function)}")
-        self._options(False, expire_after, protect)
-        computing = self._catalog.exclusive
-        with suppress(ObjectNotFound):
-            return self.get(name)
-        self._catalog.check_writable()
-        if computing.mine(lock):
-            raise InvalidArgument(f"the function that computes {name!r} requests it itself through get_or_put")
-        with Waiting(self._catalog, timeout) as waiting:
-            while True:
-                try:
-                    if computing.acquire(lock):
-                        with suppress(ObjectNotFound):
-                            return self.get(name)
-                        made = function()
-                        with suppress(ObjectExists):
-                            self.put(name, made, expire_after=expire_after, options=options, protect=protect)
-                        with suppress(ObjectNotFound):
-                            return self.get(name)
-                        return made
-                finally:
-                    if computing.mine(lock):
-                        computing.release(lock)
-                        waiters.wake([coded])  # the next one computes it, if this one has failed
-                with suppress(ObjectNotFound):
-                    return self.get(name)
-                # A computing process that is killed wakes nobody.
-                if not waiting.wait(whole(coded), min(max(waiting.waited / 10, 0.02), CHECK)):
-                    raise self._missing([name], timeout)
-
-    # --- getting ---
-
-    @overload
-    def get(self, name: str, *, kind: None = None, timeout: float | None = 0, trust: bool = False) -> Stored: ...
-    @overload
-    def get(self, name: str, *, kind: type[K], timeout: float | None = 0, trust: bool = False) -> K: ...
-    def get(self, name: str, *, kind: Any = None, timeout: float | None = 0, trust: bool = False) -> Any:
-        """Return an object without copying; its arrays view the store's memory and keep the object attached.
-
-        Objects from pyarrow come back as the RecordBatch, Table, Array, ChunkedArray, Tensor or SparseTensor of
-        this package, Series from pandas or polars as an Array. Chunked arrays keep their chunks. ndarrays come back in
-        native byte order.
-
-        Parameters
-        ----------
-        name : str
-            Its name.
-        kind : type, optional
-            The class that it must have, such as :class:`RecordBatch`, also for type checkers.
-        timeout : float or None
-            Seconds to wait for the object to be published; 0 (default) does not wait, None waits forever.
-        trust : bool
-            True exports its arrays to other libraries without checking their values first; see
-            :func:`shmarrow.ipc.open_file`. Only for stores that only your own code writes to. By default, large
-            objects whose values were checked by :meth:`put` are exported without another check if only this user, root
-            and users named by the store's ``trust`` may change the store.
-
-        Raises
-        ------
-        ObjectNotFound
-            If there is no object of this name, or none was published in time.
-        InvalidType
-            If it is not of this ``kind``.
-        StorageError
-            If the store has been destroyed.
-        Closed
-            If the store is closed, also by another thread during the wait.
-        """
-        catalog = self._catalog
-        found = self._attach(catalog, name, timeout)
-        value = decode(found, is_checked(catalog, found) if trust is False else as_bool(trust, "trust", False))
-        if kind is not None and not isinstance(value, kind):
-            raise InvalidType(f"expected {name!r} to be a {kind.__name__}, found a {type(value).__name__}")
-        return value
-
-    def __getitem__(self, name: str) -> Stored:
-        """Return an object like :meth:`get`, without waiting; an unknown name raises a ``KeyError``, too."""
-        return self.get(name)
+        self._check_open()
+        checked, seconds = as_names(names), as_timeout(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
+        try:
+            return {name: self.get(name, timeout=None if end is None else _left(end)) for name in checked}
+        except ObjectNotFound:
+            raise self._missing([name for name in checked if name not in self] or checked, seconds) from None
 
     def attach(self, name: str, *, timeout: float | None = 0) -> Segment:
         """Map the bytes of an object. Parameters and errors as :meth:`get`."""
         return self._attach(self._catalog, name, timeout)
+
+    def scan(self, prefix: str = "") -> Iterator[Found]:
+        """Iterate over all objects with their sizes and times, unordered; nothing is opened, pinned or locked."""
+        from shmarrow.store.info import found_objects
+
+        return found_objects(self._catalog, as_prefix(prefix))
 
     def _attach(self, catalog: Catalog, name: str, timeout: float | None) -> StoredSegment:
         encoded = as_name(name)
@@ -620,79 +815,20 @@ class Store:
         catalog.count(hit=True)
         return found
 
-    def get_many(self, names: Iterable[str], *, timeout: float | None = 0) -> dict[str, Stored]:
-        """Return several objects by name, like :meth:`get`; the timeout applies to all together.
+    def _snapshot(self, *fields: str, expired: bool = True) -> Iterator[Piece]:
+        from shmarrow.store.snapshot import snapshot
 
-        Raises
-        ------
-        ObjectNotFound
-            If any are missing when the timeout expires; names them all.
-        """
-        self._check_open()
-        checked, seconds = as_names(names), as_timeout(timeout)
-        end = None if seconds is None else time.monotonic() + seconds
-        try:
-            return {name: self.get(name, timeout=None if end is None else _left(end)) for name in checked}
-        except ObjectNotFound:
-            raise self._missing([name for name in checked if name not in self] or checked, seconds) from None
+        return snapshot(self._catalog, *fields, expired=expired)
 
-    def take(self, name: str, *, timeout: float | None = 0) -> Stored:
-        """Get an object and delete it; only one of several callers gets it. Parameters and errors as :meth:`get`."""
-        seconds = as_timeout(timeout)
-        end = None if seconds is None else time.monotonic() + seconds
-        while True:
-            found = self._attach(self._catalog, name, None if end is None else _left(end))
-            value = decode(found, is_checked(self._catalog, found))
-            found.close()
-            with suppress(ObjectNotFound):
-                self._delete(as_name(name), found.entry.generation)
-                return value
+    def _missing(self, names: list[str], timeout: float | None = None) -> ObjectNotFound:
+        waited = f" came within {timeout:g} s" if timeout else ""
+        which = f"object {names[0]!r}" if len(names) == 1 else f"objects {', '.join(map(repr, names))}"
+        return ObjectNotFound(
+            errno.ENOENT,
+            f"no {which}{waited} in the store {self.name!r}: never published, or removed, evicted or expired",
+        )
 
-    def wait(self, names: str | Iterable[str], *, timeout: float | None = None, any: bool = False) -> list[str]:
-        """Wait until objects are published, also if they are deleted again at once.
-
-        Parameters
-        ----------
-        names : str, or iterable of str
-            Their names.
-        timeout : float, optional
-            Seconds to wait; None waits forever.
-        any : bool
-            Return as soon as one of them has been published.
-
-        Returns
-        -------
-        list of str
-            The names of objects that existed when the wait began or were published since, in the order given.
-
-        Raises
-        ------
-        ObjectNotFound
-            If the timeout expires; names the missing objects.
-        StorageError, Closed
-            As for :meth:`get`.
-
-        Notes
-        -----
-        An object that exists for a moment only is missed if more than 256 changes of the store follow before this
-        process looks.
-        """
-        seconds, any = as_timeout(timeout), as_bool(any, "any", False)
-        checked, catalog = as_names(names), self._catalog
-        missing = dict.fromkeys(map(str.encode, checked))
-        count, last = len(missing), last_event(catalog.memory)
-        with Waiting(self._catalog, seconds) as waiting:
-            while True:
-                last, events = events_since(catalog.memory, last)
-                published = {name for kind, name, _ in events or () if kind == p.PUBLISHED}
-                missing = dict.fromkeys([name for name in missing if name not in published and not live(catalog, name)])
-                if not missing or (any and len(missing) < count):
-                    return [name for name in checked if name.encode() not in missing]
-                wanted = common_prefix(map(whole, missing)) if any else whole(next(iter(missing)))
-                catalog.check_exists()
-                if not waiting.wait(wanted):
-                    raise self._missing([name for name in checked if name.encode() in missing], seconds)
-                self._check_open()
+    # --- room and time ----------------------------------------------------------------------------------------------
 
     def pin(self, name: str) -> Pin:
         """Pin an object, so that it is not evicted until the pin is closed.
@@ -708,154 +844,6 @@ class Store:
         assert found[1] is not None
         return found[1]
 
-    # --- reading ---
-
-    def __contains__(self, name: object) -> bool:
-        catalog = self._catalog
-        try:
-            return isinstance(name, str) and live(catalog, as_name(name)) is not None
-        except InvalidArgument:
-            return False
-
-    def names(self, prefix: str = "") -> list[str]:
-        """Return the sorted names of all objects, or of those that start with ``prefix``."""
-        prefix = as_prefix(prefix)
-        names = list(chain.from_iterable(part["name"] for part in self._snapshot("name", expired=False)))
-        return sorted([name for name in names if name.startswith(prefix)] if prefix else names)
-
-    def _snapshot(self, *fields: str, expired: bool = True) -> Iterator[Piece]:
-        from shmarrow.store.snapshot import snapshot
-
-        return snapshot(self._catalog, *fields, expired=expired)
-
-    def scan(self, prefix: str = "") -> Iterator[Found]:
-        """Iterate over all objects with their sizes and times, unordered; nothing is opened, pinned or locked."""
-        from shmarrow.store.info import found_objects
-
-        return found_objects(self._catalog, as_prefix(prefix))
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over :meth:`names`: those at one moment, when the iteration begins."""
-        return iter(self.names())
-
-    def __len__(self) -> int:
-        objects, now = self._catalog.state().objects, time.time_ns()
-        for part in self._snapshot("expires"):
-            objects -= int(((part["expires"] != 0) & (part["expires"] <= now)).sum())
-        return min(max(objects, 0), self._catalog.memory.slots)
-
-    def info(self, name: str) -> ObjectInfo:
-        """Describe an object; does not count as a use and pins nothing.
-
-        Raises
-        ------
-        ObjectNotFound
-            If there is no object of this name.
-        """
-        from shmarrow.objects.describe import describe
-        from shmarrow.store.info import object_info
-
-        found = read_entry(self._catalog, as_name(name))
-        if found is None:
-            raise self._missing([name])
-        with found:
-            return object_info(self._catalog, found.entry, describe(found))
-
-    def stats(self) -> Stats:
-        """Return usage, free space, and the processes that have objects attached."""
-        from shmarrow.store.info import statistics
-
-        return statistics(self._catalog, self._space)
-
-    def watch(self, prefix: str = "") -> Watch:
-        """Return an iterator over all objects published and deleted from now on; see :class:`Watch`."""
-        from shmarrow.store.watch import Watch
-
-        return Watch(self._catalog, as_prefix(prefix))
-
-    # --- changing ---
-
-    @overload
-    def delete(self, name: str) -> None: ...
-    @overload
-    def delete(self, *, prefix: str) -> int: ...
-    def delete(self, name: str | None = None, *, prefix: str | None = None) -> int | None:
-        """Delete an object, or all objects whose names start with ``prefix``.
-
-        Processes that have it attached keep it; its memory is freed when the last one detaches.
-
-        Returns
-        -------
-        int or None
-            The number of objects deleted by prefix; None if a name was given.
-
-        Raises
-        ------
-        ObjectNotFound
-            If there is no object of this name.
-        """
-        if (name is None) == (prefix is None):
-            raise InvalidArgument("delete takes a name or a prefix; clear() deletes all objects")
-        if name is None:
-            return self._delete_all(as_prefix(prefix))
-        self._delete(as_name(name))
-        return None
-
-    def __delitem__(self, name: str) -> None:
-        """Delete an object; see :meth:`delete`."""
-        self.delete(name)
-
-    def _delete(self, name: bytes, generation: int | None = None) -> None:
-        with self._catalog.change() as change:
-            found = self._found(name)
-            if generation is not None and found.generation != generation:
-                raise self._missing([name.decode()])
-            change.remove(found)
-
-    def _delete_all(self, prefix: str) -> int:
-        deleted = 0
-        for part in self._snapshot("name"):
-            chosen = [row for row, name in enumerate(part["name"]) if name.startswith(prefix)]
-            deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
-        return deleted
-
-    def rename(self, name: str, new_name: str, overwrite: bool = False) -> None:
-        """Rename an object atomically: it is never visible under both names or neither.
-
-        Raises
-        ------
-        ObjectNotFound
-            If there is no object of this name.
-        ObjectExists
-            If the new name is taken and ``overwrite`` is False.
-        """
-        old, new, overwrite = as_name(name), as_name(new_name), as_bool(overwrite, "overwrite", False)
-        catalog = self._catalog
-        with catalog.change() as change:
-            found = self._found(old)
-            if old == new:
-                return
-            replaced = catalog.find(new)
-            if replaced is not None and not replaced.expired and not overwrite:
-                raise ObjectExists(
-                    errno.EEXIST,
-                    f"the name {new_name!r} is taken in the store {self.name!r}",
-                    hint="delete that object first, or pass overwrite=True",
-                )
-            change.rename(found, new, replaced)
-
-    def expire_after(self, name: str, seconds: float | None) -> None:
-        """Let an object expire ``seconds`` from now, after which it may be collected; None for never.
-
-        Raises
-        ------
-        ObjectNotFound
-            If there is no object of this name.
-        """
-        expires, coded = as_expiry(seconds), as_name(name)
-        with self._catalog.change() as change:
-            change.update(self._found(coded)._replace(expires=expires))
-
     def protect(self, name: str, on: bool = True) -> None:
         """Exempt an object from eviction, or with ``on=False`` allow it again.
 
@@ -870,12 +858,17 @@ class Store:
             found = self._found(coded)
             change.update(found._replace(flags=found.flags & ~p.PROTECTED | flag))
 
-    def _found(self, name: bytes) -> Entry:
-        """Return the entry of an object that is to be changed; ObjectNotFound if there is none."""
-        found = live(self._catalog, name)
-        if found is None:
-            raise self._missing([name.decode()])
-        return found
+    def expire_after(self, name: str, seconds: float | None) -> None:
+        """Let an object expire ``seconds`` from now, after which it may be collected; None for never.
+
+        Raises
+        ------
+        ObjectNotFound
+            If there is no object of this name.
+        """
+        expires, coded = as_expiry(seconds), as_name(name)
+        with self._catalog.change() as change:
+            change.update(self._found(coded)._replace(expires=expires))
 
     def reserve(self, nbytes: int) -> list[str]:
         """Make space for ``nbytes`` by evicting objects; the space is not reserved for the caller.
@@ -919,6 +912,104 @@ class Store:
         """
         return self._space.collect()
 
+    def clear(self) -> None:
+        """Delete all objects; processes that have one attached keep it."""
+        self._delete_all("")
+
+    def owner(self) -> int:
+        """Return the owner number of this process, constant until it ends; a forked child has another.
+
+        Other processes can put objects on behalf of this one through ``Store(..., owned=number)``.
+        """
+        catalog = self._catalog
+        with catalog.change() as change:
+            return catalog.own_number(change)
+
+    @property
+    def _space(self) -> Space:
+        from shmarrow.store.space import Space
+
+        return Space(self._catalog)
+
+    def _delete(self, name: bytes, generation: int | None = None) -> None:
+        with self._catalog.change() as change:
+            found = self._found(name)
+            if generation is not None and found.generation != generation:
+                raise self._missing([name.decode()])
+            change.remove(found)
+
+    def _delete_all(self, prefix: str) -> int:
+        deleted = 0
+        for part in self._snapshot("name"):
+            chosen = [row for row, name in enumerate(part["name"]) if name.startswith(prefix)]
+            deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
+        return deleted
+
+    def _found(self, name: bytes) -> Entry:
+        """Return the entry of an object that is to be changed; ObjectNotFound if there is none."""
+        found = live(self._catalog, name)
+        if found is None:
+            raise self._missing([name.decode()])
+        return found
+
+    # --- the store itself -------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The location of the store, as given."""
+        return self._name
+
+    @property
+    def path(self) -> str:
+        """The directory of the store."""
+        return self._path
+
+    @property
+    def id(self) -> str:
+        """A unique id of 32 hexadecimal digits; two processes use the same store if their ids are equal."""
+        return self._catalog.store_id.hex()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the store."""
+        return self._catalog.settings
+
+    @property
+    def capacity(self) -> int | None:
+        """Maximum total size of all objects in bytes; None if unlimited."""
+        return self.settings.capacity
+
+    def configure(
+        self,
+        *,
+        capacity: int | str | None = _UNCHANGED,
+        eviction: str | None = _UNCHANGED,
+    ) -> None:
+        """Change settings of the store; settings not given are kept.
+
+        Other processes see the new settings when they next change or reopen the store. Nothing is evicted before the
+        next object is put.
+
+        Parameters
+        ----------
+        capacity : int, str or None
+            Maximum total size of all objects in bytes, or text such as ``"8GB"``; None for no limit.
+        eviction : str or None
+            ``"lru"`` or ``"none"``; None for the default that follows from the capacity.
+        """
+        catalog = self._catalog
+        given = {"capacity": capacity, "eviction": eviction}
+        given = {field: value for field, value in given.items() if value is not _UNCHANGED}
+        want = wanted(**given)
+        with catalog.change() as change:
+            catalog.reload()
+            old = catalog.settings
+            new = old._replace(**{field: getattr(want, field) for field in given})
+            by_default = "eviction" not in given and old.eviction == default_eviction(old.capacity)
+            if new.eviction is None or by_default:
+                new = new._replace(eviction=default_eviction(new.capacity))
+            catalog.configure(change, new)
+
     def rescue(self, new: Store) -> dict[str, str]:
         """Copy all objects that can be read to another store, although the catalog of this one is damaged.
 
@@ -940,46 +1031,6 @@ class Store:
             except ShmarrowError as error:
                 lost[name] = str(error)
         return lost
-
-    def clear(self) -> None:
-        """Delete all objects; processes that have one attached keep it."""
-        self._delete_all("")
-
-    def owner(self) -> int:
-        """Return the owner number of this process, constant until it ends; a forked child has another.
-
-        Other processes can put objects on behalf of this one through ``Store(..., owned=number)``.
-        """
-        catalog = self._catalog
-        with catalog.change() as change:
-            return catalog.own_number(change)
-
-    # --- closing ---
-
-    def close(self) -> None:
-        """Close the store; closing twice is allowed.
-
-        Its objects remain, arrays obtained from it stay valid, and ownership does not change. Drafts, writers and
-        watches keep working. A thread waiting for an object gets :class:`Closed`.
-        """
-        catalog, self._opened = self._opened, None
-        if catalog is not None:
-            catalog.waiters.wake_own()
-
-    def destroy(self) -> None:
-        """Remove the store, its objects and its directory, and close it; attached objects stay valid.
-
-        Raises
-        ------
-        StorageError
-            If the directory contains other files; these and the directory remain, the store is removed.
-        """
-        catalog = self._catalog
-        try:
-            catalog.destroy()
-        finally:
-            if not catalog.exists:
-                self.close()
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -1016,14 +1067,6 @@ class Store:
 
     def _check_open(self) -> None:
         _ = self._catalog
-
-    def _missing(self, names: list[str], timeout: float | None = None) -> ObjectNotFound:
-        waited = f" came within {timeout:g} s" if timeout else ""
-        which = f"object {names[0]!r}" if len(names) == 1 else f"objects {', '.join(map(repr, names))}"
-        return ObjectNotFound(
-            errno.ENOENT,
-            f"no {which}{waited} in the store {self.name!r}: never published, or removed, evicted or expired",
-        )
 
 
 def _left(end: float) -> float:

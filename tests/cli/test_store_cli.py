@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -373,6 +374,34 @@ def test_stores_of_other_users(shm_name: str) -> None:
         assert [(each["store"], each["objects"]) for each in found["stores"]] == [(shm_name, 1)]
         look = "from shmarrow.cli.host import is_store, shared; result = shared(is_store)"
         assert {shm_name, hidden} & set(lab.as_user(look)) == {shm_name}
+
+
+def encoded(batch: sa.RecordBatch) -> bytes:
+    with io.BytesIO() as file:
+        with sa.ipc.new_file(file, batch.schema) as writer:
+            writer.write(batch)
+        return file.getvalue()
+
+
+def test_objects_in_no_store_are_listed(shm_name: str) -> None:
+    with sa.segment.create(f"{shm_name}.arrow") as writer:
+        writer.write([encoded(sa.record_batch({"x": range(100_000)}))])
+    size = writer.size
+    try:
+        [found] = [each for each in json.loads(run("names", "--json")) if each.get("object") == f"{shm_name}.arrow"]
+        assert size <= found["bytes"] < size + 4096
+        assert re.search(rf"^{shm_name}.arrow\t.*\tin no store$", run("names"), re.MULTILINE)
+        [found] = json.loads(run("top", "--json", "--count", "1"))["objects"]
+        assert found["object"] == f"{shm_name}.arrow"
+        assert re.search(rf"\t{shm_name}.arrow\t.*\tin no store$", run("top", "--count", "1"), re.MULTILINE)
+    finally:
+        os.unlink(f"/dev/shm/{shm_name.removeprefix('shm:')}.arrow")
+
+
+def test_an_object_is_meant_by_the_name_of_its_file(shm_name: str) -> None:
+    with sa.Store(shm_name) as store:
+        store.put("taxi", 1)
+        assert "did you mean 'taxi'?" in run("info", shm_name, "taxi.arrow", status=3)
 
 
 def test_top(shm_name: str, tmp_path: Path) -> None:

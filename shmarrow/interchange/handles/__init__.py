@@ -23,7 +23,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open_batches
-from shmarrow.interchange.handles.objects import HandleObjects, Locator, ObjectRef
+from shmarrow.interchange.handles.objects import INLINE, HandleObjects, Locator, ObjectRef
 from shmarrow.layout import Array
 from shmarrow.segment.host import boot_id, host_name
 from shmarrow.sources import open_source
@@ -203,13 +203,13 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
         return "tensor", describe(value, locator)
     if isinstance(value, Bundle):
         data = value._index().source.data
-        found = None if data is None else locator.find(data)
-        if found is None:
+        if data is None:
             raise InvalidArgument(
                 "cannot make a handle: the bundle was not mapped from a path or a shm: name, so no other process can "
                 "open it; save it to a file, or put it in a store, first"
             )
-        return "bundle", found[0]
+        found = locator.find(data)
+        return "bundle", locator.buffer(data)[0] if found is None else found[0]
     raise InvalidType(f"expected a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
 
 
@@ -228,7 +228,8 @@ def _open_tensor(content: object, memory: HandleObjects) -> Any:
 def _open_bundle(content: object, memory: HandleObjects) -> Any:
     from shmarrow.ipc.tensor.bundle import Bundle
 
-    return Bundle(open_source(memory.segment(content)), DEFAULT_LIMITS)
+    source = open_source(memory.data(content) if content == INLINE else memory.segment(content))
+    return Bundle(source, DEFAULT_LIMITS)
 
 
 _OPENERS: dict[str, Callable[[Any, HandleObjects], Any]] = {

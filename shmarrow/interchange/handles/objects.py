@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1, Bytes, NDArray
-from shmarrow.errors import InvalidArgument, InvalidData, ObjectNotFound, StorageError, counted, shown
+from shmarrow.errors import InvalidArgument, InvalidData, ObjectNotFound, StorageError, shown
 from shmarrow.segment import SHM_DIRECTORY, Segment
 from shmarrow.segment import attach as attach_segment
 from shmarrow.segment.host import boot_id, host_name
@@ -145,18 +145,7 @@ class Locator:
         return INLINE, start, size
 
     def finish(self) -> tuple[tuple[ObjectRef, ...], bytes]:
-        """Return the objects and the inline bytes.
-
-        Raises
-        ------
-        InvalidArgument
-            If there are bytes, but all of them are inline.
-        """
-        if self.inline and not self.refs:
-            raise InvalidArgument(
-                f"cannot make a handle: all {counted(len(self.inline), 'byte')} are in private memory of this process; "
-                "put the object in a store, or write it to a file and read it from there, first"
-            )
+        """Return the objects and the inline bytes."""
         return tuple(self.refs), bytes(self.inline)
 
 
