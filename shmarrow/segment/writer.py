@@ -348,16 +348,22 @@ class SegmentWriter(Sink):
 
     def _publish(self) -> None:
         """Give the complete file its owner, its mode and its name."""
-        if self._owner not in (None, (os.geteuid(), os.getegid())):
-            with suppress(OSError):  # needs privilege
-                os.fchown(self._fd, *self._owner)
         if self._mode is not None:
-            os.fchmod(self._fd, self._mode)
+            kept = self._owner is None or self._owned_by(*self._owner) or self._owned_by(-1, self._owner[1])
+            os.fchmod(self._fd, self._mode if kept else self._mode & ~0o070)  # these bits are for another group
         if self._durable:
             os.fsync(self._fd)
         self._link()
         if self._durable:
             sync_directory(os.path.dirname(self.path))
+
+    def _owned_by(self, user: int, group: int) -> bool:
+        """Give the file to a user, unless -1, and a group; False without the privilege to."""
+        try:
+            os.fchown(self._fd, user, group)
+        except OSError:
+            return False
+        return True
 
     def _link(self) -> None:
         if self._temp is None and not self._overwrite:

@@ -166,8 +166,6 @@ class Tensor(AnyTensor):
         InvalidType
             If Arrow has no fixed-width type for the elements, or ``type`` is not stored as this dtype.
         """
-        if isinstance(array, np.ma.MaskedArray):
-            raise InvalidType("a tensor cannot hold nulls; fill the masked array first: array.filled()")
         storage, element = as_storage(as_ndarray(array), type)
         if storage.ndim and min(storage.strides) < 0:
             storage = storage.copy(order="C")

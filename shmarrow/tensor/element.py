@@ -209,9 +209,13 @@ def as_ndarray(value: Any) -> NDArray:
     ------
     CopyRequired
         If a column has nulls, or its values have no zero-copy numpy form.
+    InvalidType
+        If it is a masked array.
     """
     from shmarrow.build import array
 
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidType("a tensor cannot hold nulls; fill the masked array first: array.filled()")
     if isinstance(getattr(value, "dtype", None), np.dtype) or not capsules.is_column(value):
         return np.asarray(value)
     column = array(value, from_pandas=False)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import lab
 import numpy as np
 import posix_ipc
 import pytest
@@ -926,6 +927,39 @@ def test_links_of_others_where_all_may_write(tmp_path: Path, shm: Place) -> None
     shm.path("link").symlink_to(tmp_path / "mine")
     put(shm("link"), b"not through the link", overwrite=True)
     assert (tmp_path / "mine").read_bytes() == b"still mine"
+
+
+REPLACE = """
+import os, shmarrow as sa
+table = sa.table({"x": [1]})
+with sa.ipc.new_file(path, table.schema) as writer:
+    writer.write(table)
+found = os.stat(path)
+result = found.st_uid, found.st_gid, found.st_mode & 0o777
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs other users")
+@pytest.mark.parametrize("mode", [0o640, 0o660, 0o664, 0o600, 0o644])
+def test_the_group_of_a_replaced_file(mode: int) -> None:
+    """It stays where the user is one of it; its permissions are nobody else's."""
+    team, other, user = 1234, 1300, 1001
+    with lab.shared_folder(0o777) as folder:
+        path = folder / "a.arrow"
+
+        def replaced(**who: Any) -> Any:
+            path.write_bytes(b"old")
+            os.chown(path, 1000, team)
+            path.chmod(mode)
+            return lab.as_user(REPLACE, user, path=str(path), **who)
+
+        assert replaced(gid=other, groups=[team]) == (user, team, mode)
+        assert replaced(gid=team) == (user, team, mode)
+        assert replaced(gid=other) == (user, other, mode & ~0o070)
+        folder.chmod(0o2777)
+        os.chown(folder, 0, other)
+        folder.chmod(0o2777)
+        assert replaced(gid=team) == (user, team, mode)
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
