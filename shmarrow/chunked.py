@@ -34,6 +34,7 @@ from shmarrow.errors import (
     renumbered,
     shown,
 )
+from shmarrow.habits import missing, no_operator
 from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
@@ -441,6 +442,14 @@ class ChunkedArray:
         for chunk, start in zip(self.chunks, self._starts.tolist(), strict=False):
             with renumbered(operator.add, start):
                 yield from chunk
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, "column", name)
+
+        __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = no_operator
+        __truediv__ = __rtruediv__ = __and__ = __or__ = __invert__ = __neg__ = no_operator
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, ChunkedArray) else NotImplemented

@@ -19,6 +19,7 @@ from shmarrow import capsules
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import DType, Indices, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
+from shmarrow.habits import missing
 from shmarrow.layout.memory import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.field import is_field, own_field
@@ -469,6 +470,10 @@ class Columns(Generic[Column]):
 
     # --- other rows ---
 
+    def head(self, n: int = 5) -> Self:
+        """Return the first ``n`` rows, or all if there are fewer; builds and copies nothing."""
+        return self.slice(0, n)
+
     def take(self, indices: Any) -> Self:
         """Return the rows at ``indices``, in that order; a copy. A null index gives a row of nulls.
 
@@ -679,6 +684,11 @@ class Columns(Generic[Column]):
         from shmarrow.tabular import from_pandas
 
         return from_pandas(cls, df, schema, preserve_index, columns, metadata)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, "batch" if type(self).__name__ == "RecordBatch" else "table", name)
 
     # --- comparing ---
 

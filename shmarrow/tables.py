@@ -6,7 +6,7 @@ Nothing is copied until one array over all chunks is requested.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from shmarrow.errors import (
     not_expected,
     shown,
 )
+from shmarrow.habits import missing, no_batch
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import slice_bounds
@@ -409,6 +410,17 @@ class RecordBatchReader:
         Parameters and errors as for :meth:`from_stream` and :meth:`RecordBatch.cast`.
         """
         return RecordBatchReader.from_stream(self, target_schema)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, "reader", name)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            """Raise: batches are read one after another."""
+            if isinstance(key, str):
+                raise no_batch(key)
+            raise InvalidType("the batches of a reader have no positions", hint="next(reader) is the next batch")
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch.

@@ -31,6 +31,7 @@ from shmarrow.errors import (
     renumbered,
     shown,
 )
+from shmarrow.habits import missing, no_operator
 from shmarrow.layout import making, validation
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory
@@ -401,6 +402,14 @@ class Array(LayoutHooks):
             return (self is other and not has_floats(self._type)) or self._equal(other, None)
         except MemoryError:
             raise no_memory(self, self._length) from None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, "column", name)
+
+        __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = no_operator
+        __truediv__ = __rtruediv__ = __and__ = __or__ = __invert__ = __neg__ = no_operator
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented

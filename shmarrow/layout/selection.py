@@ -33,6 +33,9 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
         raise InvalidArgument(
             f"null_selection_behavior must be 'drop' or 'emit_null', found {shown(null_selection_behavior)}"
         )
+    if isinstance(mask, (bool, np.bool_)):  # what column == 5 is
+        hint = "column.to_numpy() == 5 compares values, column == other whole columns"
+        raise InvalidType(f"a mask has a bool for each row, found {mask}", hint=hint)
     mask = one_array(mask)
     if not isinstance(mask, np.ndarray) or mask.dtype == object:
         mask = as_array(mask, "a mask")

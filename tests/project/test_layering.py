@@ -27,6 +27,7 @@ PACKAGE = ROOT / "shmarrow"
 
 ORDER = (
     "errors",
+    "habits",
     "lazy",
     "optional",
     "capsules",

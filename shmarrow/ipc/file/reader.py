@@ -23,7 +23,8 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import NDArray
 from shmarrow.capsules import PyCapsule
-from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits, at
+from shmarrow.errors import IndexOutOfRange, InvalidData, Limits, at
+from shmarrow.habits import missing, no_batch
 from shmarrow.ipc.batch.decode import check_zero_copy, dictionary_body, open_batch
 from shmarrow.ipc.batch.header import BatchHeader, read_message
 from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, decode_row_counts, read_footer
@@ -253,6 +254,11 @@ class RecordBatchFileReader:
         ends = np.flatnonzero(np.append(rows[1:] != rows[:-1], True)) if len(rows) else rows
         return list(zip(np.diff(ends, prepend=-1).tolist(), rows[ends].tolist(), strict=True))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, "reader", name)
+
     def get_batch(self, index: SupportsIndex) -> RecordBatch:
         """Return the batch at position ``index``; negative positions count from the end.
 
@@ -270,7 +276,7 @@ class RecordBatchFileReader:
         try:
             number = range(count)[as_index(index)]
         except TypeError:
-            raise InvalidType(f"the index of a batch must be an int, found {type(index).__name__}") from None
+            raise no_batch(index) from None
         except IndexError:
             raise IndexOutOfRange(f"no batch {index}: {file.name} has {count}") from None
         return self._read(file, self.dictionaries, number)

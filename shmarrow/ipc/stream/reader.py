@@ -22,6 +22,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.column_names import included, several
 from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
+from shmarrow.habits import no_batch
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
 from shmarrow.ipc.batch.header import read_message
 from shmarrow.ipc.message.decode import Located, message_at
@@ -366,7 +367,7 @@ def batch_number(index: SupportsIndex) -> int:
     try:
         return as_index(index)
     except TypeError:
-        raise InvalidType(f"the index of a batch must be an int, found {type(index).__name__}") from None
+        raise no_batch(index) from None
 
 
 def reopened(opener: Callable[..., Any], source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:

@@ -1,0 +1,89 @@
+"""What users of pyarrow, pandas and Polars type first: a sentence says what does it, and probes find nothing."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmarrow as sa
+from shmarrow.habits import HABITS
+
+pl = pytest.importorskip("polars")
+pd = pytest.importorskip("pandas")
+pytest.importorskip("duckdb")
+pytest.importorskip("pyarrow")
+
+TABLE = sa.table({"x": [1, 2, 9], "g": ["a", "b", "a"]})
+
+
+@pytest.fixture
+def things(tmp_path: Any) -> dict[str, list[Any]]:
+    for name, new in (("x.arrow", sa.ipc.new_file), ("x.arrows", sa.ipc.new_stream)):
+        with new(tmp_path / name, TABLE.schema) as writer:
+            writer.write(TABLE)
+    readers = [sa.ipc.open_file(tmp_path / "x.arrow"), sa.ipc.open_stream(tmp_path / "x.arrows"), TABLE.to_reader()]
+    readers.append(sa.ipc.open_stream(open(tmp_path / "x.arrows", "rb")))  # noqa: SIM115
+    return {
+        "table": [TABLE],
+        "batch": TABLE.to_batches(),
+        "reader": readers,
+        "column": [TABLE["x"], TABLE["x"].chunk(0), TABLE["g"].chunk(0).dictionary_encode()],
+    }
+
+
+@pytest.mark.parametrize("what", HABITS)
+def test_a_sentence_says_what_does_it(what: str, things: dict[str, list[Any]]) -> None:
+    for thing in things[what]:
+        for name in set(HABITS[what]) - set(dir(type(thing))):
+            assert not hasattr(thing, name)
+            with pytest.raises(
+                AttributeError, match=f"^.{type(thing).__name__}. object has no attribute .{name}.; .*`"
+            ):
+                getattr(thing, name)
+
+
+def test_first_tries(things: dict[str, list[Any]]) -> None:
+    for call, match in (
+        (lambda: TABLE.group_by("g"), r"`polars.DataFrame\(table\).group_by"),
+        (lambda: TABLE.to_batches()[0].sort_by("x"), r"`polars.DataFrame\(batch\).sort"),
+        (lambda: TABLE["x"].sum(), r"`polars.Series\(column\).sum`"),
+        (lambda: things["reader"][0].to_polars(), r"`polars.DataFrame\(reader\)`"),
+    ):
+        with pytest.raises(AttributeError, match=match):
+            call()
+    column = TABLE["x"].chunk(0)
+    for compute in (
+        lambda x: x > 5, lambda x: x >= 5, lambda x: x >= x, lambda x: x + 1, lambda x: 1 - x, lambda x: -x,
+        lambda x: x & x, lambda x: ~x, lambda x: x / 2,
+    ):  # fmt: skip
+        for some in (TABLE["x"], column):
+            with pytest.raises(sa.InvalidType, match=r"no operators.*to_numpy\(\) > 5 is a mask for filter"):
+                compute(some)
+    with pytest.raises(sa.InvalidType, match=r"a bool for each row, found False; column.to_numpy\(\) == 5"):
+        TABLE.filter(TABLE["x"] == 5)
+    for reader in things["reader"]:
+        with pytest.raises(sa.InvalidType, match=r"reader.read_all\(\)\['x'\] is a column"):
+            reader["x"]
+
+
+def test_what_the_sentences_say_is_so() -> None:
+    assert TABLE.filter(TABLE["x"].to_numpy() > 5).to_pydict() == {"x": [9], "g": ["a"]}
+    assert TABLE.head(2).to_pydict() == {"x": [1, 2], "g": ["a", "b"]}
+    assert TABLE.to_batches()[0].head(9).num_rows == 3
+    assert pl.DataFrame(TABLE).group_by("g").agg(pl.col("x").sum()).sort("g")["x"].to_list() == [10, 2]
+    assert pl.Series(TABLE["x"]).sum() == pl.Series(TABLE["x"].chunk(0)).sum() == 12
+    assert (np.array([1, 2, 3]) < TABLE["x"].chunk(0)).tolist() == [False, False, True]
+
+
+def test_probes_find_nothing(things: dict[str, list[Any]]) -> None:
+    for thing in [each for several in things.values() for each in several]:
+        for name in ("__torch_function__", "__array_ufunc__", "__dataframe__", "_repr_png_", "__deepcopy__", "nothing"):
+            assert getattr(thing, name, None) is None
+        with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+            _ = thing.nothing
+    for thing in (TABLE, TABLE.to_batches()[0], TABLE["x"], TABLE["x"].chunk(0)):
+        assert copy.copy(thing) == copy.deepcopy(thing) == pickle.loads(pickle.dumps(thing)) == thing
