@@ -9,9 +9,9 @@ Invariants:
   passed through;
 * what reads or writes at a position that a forked child shares with its parent belongs to the process that opened it.
   The child's copy can only be closed, and closing it releases what the child holds and writes nothing.
-* one operation at a time. Threads wait for their turn. **What interrupts a call may close objects, and nothing else**: a
-  signal handler, a finalizer, or a callback of a file object, that runs in the middle of an operation of its own thread
-  is refused, as it must neither wait for itself nor put one message into another.
+* one operation at a time. Threads wait for their turn. **What interrupts a call may close objects, and nothing else**:
+  a signal handler, a finalizer or a callback of a file object, in the middle of an operation of its own thread, is
+  refused, as it must neither wait for itself nor put one message into another.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow import errors, sources, types
 from shmarrow.errors import Limits as Limits
-from shmarrow.ipc.file.reader import RecordBatchFileReader as RecordBatchFileReader
 from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from shmarrow.ipc.draft import VariableSize as VariableSize
     from shmarrow.ipc.draft import new_draft as new_draft
     from shmarrow.ipc.file.appender import RecordBatchFileAppender as RecordBatchFileAppender
+    from shmarrow.ipc.file.reader import RecordBatchFileReader as RecordBatchFileReader
     from shmarrow.ipc.file.writer import RecordBatchFileWriter as RecordBatchFileWriter
     from shmarrow.ipc.options import IpcWriteOptions as IpcWriteOptions
     from shmarrow.ipc.stream.decoder import BatchEvent as BatchEvent
@@ -140,6 +140,7 @@ def append_file(
         On closing, if the file was replaced or changed in the meantime.
     """
     from shmarrow.ipc.file.appender import RecordBatchFileAppender
+    from shmarrow.ipc.file.reader import RecordBatchFileReader
 
     if not isinstance(where, (str, os.PathLike)):
         raise errors.InvalidArgument("append_file needs a path or a shm: name, as it replaces the file")
@@ -188,6 +189,8 @@ def open_file(
     InvalidType
         If the source is a text-mode file or of an unsupported type.
     """
+    from shmarrow.ipc.file.reader import RecordBatchFileReader
+
     limits = errors.as_limits(limits, trust)
     return RecordBatchFileReader(sources.open_source(source, memory_map), limits, zero_copy_only, included_fields)
 
@@ -220,6 +223,7 @@ if not TYPE_CHECKING:
         {
             ".draft": "Draft VariableSize new_draft",
             ".file.appender": "RecordBatchFileAppender",
+            ".file.reader": "RecordBatchFileReader",
             ".file.writer": "RecordBatchFileWriter",
             ".options": "IpcWriteOptions",
             ".stream.decoder": "BatchEvent DictionaryEvent EndEvent SchemaEvent StreamDecoder",
