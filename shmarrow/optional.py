@@ -12,7 +12,6 @@ EXTRAS = {
     "ml_dtypes": "tensor",
     "nanoarrow": "arrow",
     "pandas": "pandas",
-    "polars": "polars",
     "pyarrow": "arrow",
     "pyspark": "spark",
     "scipy": "tensor",

@@ -20,6 +20,7 @@ from shmarrow.chunking import cut, locate, split, starts_of
 from shmarrow.column_names import checked_schema, several
 from shmarrow.columns import Columns, Key, is_reader
 from shmarrow.errors import (
+    Closed,
     InvalidArgument,
     InvalidType,
     ShmarrowError,
@@ -36,7 +37,7 @@ from shmarrow.layout.making import nulls
 from shmarrow.layout.memory import slice_bounds
 from shmarrow.optional import optional
 from shmarrow.pickling import travels
-from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
+from shmarrow.state_machine import CLOSE, ENDED, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tabular import as_column, frame_in_schema, made_from
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, struct, unify_schemas
 from shmarrow.types.extension import has_dictionary
@@ -352,6 +353,7 @@ class RecordBatchReader:
     """
 
     schema: Schema
+    _states: StateMachine
 
     @staticmethod
     def from_batches(schema: Schema, batches: Iterable[RecordBatch]) -> RecordBatchReader:
@@ -457,7 +459,8 @@ class RecordBatchReader:
         return self.read_next_batch()
 
     def read_all(self) -> Table:
-        """Read all remaining batches into a table."""
+        """Read all remaining batches into a table; `Closed` if all were read before, as it would have no rows."""
+        self._check_left()
         return Table(self.schema, [batch for batch in self])  # noqa: C416 - list() would first ask for their number
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
@@ -481,7 +484,16 @@ class RecordBatchReader:
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
+        self._check_left()
         return batches_for(self.schema, self, name, lossy, self.close)
+
+    def _check_left(self) -> None:
+        """Refuse to hand on the rows of a reader that was read to its end: there would be none, without an error."""
+        if self._states.state == ENDED:
+            raise Closed(
+                "all batches of this reader were read before, and it cannot be read again; open its source again, or "
+                "keep the table that read_all() returns"
+            )
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export the remaining batches as a PyCapsule ``arrow_array_stream``; each is read when the consumer asks.
@@ -491,6 +503,7 @@ class RecordBatchReader:
         """
         from shmarrow.layout.c_stream import export_reader
 
+        self._check_left()
         return export_reader(self, requested_schema, **unknown)
 
     def close(self) -> None:
@@ -573,6 +586,7 @@ class ImportedReader(NotCopied, RecordBatchReader):
         from shmarrow.types.c_import import schema_at
 
         self._stream = stream
+        self._states = stream.states
         self._importer = Importer()
         try:
             self.schema: Schema = schema_at(stream.schema, stream.schema._addr())

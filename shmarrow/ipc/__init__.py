@@ -192,7 +192,7 @@ def open_file(
     from shmarrow.ipc.file.reader import RecordBatchFileReader
 
     limits = errors.as_limits(limits, trust)
-    return RecordBatchFileReader(sources.open_source(source, memory_map), limits, zero_copy_only, included_fields)
+    return RecordBatchFileReader(sources.open_source(source, memory_map), limits, included_fields, zero_copy_only)
 
 
 def open_stream(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,13 @@ def goes_on(rows: list[Any], number: int, rest: Callable[[], Iterator[Any]]) -> 
     return "new"
 
 
+def left(reader: Any) -> Iterator[Any]:
+    """The batches that the reader has not returned yet."""
+    with suppress(StopIteration):
+        while True:
+            yield reader.read_next_batch()
+
+
 def iterated(name: str, opened: Callable[[bytes], Any]) -> set[str]:
     data, rows = written(name)
     states = set()
@@ -152,7 +160,7 @@ def iterated(name: str, opened: Callable[[bytes], Any]) -> set[str]:
 
     for number in range(len(rows)):
         for _ in instructions(lambda number=number: prepare(number)):  # type: ignore[misc]
-            states.add(goes_on(rows, number, lambda: iter(reader)))
+            states.add(goes_on(rows, number, lambda: left(reader)))
     return states
 
 

@@ -146,7 +146,7 @@ class _Numbers:
         self._starts: Any = None
         self._order: Any = None
         if isinstance(self.reader, RecordBatchFileReader):
-            blocks = self.reader._opened().footer.batches
+            blocks = self.reader._opened().file.footer.batches
             self._starts = blocks["offset"] + blocks["metaDataLength"]
             if (self._starts[1:] < self._starts[:-1]).any():
                 self._order = np.argsort(self._starts)
@@ -162,10 +162,10 @@ class _Numbers:
         return found if int(self._starts[found]) == start else None
 
     def _number_in_stream(self, start: int) -> int | None:
-        index = self.reader._opened()
+        batches = self.reader._opened()
         number = 0
-        while index.reach(number + 1):
-            body = index.places[number].body
+        while batches.reach(number):
+            body = batches.places[number].body
             if body >= start:
                 return number if body == start else None
             number += 1

@@ -24,7 +24,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes, Indices
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, at
-from shmarrow.ipc.batch.header import BatchHeader, header_of
+from shmarrow.ipc.batch.header import BatchHeader, as_header, header_of
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
@@ -71,7 +71,7 @@ class RangeBody(Protocol):
 
 
 def open_batch(
-    header: BatchHeader | Message,
+    message: BatchHeader | Message,
     body: Any,
     schema: Schema,
     dictionaries: Dictionaries,
@@ -83,15 +83,14 @@ def open_batch(
 
     Parameters
     ----------
-    header : BatchHeader
+    message : BatchHeader
         The metadata; InvalidData if it is a message of another kind.
     body : uint8 ndarray or RangeBody
         The body, in memory or read by ranges.
     origin : tuple
         Version of the file, or None, and number of the batch; see :class:`~shmarrow.layout.validation.Origin`.
     """
-    if isinstance(header, Message):
-        raise InvalidData(f"{where} is a {header.kind} message, expected a RecordBatch")
+    header = as_header(message, where)
     loader = ArrayLoader(header, body, LazySchema.of(schema), dictionaries, where, limits, origin)
     return RecordBatch(schema, header.length, source=loader, metadata=header.metadata)
 

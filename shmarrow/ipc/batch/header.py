@@ -90,6 +90,13 @@ def read_message(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -
     return header
 
 
+def as_header(message: BatchHeader | Message, where: str) -> BatchHeader:
+    """A message as that of a record batch; InvalidData if it is of another kind."""
+    if isinstance(message, Message):
+        raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
+    return message
+
+
 def header_of(message: Message, table: TableView, where: str) -> BatchHeader:
     """Read a RecordBatch table of a message; nodes and buffers are views."""
     length = table["length"]

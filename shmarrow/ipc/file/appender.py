@@ -34,7 +34,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
             endianness="big" if LazySchema.of(reader.schema).big_endian else "little",
             metadata_version=_version_name(reader),
         )
-        file = reader._opened()
+        file = reader._opened().file
         for name, blocks in (("recordBatches", file.footer.batches), ("dictionaries", file.footer.dictionaries)):
             _check_blocks(blocks, len(file.data), f"{file.name}: {name}")
             self._blocks[name] = [(at, meta, body) for at, meta, body in blocks.tolist()]
@@ -44,7 +44,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
 
             self._statistics = Collector(self.schema, statistics.schema.names)
             self._statistics.resume(statistics)
-        self._row_counts = reader._count_rows()  # counted from the batches: the old footer's counts are only a hint
+        self._row_counts = reader._opened().read_rows()  # from the batches: the old footer's counts are hints
         first = message_at(file.data, HEAD, file.name, file.limits)
         if first is None:
             raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file before appending to it")
@@ -79,7 +79,7 @@ def _check_blocks(blocks: NDArray, end: int, where: str) -> None:
 
 def _version_name(reader: RecordBatchFileReader) -> str:
     """The metadata version of the file's first batch, or of the footer if it has no batches."""
-    file = reader._opened()
+    file = reader._opened().file
     version = file.footer.version
     if len(file.footer.batches):
         message, _ = file.message(file.footer.batches[0], f"{file.name}: batch 0")

@@ -13,79 +13,31 @@ from __future__ import annotations
 
 import _thread
 import os
-from collections.abc import Callable, Iterable
-from functools import partial
-from operator import index as as_index
-from typing import Any, NamedTuple, SupportsIndex
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.column_names import included, several
-from shmarrow.errors import IndexOutOfRange, InvalidData, InvalidType, Limits
-from shmarrow.habits import no_batch
+from shmarrow.column_names import included
+from shmarrow.errors import InvalidData, Limits
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
-from shmarrow.ipc.batch.header import read_message
+from shmarrow.ipc.batch.header import BatchHeader, read_message
 from shmarrow.ipc.message.decode import Located, message_at
 from shmarrow.ipc.message.framing import CONTINUATION
+from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
 from shmarrow.sources.base import Source
 from shmarrow.state_machine import (
     CLOSE,
-    CLOSED,
-    FAIL,
-    FAILED,
-    OPEN,
-    READ,
     SEQUENTIAL,
     NotCopied,
     StateMachine,
-    Transitions,
 )
-from shmarrow.tables import RecordBatchReader, RecordBatchWithMetadata, with_metadata
-from shmarrow.types import Schema
-
-MAPPED: Transitions = {
-    OPEN: {READ: OPEN, FAIL: FAILED, CLOSE: CLOSED},
-    FAILED: {FAIL: FAILED, CLOSE: CLOSED},
-    CLOSED: {CLOSE: CLOSED},
-}
-"""States of :class:`MappedStreamReader`. Reading can be repeated, so only the iteration fails: if a batch was read that
-could not be handed to another library, which would otherwise miss it."""
+from shmarrow.tables import RecordBatchReader
 
 
-class _BatchReader(RecordBatchReader):
-    """Base class of stream readers."""
-
-    _source: Source
-    _states: StateMachine
-    _last_stats: IpcStats
-    """The counts when the reader was closed."""
-
-    def __repr__(self) -> str:
-        from shmarrow import display
-
-        batches = self._known_batches()
-        return display.line(
-            self, f"of {self._source.name}", *display.holding(batches, None, len(self.schema)), self._states.state
-        )
-
-    def _fail(self, error: BaseException) -> None:
-        self._states.fail(error)
-
-    def _known_batches(self) -> int | None:
-        """The number of batches, if known."""
-        return None
-
-    def _set_schema(self, full: Schema, fields: Iterable[int | str] | None) -> None:
-        self._full_schema = full
-        self._included, self.schema = included(full, fields)
-
-    def _selected(self, batch: RecordBatch) -> RecordBatch:
-        return batch if self._included is None else batch._arranged(self.schema, self._included, {})
-
-
-class RecordBatchStreamReader(NotCopied, _BatchReader):
+class RecordBatchStreamReader(NotCopied, RecordBatchReader):
     """Reads a stream sequentially from a file object, pipe or socket; made by :func:`open_stream`.
 
     An error in the middle of a message, such as a timeout, leaves the reader failed: all later calls raise ``Failed``,
@@ -104,7 +56,7 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
             first = self._states.read(self._next)
             if not isinstance(first, SchemaEvent):
                 raise InvalidData(f"{source.name}: the stream ends before its schema")
-            self._set_schema(first.schema, included_fields)
+            self._included, self.schema = included(first.schema, included_fields)
         except BaseException:
             source.close()
             raise
@@ -131,8 +83,19 @@ class RecordBatchStreamReader(NotCopied, _BatchReader):
     def read_next_batch(self) -> RecordBatch:
         while (event := self._states.read(self._next)) is not None:
             if isinstance(event, BatchEvent):
-                return self._selected(event.batch)
+                batch = event.batch
+                return batch if self._included is None else batch._arranged(self.schema, self._included, {})
         raise StopIteration
+
+    def _fail(self, error: BaseException) -> None:
+        self._states.fail(error)
+
+    def __repr__(self) -> str:
+        from shmarrow import display
+
+        return display.line(
+            self, f"of {self._source.name}", *display.holding(None, None, len(self.schema)), self._states.state
+        )
 
     def close(self) -> None:
         self._states.go(CLOSE)
@@ -150,8 +113,8 @@ class _Place(NamedTuple):
     end: int
 
 
-class _Index:
-    """The messages indexed so far of a stream in memory.
+class _StreamBatches:
+    """The batches of a stream in memory, indexed so far; see :class:`~shmarrow.ipc.random_access.Batches`.
 
     Attributes
     ----------
@@ -159,11 +122,10 @@ class _Index:
         The stream up to the last indexed message; replaced by one assignment per message.
     places : list of _Place
         The record batches. Those beyond ``state.batches`` are of interrupted calls and do not count.
-    position : int
-        The next batch of the iteration.
     """
 
-    __slots__ = ("_locks", "_shared", "_source", "_version", "data", "places", "position", "state")
+    ranged = False
+    __slots__ = ("_locks", "_shared", "_source", "_version", "data", "places", "schema", "state")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         assert source.data is not None
@@ -174,7 +136,10 @@ class _Index:
         self._shared = None if source.mapping is None else source.mapping.shared
         self.state = StreamState(source.name, limits, DictionaryBudget(limits))
         self.places: list[_Place] = []
-        self.position = 0
+        self._step()
+        if self.state.schema is None:
+            raise InvalidData(f"{source.name}: the stream ends before its schema")
+        self.schema = self.state.schema
 
     @property
     def lock(self) -> _thread.RLock:
@@ -182,14 +147,14 @@ class _Index:
         found = self._locks.get(os.getpid())
         return self._locks.setdefault(os.getpid(), _thread.RLock()) if found is None else found
 
-    def message_after(self, state: StreamState) -> Located | None:
+    def _message_after(self, state: StreamState) -> Located | None:
         """The next message after a state; None at the end of the stream."""
         return message_at(self.data, state.offset, state.where, state.limits, parse=read_message)
 
-    def step(self, build: bool = False) -> RecordBatch | None:
-        """Index one more message, or the end of the stream; returns the batch if it is one and to be built."""
+    def _step(self) -> RecordBatch | None:
+        """Index one more message, or the end of the stream; returns the batch if it is one."""
         state = self.state
-        found = self.message_after(state)
+        found = self._message_after(state)
         if found is None:
             offset = state.offset
             marked = self.data[offset : offset + 4].tobytes()
@@ -198,27 +163,38 @@ class _Index:
             return None
         message, end, body = found.message, found.end, self._body(found)
         after = state.after(message, body, end)
-        batch = state.batch(message, body, self._version) if build and after.batches > state.batches else None
+        batch = state.batch(message, body, self._version) if isinstance(message, BatchHeader) else None
         self._source.advance(end)
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
-        if after.batches > state.batches:
+        if batch is not None:
             self.places[state.batches :] = [_Place(state, message.length, found.body, end)]
         self.state = after
         return batch
 
-    def reach(self, count: int) -> bool:
-        """Index messages up to ``count`` batches; returns whether there are as many."""
-        while self.state.batches < count and not self.state.ended:
+    def reach(self, number: int) -> bool:
+        """Index messages up to a batch; returns whether there is one of this number."""
+        while self.state.batches <= number and not self.state.ended:
             with self.lock:
-                if self.state.batches < count and not self.state.ended:
-                    self.step()
-        return self.state.batches >= count
+                if self.state.batches <= number and not self.state.ended:
+                    self._step()
+        return self.state.batches > number
 
-    def batch(self, number: int) -> RecordBatch:
-        """Read an indexed batch."""
+    def count(self) -> int:
+        self.reach(1 << 62)
+        return self.state.batches
+
+    def batch(self, number: int) -> RecordBatch | None:
+        if number == self.state.batches:  # the next one, built as it is indexed
+            with self.lock:
+                while number == self.state.batches and not self.state.ended:
+                    batch = self._step()
+                    if batch is not None:
+                        return batch
+        if not self.reach(number):
+            return None
         before, _, _, end = self.places[number]
-        found = self.message_after(before)
+        found = self._message_after(before)
         if found is None or found.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
         return before.batch(found.message, self._body(found), self._version)
@@ -228,153 +204,71 @@ class _Index:
         body = self.data[found.body : found.end]
         return body if self._shared is None else self._shared.body(body)
 
-    def next_batch(self) -> RecordBatch | None:
-        """Read the next batch of the iteration; None at the end. An exception leaves the position unchanged."""
-        with self.lock:
-            while True:
-                number, batch = self.position, None
-                if number < self.state.batches:
-                    batch = self.batch(number)
-                elif not self.state.ended:
-                    batch = self.step(build=True)
-                else:
-                    return None
-                if batch is not None and self.position == number:  # else a signal handler has taken it meanwhile
-                    self.position = number + 1
-                    return batch
+    def count_rows(self) -> int:
+        rows = [place.rows for place in self.places[: self.count()]]
+        return sum(rows)
+
+    def dictionaries_of(self, number: int) -> ById[Dictionary]:
+        """The dictionaries as of a batch that was read before, by id."""
+        return self.places[number].before.dictionaries
 
 
-class MappedStreamReader(_BatchReader):
+class MappedStreamReader(IndexedReader, RecordBatchReader):
     """Reads a stream in memory (mapped file, shared memory or buffer) with random access; made by :func:`open_stream`.
 
-    Zero-copy. Messages are indexed as far as needed.
+    Zero-copy. Messages are indexed as far as needed. Each iteration, table and export has all batches, as those of a
+    file; only ``read_next_batch`` and ``next`` have a position.
 
     Notes
     -----
-    Thread safety: may be shared; in an iteration, each batch is returned to one thread. A forked child may use its
+    Thread safety: may be shared; ``read_next_batch`` returns each batch to one thread. A forked child may use its
     copy. A reader of a path or a ``shm:`` name is pickled by name, and reopened at the first batch on unpickling;
     others cannot be pickled.
     """
 
+    _batches: _StreamBatches | None
+
     def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
-        self._source = source
-        self._limits = limits
-        self._arguments = None if included_fields is None else several(included_fields, "positions and names")
-        self._states = StateMachine(f"the reader of {source.name}", MAPPED, shared=True)
-        self._index: _Index | None = _Index(source, limits)
-        try:
-            self._index.step()
-            schema = self._index.state.schema
-            if schema is None:
-                raise InvalidData(f"{source.name}: the stream ends before its schema")
-            self._set_schema(schema, self._arguments)
-        except BaseException:
-            self._index = None
-            source.close()
-            raise
+        super().__init__(source, limits, included_fields)
+        self.schema = self._schema
+        self._position = 0
 
-    def _opened(self) -> _Index:
-        index = self._index
-        if index is None:
-            raise self._states.refusal()
-        return index
-
-    def _known_batches(self) -> int | None:
-        index = self._index
-        return None if index is None or not index.state.ended else index.state.batches
+    def _open(self, source: Source, limits: Limits) -> _StreamBatches:
+        return _StreamBatches(source, limits)
 
     @property
     def stats(self) -> IpcStats:
         """Number of messages up to the last batch asked for, by kind; usable after closing."""
-        index = self._index
-        return self._last_stats if index is None else index.state.stats
-
-    @property
-    def num_record_batches(self) -> int:
-        """Number of record batches; reads the headers of all messages once."""
-        index = self._opened()
-        index.reach(1 << 62)
-        return index.state.batches
-
-    def get_batch(self, index: SupportsIndex) -> RecordBatch:
-        """Return the batch at position ``index``; negative positions count from the end.
-
-        Raises
-        ------
-        IndexOutOfRange
-            If the index is out of range.
-        InvalidData
-            If a message up to this one is invalid.
-        Closed
-            After :meth:`close`.
-        """
-        messages = self._opened()
-        number = batch_number(index)
-        if number < 0:
-            number += self.num_record_batches
-        if number < 0 or not messages.reach(number + 1):
-            raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {messages.state.batches}")
-        return self._selected(messages.batch(number))
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows in all batches; reads the headers of all messages once."""
-        messages, count = self._opened(), self.num_record_batches
-        rows = [place.rows for place in messages.places[:count]]
-        return sum([n if n >= 0 else messages.batch(i).num_rows for i, n in enumerate(rows)])
-
-    def count_rows(self) -> int:
-        """Return :attr:`num_rows`; pyarrow's name."""
-        return self.num_rows
-
-    def get_batch_with_custom_metadata(self, index: SupportsIndex) -> RecordBatchWithMetadata:
-        """Return a batch and its metadata. Errors as :meth:`get_batch`."""
-        return with_metadata(self.get_batch(index))
-
-    def __len__(self) -> int:
-        return self.num_record_batches
-
-    def __getitem__(self, index: SupportsIndex) -> RecordBatch:
-        return self.get_batch(index)
-
-    def _dictionaries_of(self, number: int) -> ById[Dictionary]:
-        """The dictionaries as of a batch that was read before, by id."""
-        return self._opened().places[number].before.dictionaries
+        batches = self._batches
+        return self._last_stats if batches is None else batches.state.stats
 
     def read_next_batch(self) -> RecordBatch:
-        messages = self._opened()
-        self._states.go(READ)
-        batch = messages.next_batch()
-        if batch is None:
-            raise StopIteration
-        return self._selected(batch)
+        batches = self._opened()
+        with batches.lock:
+            while True:
+                number = self._position
+                batch = batches.batch(number)
+                if batch is None:
+                    raise StopIteration
+                if self._position == number:  # else a signal handler has taken it meanwhile
+                    self._position = number + 1
+                    return self._selected(batch, number)
 
     def close(self) -> None:
-        """Release the mapping; existing arrays and batches keep the mapping alive."""
-        self._states.go(CLOSE)
-        self._last_stats = self.stats
-        self._index = None
-        self._source.close()
+        if self._batches is not None:
+            self._last_stats = self._batches.state.stats
+        super().close()
+
+    def __repr__(self) -> str:
+        from shmarrow import display
+
+        batches = self._batches
+        count = None if batches is None or not batches.state.ended else batches.state.batches
+        return display.line(
+            self, f"of {self._source.name}", *display.holding(count, None, len(self.schema)), self._states.state
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         from shmarrow.ipc import open_stream
 
-        return reopened(open_stream, self._source, self._limits, included_fields=self._arguments)
-
-
-def batch_number(index: SupportsIndex) -> int:
-    """Convert a batch index to an int."""
-    try:
-        return as_index(index)
-    except TypeError:
-        raise no_batch(index) from None
-
-
-def reopened(opener: Callable[..., Any], source: Source, limits: Limits, **arguments: Any) -> tuple[Any, ...]:
-    """Reduce a reader to its source's name and the function that opens it, for pickling."""
-    if source.closed or source.location is None:
-        raise InvalidType(
-            f"the reader of {source.name} cannot be pickled or copied: only an open reader of a mapped path "
-            "or shm: name can be reopened; pass on the name or the bytes"
-        )
-    return partial(opener, source.location, limits=limits, **arguments), ()
+        return self._reopened(open_stream)

@@ -40,6 +40,7 @@ from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.options import IpcWriteOptions
+from shmarrow.ipc.random_access import reopened
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.encode import encode_tensor
@@ -361,8 +362,6 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        from shmarrow.ipc.stream.reader import reopened
-
         return reopened(load_tensors, self._index().source, self._limits)
 
     def __repr__(self) -> str:
@@ -396,7 +395,7 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
     if names.null_count or starts.null_count or by_name.null_count:
         raise InvalidData(f"{name}: a null in the index of a bundle")
     # Each message ends at the start of the next one or the index.
-    offsets = np.append(starts.to_numpy(), reader._opened().footer.batches["offset"][:1])
+    offsets = np.append(starts.to_numpy(), reader._opened().file.footer.batches["offset"][:1])
     first = int(offsets[0])
     found = message_at(source.read(_SCHEMA, max(first, _SCHEMA)), 0, f"{name}: the schema", limits)
     end = _SCHEMA if found is None else _SCHEMA + found.end
