@@ -11,7 +11,7 @@ from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, count
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.optional import optional
 from shmarrow.torch.plan import Plan
-from shmarrow.torch.rows import Column, checked_count, row_of, share_of, table_of, tensor_columns, tensors_of
+from shmarrow.torch.rows import Column, TableRows, checked_count, row_of, share_of, table_of
 
 optional("torch")
 import torch  # noqa: E402
@@ -85,7 +85,7 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         ranks = (0, 1) if rank is None and world_size is None else _ranks(rank, world_size)
         self.table = share_of(source, names, columns, *ranks)
         self.transform = transform
-        self._tensors = tensor_columns(self.table)
+        self._rows = TableRows(self.table)
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -114,7 +114,7 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
             raise IndexOutOfRange(text) from None
         except TypeError:
             raise InvalidType(f"rows are selected by int, slice or a sequence of ints, found {shown(index)}") from None
-        found = row_of(tensors_of(self.table, self._tensors, range(row, row + 1)), 0)
+        found = row_of(self._rows.get(range(row, row + 1)), 0)
         return found if self.transform is None else self.transform(found)
 
     def _positions(self, index: Any) -> Any:
@@ -127,12 +127,12 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         return positions
 
     def _batch(self, rows: Any) -> Any:
-        made = tensors_of(self.table, self._tensors, rows)
+        made = self._rows.get(rows)
         return made if self.transform is None else self.transform(made)
 
     def __getitems__(self, indices: Sequence[int]) -> Rows:
         """Gather several rows for a DataLoader."""
-        return Rows(tensors_of(self.table, self._tensors, self._positions(indices)), len(indices), self.transform)
+        return Rows(self._rows.get(self._positions(indices)), len(indices), self.transform)
 
     def __repr__(self) -> str:
         return f"<BatchDataset of {len(self)} rows: {printable(', '.join(self.table.column_names[:20]))}>"
@@ -236,7 +236,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
     ) -> None:
         self.table = table_of(source, names, columns)
         self.transform = transform
-        self._tensors = tensor_columns(self.table)
+        self._rows = TableRows(self.table)
         self.plan = Plan(
             num_rows=self.table.num_rows,
             batch_size=checked_count(batch_size, "batch_size", 1),
@@ -274,7 +274,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         step = self.world_size * workers
         order = self.plan.epoch(self.epoch)
         for number in range(self.rank + worker * self.world_size, self.plan.num_batches(self.world_size), step):
-            batch = tensors_of(self.table, self._tensors, order.batch(number))
+            batch = self._rows.get(order.batch(number))
             yield batch if self.transform is None else self.transform(batch)
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from shmarrow.segment.location import is_shm
 from shmarrow.sources.formats import HEAD, recognized
 from shmarrow.store import Store
 from shmarrow.tables import Table, table
+from shmarrow.torch.gather import Gather, is_gathered
 from shmarrow.types import DataType
 from shmarrow.types.schema import difference
 
@@ -150,29 +152,61 @@ def _is_tensor(type: DataType) -> bool:
     return True
 
 
-def tensors_of(table: Table, tensors: Sequence[bool], rows: Any) -> dict[str, Any]:
-    """Return some rows as a dict of one tensor or list per column.
+class TableRows:
+    """The rows of a table, as tensors and lists.
 
-    Parameters
+    Attributes
     ----------
     table : Table
         All rows.
-    tensors : sequence of bool
-        See :func:`tensor_columns`.
-    rows : range or int64 ndarray
-        A range within one batch is not copied; other rows are gathered.
     """
-    gathered = not isinstance(rows, range)
-    part = table.take(rows) if gathered else table.slice(rows.start, len(rows))
-    names = table.column_names
-    return {
-        name: _tensor(column, name, gathered) if is_tensor else column.to_pylist()
-        for name, column, is_tensor in zip(names, part.columns, tensors, strict=True)
-    }
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._tensors = tensor_columns(table)
+        batches = table.batches
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+        self._gathers = [
+            Gather(type, partial(_column, batches, i), len(batches)) if is_gathered(type) else None
+            for i, type in enumerate(table.schema.types)
+        ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableRows, (self.table,)
+
+    def get(self, rows: Any) -> dict[str, Any]:
+        """Return some rows as a dict of one tensor or list per column.
+
+        Parameters
+        ----------
+        rows : range or int64 ndarray
+            A range within one batch is not copied; other rows are gathered.
+        """
+        table = self.table
+        if isinstance(rows, range):
+            columns: list[Any] = table.slice(rows.start, len(rows)).columns
+        else:
+            numbers = np.searchsorted(self._starts, rows, "right") - 1
+            local = rows - self._starts[numbers]
+            columns = [None if gather is None else gather.take(numbers, local) for gather in self._gathers]
+            rest = [i for i, column in enumerate(columns) if column is None]
+            for i, column in zip(rest, table.select(rest).take(rows).columns if rest else (), strict=True):
+                columns[i] = column
+        return {
+            name: _tensor(column, name) if is_tensor else column.to_pylist()
+            for name, column, is_tensor in zip(table.column_names, columns, self._tensors, strict=True)
+        }
 
 
-def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
-    values: Any = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+def _column(batches: Sequence[Any], column: int, number: int) -> Any:
+    return batches[number].column(column)
+
+
+def _tensor(column: Any, name: str) -> Any:
+    values, copied = column, True
+    if isinstance(column, ChunkedArray):
+        copied = column.num_chunks != 1
+        values = column.combine_chunks() if copied else column.chunk(0)
     if values.null_count:
         if values.type.numpy_dtype is None or values.type.numpy_dtype.kind != "f":
             raise CopyRequired(
@@ -181,7 +215,7 @@ def _tensor(column: ChunkedArray, name: str, gathered: bool) -> Any:
             )
         return optional("torch").from_numpy(np.array(values.to_numpy(zero_copy_only=False)))
     # Gathered or combined values are private memory already, so writing needs no other copy.
-    if (gathered or column.num_chunks != 1) and values.type.layout != "bool":
+    if copied and values.type.layout != "bool":
         return values.to_torch(writable=False)
     try:
         return values.to_torch()

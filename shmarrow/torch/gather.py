@@ -1,0 +1,164 @@
+"""Gathering rows of many chunks at once: one step for each buffer, instead of several for each chunk.
+
+The buffers of all chunks are read as parts of one array, which spans the addresses from the first to the last of them.
+Only bytes of the buffers are read: each index is that of a slot of its chunk, and offsets are checked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmarrow import bitmap
+from shmarrow.buffer import U1, DType, Indices, NDArray
+from shmarrow.layout.making import make_array
+from shmarrow.layout.memory import read_only
+from shmarrow.types.extension import storage_of
+
+_FEW = 256
+"""Bytes of a row up to which its places are computed, instead of copying it as a slice."""
+
+
+class Gather:
+    """The slots of a column, or of a child of it, in many chunks.
+
+    Parameters
+    ----------
+    type : DataType
+        The type of the chunks, for which :func:`is_gathered` is true.
+    chunk : callable
+        Returns the chunk of a number, an array without rows beyond it. Each is asked for once.
+    count : int
+        The number of chunks.
+
+    Notes
+    -----
+    Not thread-safe while chunks are new, except that two threads may note the same one.
+    """
+
+    def __init__(self, type: Any, chunk: Callable[[int], Any], count: int) -> None:
+        self._type = type
+        self._storage = storage_of(type)
+        self._chunk = chunk
+        self._chunks: dict[int, Any] = {}  # keeps their memory
+        self._offsets = np.full(count, -1)
+        self._nulls = np.zeros(count, bool)
+        self._addresses = np.zeros((3, count), np.int64)
+        self._sizes = np.zeros(count, np.int64)
+        self._child: Gather | None = None
+        if self._storage.layout == "fixed_size_list":
+            self._child = Gather(self._storage.value_type, lambda number: self._chunks[number]._children[0], count)
+
+    def _note(self, number: int) -> None:
+        """Note where the buffers of a chunk are."""
+        chunk = self._chunks[number] = self._chunk(number)
+        for i, data in enumerate(chunk._buffers):
+            self._addresses[i, number] = 0 if data is None else data.__array_interface__["data"][0]
+        self._sizes[number] = 0 if chunk._buffers[-1] is None else len(chunk._buffers[-1])
+        self._nulls[number] = chunk.null_count > 0
+        self._offsets[number] = chunk._offset  # at last: another thread may look at it
+
+    def take(self, numbers: Indices, rows: Indices) -> Any:
+        """Return the slots of some rows of some chunks as one array; None where offsets are invalid."""
+        for number in np.unique(numbers[self._offsets[numbers] < 0]).tolist():
+            self._note(number)
+        at = self._offsets[numbers] + rows
+        buffers: list[NDArray | None] = [None]
+        null_count = 0
+        if self._nulls[numbers].any():
+            valid = ~self._nulls[numbers]
+            valid[~valid] = self._bits(0, numbers[~valid], at[~valid])
+            null_count = len(valid) - int(np.count_nonzero(valid))
+            buffers = [bitmap.pack(valid) if null_count else None]
+        layout = self._storage.layout
+        children: list[Any] = []
+        if layout == "bool":
+            buffers.append(bitmap.pack(self._bits(1, numbers, at)))
+        elif layout == "primitive":
+            buffers.append(_read(self._addresses[1, numbers], at, self._storage.byte_width))
+        elif self._child is not None:
+            children = [self._child.take_blocks(numbers, at, self._storage.list_size)]
+        else:
+            texts = self._texts(numbers, at)
+            if texts is None:
+                return None
+            buffers += texts
+        frozen = [None if data is None else read_only(data) for data in buffers]
+        return make_array(self._type, len(rows), frozen, null_count, 0, children)
+
+    def take_blocks(self, numbers: Indices, rows: Indices, size: int) -> Any:
+        """Return runs of ``size`` slots, whose numbers are ``rows``, as one array."""
+        for number in np.unique(numbers[self._offsets[numbers] < 0]).tolist():
+            self._note(number)
+        width = size * self._storage.byte_width if self._storage.layout == "primitive" else 0
+        if not width or self._nulls[numbers].any():
+            return self.take(np.repeat(numbers, size), (rows[:, None] * size + np.arange(size)).reshape(-1))
+        starts = self._addresses[1, numbers] + self._offsets[numbers] * self._storage.byte_width
+        values = read_only(_read(starts, rows, width))
+        return make_array(self._type, len(rows) * size, [None, values], 0)
+
+    def _bits(self, buffer: int, numbers: Indices, at: Indices) -> NDArray:
+        return (_read(self._addresses[buffer, numbers], at >> 3, 1) >> (at & 7).astype(U1) & 1).astype(bool)
+
+    def _texts(self, numbers: Indices, at: Indices) -> list[NDArray] | None:
+        """The offsets and data of slots of variable size; None if they are not within their chunks."""
+        dtype: DType = np.dtype(self._storage.offset_dtype)
+        starts, ends = (_read(self._addresses[1, numbers], at + i, dtype.itemsize).view(dtype) for i in range(2))
+        if ((starts < 0) | (starts > ends) | (ends > self._sizes[numbers])).any():
+            return None
+        offsets = np.zeros(len(at) + 1, np.int64)
+        np.cumsum(ends - starts, dtype=np.int64, out=offsets[1:])
+        if offsets[-1] > np.iinfo(dtype).max:
+            return None
+        base = self._addresses[2, numbers]
+        return [offsets.astype(dtype).view(U1), _slices(base + starts, base + ends)]
+
+
+def is_gathered(type: Any) -> bool:
+    """Whether columns of a type can be gathered by :class:`Gather`."""
+    storage = storage_of(type)
+    if storage.layout == "fixed_size_list":
+        return is_gathered(storage.value_type)
+    return storage.layout in ("bool", "binary", "large_binary") or bool(
+        storage.layout == "primitive" and storage.byte_width
+    )
+
+
+class _Span:
+    """The memory from an address on, for :func:`numpy.asarray`."""
+
+    def __init__(self, address: int, count: int, dtype: DType) -> None:
+        self.__array_interface__ = {"version": 3, "data": (address, True), "shape": (count,), "typestr": dtype.str}
+
+
+def _read(addresses: Indices, at: Indices, width: int) -> NDArray:
+    """The bytes of the items of a width that are the ``at``-th after an address each."""
+    starts = addresses + at * width
+    if not len(starts) or not width:
+        return np.empty(0, U1)
+    low = int(starts.min())
+    steps = starts - low
+    unit = math.gcd(width, int(np.gcd.reduce(steps)))
+    dtype = np.dtype(f"V{unit}")
+    if unit < width and width > _FEW:
+        return _slices(starts, starts + width)
+    index = steps // unit
+    if unit < width:
+        index = (index[:, None] + np.arange(width // unit)).reshape(-1)
+    found: NDArray = np.asarray(_Span(low, int(index.max()) + 1, dtype)).take(index)
+    return found.view(U1)
+
+
+def _slices(starts: Indices, ends: Indices) -> NDArray:
+    """The concatenated bytes from one address to another each."""
+    used = starts < ends  # numpy would allocate an array at the address 0, which a missing buffer has
+    if not used.any():
+        return np.empty(0, U1)
+    starts, ends = starts[used], ends[used]
+    low = int(starts.min())
+    span = np.asarray(_Span(low, int(ends.max()) - low, U1))
+    pieces = zip((starts - low).tolist(), (ends - low).tolist(), strict=True)
+    return np.concatenate([span[start:end] for start, end in pieces])

@@ -1,0 +1,113 @@
+"""Rows gathered from many chunks at once: the same as those that are taken from one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmarrow as sa
+
+pytest.importorskip("torch")
+from shmarrow.torch import BatchDataset
+from shmarrow.torch.gather import Gather, is_gathered
+
+ROWS = 600
+RNG = np.random.default_rng(3)
+NULLS = RNG.random(ROWS) < 0.2
+
+
+def holed(values: Any) -> list[Any]:
+    return [None if null else value for value, null in zip(list(values), NULLS.tolist(), strict=True)]
+
+
+TEXT = ["é" * int(n) for n in RNG.integers(0, 9, ROWS)]
+COLUMNS: dict[str, sa.Array] = {
+    "int8": sa.array(RNG.integers(-9, 9, ROWS), sa.int8()),
+    "float": sa.array(RNG.random(ROWS)),
+    "float with nulls": sa.array(holed(RNG.random(ROWS).tolist()), sa.float32()),
+    "bool": sa.array((RNG.random(ROWS) < 0.5).tolist()),
+    "bool with nulls": sa.array(holed((RNG.random(ROWS) < 0.5).tolist())),
+    "time": sa.array(RNG.integers(0, 1 << 40, ROWS).view("M8[us]")),
+    "decimal": sa.array(holed(Decimal(n) for n in range(ROWS)), sa.decimal128(9, 2)),
+    "3 bytes": sa.array(holed(bytes([n % 256] * 3) for n in range(ROWS)), sa.binary(3)),
+    "1000 bytes": sa.array([bytes([n % 256] * 1000) for n in range(ROWS)], sa.binary(1000)),
+    "text": sa.array(TEXT),
+    "text with nulls": sa.array(holed(TEXT), sa.large_string()),
+    "bytes": sa.array([text.encode() for text in TEXT]),
+    "empty text": sa.array([""] * ROWS),
+    "tensor": sa.array(RNG.random((ROWS, 3, 2), "f4"), sa.fixed_shape_tensor(sa.float32(), (3, 2))),
+    "wide": sa.array(RNG.random((ROWS, 501), "f4"), sa.fixed_shape_tensor(sa.float32(), (501,))),
+    "list": sa.array(holed([n, n + 1] for n in range(ROWS)), sa.list_(sa.int16(), 2)),
+    "list of nulls": sa.array([[n, None] for n in range(ROWS)], sa.list_(sa.int16(), 2)),
+    "list of lists": sa.array([[[n, 1], [2, n]] for n in range(ROWS)], sa.list_(sa.list_(sa.int32(), 2), 2)),
+    "list of bools": sa.array([[n % 2 == 0, n % 3 == 0, None] for n in range(ROWS)], sa.list_(sa.bool_(), 3)),
+}
+SIZES = [1, 2, 100, 7, 64, 3, 200, 100, 50, 40, 33]
+
+
+def in_chunks(column: sa.Array) -> list[sa.Array]:
+    """In chunks of many sizes: slices of the whole, or copies of them elsewhere."""
+    chunks, start = [], 0
+    for number, size in enumerate(SIZES):
+        part = column.slice(start, size)
+        chunks.append(sa.concat_arrays([part, part.slice(0, 0)]) if number % 2 else part)
+        start += size
+    assert start == ROWS
+    return chunks
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_rows_of_many_chunks_are_those_of_one(name: str) -> None:
+    column = COLUMNS[name]
+    assert is_gathered(column.type)
+    chunks = in_chunks(column)
+    gather = Gather(column.type, chunks.__getitem__, len(chunks))
+    starts = np.cumsum([0, *SIZES])
+    for rows in (RNG.integers(0, ROWS, 1000), np.arange(ROWS)[::-1], np.array([5]), np.array([], np.int64)):
+        numbers = np.searchsorted(starts, rows, "right") - 1
+        gathered = gather.take(numbers, rows - starts[numbers])
+        gathered.validate(full=True)
+        assert gathered.type == column.type
+        assert gathered.to_pylist() == column.take(rows).to_pylist()
+
+
+def test_a_data_set_of_files_in_batches(tmp_path: Path) -> None:
+    """Columns of other types are taken chunk by chunk."""
+    columns = COLUMNS | {"lists": sa.array([[n] * (n % 4) for n in range(ROWS)]), "none": sa.nulls(ROWS)}
+    del columns["bool with nulls"], columns["list"], columns["list of nulls"], columns["list of bools"]
+    table = sa.table(columns)
+    for part in range(2):
+        with sa.ipc.new_file(tmp_path / f"{part}.arrow", table.schema) as writer:
+            for start in range(part * 300, part * 300 + 300, 25):
+                writer.write(table.slice(start, 25))
+    many, one = BatchDataset(f"{tmp_path}/*.arrow"), BatchDataset(table)
+    rows = RNG.integers(0, ROWS, 256)
+    for indices in (rows, rows[:1], np.sort(rows)):
+        ours, expected = many[indices], one.table.take(indices)
+        for name, values in ours.items():
+            column = expected[name].combine_chunks()
+            if isinstance(values, list):
+                assert values == column.to_pylist()
+            else:
+                np.testing.assert_array_equal(values.numpy(), column.to_numpy(zero_copy_only=False))
+
+
+def test_offsets_beyond_the_data_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.arrow"
+    batch = sa.record_batch({"s": ["abcd", "efgh", "ijkl"]})
+    with sa.ipc.new_file(path, batch.schema) as writer:
+        for _ in range(3):
+            writer.write(batch)
+    data = bytearray(path.read_bytes())
+    offsets = np.array([0, 4, 8, 12], "<i4").tobytes()
+    at = data.index(offsets) + 8
+    for offset in (-5, 3, 1 << 30):
+        data[at : at + 4] = offset.to_bytes(4, "little", signed=True)
+        path.unlink()
+        path.write_bytes(data)
+        with pytest.raises(sa.InvalidData):
+            BatchDataset(path)[np.array([1, 0, 2, 5])]
