@@ -8,5 +8,6 @@ once, for any size and start method.
 from __future__ import annotations
 
 from shmarrow.torch.datasets import BatchDataset, IterableBatchDataset, collate
+from shmarrow.torch.rows import Lists
 
-__all__ = ["BatchDataset", "IterableBatchDataset", "collate"]
+__all__ = ["BatchDataset", "IterableBatchDataset", "Lists", "collate"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
@@ -11,7 +11,7 @@ from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, count
 from shmarrow.layout.arguments import checked_positions
 from shmarrow.optional import optional
 from shmarrow.torch.plan import Plan
-from shmarrow.torch.rows import Column, TableRows, checked_count, row_of, share_of, table_of
+from shmarrow.torch.rows import Column, TableRows, checked_count, row_of, row_options, share_of, table_of
 
 optional("torch")
 import torch  # noqa: E402
@@ -19,13 +19,15 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info  # noqa: 
 
 Batch = dict[str, Any]
 Transform = Callable[[Batch], Any]
+Decode = Callable[[Any], Any]
 
 
 class BatchDataset(Dataset[Any]):  # type: ignore[misc]
     """A map-style dataset over the rows of mapped files, stores or tables.
 
     Columns of numbers, booleans, fixed-size lists of numbers or fixed-shape tensors become tensors; all others become
-    Python values. Nulls become NaN in columns of floats, and raise an error in other columns of tensors.
+    Python values, unless ``lists`` or ``decode`` say otherwise. Nulls become NaN in columns of floats, and raise an
+    error in other columns of tensors.
 
     Parameters
     ----------
@@ -40,6 +42,15 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         the workers, if any.
     names : str or sequence of str, optional
         Objects of a store: a pattern such as ``"train-*"``, or names; by default all.
+    lists : str
+        What lists of numbers become, whose lengths differ: ``"values"``, Python lists; ``"padded"``, a tensor of shape
+        (rows, longest list of the batch, ...); or ``"offsets"``, a named tuple of the ``values`` of all lists and the
+        ``offsets`` between which those of each row are. Nulls are an error in the latter two.
+    padding : float
+        The value after the end of padded lists.
+    decode : mapping of str to callable, optional
+        Functions for columns by name, such as of JPEG images: each is called with every value, such as its bytes or
+        None, in the workers, if any. Tensors or ndarrays of one shape are stacked.
     rank, world_size : int, optional
         Rank of this process and number of processes; by default 0 and 1, even if ``torch.distributed`` is initialized,
         so that its DistributedSampler can be used instead. The dataset then contains one contiguous share of the rows,
@@ -79,13 +90,17 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         columns: Iterable[Column] | None = None,
         transform: Transform | None = None,
         names: str | Iterable[str] | None = None,
+        lists: str = "values",
+        padding: float = 0,
+        decode: Mapping[str, Decode] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
+        options = row_options(lists, padding, decode)
         ranks = (0, 1) if rank is None and world_size is None else _ranks(rank, world_size)
         self.table = share_of(source, names, columns, *ranks)
         self.transform = transform
-        self._rows = TableRows(self.table)
+        self._rows = TableRows(self.table, options)
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -182,7 +197,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
 
     Parameters
     ----------
-    source, columns, transform, names
+    source, columns, transform, names, lists, padding, decode
         As for :class:`BatchDataset`.
     batch_size : int
         Rows per batch. Pass ``batch_size=None`` to the DataLoader.
@@ -226,6 +241,9 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         columns: Iterable[Column] | None = None,
         transform: Transform | None = None,
         names: str | Iterable[str] | None = None,
+        lists: str = "values",
+        padding: float = 0,
+        decode: Mapping[str, Decode] | None = None,
         shuffle: bool = False,
         seed: int = 0,
         block_rows: int = 1024,
@@ -236,7 +254,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
     ) -> None:
         self.table = table_of(source, names, columns)
         self.transform = transform
-        self._rows = TableRows(self.table)
+        self._rows = TableRows(self.table, row_options(lists, padding, decode))
         self.plan = Plan(
             num_rows=self.table.num_rows,
             batch_size=checked_count(batch_size, "batch_size", 1),
@@ -249,6 +267,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         self.rank, self.world_size = _ranks(rank, world_size)
         # Shared memory, as persistent workers keep their copy of the dataset from the first epoch.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._yielded = self._skipped = 0
 
     @property
     def epoch(self) -> int:
@@ -264,6 +283,32 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         """
         self._epoch.fill_(checked_count(epoch, "epoch", 0))
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration is, in this process; for :meth:`load_state_dict`.
+
+        ``StatefulDataLoader`` of the package torchdata calls both, in its workers.
+        """
+        return {"epoch": self.epoch, "batches": self._yielded, **self._place()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where another data set was when it returned this state: the next iteration begins there.
+
+        Raises
+        ------
+        InvalidArgument
+            If that one had other rows or another order, or is of another rank.
+        """
+        place = self._place()
+        differs = next((name for name in place if state.get(name) != place[name]), None)
+        if differs is not None:
+            text = f"the state is of a data set with {differs} {shown(state.get(differs))}, expected {place[differs]}"
+            raise InvalidArgument(text)
+        self.set_epoch(state["epoch"])
+        self._skipped = self._yielded = checked_count(state["batches"], "batches", 0)
+
+    def _place(self) -> dict[str, Any]:
+        return {**self.plan._asdict(), "rank": self.rank, "world_size": self.world_size}
+
     def __len__(self) -> int:
         """Return the number of batches of this rank."""
         return len(range(self.rank, self.plan.num_batches(self.world_size), self.world_size))
@@ -273,7 +318,10 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         step = self.world_size * workers
         order = self.plan.epoch(self.epoch)
-        for number in range(self.rank + worker * self.world_size, self.plan.num_batches(self.world_size), step):
+        numbers = range(self.rank + worker * self.world_size, self.plan.num_batches(self.world_size), step)
+        self._yielded, self._skipped = self._skipped, 0
+        for number in numbers[self._yielded :]:
+            self._yielded += 1
             batch = self._rows.get(order.batch(number))
             yield batch if self.transform is None else self.transform(batch)
 

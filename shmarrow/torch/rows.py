@@ -8,10 +8,10 @@ from __future__ import annotations
 import errno
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from shmarrow.column_names import several
 from shmarrow.errors import (
     CopyRequired,
     ExportRefused,
+    FieldNotFound,
     InvalidArgument,
     InvalidData,
     InvalidType,
@@ -136,12 +137,57 @@ def _read(path: str) -> Table:
 # --- columns as tensors -----------------------------------------------------------------------------------------
 
 
-def tensor_columns(table: Table) -> list[bool]:
-    """Return for each column whether it becomes a tensor."""
+class RowOptions(NamedTuple):
+    """Options of :class:`shmarrow.torch.BatchDataset` that say what columns become."""
+
+    lists: str
+    padding: float
+    decode: Mapping[str, Callable[[Any], Any]]
+
+
+class Lists(NamedTuple):
+    """Lists of different lengths, one after the other.
+
+    Attributes
+    ----------
+    values : Tensor
+        The values of all lists.
+    offsets : Tensor
+        int64, shape (rows + 1,): list ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
+    """
+
+    values: Any
+    offsets: Any
+
+
+def row_options(lists: str, padding: float, decode: Mapping[str, Callable[[Any], Any]] | None) -> RowOptions:
+    """Check the options."""
+    if lists not in LISTS:
+        raise InvalidArgument(f"lists must be one of {list(LISTS)}, found {shown(lists)}")
+    if decode is not None and not (isinstance(decode, Mapping) and all(map(callable, decode.values()))):
+        raise InvalidType(f"decode must be a mapping of columns to functions, found {shown(decode)}")
+    return RowOptions(lists, padding, dict(decode or {}))
+
+
+def forms_of(table: Table, options: RowOptions) -> list[Callable[[Any, str], Any]]:
+    """Return for each column the function of column and name that gives what it becomes."""
     names = table.column_names
     if len(set(names)) < len(names):
         raise InvalidArgument("batches are dicts, and two columns have the same name; choose with columns=")
-    return [_is_tensor(type) for type in table.schema.types]
+    unknown = [name for name in options.decode if name not in names]
+    if unknown:
+        raise FieldNotFound(f"decode names {unknown[0]!r}, which is none of the columns {', '.join(names[:20])}")
+    return [_form(field.type, options.decode.get(field.name), options) for field in table.schema]
+
+
+def _form(type: DataType, decode: Callable[[Any], Any] | None, options: RowOptions) -> Callable[[Any, str], Any]:
+    if decode is not None:
+        return partial(_decoded, decode)
+    if _is_tensor(type):
+        return _tensor
+    if type.layout in ("list", "large_list") and _is_tensor(type.fields[0].type):
+        return LISTS[options.lists](options)
+    return _values
 
 
 def _is_tensor(type: DataType) -> bool:
@@ -161,9 +207,10 @@ class TableRows:
         All rows.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, options: RowOptions) -> None:
         self.table = table
-        self._tensors = tensor_columns(table)
+        self._options = options
+        self._forms = forms_of(table, options)
         batches = table.batches
         self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
         self._gathers = [
@@ -172,7 +219,7 @@ class TableRows:
         ]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TableRows, (self.table,)
+        return TableRows, (self.table, self._options)
 
     def get(self, rows: Any) -> dict[str, Any]:
         """Return some rows as a dict of one tensor or list per column.
@@ -193,9 +240,53 @@ class TableRows:
             for i, column in zip(rest, table.select(rest).take(rows).columns if rest else (), strict=True):
                 columns[i] = column
         return {
-            name: _tensor(column, name) if is_tensor else column.to_pylist()
-            for name, column, is_tensor in zip(table.column_names, columns, self._tensors, strict=True)
+            name: form(column, name)
+            for name, column, form in zip(table.column_names, columns, self._forms, strict=True)
         }
+
+
+def _values(column: Any, _: str) -> list[Any]:
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def _decoded(decode: Callable[[Any], Any], column: Any, _: str) -> Any:
+    """The values of a column, each decoded; stacked if they are tensors or ndarrays of one shape."""
+    torch = optional("torch")
+    found = [decode(value) for value in column.to_pylist()]
+    arrays = [torch.as_tensor(each) for each in found if isinstance(each, (torch.Tensor, np.ndarray))]
+    alike = len({(each.shape, each.dtype) for each in arrays}) == 1
+    return torch.stack(arrays) if alike and len(arrays) == len(found) else found
+
+
+def _flat(column: Any, name: str) -> tuple[Any, Any]:
+    """The values of all lists of a column as a tensor, and the lengths of the lists."""
+    array: Any = column.combine_chunks() if isinstance(column, ChunkedArray) else column
+    if array.null_count:
+        raise CopyRequired(f"column {name!r} has nulls, which are no lists; fill_null() the column first")
+    return _tensor(ChunkedArray([array.flatten()]), name), array.value_lengths().to_numpy().astype(np.int64)
+
+
+def _offsets(column: Any, name: str) -> Lists:
+    values, lengths = _flat(column, name)
+    return Lists(values, optional("torch").from_numpy(np.concatenate([[0], np.cumsum(lengths)])))
+
+
+def _padded(padding: float, column: Any, name: str) -> Any:
+    values, lengths = _flat(column, name)
+    torch = optional("torch")
+    places = torch.from_numpy(np.arange(lengths.max(initial=0)) < lengths[:, None])
+    padded = torch.full((*places.shape, *values.shape[1:]), padding, dtype=values.dtype)
+    padded[places] = values
+    return padded
+
+
+LISTS: dict[str, Callable[[RowOptions], Callable[[Any, str], Any]]] = {
+    "values": lambda _: _values,
+    "offsets": lambda _: _offsets,
+    "padded": lambda options: partial(_padded, options.padding),
+}
+"""What lists of different lengths become."""
 
 
 def _column(batches: Sequence[Any], column: int, number: int) -> Any:
@@ -228,7 +319,10 @@ def _tensor(column: Any, name: str) -> Any:
 
 def row_of(batch: Mapping[str, Any], row: int) -> dict[str, Any]:
     """Return one row of a batch: tensors without the first dimension, and elements of lists."""
-    return {name: values[row] for name, values in batch.items()}
+    return {
+        name: values.values[values.offsets[row] : values.offsets[row + 1]] if isinstance(values, Lists) else values[row]
+        for name, values in batch.items()
+    }
 
 
 def checked_count(value: Any, what: str, least: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 import shmarrow as sa
 
 pytest.importorskip("torch")
-from shmarrow.torch import BatchDataset
+import torch
+
+from shmarrow.torch import BatchDataset, IterableBatchDataset, Lists
 from shmarrow.torch.gather import Gather, is_gathered
 
 ROWS = 600
@@ -111,3 +114,80 @@ def test_offsets_beyond_the_data_are_an_error(tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(sa.InvalidData):
             BatchDataset(path)[np.array([1, 0, 2, 5])]
+
+
+# --- lists, decoding, states ---------------------------------------------------------------------------------------
+
+LISTS = [[1.5, 2.5, 3.5], [], [4.5], [5.5, 6.5]]
+
+
+@pytest.mark.parametrize("make", [sa.list_, sa.large_list])
+def test_lists_of_different_lengths(make: Any) -> None:
+    table = sa.table({"l": sa.array(LISTS, make(sa.float32())), "pairs": sa.array([[[1, 2]], [], [[3, 4], [5, 6]], []],
+                     make(sa.list_(sa.int16(), 2)))})  # fmt: skip
+    plain = BatchDataset(table)
+    assert plain[:]["l"] == LISTS
+    padded = BatchDataset(table, lists="padded", padding=-1)
+    rows = np.array([3, 0, 0])
+    assert padded[rows]["l"].tolist() == [[5.5, 6.5, -1], LISTS[0], LISTS[0]]
+    assert padded[rows]["l"].dtype == torch.float32
+    assert padded[:]["pairs"].tolist() == [[[1, 2], [-1, -1]], [[-1, -1]] * 2, [[3, 4], [5, 6]], [[-1, -1]] * 2]
+    assert padded[1:2]["l"].shape == (1, 0)
+    offsets = BatchDataset(table, lists="offsets")
+    found = offsets[1:]["l"]
+    assert isinstance(found, Lists)
+    assert (found.values.tolist(), found.offsets.tolist()) == ([4.5, 5.5, 6.5], [0, 0, 1, 3])
+    assert offsets[3]["l"].tolist() == [5.5, 6.5]
+    assert [row["l"].tolist() for row in offsets.__getitems__([2, 0])] == [LISTS[2], LISTS[0]]
+    (batch,) = IterableBatchDataset(table, 4, lists="padded")
+    assert batch["l"].shape == (4, 3)
+
+
+def test_nulls_are_no_lists() -> None:
+    table = sa.table({"l": sa.array([[1], None])})
+    assert BatchDataset(table)[:]["l"] == [[1], None]
+    for lists in ("padded", "offsets"):
+        with pytest.raises(sa.CopyRequired, match="'l' has nulls"):
+            BatchDataset(table, lists=lists)[:]
+    with pytest.raises(sa.InvalidArgument, match="lists must be one of"):
+        BatchDataset(table, lists="ragged")
+
+
+def test_values_are_decoded() -> None:
+    table = sa.table({"b": [bytes([n] * 4) for n in range(5)], "n": [*range(5)]})
+    data = BatchDataset(table, decode={"b": lambda value: np.frombuffer(value, "u1").reshape(2, 2).copy()})
+    assert data[np.array([4, 1])]["b"].tolist() == [[[4, 4]] * 2, [[1, 1]] * 2]
+    assert data[2]["b"].tolist() == [[2, 2]] * 2
+    uneven = BatchDataset(table, decode={"b": lambda value: torch.zeros(value[0])})
+    assert [len(each) for each in uneven[:]["b"]] == [0, 1, 2, 3, 4]
+    assert BatchDataset(table, decode={"n": str})[1:3]["n"] == ["1", "2"]
+    with pytest.raises(sa.FieldNotFound, match="'c', which is none"):
+        BatchDataset(table, decode={"c": str})
+    with pytest.raises(sa.InvalidType, match="mapping of columns to functions"):
+        BatchDataset(table, decode={"b": 1})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("ranks", [(0, 1), (1, 3)])
+def test_an_epoch_continues_where_it_was(shuffle: bool, ranks: tuple[int, int]) -> None:
+    table = sa.table({"x": np.arange(1000)})
+
+    def made(**options: Any) -> IterableBatchDataset:
+        return IterableBatchDataset(
+            table, options.pop("batch_size", 32), shuffle=shuffle, seed=5, rank=ranks[0], world_size=ranks[1], **options
+        )
+
+    whole = made()
+    whole.set_epoch(2)
+    expected = [batch["x"].tolist() for batch in whole]
+    for count in (0, 1, 7, len(expected)):
+        first = made()
+        first.set_epoch(2)
+        batches = iter(first)
+        begun = [next(batches)["x"].tolist() for _ in range(count)]
+        later = made()
+        later.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert begun + [batch["x"].tolist() for batch in later] == expected
+        assert [batch["x"].tolist() for batch in later] == expected  # the next iteration is of a whole epoch
+    with pytest.raises(sa.InvalidArgument, match="with batch_size 32, expected 16"):
+        made(batch_size=16).load_state_dict(whole.state_dict())
