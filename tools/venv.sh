@@ -22,7 +22,7 @@ case $kind in
         names=demo
         ;;
     other)
-        names='arrow cli pandas sparse tensor test peers'
+        names='arrow cli pandas tensor test peers'
         PYTHON=
         not=$(.venv/bin/python -c 'import sys; print("{}.{}".format(*sys.version_info))')
         ;;

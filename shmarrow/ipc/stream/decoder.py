@@ -177,17 +177,12 @@ class StreamDecoder(NotCopied):
             raise states.refusal()
         piece = as_bytes(data)
         try:
-            while states.state in _STAGES:
-                need = self._wants - self._held
-                if need > len(piece):
-                    self._hold(piece)
-                    return
-                taken, piece = self._complete(piece, need)
-                _STAGES[states.state](self, taken)
+            rest = self._take(piece)
         except BaseException as error:
             states.fail(error)
             raise
-        self._trailing += piece.data
+        if rest is not None:
+            self._trailing += rest.data
 
     def next_event(self) -> Event | None:
         """Return the next event, or None if more bytes are needed or the stream has ended.
@@ -233,6 +228,22 @@ class StreamDecoder(NotCopied):
             states.go(CLOSE)
             raise error
         states.go(CLOSE)
+
+    def _take(self, piece: Bytes) -> Bytes | None:
+        """Take all parts that a piece completes, and hold the rest; return what lies beyond the end of the stream.
+
+        A function of its own, as Python 3.12 and later leave ``try`` at the end of a loop's turn, where a signal may
+        raise.
+        """
+        states = self._states
+        while states.state in _STAGES:
+            need = self._wants - self._held
+            if need > len(piece):
+                self._hold(piece)
+                return None
+            taken, piece = self._complete(piece, need)
+            _STAGES[states.state](self, taken)
+        return piece
 
     def _hold(self, piece: Bytes) -> None:
         """Buffer a piece of an incomplete part."""
