@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def new_file(
     sink: Any,
-    schema: types.Schema,
+    schema: types.SchemaLike,
     options: IpcWriteOptions | None = None,
     metadata: types.MetadataLike | None = None,
     *,
@@ -59,7 +59,7 @@ def new_file(
         The destination. A path or a ``shm:`` name is published atomically when the writer is closed; symbolic links are
         followed. A file object or a socket is written to incrementally and stays open; :mod:`shmarrow.sources.sinks`
         defines what its ``write`` may return.
-    schema : Schema
+    schema : Schema, or mapping of names to types
         The schema of all batches.
     options : IpcWriteOptions, optional
         Compression, alignment, metadata version.
@@ -95,7 +95,7 @@ def new_file(
 
 def new_stream(
     sink: Any,
-    schema: types.Schema,
+    schema: types.SchemaLike,
     options: IpcWriteOptions | None = None,
     *,
     overwrite: bool | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = ["FieldSource", "Schema", "schema"]
+__all__ = ["FieldSource", "Schema", "SchemaLike", "schema"]
 
 _MOST_NAMES = 1000
 """At most so many names are searched for one that is similar to a missing one."""
@@ -390,6 +390,10 @@ def _checked(field: Field) -> Field:
 def _short(value: bytes) -> str:
     text = value[:80].decode(errors="replace")
     return repr(text) + (f" + {len(value) - 80} bytes" if len(value) > 80 else "")
+
+
+SchemaLike = Schema | Mapping[str, DataType | str]
+"""What names columns and their types: a schema, or a mapping of names to types."""
 
 
 def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:

@@ -137,8 +137,8 @@ CONSUMERS = {
         },
         differs={"date64*": "date64 becomes timestamp[ms]"},
         fatal={
-            "decimal32*": "32-bit decimals are accepted, but polars aborts the process when it exports them again",
-            "decimal64*": "64-bit decimals are accepted, but polars aborts the process when it exports them again",
+            "decimal32*": "32-bit decimals come out as other numbers, and polars aborts when it exports them again",
+            "decimal64*": "64-bit decimals come out as other numbers, and polars aborts when it exports them again",
         },
     ),
     "DuckDB": Consumer(

@@ -549,3 +549,33 @@ def test_a_shape_beyond_memory_is_refused_when_it_is_needed() -> None:
     assert found == tensor
     with pytest.raises(sa.LimitExceeded):
         found.to_dense()
+
+
+@pytest.mark.parametrize("at", ["data", "index"])
+@pytest.mark.parametrize(
+    ("form", "index"),
+    [
+        (sa.SparseCOOTensor, [[[0, 1], [1, 0]]]),
+        (sa.SparseCSRMatrix, [[0, 1, 2], [1, 0]]),
+        (sa.SparseCSCMatrix, [[0, 1, 2], [1, 0]]),
+        (sa.SparseCSFTensor, [[[0, 1, 2]], [[0, 1], [1, 0]]]),
+    ],
+)
+def test_a_mask_is_refused(form: Any, index: list[Any], at: str) -> None:
+    """A tensor has no nulls; pyarrow drops the mask."""
+
+    def masked(values: Any) -> Any:
+        made = np.ma.masked_array(values)
+        made[0] = np.ma.masked
+        return made
+
+    data: Any = [5, 7]
+    if at == "data":
+        data = masked(data)
+    else:
+        first = index[0]
+        index = [[masked(first[0])] if form is sa.SparseCSFTensor else masked(first), *index[1:]]
+    with pytest.raises(sa.InvalidType, match=r"fill the masked array first: array.filled\(\)"):
+        form.from_numpy(data, *index, (2, 2))
+    with pytest.raises(sa.InvalidType, match="masked array"):
+        form.from_dense(masked([[0, 5], [7, 0]]))

@@ -32,7 +32,7 @@ from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
-from shmarrow.types import Metadata, MetadataLike, Schema, as_metadata
+from shmarrow.types import Metadata, MetadataLike, SchemaLike, as_metadata
 from shmarrow.writer import Sink
 
 
@@ -49,7 +49,7 @@ class RecordBatchFileWriter(BatchWriter):
     def __init__(
         self,
         sink: Sink,
-        schema: Schema,
+        schema: SchemaLike,
         options: IpcWriteOptions | None,
         metadata: MetadataLike | None = None,
         statistics: bool | Iterable[str] = False,

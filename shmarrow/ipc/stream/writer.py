@@ -22,7 +22,7 @@ from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.stream.state import IpcStats
 from shmarrow.sources.sinks import joined
 from shmarrow.tables import own_batch, rows_of
-from shmarrow.types import MetadataLike, Schema, as_metadata
+from shmarrow.types import MetadataLike, Schema, SchemaLike, as_metadata
 from shmarrow.writer import Sink, Writer, operation
 
 SAME = "same"
@@ -57,7 +57,7 @@ class BatchWriter(Writer):
     _statistics: Any = None
     """Set for a file whose footer is to have statistics of its batches: what measures and collects these."""
 
-    def __init__(self, sink: Sink, schema: Schema, options: IpcWriteOptions | None) -> None:
+    def __init__(self, sink: Sink, schema: SchemaLike, options: IpcWriteOptions | None) -> None:
         self._sink = sink
         super().__init__(f"the writer to {sink.name}")
         # The ids of the schema's dictionaries unless 0, 1, ..., and the dictionary written last for each.
