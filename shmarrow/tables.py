@@ -415,7 +415,7 @@ class RecordBatchReader:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             raise missing(self, "reader", name)
 
         def __getitem__(self, key: object) -> NoReturn:

@@ -24,7 +24,7 @@ import shmarrow as sa
 from shmarrow.buffer import Bytes
 from shmarrow.cli.arguments import limits_of
 from shmarrow.cli.report import WrongUsage
-from shmarrow.errors import Limits, storage_error
+from shmarrow.errors import Limits, printable, storage_error
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
@@ -250,6 +250,9 @@ def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterato
         raise sa.InvalidData(f"{target.name} is a {target.kind}, which has no rows; `shmarrow inspect {word}` shows it")
     with open_reader(target, limits_of(arguments)) as reader:
         yield reader if names is None else _Selected(reader, names)
+        if target.kind == "stream" and reader.bytes_follow():
+            text = "bytes follow the end of the stream, perhaps a second one, and were not read"
+            print(f"shmarrow: note: {printable(target.name)}: {text}", file=sys.stderr)
 
 
 def open_reader(target: Target, limits: Limits) -> Any:

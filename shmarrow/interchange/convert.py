@@ -287,11 +287,19 @@ def _read_rows(source: Input, format: str, columns: Sequence[str] | None) -> _Ro
 def _read_arrow(source: Input, format: str) -> _Rows:
     if format == "arrows":
         stream = open_stream(source.file or source.path)
-        return _Rows(stream.schema, stream)
+        return _Rows(stream.schema, _whole(stream, source.name))
     mapped = open_source(source.path)
     mapped.name = source.name  # not that of a temporary file
     file = RecordBatchFileReader(mapped, DEFAULT_LIMITS)
     return _Rows(file.schema, file, file.num_rows)
+
+
+def _whole(stream: Any, name: str) -> Iterator[RecordBatch]:
+    """The batches of a stream, after which the input must end."""
+    yield from stream
+    if stream.bytes_follow():
+        hint = "convert each stream by itself"
+        raise InvalidData("bytes follow the end of the stream, perhaps a second one", where=[(name,)], hint=hint)
 
 
 @contextmanager

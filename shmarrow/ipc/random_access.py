@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import count
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, SupportsIndex
 
 from shmarrow.batch import RecordBatch
 from shmarrow.capsules import PyCapsule
@@ -112,7 +112,7 @@ class IndexedReader:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             raise missing(self, "reader", name)
 
     def count_rows(self) -> int:

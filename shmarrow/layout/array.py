@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, overload
 
 import numpy as np
 
@@ -405,7 +405,7 @@ class Array(LayoutHooks):
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             raise missing(self, "column", name)
 
         __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = no_operator

@@ -533,3 +533,34 @@ def test_rows_of_many_batches_of_a_stream(tmp_path: Path, run: Run) -> None:
         for count in rows:
             writer.write_batch(TABLE.slice(0, count).combine_chunks().to_batches()[0] if count else EMPTY)
     assert run.json("count", path) == {"target": str(path), "rows": sum(rows), "batches": len(rows)}
+
+
+def test_a_second_stream_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard readers end with the first stream, so what follows is named, and never converted halfway."""
+    one = Path(write(TABLE.slice(0, 5), tmp_path / "one", "stream")).read_bytes()
+    two = tmp_path / "two"
+    two.write_bytes(one + one)
+    for words, found in ((["count", str(two)], "5"), (["head", str(two)], "struct"), (["schema", str(two)], "struct")):
+        assert main(words) == 0
+        out, err = capsys.readouterr()
+        assert found in out
+        assert "bytes follow the end of the stream" in err
+        assert main([words[0], str(tmp_path / "one")]) == 0
+        assert not capsys.readouterr().err
+    for command, status in ((["count", "-"], 0), (["convert", "--to", "arrow", "-", str(tmp_path / "out")], 1)):
+        done = subprocess.run([sys.executable, "-m", "shmarrow", *command], input=two.read_bytes(), capture_output=True)
+        assert (done.returncode, done.stdout.strip()) == (status, b"5" if not status else b"")
+        assert b"bytes follow the end of the stream" in done.stderr
+    assert main(["convert", str(two), str(tmp_path / "out.arrow")]) == 1
+    assert main(["validate", str(two)]) == 1
+    assert "follow the end of the stream" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+    with sa.ipc.open_stream(two) as reader:
+        assert reader.bytes_follow()
+    with two.open("rb") as file, sa.ipc.open_stream(file) as reader:
+        assert not reader.bytes_follow()
+        assert len(reader.read_all()) == 5
+        assert reader.bytes_follow()
+    with open(tmp_path / "one", "rb") as file, sa.ipc.open_stream(file) as reader:
+        reader.read_all()
+        assert not reader.bytes_follow()

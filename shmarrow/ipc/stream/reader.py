@@ -87,6 +87,11 @@ class RecordBatchStreamReader(NotCopied, RecordBatchReader):
                 return batch if self._included is None else batch._arranged(self.schema, self._included, {})
         raise StopIteration
 
+    def bytes_follow(self) -> bool:
+        """Return whether bytes follow the end of the stream; False before it. Reads one byte, which may block."""
+        decoder = self._decoder
+        return decoder is not None and decoder.ended and bool(decoder.trailing_data or len(self._source.take(1)))
+
     def _fail(self, error: BaseException) -> None:
         self._states.fail(error)
 
@@ -156,9 +161,7 @@ class _StreamBatches:
         state = self.state
         found = self._message_after(state)
         if found is None:
-            offset = state.offset
-            marked = self.data[offset : offset + 4].tobytes()
-            self._source.advance(offset + (8 if marked == CONTINUATION else len(marked)))
+            self._source.advance(self.end)
             self.state = state._replace(ended=True)
             return None
         message, end, body = found.message, found.end, self._body(found)
@@ -171,6 +174,13 @@ class _StreamBatches:
             self.places[state.batches :] = [_Place(state, message.length, found.body, end)]
         self.state = after
         return batch
+
+    @property
+    def end(self) -> int:
+        """The offset after the mark of the end, once all messages are indexed."""
+        offset = self.state.offset
+        marked = self.data[offset : offset + 4].tobytes()
+        return offset + (8 if marked == CONTINUATION else len(marked))
 
     def reach(self, number: int) -> bool:
         """Index messages up to a batch; returns whether there is one of this number."""
@@ -253,6 +263,12 @@ class MappedStreamReader(IndexedReader, RecordBatchReader):
                 if self._position == number:  # else a signal handler has taken it meanwhile
                     self._position = number + 1
                     return self._selected(batch, number)
+
+    def bytes_follow(self) -> bool:
+        """Return whether bytes follow the end of the stream; reads the headers of all messages once."""
+        batches = self._opened()
+        batches.count()
+        return batches.end < len(batches.data)
 
     def close(self) -> None:
         if self._batches is not None:
