@@ -7,7 +7,7 @@ changes nothing, so any number of iterations, tables and exports have all batche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
 from operator import index as as_index
@@ -60,6 +60,9 @@ class Batches(Protocol):
 class IndexedReader:
     """A reader with random access to the batches of its source; the base of readers of files and of mapped streams."""
 
+    _open: Callable[[Source, Limits], Batches]
+    """Opens the batches of a source; a class."""
+
     def __init__(
         self,
         source: Source,
@@ -83,9 +86,6 @@ class IndexedReader:
             self._batches = None
             source.close()
             raise
-
-    def _open(self, source: Source, limits: Limits) -> Batches:
-        raise NotImplementedError
 
     def _opened(self) -> Any:
         """The batches, as long as the reader is open in this process."""

@@ -220,7 +220,7 @@ def map_file(
     made.settled = status is not None and max(status.st_mtime_ns, status.st_ctime_ns) + _SETTLED < time.time_ns()
     made.pin = pin
     made.shared = shared
-    return made.data
+    return np.asarray(made)
 
 
 def published(data: Bytes, status: os.stat_result, location: str) -> None:

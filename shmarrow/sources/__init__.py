@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from shmarrow import segment
 from shmarrow.lazy import lazy
 from shmarrow.segment.attached import map_object, read_object
-from shmarrow.segment.location import is_shm, resolve
+from shmarrow.segment.location import resolve
 from shmarrow.sources.base import Source
 from shmarrow.sources.memory import open_buffer, open_bytes_io, open_file_io
 
@@ -64,8 +64,8 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
     if segment.is_location(source):
         if not memory_map:
             return Source(*read_object(source))
-        name, path, data, _ = map_object(*resolve(source))
-        return Source(name, data, mapped=True, location=name if is_shm(name) else path)
+        name, _, data, _ = map_object(*resolve(source))
+        return Source(name, data, mapped=True, own=True)
     if isinstance(source, segment.Segment):
         return Source(source.name, source.data, mapped=True)
     if _is_file(source):

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, InvalidData, InvalidType
-from shmarrow.segment.mappings import Version, mapping_of
+from shmarrow.segment.mappings import Mapping, Version
 
 
 class Source:
@@ -43,13 +43,14 @@ class Source:
         data: Bytes | None,
         mapped: bool = False,
         size: int | None = None,
-        location: str | None = None,
+        own: bool = False,
     ) -> None:
         self.name = name
         self.data = data
         self.mapped = mapped
-        self.mapping = mapping_of(data) if mapped else None
-        self.location = location
+        mapping = data.base if mapped and data is not None else None
+        self.mapping = mapping if isinstance(mapping, Mapping) else None
+        self.location = self.mapping.location if own and self.mapping is not None else None
         self.size = size if data is None else len(data)
         self.closed = False
 

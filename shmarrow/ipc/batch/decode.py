@@ -23,8 +23,8 @@ from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import EMPTY, Bytes, Indices
-from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, at
-from shmarrow.ipc.batch.header import BatchHeader, as_header, header_of
+from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, ShmarrowError, at
+from shmarrow.ipc.batch.header import BatchHeader, header_of, not_a_batch
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
@@ -90,9 +90,12 @@ def open_batch(
     origin : tuple
         Version of the file, or None, and number of the batch; see :class:`~shmarrow.layout.validation.Origin`.
     """
-    header = as_header(message, where)
-    loader = ArrayLoader(header, body, LazySchema.of(schema), dictionaries, where, limits, origin)
-    return RecordBatch(schema, header.length, source=loader, metadata=header.metadata)
+    if isinstance(message, Message):
+        raise not_a_batch(message, where)
+    source = schema._source
+    assert isinstance(source, LazySchema)
+    loader = ArrayLoader(message, body, source, dictionaries, where, limits, origin)
+    return RecordBatch(schema, message.length, source=loader, metadata=message.metadata)
 
 
 def dictionary_body(
@@ -206,7 +209,9 @@ class ArrayLoader:
             If its buffers and its children's declare more than ``Limits.decompressed_bytes``.
         """
         self._asked += 1
-        return self._columns([index], self._asked > _SEVERAL)[0]
+        if self._flat or self._asked > _SEVERAL:
+            return self._columns([index], True)[0]
+        return self._build(index)
 
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
         """Build several columns, or all. Errors are those of :meth:`column`.
@@ -254,12 +259,16 @@ class ArrayLoader:
     def _build(self, index: int, ready: dict[int, Bytes] | None = None) -> Any:
         """Build a column of any type; ``ready`` holds its decompressed buffers."""
         wire = self._schema.wire(index)
-        with at(self.where), at("column", index, wire.field.name):
+        try:
+            start = self._start(index)
             if ready is None:
-                ready = {} if self._direct else self._load([self._used(wire, self._start(index))])
-            column = assemble(ColumnParts(self, wire, [*self._start(index)], ready))
-            if len(column) != self.length:
+                ready = {} if self._direct else self._load([self._used(wire, start)])
+            column = assemble(ColumnParts(self, wire, [*start], ready))
+            if column._length != self.length:
                 raise InvalidData(f"{len(column)} values in a batch of {self.length} rows")
+        except ShmarrowError as error:
+            error.where = (self.where,), ("column", index, wire.field.name), *error.where
+            raise
         version, number = self._origin
         if version is not None and column._safe is None:
             column._safe = Origin(version, number, index)

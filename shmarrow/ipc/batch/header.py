@@ -76,7 +76,9 @@ def read_message(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -
     if known is not None:
         rest, (length, body_length, nodes, buffers) = known
         if length >= 0 and body_length >= 0:
-            return BatchHeader(length, body_length, _pairs(nodes), _pairs(buffers), *rest)
+            nodes = np.ndarray((len(nodes) // 16, 2), _PAIR, nodes)
+            buffers = np.ndarray((len(buffers) // 16, 2), _PAIR, buffers)
+            return BatchHeader(length, body_length, nodes, buffers, *rest)
     message = parse_metadata(np.frombuffer(data, U1), where, limits, Tracer)
     if message.kind != "RecordBatch":
         return message
@@ -90,11 +92,9 @@ def read_message(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -
     return header
 
 
-def as_header(message: BatchHeader | Message, where: str) -> BatchHeader:
-    """A message as that of a record batch; InvalidData if it is of another kind."""
-    if isinstance(message, Message):
-        raise InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
-    return message
+def not_a_batch(message: Message, where: str) -> InvalidData:
+    """The error for a message of another kind."""
+    return InvalidData(f"{where} is a {message.kind} message, expected a RecordBatch")
 
 
 def header_of(message: Message, table: TableView, where: str) -> BatchHeader:
@@ -117,7 +117,3 @@ def header_of(message: Message, table: TableView, where: str) -> BatchHeader:
         table["variadicBufferCounts"],
         message.custom_metadata,
     )
-
-
-def _pairs(data: bytes) -> Indices:
-    return np.ndarray((len(data) // 16, 2), _PAIR, data)

@@ -31,7 +31,6 @@ _GUESS = 1 << 15
 
 Block = tuple[int, int, int]
 _BLOCK = STRUCTS["Block"]
-_NO_BLOCKS = np.empty(0, _BLOCK)
 
 
 class Footer(NamedTuple):
@@ -73,8 +72,10 @@ def read_footer(source: Source, limits: Limits) -> Footer:
         known = _KNOWN.find(own, key)
         if known is not None:
             rest, parts = known
-            blocks = [np.ndarray(len(part) // _BLOCK.itemsize, _BLOCK, part) for part in parts]
-            return Footer(end, blocks[0], blocks[1] if len(blocks) > 1 else _NO_BLOCKS, *rest)
+            of_batches, of_dictionaries = (*parts, b"")[:2]
+            batches = np.ndarray(len(of_batches) // _BLOCK.itemsize, _BLOCK, of_batches)
+            dictionaries = np.ndarray(len(of_dictionaries) // _BLOCK.itemsize, _BLOCK, of_dictionaries)
+            return Footer(end, batches, dictionaries, *rest)
         data = np.frombuffer(own, U1)
     where = f"{source.name}: footer"
     root = (Tracer if small else Reader)(data, where, limits).root("Footer")

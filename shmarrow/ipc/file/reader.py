@@ -23,7 +23,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidData, Limits, at
 from shmarrow.ipc.batch.decode import dictionary_body, open_batch
-from shmarrow.ipc.batch.header import BatchHeader, as_header, read_message
+from shmarrow.ipc.batch.header import BatchHeader, not_a_batch, read_message
 from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, add_rows, decode_row_counts, read_footer
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.random_access import IndexedReader
@@ -131,7 +131,9 @@ class _FileBatches:
         for number, block in enumerate(self.file.footer.batches):
             where = f"{self.file.name}: batch {number}"
             message, _ = self.file.message(block, where)
-            add_rows(counts, as_header(message, where).length)
+            if isinstance(message, Message):
+                raise not_a_batch(message, where)
+            add_rows(counts, message.length)
         return counts
 
     def dictionaries_of(self, number: int) -> Mapping[int, Dictionary]:
@@ -156,9 +158,7 @@ class RecordBatchFileReader(IndexedReader):
     """
 
     _batches: _FileBatches | None
-
-    def _open(self, source: Source, limits: Limits) -> _FileBatches:
-        return _FileBatches(source, limits)
+    _open = _FileBatches
 
     @property
     def schema(self) -> Schema:

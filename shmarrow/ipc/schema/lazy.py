@@ -328,23 +328,17 @@ class LazySchema:
         np.cumsum(codes, out=starts[1:])
         return starts
 
-    def flat_start(self, index: int) -> int:
-        """Index of a column's first buffer, if all before it have one node and no variadic counts; else -1."""
-        scanned = self._scan_flat(index)
-        if scanned is None:
-            return -1
-        _, uniform, codes = scanned
-        return index * uniform if codes is None else int(codes[:index].sum())
-
     def start(self, index: int) -> tuple[int, int, int, int]:
         """Index of a column's first node and buffer; ``len(self)`` gives the totals.
 
         Returns the indices of nodes, buffers, variadic counts, and bitmaps present in V4 only.
         """
         if self._starts is None:
-            flat = self.flat_start(index)
-            if flat >= 0:
-                return index, flat, 0, 0
+            known = self._scanned
+            scanned = known if index <= known[0] else self._scan_flat(index)
+            if scanned is not None:
+                _, uniform, codes = scanned
+                return index, index * uniform if codes is None else int(codes[:index].sum()), 0, 0
             totals = self._totals
             assert totals is not None
             starts = np.zeros((self._count + 1, 4), np.int64)

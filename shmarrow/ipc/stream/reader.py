@@ -237,14 +237,12 @@ class MappedStreamReader(IndexedReader, RecordBatchReader):
     """
 
     _batches: _StreamBatches | None
+    _open = _StreamBatches
 
     def __init__(self, source: Source, limits: Limits, included_fields: Iterable[int | str] | None = None) -> None:
         super().__init__(source, limits, included_fields)
         self.schema = self._schema
         self._position = 0
-
-    def _open(self, source: Source, limits: Limits) -> _StreamBatches:
-        return _StreamBatches(source, limits)
 
     @property
     def stats(self) -> IpcStats:

@@ -129,8 +129,9 @@ class StreamState(NamedTuple):
     def batch(self, header: BatchHeader | Message, body: Any, version: Version | None = None) -> RecordBatch:
         """The record batch of the next message, with the dictionaries as they are now; columns are built on access."""
         where = f"{self.where}: batch {self.batches}"
-        schema, origin = self._begun("RecordBatch"), (version, self.batches)
-        return open_batch(header, body, schema, self.dictionaries, where, self.limits, origin)
+        assert self.schema is not None  # else there is no state after it
+        origin = version, self.batches
+        return open_batch(header, body, self.schema, self.dictionaries, where, self.limits, origin)
 
     def _begun(self, kind: str) -> Schema:
         if self.schema is None:
