@@ -17,13 +17,14 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.file.footer import MAGIC
-from shmarrow.ipc.file.reader import RecordBatchFileReader
+from shmarrow.ipc.file.reader import FileBatches
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
 from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
+from shmarrow.sources.base import Source
 from shmarrow.types import DateType, Metadata, Schema
 
 if TYPE_CHECKING:
@@ -52,13 +53,13 @@ def decode(segment: Segment, trust: bool = False) -> Stored:
     if data.data[: len(MAGIC)] != MAGIC:
         return _message(segment, data, trust)
     limits = _TRUSTING if trust is True else as_limits(DEFAULT_LIMITS, trust)
-    reader = RecordBatchFileReader(open_source(segment), limits)
-    metadata = reader.metadata or {}
+    file = FileBatches(Source(segment.name, data, mapped=True), limits)
+    metadata = file.file.footer.metadata
     if BUNDLE_KEY in metadata:
         from shmarrow.ipc.tensor.bundle import load_tensors
 
         return load_tensors(segment)
-    return _taken(reader.schema, list(reader), metadata)
+    return _taken(file.schema._detach(), file.read_all(), metadata)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------

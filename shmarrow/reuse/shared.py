@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData
-from shmarrow.ipc.batch.decode import PART
+from shmarrow.ipc.batch.decode import FILE_STRIDE
 
 
 class SharedFiles:
@@ -47,7 +47,7 @@ class SplitBody:
     Attributes
     ----------
     own : uint8 ndarray
-        The bytes in the object's own file, which come first; part ``k`` begins at ``k * PART``.
+        The bytes in the object's own file, which come first; part ``k`` begins at ``k * FILE_STRIDE``.
     """
 
     __slots__ = ("_shared", "own")
@@ -57,11 +57,11 @@ class SplitBody:
         self._shared = shared
 
     def __len__(self) -> int:
-        return (self._shared.count + 1) * PART
+        return (self._shared.count + 1) * FILE_STRIDE
 
     def __getitem__(self, part: slice) -> Bytes:
-        number, start = divmod(part.start, PART)
-        stop = part.stop - number * PART
+        number, start = divmod(part.start, FILE_STRIDE)
+        stop = part.stop - number * FILE_STRIDE
         data = self._shared.data(number) if number else self.own
         if stop > len(data):
             where = f"part {number} of the object" if number else "the body"

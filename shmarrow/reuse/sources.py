@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument
-from shmarrow.ipc.batch.decode import PART
+from shmarrow.ipc.batch.decode import FILE_STRIDE
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.objects.encode import Encoded, encode
 from shmarrow.segment.mappings import Mapping
@@ -111,7 +111,7 @@ class Sources:
             self._linked.append(source)
             source.number = len(self._linked)
         source.used += len(data)
-        return source.number * PART + address - start
+        return source.number * FILE_STRIDE + address - start
 
     def _look(self) -> None:
         """Take all files that are mapped now."""

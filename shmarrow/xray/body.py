@@ -10,7 +10,7 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import counted
 from shmarrow.ipc.batch.codecs import codec_name
-from shmarrow.ipc.batch.decode import PART
+from shmarrow.ipc.batch.decode import FILE_STRIDE
 from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.ipc.message.decode import Message
 from shmarrow.segment.mappings import shared_of
@@ -130,7 +130,7 @@ class Body:
 
     def _is_shared(self, offset: int, length: int) -> bool:
         """Whether a buffer is in a file that the object shares with others; see :mod:`shmarrow.reuse`."""
-        part, start = divmod(offset, PART)
+        part, start = divmod(offset, FILE_STRIDE)
         shared = self._shared
         return shared is not None and 0 < part <= shared.count and start + length <= len(shared.data(part))
 

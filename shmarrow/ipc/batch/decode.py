@@ -38,8 +38,8 @@ from shmarrow.types import Schema
 if TYPE_CHECKING:
     from shmarrow.segment.mappings import Version
 
-PART = 1 << 48
-"""A buffer at ``k * PART + n`` in a body is at offset ``n`` of the k-th file that the object shares with others.
+FILE_STRIDE = 1 << 48
+"""A buffer at ``k * FILE_STRIDE + n`` in a body is at offset ``n`` of the k-th file that the object shares with others.
 
 Such a body is not one piece of memory; see :mod:`shmarrow.reuse`."""
 
@@ -190,7 +190,7 @@ class ArrayLoader:
         wire = self._schema.wire(index)
         for number in self._used(wire, self._start(index)):
             start, size = self._buffers[number].tolist()
-            if size and start % 8 and start < PART:  # in the files of other objects, slices begin anywhere
+            if size and start % 8 and start < FILE_STRIDE:  # in the files of other objects, slices begin anywhere
                 raise InvalidData(f"buffer {number} starts at {start} of the body, expected a multiple of 8")
         node = self._start(index)[0]
         for number, each in enumerate(walk([wire], lambda field: field.children), node):

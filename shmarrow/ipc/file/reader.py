@@ -92,7 +92,7 @@ class _File:
             self.data.fetch(np.stack([starts, starts + sizes], axis=1)[good].tolist())
 
 
-class _FileBatches:
+class FileBatches:
     """The batches of a file; see :class:`~shmarrow.ipc.random_access.Batches`."""
 
     __slots__ = ("dictionaries", "file", "ranged", "schema")
@@ -101,18 +101,24 @@ class _FileBatches:
         self.file = _File(source, limits)
         self.ranged = self.file.ranged
         self.schema = self.file.footer.schema
-        self.dictionaries = _FileDictionaries(self.file)
+        some = len(self.file.footer.dictionaries)
+        self.dictionaries: Mapping[int, Dictionary] = _FileDictionaries(self.file) if some else {}
 
     def count(self) -> int:
         return len(self.file.footer.batches)
 
     def batch(self, number: int) -> RecordBatch | None:
+        blocks = self.file.footer.batches
+        return self._read(number, blocks[number]) if number < len(blocks) else None
+
+    def read_all(self) -> list[RecordBatch]:
+        """All batches with all columns."""
+        return [self._read(number, block) for number, block in enumerate(self.file.footer.batches)]
+
+    def _read(self, number: int, block: Any) -> RecordBatch:
         file = self.file
-        blocks = file.footer.batches
-        if number >= len(blocks):
-            return None
         where = f"{file.name}: batch {number}"
-        message, body = file.message(blocks[number], where)
+        message, body = file.message(block, where)
         return open_batch(message, body, self.schema, self.dictionaries, where, file.limits, (file.version, number))
 
     def count_rows(self) -> int:
@@ -157,8 +163,8 @@ class RecordBatchFileReader(IndexedReader):
     others cannot be pickled.
     """
 
-    _batches: _FileBatches | None
-    _open = _FileBatches
+    _batches: FileBatches | None
+    _open = FileBatches
 
     @property
     def schema(self) -> Schema:
