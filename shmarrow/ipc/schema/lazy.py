@@ -24,7 +24,7 @@ from shmarrow.ipc.flatbuffers.reader import I4, U4, FlatBuffer, TableView, exten
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields, parse_field
 from shmarrow.ipc.schema.types import text
-from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NAME, NULLABLE, TYPE, TYPE_TAG, FieldTables
+from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, NULLABLE, TYPE, TYPE_TAG, FieldTables
 from shmarrow.layout.listing import LISTING
 from shmarrow.types import Field, Schema
 from shmarrow.types.descriptors import TYPES, TypeDescriptor
@@ -264,17 +264,7 @@ class LazySchema:
     # --- names ---
 
     def names(self) -> list[str]:
-        return [text(name, "field name") for name in self._raw_names()]
-
-    def _raw_names(self) -> list[bytes]:
-        tables = self._tables
-        if self._count <= _FEW_FIELDS:
-            reader = tables.buffer.operation()
-            slots = [tables.slot_of(i, NAME) for i in range(self._count)]
-            return [reader.string(slot, "Field", "name") if slot else b"" for slot in slots]
-        starts, sizes = tables.name_places()
-        data = tables.buffer.data.tobytes()
-        return [data[start:end] for start, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+        return [text(name, "field name") for name in self._tables.names()]
 
     def find(self, name: str) -> list[int]:
         """The positions of the columns of a name; a few times by searching the bytes, then all names are listed."""
@@ -285,28 +275,14 @@ class LazySchema:
         if self._by_name is None:
             self._searches += 1
             if self._count > _FEW_FIELDS and self._searches <= _FEW_SEARCHES:
-                return self._search(wanted)
-            names = self._raw_names()
+                return self._tables.search(wanted)
+            names = self._tables.names()
             found: dict[bytes, list[int]] = {}
             for i, raw in enumerate(names):
                 found.setdefault(raw, []).append(i)
             self._by_name = found
             self._account(_NAME_BYTES * len(names) + sum(map(len, names)))
         return list(self._by_name.get(wanted, ()))
-
-    def _search(self, wanted: bytes) -> list[int]:
-        """The columns whose name is where the bytes have this one, after its length."""
-        starts, sizes = self._tables.name_places()
-        of_this_size = sizes == len(wanted)
-        if not wanted:  # perhaps absent
-            return np.flatnonzero(of_this_size).tolist()
-        data, text = self._tables.buffer.data.tobytes(), len(wanted).to_bytes(4, "little") + wanted
-        found: list[int] = []
-        at = data.find(text)
-        while at >= 0:
-            found += np.flatnonzero((starts == at + 4) & of_this_size).tolist()
-            at = data.find(text, at + 1)
-        return sorted(found)
 
     # --- column starts ---
 

@@ -123,11 +123,6 @@ class FieldTables:
             self.buffer.fail("a Field table", high, extent("Field", offsets))
         return offsets
 
-    def slot_of(self, index: int, number: int) -> int:
-        """The position of an offset slot in a column's Field table; 0 if absent."""
-        position = self.position_of(index)
-        return self.buffer.slot("Field", position, self.buffer.table_at("Field", position)[1], number, 4)
-
     def u4(self, positions: Indices) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """The 32-bit numbers at positions, which must be in bounds."""
         if not int(np.bitwise_or.reduce(positions)) & 3:
@@ -179,6 +174,26 @@ class FieldTables:
         if int(sizes.sum()) > 16 * buffer.size + 65536:
             raise LimitExceeded(f"{buffer.where}: its names add up to over 16 times its {buffer.size} bytes")
         return targets, sizes
+
+    def names(self) -> list[bytes]:
+        """The name of each column."""
+        starts, sizes = self.name_places()
+        data = self.buffer.data.tobytes()
+        return [data[start:end] for start, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+
+    def search(self, name: bytes) -> list[int]:
+        """The columns whose name is where the bytes have this one, after its length."""
+        starts, sizes = self.name_places()
+        of_this_size = sizes == len(name)
+        if not name:  # perhaps absent
+            return np.flatnonzero(of_this_size).tolist()
+        data, text = self.buffer.data.tobytes(), len(name).to_bytes(4, "little") + name
+        found: list[int] = []
+        at = data.find(text)
+        while at >= 0:
+            found += np.flatnonzero((starts == at + 4) & of_this_size).tolist()
+            at = data.find(text, at + 1)
+        return sorted(found)
 
     def types_within(self) -> bool:
         """Whether a quick check proves that the fields only refer to types, names and children in bounds."""
