@@ -19,8 +19,6 @@ class IpcWriteOptions(Settings):
         Codec level; None for the codec's default.
     min_space_savings : float
         Minimum fraction of a buffer, from 0 to 1, that compression must save; otherwise the buffer is stored raw.
-    alignment : int
-        Alignment of buffers, bodies and messages in bytes: 8, or a larger power of two.
     metadata_version : str
         ``"V5"``, or ``"V4"`` for readers from before Arrow 1.0.
     use_legacy_format : bool
@@ -34,16 +32,11 @@ class IpcWriteOptions(Settings):
         dictionaries; they are held in memory meanwhile. Streams ignore it, as a dictionary may be replaced there.
     use_threads : bool
         True compresses buffers on several threads.
-    csf_lengths : str
-        Unit of the buffer lengths in a CSF index: ``"bytes"`` as the format specifies, or ``"elements"`` as Arrow C++
-        expects.
     """
 
     __slots__ = (
-        "alignment",
         "compression",
         "compression_level",
-        "csf_lengths",
         "emit_dictionary_deltas",
         "endianness",
         "metadata_version",
@@ -55,27 +48,23 @@ class IpcWriteOptions(Settings):
     compression: str | None
     compression_level: int | None
     min_space_savings: float
-    alignment: int
     metadata_version: str
     use_legacy_format: bool
     endianness: str
     emit_dictionary_deltas: bool
     unify_dictionaries: bool
     use_threads: bool
-    csf_lengths: str
 
     def __init__(
         self,
         compression: str | None = None,
         compression_level: int | None = None,
         min_space_savings: float = 0.0,
-        alignment: int = 64,
         metadata_version: str = "V5",
         use_legacy_format: bool = False,
         endianness: str = "little",
         emit_dictionary_deltas: bool = False,
         use_threads: bool = True,
-        csf_lengths: str = "bytes",
         unify_dictionaries: bool = False,
     ) -> None:
         compression = compression.lower() if isinstance(compression, str) else compression
@@ -84,7 +73,6 @@ class IpcWriteOptions(Settings):
             "compression": (None, *CODECS),
             "metadata_version": ("V4", "V5"),
             "endianness": ("little", "big"),
-            "csf_lengths": ("bytes", "elements"),
         }
         for name, allowed in choices.items():
             if not isinstance(getattr(self, name), (str, type(None))) or getattr(self, name) not in allowed:
@@ -96,7 +84,6 @@ class IpcWriteOptions(Settings):
         types: tuple[tuple[str, Any], ...] = (
             ("compression_level", (int, type(None))),
             ("min_space_savings", (int, float)),
-            ("alignment", int),
             ("use_legacy_format", bool),
             ("emit_dictionary_deltas", bool),
             ("unify_dictionaries", bool),
@@ -114,8 +101,6 @@ class IpcWriteOptions(Settings):
                 raise InvalidArgument(
                     f"compression_level of {self.compression} must be from {least} to {most}, found {shown(level)}"
                 )
-        if self.alignment < 8 or self.alignment & (self.alignment - 1):
-            raise InvalidArgument(f"alignment must be a power of two of at least 8, found {self.alignment}")
         if not 0 <= self.min_space_savings <= 1:
             raise InvalidArgument(f"min_space_savings must be from 0 to 1, found {self.min_space_savings}")
 

@@ -16,14 +16,13 @@ import pyarrow as pa
 import pytest
 from environment import ROOT
 from forms import SPARSE as FORMS
+from forms import for_cpp
 
 import shmarrow as sa
-from shmarrow.ipc.options import IpcWriteOptions
 
 NAMES = {"coo": "SparseCOOIndex", "csr": "SparseCSRIndex", "csc": "SparseCSCIndex", "csf": "SparseCSFIndex"}
 INDEX_TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"]  # C++ refuses to make uint64
 DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
-ELEMENTS = IpcWriteOptions(csf_lengths="elements")
 
 Peer = Callable[..., list[str]]
 
@@ -90,7 +89,7 @@ def test_forms(peer: Peer, tmp_path: Path, form: str, shape: tuple[int, ...], de
     order = {"axis_order": theirs.axis_order} if form == "csf" else {}
     ours = FORMS[form].from_dense(dense, names, index_type="int32", **order)
     assert ours == theirs
-    sa.ipc.write_tensor(ours, tmp_path / "ours", ELEMENTS)
+    (tmp_path / "ours").write_bytes(for_cpp(ours))
     assert peer("to-dense", tmp_path / "ours", tmp_path / "back") == [described]
     np.testing.assert_array_equal(sa.ipc.read_tensor(tmp_path / "back.0").to_numpy(), dense)
 
@@ -107,7 +106,7 @@ def test_index_types(peer: Peer, tmp_path: Path, form: str) -> None:
         order = {"axis_order": (1, 0)} if form == "csf" else {}
         ours = FORMS[form].from_dense(dense, index_type=index_type, **order)
         assert ours == theirs
-        sa.ipc.write_tensor(ours, tmp_path / f"ours-{index_type}", ELEMENTS)
+        (tmp_path / f"ours-{index_type}").write_bytes(for_cpp(ours))
     files = ",".join(str(tmp_path / f"ours-{index_type}") for index_type in INDEX_TYPES)
     assert len(peer("to-dense", files, tmp_path / "back")) == len(INDEX_TYPES)
     for number in range(len(INDEX_TYPES)):
@@ -117,7 +116,7 @@ def test_index_types(peer: Peer, tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_element_types(peer: Peer, tmp_path: Path, form: str) -> None:
     for dtype in DTYPES:
-        sa.ipc.write_tensor(FORMS[form].from_dense(sample((6, 5), 0.4, dtype)), tmp_path / f"ours-{dtype}", ELEMENTS)
+        (tmp_path / f"ours-{dtype}").write_bytes(for_cpp(FORMS[form].from_dense(sample((6, 5), 0.4, dtype))))
     files = ",".join(str(tmp_path / f"ours-{dtype}") for dtype in DTYPES)
     lines = peer("to-dense", files, tmp_path / "back")
     assert [line.split()[2] for line in lines] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,21 @@ def file_of(*batches: Any, **options: Any) -> bytes:
 def stream_of(*batches: Any, **options: Any) -> bytes:
     """Batches and tables as a stream, written with options of ``IpcWriteOptions``."""
     return _written(sa.ipc.new_stream, batches, options)
+
+
+def for_cpp(tensor: Any) -> bytes:
+    """A message of a sparse tensor as Arrow C++ has it: for a CSF index, numbers of elements in place of bytes."""
+    sink = io.BytesIO()
+    sa.ipc.write_tensor(tensor, sink)
+    data = sink.getvalue()
+    if isinstance(tensor, sa.SparseCSFTensor):
+        start = 0
+        for part in tensor.index:
+            old, new = struct.pack("<2q", start, part.nbytes), struct.pack("<2q", start, len(part))
+            place = data.rindex(old, 0, 2048)  # the vectors of structs come last
+            data = data[:place] + new + data[place + 16 :]
+            start += -(-part.nbytes // 64) * 64
+    return data
 
 
 def broken_file(good: dict[str, Any], *broken: str) -> bytes:

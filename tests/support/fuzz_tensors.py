@@ -15,6 +15,7 @@ import time
 import traceback
 from typing import Any
 
+import forms
 import numpy as np
 
 import shmarrow as sa
@@ -36,7 +37,7 @@ def _seeds() -> list[tuple[str, bytes]]:
         sa.SparseCSFTensor.from_dense(cube),
     ]
     seeds = []
-    for options in (None, IpcWriteOptions(use_legacy_format=True), IpcWriteOptions(csf_lengths="elements")):
+    for options in (None, IpcWriteOptions(use_legacy_format=True)):
         sink = io.BytesIO()
         for tensor in tensors:
             sa.ipc.write_tensor(tensor, sink, options)
@@ -44,6 +45,7 @@ def _seeds() -> list[tuple[str, bytes]]:
             sa.ipc.write_tensor(tensor, alone, options)
             seeds.append(("tensors", alone.getvalue()))
         seeds.append(("tensors", sink.getvalue()))
+    seeds.append(("tensors", forms.for_cpp(tensors[6])))
     for given in ({}, {"a": dense, "b": tensors[4], "é": tensors[6]}, {f"t{i}": np.arange(i) for i in range(9)}):
         sink = io.BytesIO()
         sa.save_tensors(given, sink, {"k": "v"})

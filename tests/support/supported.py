@@ -74,7 +74,6 @@ FEATURES = {
     "Dictionary after an all-null batch": ["*/dictionary-late"],
     "Dictionary deltas in streams": ["stream/dictionary-delta"],
     "Dictionary deltas in files": ["file/dictionary-delta"],
-    "Buffers aligned to 8 bytes": ["*/alignment-8"],
     "Metadata version 4": ["*/version-4"],
     "Messages without continuation word": ["*/framing-legacy"],
     "Big-endian data": ["*/big-endian"],

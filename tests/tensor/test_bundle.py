@@ -88,7 +88,7 @@ def test_one_mapping_and_no_copy(shm_name: str) -> None:
         assert (address - start) % 64 == 0
 
 
-@pytest.mark.parametrize("options", [None, IpcWriteOptions(use_legacy_format=True), IpcWriteOptions(alignment=8)])
+@pytest.mark.parametrize("options", [None, IpcWriteOptions(use_legacy_format=True)])
 def test_framings(options: Any) -> None:
     data = saved(SAMPLE, options=options)
     same(sa.load_tensors(data), SAMPLE)

@@ -165,7 +165,7 @@ def test_ranges_and_batches_are_parts_of_the_whole() -> None:
 # --- what we and others write -----------------------------------------------------------------------------------
 
 
-WRITTEN = ("file-plain", "file-lz4", "stream-legacy", "stream-small-big-zstd")
+WRITTEN = ("file-plain", "file-lz4", "stream-legacy", "stream-big-zstd")
 
 
 @pytest.mark.parametrize("form", WRITTEN)

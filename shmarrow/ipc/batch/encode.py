@@ -79,9 +79,9 @@ def _plan_body(
         buffers = codecs.compress(buffers, options)
         values["compression"] = {"codec": ENUMS["CompressionType"][CODECS[options.compression].member]}
     if place is None and len(buffers) > _FEW:
-        pieces, size = _lay_out_many(buffers, values, options.alignment)
+        pieces, size = _lay_out_many(buffers, values)
     else:
-        pieces, size = _lay_out(buffers, values, options.alignment, place)
+        pieces, size = _lay_out(buffers, values, place)
     return values, pieces, size
 
 
@@ -109,9 +109,7 @@ def _add(part: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int],
         variadic.append(len(own) - len(layout.buffers))
 
 
-def _lay_out(
-    buffers: list[Bytes], values: dict[str, Any], alignment: int, place: Place | None
-) -> tuple[list[Any], int]:
+def _lay_out(buffers: list[Bytes], values: dict[str, Any], place: Place | None) -> tuple[list[Any], int]:
     """Lay out a body of few buffers, or one of which some lie elsewhere; many are laid out with array operations."""
     rows: list[int] = []
     pieces: list[Any] = []
@@ -125,18 +123,18 @@ def _lay_out(
         rows += (end, size)
         if size:
             pieces.append(data)
-            gap = -size & (alignment - 1)
+            gap = -size % ALIGNMENT
             if gap:
-                pieces.append(PADDING[:gap] if gap <= ALIGNMENT else bytes(gap))
+                pieces.append(PADDING[:gap])
             end += size + gap
     values["buffers"] = np.array(rows, "<i8").view(_BUFFER)
     return pieces, end
 
 
-def _lay_out_many(buffers: list[Bytes], values: dict[str, Any], alignment: int) -> tuple[list[Any], int]:
+def _lay_out_many(buffers: list[Bytes], values: dict[str, Any]) -> tuple[list[Any], int]:
     """As :func:`_lay_out`, with array operations; all buffers are written."""
     sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
-    room = (sizes + (alignment - 1)) & -alignment
+    room = (sizes + (ALIGNMENT - 1)) & -ALIGNMENT
     table = np.empty((len(sizes), 2), "<i8")
     table[:, 0] = np.cumsum(room) - room
     table[:, 1] = sizes

@@ -5,7 +5,7 @@ Invariants:
 * both framings are read and written: the continuation marker ``FF FF FF FF`` and the metadata size, and the legacy one
   without marker;
 * a stream ends at a size of zero, or at the end of the input before a prefix;
-* the sizes of a message and of its prefix with metadata are multiples of the alignment.
+* the sizes of a message and of its prefix with metadata are multiples of 64 bytes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIM
 def frame(flatbuffer: bytes | bytearray, options: IpcWriteOptions, start: int = 0) -> bytes:
     """Add prefix and padding to a FlatBuffer at offset ``start``, such that its end is aligned."""
     prefix = 4 if options.use_legacy_format else 8
-    total = padded(start + prefix + len(flatbuffer), options.alignment) - start
+    total = padded(start + prefix + len(flatbuffer)) - start
     size = _SIZE.pack(total - prefix)
     head = size if options.use_legacy_format else CONTINUATION + size
     return b"".join([head, flatbuffer, bytes(total - prefix - len(flatbuffer))])

@@ -51,7 +51,7 @@ def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: in
         return encode_dense(tensor.storage, tensor._element, tensor.dim_names, tensor.metadata, checked, start)
     if not isinstance(tensor, SparseTensor):
         raise InvalidType(f"expected a Tensor or a sparse tensor, found {type(tensor).__name__}; see Tensor.from_numpy")
-    header, parts = _encode_sparse(tensor, checked)
+    header, parts = _encode_sparse(tensor)
     body_length = sum([padded(size) for size, _ in parts])
     own = wire_metadata(tensor._element, tensor.metadata)
     metadata = encode_message("SparseTensor", header, body_length, own, checked, start)
@@ -60,14 +60,14 @@ def encode_tensor(tensor: Any, options: IpcWriteOptions | None = None, start: in
 
 
 def checked_options(options: IpcWriteOptions | None) -> IpcWriteOptions:
-    """Check the options, and raise the alignment to that of tensors."""
+    """Check the options."""
     options = as_options(options)
     if options.compression is not None or options.endianness != "little":
         raise InvalidArgument(
             "tensor messages are uncompressed and little-endian, "
             f"found compression={options.compression!r}, endianness={options.endianness!r}"
         )
-    return options if options.alignment >= ALIGNMENT else options.replace(alignment=ALIGNMENT)
+    return options
 
 
 def wire_metadata(element: Element, metadata: Metadata | None) -> Metadata | None:
@@ -89,16 +89,14 @@ def dense_message(
     """The framed metadata of a dense tensor, for a body of ``size`` bytes plus padding."""
     small = not names and (metadata is None or (len(metadata) == 1 and len(*metadata.values()) <= _SHORT))
     make = _dense_template if small and metadata.__class__ in _HASHABLE else _dense_template.__wrapped__
-    alignment = options.alignment
     template = make(
         element,
         len(shape),
         names,
         metadata,
         options.metadata_version,
-        alignment,
         options.use_legacy_format,
-        start & (alignment - 1),
+        start % ALIGNMENT,
     )
     return template.filled([padded(size), size, *strides, *shape])
 
@@ -110,7 +108,6 @@ def _dense_template(
     names: DimNames,
     metadata: Metadata | None,
     version: str,
-    alignment: int,
     legacy: bool,
     start: int,
 ) -> Template:
@@ -122,7 +119,7 @@ def _dense_template(
         "strides": np.array(ones, "<i8"),
         "data": np.array((0, 1), _BUFFER),
     }
-    options = IpcWriteOptions(metadata_version=version, alignment=alignment, use_legacy_format=legacy)
+    options = IpcWriteOptions(metadata_version=version, use_legacy_format=legacy)
     data = encode("Message", message_values("Tensor", header, 1, wire_metadata(element, metadata), version))
     message = Reader(np.frombuffer(data, np.uint8), "a message").root("Message")
     prefix = 4 if legacy else 8
@@ -150,12 +147,10 @@ def encode_dense(
     return Payload(message, pieces, padded(size))
 
 
-def _encode_sparse(tensor: SparseTensor, options: IpcWriteOptions) -> Encoded:
+def _encode_sparse(tensor: SparseTensor) -> Encoded:
     arrays = [*tensor.index, tensor.storage]
     parts = [_part(array) for array in arrays]
     buffers = _buffers(parts)
-    if tensor.form == "CSF" and options.csf_lengths == "elements":
-        buffers["length"][:-1] = [len(array) for array in tensor.index]
     header = {
         "type": type_values(to_wire(tensor._element)[0]),
         "shape": _shape_values(tensor.shape, tensor.dim_names),

@@ -50,7 +50,7 @@ def write_tensor(
     sink : path, ``shm:NAME``, SegmentWriter or file object
         A path or a name is published atomically. A writer or a file object stays open for further messages.
     options : IpcWriteOptions, optional
-        Framing and version; ``csf_lengths="elements"`` for Arrow C++, which can only read CSF tensors of this form.
+        Framing and version.
     overwrite, mode, durable
         As for :func:`shmarrow.ipc.new_file`.
 

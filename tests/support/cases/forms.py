@@ -17,8 +17,7 @@ OPTIONS: dict[str, IpcWriteOptions] = {
     "big-endian": IpcWriteOptions(endianness="big"),
     "lz4": IpcWriteOptions(compression="lz4"),
     "zstd": IpcWriteOptions(compression="zstd"),
-    "align-8": IpcWriteOptions(alignment=8),
-    "small-big-zstd": IpcWriteOptions(compression="zstd", endianness="big", alignment=8, use_legacy_format=True),
+    "big-zstd": IpcWriteOptions(compression="zstd", endianness="big", use_legacy_format=True),
 }
 
 FORMS: dict[str, tuple[bool, IpcWriteOptions]] = {

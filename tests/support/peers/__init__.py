@@ -177,7 +177,6 @@ FEATURES: dict[str, tuple[Callable[[str], Made], tuple[str, ...]]] = {
     "columns-none": (_no_columns, BOTH),
     "names-duplicate": (_names_duplicate, BOTH),
     "metadata": (_metadata, BOTH),
-    "alignment-8": (partial(_rows, alignment=8), BOTH),
     "version-4": (partial(_rows, metadata_version="V4"), BOTH),
     "framing-legacy": (partial(_rows, metadata_version="V4", use_legacy_format=True), BOTH),
     "big-endian": (partial(_rows, endianness="big"), BOTH),
