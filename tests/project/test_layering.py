@@ -83,6 +83,7 @@ IPC_ORDER = (
     "message",
     "schema",
     "batch",
+    "random_access",
     "stream",
     "file",
     "body",

@@ -224,7 +224,8 @@ def steps(policy: str, shm_name: str, handle: Callable[[sa.Ring], object]) -> It
                 reader.close()
             if not more:
                 break
-            yield said
+            if said:  # else the signal came after the last call
+                yield said
             number += EVERY
 
 
