@@ -154,10 +154,12 @@ class RecordBatch(Columns[Array]):
 
     @classmethod
     def _as_column(cls, values: Any, type: DataType | None) -> Array:
-        from shmarrow.layout.arguments import one_array
-        from shmarrow.tabular import as_column
+        column: Array = values
+        if not isinstance(values, Array):
+            from shmarrow.layout.arguments import one_array
+            from shmarrow.tabular import as_column
 
-        column: Array = one_array(as_column(values, type))
+            column = one_array(as_column(values, type))
         return column if type is None else column.cast(type)
 
     @classmethod
@@ -228,7 +230,7 @@ class RecordBatch(Columns[Array]):
     def _columns_at(self, indices: Sequence[int] | None) -> list[Array]:
         """Return the columns at some positions, or all; columns not built yet are built together."""
         built, source = self._columns, self._source
-        wanted = range(len(self._schema)) if indices is None else indices
+        wanted = range(self._schema._length) if indices is None else indices
         if source is not None:
             missing = [i for i in wanted if i not in built] if built else indices
             if missing is None:

@@ -18,7 +18,17 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.bitmap import Mask
 from shmarrow.buffer import DType, Indices, NDArray
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
+from shmarrow.errors import (
+    CopyRequired,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    ShmarrowError,
+    at,
+    counted,
+    not_expected,
+    shown,
+)
 from shmarrow.habits import missing
 from shmarrow.layout.memory import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
@@ -153,7 +163,14 @@ class Columns(Generic[Column]):
         schema = None if schema is None else checked_schema(schema)
         columns = several(arrays, "arrays")
         given = given_fields(columns, names, schema, metadata)
-        made = [cls._named_column(values, field) for values, field in zip(columns, given, strict=True)]
+        made: list[Column] = []
+        try:
+            for values, item in zip(columns, given, strict=True):
+                made.append(cls._as_column(values, None) if item.__class__ is str else cls._fitting(values, item))
+        except ShmarrowError as error:
+            name = given[len(made)]
+            error.where = ("column", name.name if isinstance(name, Field) else name), *error.where
+            raise
         if schema is None:
             fields = [Field(name, column.type) for name, column in zip(names or (), made, strict=True)]
             schema = Schema(fields, metadata)
@@ -165,16 +182,16 @@ class Columns(Generic[Column]):
         raise NotImplementedError
 
     @classmethod
-    def _named_column(cls, values: Any, field: Field | str) -> Column:
-        """Convert values to the column of a field or name; errors name the column."""
-        name, type = (field.name, field.type) if isinstance(field, Field) else (field, None)
-        with at("column", name):
-            column = cls._as_column(values, type)
-            if isinstance(field, Field) and field.required and column.null_count:
-                raise InvalidData(
-                    f"expected no null, as the field is not nullable, found {counted(column.null_count, 'null')}"
-                )
-            return column
+    def _fitting(cls, values: Any, field: Field | str) -> Column:
+        """Convert values to the column of a field or name."""
+        if not isinstance(field, Field):
+            return cls._as_column(values, None)
+        column = cls._as_column(values, field.type)
+        if field.required and column.null_count:
+            raise InvalidData(
+                f"expected no null, as the field is not nullable, found {counted(column.null_count, 'null')}"
+            )
+        return column
 
     @classmethod
     def from_pydict(
@@ -375,7 +392,8 @@ class Columns(Generic[Column]):
             if not is_field(field):
                 raise not_expected("a name or a shmarrow.Field", field)
             field = own_field(field)
-        column = self._named_column(self._one_column(values), field)
+        with at("column", field.name if isinstance(field, Field) else field):
+            column = self._fitting(self._one_column(values), field)
         made = field if isinstance(field, Field) else Field(field, column.type)
         if len(column) != self.num_rows:
             found = counted(len(column), "value")

@@ -49,9 +49,9 @@ def made_from(
         data = list(data)
     if isinstance(data, (Array, ChunkedArray)) and data.type.layout == "struct":
         data = kind.from_struct_array(data)
-    frame = capsules.is_frame(data)
-    rows = None if frame or isinstance(data, Mapping) else kind._of_rows(data)
-    if rows is None and not frame and not isinstance(data, Mapping):
+    frame, mapping = capsules.is_frame(data), isinstance(data, Mapping)
+    rows = None if frame or mapping else kind._of_rows(data)
+    if rows is None and not frame and not mapping:
         _check_columns(data, names is None and schema is None)
         return kind.from_arrays(data, names, schema, metadata)
     if names is not None:

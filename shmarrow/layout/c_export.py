@@ -24,11 +24,10 @@ from shmarrow.errors import InvalidData, Unsupported
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import make_array
 from shmarrow.layout.validation import make_safe
-from shmarrow.optional import optional
 from shmarrow.types import Schema, struct
 from shmarrow.types.c_export import schema_schema, type_schema
 from shmarrow.types.c_import import schema_from_capsule, type_from_capsule
-from shmarrow.types.c_structs import ARRAY, KeptAlive, array_at, offset_of, pointer
+from shmarrow.types.c_structs import ARRAY, KeptAlive, address_of, native, offset_of, pointer
 from shmarrow.types.extension import storage_of
 
 if TYPE_CHECKING:
@@ -50,32 +49,34 @@ _KINDS = {
 } | {"null": _ALL_NULL, "fixed_size_list": _FIXED_SIZE, "sparse_union": _SPARSE}
 """The kind of each layout; kinds before :data:`_WITHOUT` have validity."""
 
+_AT = {name: i for i, name in enumerate(ARRAY.names or ())}
+"""The members of a structure, each of which is a word."""
+
 _word = ctypes.c_uint64.from_address
 _HEAD = object.__basicsize__
 
 
-def _in_objects(arrays: list[Any]) -> Any:
-    """Return the data addresses of ndarrays: numpy's C struct has the data pointer right after the object header.
+def _in_objects(buffers: list[Any]) -> list[int]:
+    """Return the address of each buffer; 0 for one that is False, and that of zeros for one that is None or empty.
 
-    All pointers are gathered in one operation. The ``ctypes.data`` attribute takes over a microsecond per array, which
-    would dominate the export of a wide batch.
+    numpy's C struct has the address right after the object header. The ``ctypes.data`` attribute takes ten times as
+    long, which would dominate the export of a wide batch.
     """
-    addresses = np.fromiter(map(id, arrays), np.uint64, len(arrays))
-    start = int(addresses.min())
-    words = array_at(start + _HEAD, (int(addresses.max()) - start) // 8 + 1, "<u8")
-    return words[(addresses - np.uint64(start)) >> np.uint64(3)]
+    return [
+        0 if data is False else _word(id(data) + _HEAD).value if data is not None and len(data) else _NOTHING
+        for data in buffers
+    ]
 
 
-def _by_attribute(arrays: list[Any]) -> Any:
-    return np.array([data.ctypes.data for data in arrays], np.uint64)
+def _by_attribute(buffers: list[Any]) -> list[int]:
+    return [
+        0 if data is False else address_of(data) if data is not None and len(data) else _NOTHING for data in buffers
+    ]
 
 
+_NOTHING = address_of(_ZEROS)
 _probes = [np.zeros(3, np.uint8)[i:] for i in range(3)]
-_addresses = _in_objects if (_in_objects(_probes) == _by_attribute(_probes)).all() else _by_attribute
-
-
-def _address(data: Any) -> int:
-    return int(data.ctypes.data)
+_addresses = _in_objects if _in_objects(_probes) == _by_attribute(_probes) else _by_attribute
 
 
 class Patch(NamedTuple):
@@ -106,81 +107,59 @@ class Tree(NamedTuple):
 
 def lay_out(root: Any) -> Tree:
     """Build the tree of a validated array; copies no buffer."""
-    nodes = level = [root]
-    while level:
-        level = [child for each in level for child in (each._children or _dictionary(each))]
-        nodes = nodes + level
-    buffers = [each._buffers for each in nodes]
-    kinds = np.array([_KINDS[each._type.layout] for each in nodes])
-    for i in np.flatnonzero(kinds == _VARIADIC).tolist():
-        buffers[i] = [*buffers[i], np.array([len(data) for data in buffers[i][2:]], np.int64)]
-    n_buffers = np.array([len(each) for each in buffers])
-    starts = np.cumsum(n_buffers) - n_buffers
-    found = [data if data is not None and len(data) else _ZEROS for each in buffers for data in each]
-    addresses = _addresses([*found, _ZEROS])
+    nodes, parents = [(root, root._offset, root._length)], [0]
+    rows: list[tuple[int, ...]] = []
+    kept: list[Any] = []
+    for array, offset, length in nodes:  # grows as children are appended
+        kind, dictionary, found = _KINDS[array._type.layout], array._dictionary, list(array._buffers)
+        if kind == _VARIADIC:
+            found.append(np.array([len(data) for data in found[2:]], np.int64))
+        below = [(child, child._offset, child._length) for child in array._children] if array._children else []
+        null_count = length if kind == _ALL_NULL else 0
+        if kind <= _FIXED_SIZE:  # validity is exported only if there may be nulls; every other buffer has an address
+            if array._null_count == 0 or found[0] is None or not len(found[0]):
+                found[0] = False
+            else:
+                null_count = -1
+        if kind == _FIXED_SIZE:  # polars wants no more slots in the child than are used
+            child, start, _ = below[0]
+            below[0] = child, start, (offset + length) * storage_of(array._type).list_size
+        elif kind == _SPARSE:  # arro3 drops the offset of these, so each child gets it
+            below = [(child, start + offset, length) for child, start, _ in below]
+            found[0] = found[0][offset:]
+            offset = 0
+        # pyarrow refers to bytes before an offset, so that without slots is 0.
+        rows.append((length, null_count, offset if length else 0, len(found), len(below), len(kept), len(nodes)))
+        if dictionary is not None:
+            below.append((dictionary, dictionary._offset, dictionary._length))
+        kept += found
+        parents += [len(rows) - 1] * len(below)
+        nodes += below
 
-    tree = np.zeros(len(nodes), ARRAY)
-    tree["length"] = [each._length for each in nodes]
-    tree["offset"] = [each._offset if each._length else 0 for each in nodes]
-    tree["n_buffers"] = n_buffers
-    is_dictionary = np.array([each._dictionary is not None for each in nodes])
-    tree["n_children"] = n_children = np.array([len(each._children) for each in nodes])
-    n_below = n_children + is_dictionary
-    first = 1 + np.cumsum(n_below) - n_below
-    for i in np.flatnonzero((kinds == _FIXED_SIZE) | (kinds == _SPARSE)).tolist():
-        offset, length = tree["offset"][i], tree["length"][i]
-        if kinds[i] == _FIXED_SIZE:  # polars wants no more slots in the child than are used
-            size = storage_of(nodes[i]._type).list_size
-            tree["length"][first[i]] = (offset + length) * size
-        else:  # arro3 drops the offset of these, so each child gets it
-            below = slice(first[i], first[i] + n_children[i])
-            tree["offset"][below] += offset
-            tree["length"][below] = length
-            addresses[starts[i]] += np.uint64(offset)
-            tree["offset"][i] = 0
-    tree["offset"][tree["length"] == 0] = 0  # pyarrow refers to bytes before an offset
-
-    # Validity is exported only if there may be nulls; every other buffer has an address.
-    with_validity = kinds <= _FIXED_SIZE
-    validity = starts[with_validity]
-    absent = np.array([each._null_count == 0 for each in nodes])[with_validity] | (addresses[validity] == addresses[-1])
-    addresses[validity[absent]] = 0
-    tree["null_count"] = np.where(kinds == _ALL_NULL, tree["length"], 0)
-    tree["null_count"][with_validity] = np.where(absent, 0, -1)
-
-    pointers = _link(tree, first, starts, addresses)
-    tree["dictionary"] = np.where(is_dictionary, pointers[first], 0)
-
+    buffers, pointers = np.array(_addresses(kept), np.uint64), np.empty(len(nodes) + 1, np.uint64)
+    at, pointers_at = address_of(buffers), address_of(pointers)
+    tree = np.array(  # a release that is not 0 marks a structure as valid; it is never called
+        [(*row[:5], at + 8 * row[5], pointers_at + 8 * row[6], 0, 1, 0) for row in rows], np.int64
+    )
+    start = address_of(tree)
+    pointers[:] = np.arange(start, start + ARRAY.itemsize * len(pointers), ARRAY.itemsize)
     patches = []
-    large = np.flatnonzero(n_buffers > _ROOM).tolist()
-    if large:
-        parents = np.repeat(np.arange(len(nodes)), n_below)
-        for i in large:
-            patches.append(Patch(_way(i, parents, first, is_dictionary), len(buffers[i]), int(tree["buffers"][i])))
-        tree["n_buffers"][large] = 1
-        tree["buffers"][large] += np.uint64(8)  # the second buffer: the first may be NULL, which keeps nothing alive
-    return Tree(KeptAlive([buffers, tree, pointers, addresses]), _address(tree), patches)
+    for i, (array, *_) in enumerate(nodes):
+        if array._dictionary is not None:
+            tree[i, _AT["dictionary"]] = pointers[rows[i][6]]
+        if rows[i][3] > _ROOM:
+            patches.append(Patch(_way(i, parents, rows, nodes), rows[i][3], int(tree[i, _AT["buffers"]])))
+            tree[i, _AT["n_buffers"]] = 1
+            tree[i, _AT["buffers"]] += 8  # the second buffer: the first may be NULL, which keeps nothing alive
+    return Tree(KeptAlive([kept, tree, pointers, buffers]), start, patches)
 
 
-def _dictionary(array: Any) -> Any:
-    return () if array._dictionary is None else (array._dictionary,)
-
-
-def _link(tree: Any, first: Any, starts: Any, addresses: Any) -> Any:
-    """Set the pointers to children (``first`` is the first child's node) and buffers; return all nodes' addresses."""
-    pointers = np.arange(len(tree) + 1, dtype=np.uint64) * np.uint64(ARRAY.itemsize) + np.uint64(_address(tree))
-    tree["children"] = first.astype(np.uint64) * np.uint64(8) + np.uint64(_address(pointers))
-    tree["buffers"] = starts.astype(np.uint64) * np.uint64(8) + np.uint64(_address(addresses))
-    tree["release"] = 1  # nonzero marks the structure as valid; it is never called
-    return pointers
-
-
-def _way(node: int, parents: Any, first: Any, is_dictionary: Any) -> tuple[int, ...]:
-    """Return the path from the root to a node; ``parents[i]`` is the parent of node ``i + 1``."""
+def _way(node: int, parents: list[int], rows: list[Any], nodes: list[Any]) -> tuple[int, ...]:
+    """Return the path from the root to a node."""
     way: list[int] = []
     while node:
-        parent = int(parents[node - 1])
-        way.insert(0, -1 if is_dictionary[parent] else node - int(first[parent]))
+        parent = parents[node]
+        way.insert(0, -1 if nodes[parent][0]._dictionary is not None else node - rows[parent][6])
         node = parent
     return tuple(way)
 
@@ -192,9 +171,7 @@ _N_BUFFERS, _BUFFERS, _CHILDREN, _DICTIONARY = [
 
 def capsules(tree: Tree, schema: Any) -> tuple[PyCapsule, PyCapsule]:
     """Make capsules from a ``nanoarrow`` schema and a tree; each structure keeps the tree's memory alive."""
-    made: tuple[PyCapsule, PyCapsule] = (
-        optional("nanoarrow")._array.CArray(tree.memory, tree.address, schema).__arrow_c_array__()
-    )
+    made: tuple[PyCapsule, PyCapsule] = native()._array.CArray(tree.memory, tree.address, schema).__arrow_c_array__()
     if tree.patches:
         root = pointer(made[1], "arrow_array")
         for way, n_buffers, buffers in tree.patches:
@@ -223,12 +200,12 @@ def batch_tree(batch: RecordBatch) -> Tree:
         If a column's type or length differs from the batch's, or its data could make consumers read out of bounds.
     """
     columns, rows = batch.columns, batch.num_rows
-    if [column._type for column in columns] != batch.schema.types or {column._length for column in columns} - {rows}:
+    if [column._type for column in columns] != batch._schema.types or {column._length for column in columns} - {rows}:
         batch.validate()
     safe = []
     try:
         for column in columns:
-            safe.append(make_safe(column))
+            safe.append(column if column._safe is True else make_safe(column))
     except InvalidData as error:
         i = len(safe)
         error.where = ("column", i, batch.schema.field(i).name), *error.where
@@ -247,7 +224,8 @@ def export_array(
     array: Array, requested_schema: PyCapsule | None = None, **unknown: object
 ) -> tuple[PyCapsule, PyCapsule]:
     """Implement :meth:`Array.__arrow_c_array__`."""
-    refuse(unknown)
+    if unknown:
+        refuse(unknown)
     if requested_schema is not None:
         array = array.cast(type_from_capsule(requested_schema))
     return capsules(array_tree(array), type_schema(array.type))
@@ -257,8 +235,9 @@ def export_batch(
     batch: RecordBatch, requested_schema: PyCapsule | None = None, **unknown: object
 ) -> tuple[PyCapsule, PyCapsule]:
     """Implement :meth:`RecordBatch.__arrow_c_array__`."""
-    refuse(unknown)
-    schema = requested(batch.schema, requested_schema)
+    if unknown:
+        refuse(unknown)
+    schema = requested(batch._schema, requested_schema)
     return capsules(batch_tree(in_schema(batch, schema)), schema_schema(schema))
 
 
@@ -272,4 +251,4 @@ def requested(schema: Schema, capsule: PyCapsule | None) -> Schema:
 
 def in_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
     """Cast a batch to a schema; raises the errors of :meth:`RecordBatch.cast`."""
-    return batch if schema is batch.schema else batch.cast(schema)
+    return batch if schema is batch._schema else batch.cast(schema)

@@ -37,7 +37,7 @@ from shmarrow.state_machine import CLOSE, READ, SEQUENTIAL, StateMachine
 from shmarrow.types import DataType, Schema
 from shmarrow.types.c_export import placeholder, schema_schema, type_schema
 from shmarrow.types.c_import import field_at, text_of, type_from_capsule
-from shmarrow.types.c_structs import STREAM, ask, pointer
+from shmarrow.types.c_structs import STREAM, ask, native, pointer
 
 if TYPE_CHECKING:
     from shmarrow.batch import RecordBatch
@@ -86,10 +86,10 @@ class CStream:
         self._last_error = _LAST_ERROR(last_error) if last_error else None
         self._count = 0
         self.states = StateMachine(f"the stream of {what}", SEQUENTIAL)
-        native = optional("nanoarrow")
-        self._empty = native._schema.CSchema.allocate()
-        self._allocate = native._array.CArray.allocate
-        self.schema = native._schema.CSchema.allocate()
+        modules = native()
+        self._empty = modules._schema.CSchema.allocate()
+        self._allocate = modules._array.CArray.allocate
+        self.schema = modules._schema.CSchema.allocate()
         """The owner of the schema, whose address is ``schema._addr()``."""
         try:
             self._call(_GET(get_schema), self.schema._addr(), "its schema")
@@ -240,11 +240,11 @@ def export_reader(reader: RecordBatchReader, requested_schema: PyCapsule | None 
 
 
 def _at_once(trees: Sequence[Tree], schema: Any) -> Any:
-    na = optional("nanoarrow")
+    modules = native()
     # Streams take ownership of the structures, so these are copies; the schema is passed once, not with each batch.
-    arrays = [na._array.CArray._import_from_c_capsule(*capsules(tree, placeholder())) for tree in trees]
-    own = na._schema.CSchema._import_from_c_capsule(schema.__arrow_c_schema__())
-    return na._array_stream.CArrayStream.from_c_arrays(arrays, own, move=True, validate=False).__arrow_c_stream__()
+    arrays = [modules._array.CArray._import_from_c_capsule(*capsules(tree, placeholder())) for tree in trees]
+    own = modules._schema.CSchema._import_from_c_capsule(schema.__arrow_c_schema__())
+    return modules._array_stream.CArrayStream.from_c_arrays(arrays, own, move=True, validate=False).__arrow_c_stream__()
 
 
 class _Exported:

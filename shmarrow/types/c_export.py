@@ -10,9 +10,11 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import accumulate
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,9 +22,18 @@ from shmarrow.capsules import PyCapsule
 from shmarrow.errors import ExportRefused, Unsupported, at, shown
 from shmarrow.optional import optional
 from shmarrow.types.base import DataType, Metadata
-from shmarrow.types.c_structs import DICTIONARY_ORDERED, MAP_KEYS_SORTED, NULLABLE, SCHEMA, KeptAlive
-from shmarrow.types.extension import METADATA_KEY, NAME_KEY, storage_field
+from shmarrow.types.c_structs import (
+    DICTIONARY_ORDERED,
+    MAP_KEYS_SORTED,
+    NULLABLE,
+    SCHEMA,
+    KeptAlive,
+    address_of,
+    native,
+)
+from shmarrow.types.extension import METADATA_KEY, NAME_KEY, ExtensionType, storage_field
 from shmarrow.types.field import Field
+from shmarrow.types.nested import DictionaryType
 from shmarrow.types.primitive import null
 from shmarrow.types.schema import Schema
 
@@ -30,15 +41,11 @@ _LONGEST = (1 << 31) - 1
 """The most bytes in a metadata string."""
 
 
-class _Node(NamedTuple):
-    """One structure before its strings and its children have addresses."""
+_DICTIONARY = (SCHEMA.names or ()).index("dictionary")
 
-    format: bytes
-    name: bytes
-    metadata: bytes
-    flags: int
-    children: tuple[Field, ...] | list[Field]
-    dictionary: Field | None = None
+_Node: TypeAlias = tuple[bytes, bytes, bytes, int, Sequence[Field], list[Field]]
+"""One structure before its strings and its children have addresses: format, name, metadata, flags, the fields of the
+children, and that of the dictionary, if any."""
 
 
 def type_schema(type: DataType) -> Any:
@@ -64,7 +71,7 @@ def schema_schema(schema: Schema) -> Any:
     """
     made = schema._exported
     if made is None:
-        made = _laid_out(_Node(b"+s", b"", _metadata(schema.metadata), 0, schema.fields))
+        made = _laid_out((b"+s", b"", _metadata(schema.metadata), 0, schema.fields, []))
         object.__setattr__(schema, "_exported", made)
     return made
 
@@ -91,21 +98,25 @@ def placeholder() -> Any:
 
 
 def _node(field: Field) -> _Node:
-    field = _named_safely(field)
     type: Any = field.type
-    name, format = field.name.encode(), _format(type)
+    if field.metadata is not None or isinstance(type, (ExtensionType, DictionaryType)):
+        field = _named_safely(field)
+        type = field.type
+    nested = type.descriptor.children or type.layout == "dictionary"
+    name, format = field.name.encode(), type.format.encode() if nested else _format(type)
     if b"\0" in name:
         raise ExportRefused(f"the field name {shown(field.name)} contains a NUL character, which ends a name in C")
     if b"\0" in format:
         raise ExportRefused(f"field {shown(field.name)}: {shown(str(type))} contains a NUL character")
-    flags = NULLABLE if field.nullable else 0
-    with at("field", field.name):
-        metadata = _metadata(field.metadata)
+    flags, metadata = NULLABLE if field.nullable else 0, b""
+    if field.metadata is not None:
+        with at("field", field.name):
+            metadata = _metadata(field.metadata)
     if type.layout == "dictionary":
         flags |= DICTIONARY_ORDERED if type.ordered else 0
-        return _Node(format, name, metadata, flags, (), Field("", type.value_type))
+        return format, name, metadata, flags, (), [Field("", type.value_type)]
     flags |= MAP_KEYS_SORTED if type.layout == "map" and type.keys_sorted else 0
-    return _Node(format, name, metadata, flags, type.fields)
+    return format, name, metadata, flags, type.fields, []
 
 
 _STORAGE = {"arrow.uuid": "w:16", "arrow.bool8": "c", "hugeint": "w:16", "uhugeint": "w:16"}
@@ -134,13 +145,8 @@ def _named_safely(field: Field) -> Field:
     return Field(made.name, storage, made.nullable, left or None)
 
 
-def _format(type: Any) -> bytes:
-    nested = type.descriptor.children or type.layout == "dictionary"
-    return (_known_format.__wrapped__ if nested else _known_format)(type)
-
-
 @lru_cache(4096)
-def _known_format(type: DataType) -> bytes:
+def _format(type: DataType) -> bytes:
     """The format of a type; kept for those without others in them, as the cache keeps the type, too."""
     return type.format.encode()
 
@@ -161,30 +167,32 @@ def _metadata(metadata: Metadata | None) -> bytes:
 
 def _laid_out(root: _Node) -> Any:
     """Lay out the tree below a node as a ``nanoarrow`` schema that owns its memory."""
-    nodes, children, dictionaries = [root], [], []
-    for node in nodes:  # grows as children are appended
-        children.append(len(nodes))
-        nodes += map(_node, node.children)
-        dictionaries.append(0 if node.dictionary is None else len(nodes))
-        nodes += [] if node.dictionary is None else [_node(node.dictionary)]
+    nodes, first = [root], []
+    for node in nodes:  # grows as children are appended, and after them the dictionary
+        first.append(len(nodes))
+        nodes += map(_node, (*node[4], *node[5]))
+    formats, names, metadata, flags, children, dictionaries = zip(*nodes, strict=True)
 
     count = len(nodes)
-    strings = [part for node in nodes for part in (node.format, node.name, node.metadata)]
-    text = np.frombuffer(b"\0".join([*strings, b""]), np.uint8)
-    starts = np.zeros(3 * count + 1, np.uint64)
-    np.cumsum([len(part) + 1 for part in strings], out=starts[1:])
-    format, name, metadata = (starts[:-1].reshape(count, 3) + np.uint64(text.ctypes.data)).T
-
-    tree = np.zeros(count, SCHEMA)
-    pointers = np.arange(count, dtype=np.uint64) * SCHEMA.itemsize + tree.ctypes.data
-    tree["format"], tree["name"] = format, name
-    tree["metadata"] = np.where([bool(node.metadata) for node in nodes], metadata, 0)
-    tree["flags"] = [node.flags for node in nodes]
-    tree["n_children"] = [len(node.children) for node in nodes]
-    tree["children"] = np.array(children, np.uint64) * pointers.itemsize + pointers.ctypes.data
-    tree["dictionary"] = np.where(dictionaries, pointers[dictionaries], 0)
-    tree["release"] = 1  # nonzero marks the structure as valid; it is never called
-    return optional("nanoarrow")._schema.CSchema(KeptAlive([text, tree, pointers]), tree.ctypes.data)
+    strings = [*formats, *names, *metadata]
+    text, pointers = np.frombuffer(b"\0".join([*strings, b""]), np.uint8), np.empty(count + 1, np.uint64)
+    starts = list(accumulate([len(part) + 1 for part in strings], initial=address_of(text)))
+    pointers_at = address_of(pointers)
+    tree = np.array(  # a release that is not 0 marks a structure as valid; it is never called
+        [
+            (format, name, at if text else 0, flag, len(fields), pointers_at + 8 * below, 0, 1, 0)
+            for format, name, at, text, flag, fields, below in zip(
+                starts, starts[count:], starts[2 * count :], metadata, flags, children, first, strict=False
+            )
+        ],
+        np.int64,
+    )
+    start = address_of(tree)
+    pointers[:] = np.arange(start, start + SCHEMA.itemsize * len(pointers), SCHEMA.itemsize)
+    for i, dictionary in enumerate(dictionaries):
+        if dictionary:
+            tree[i, _DICTIONARY] = pointers[first[i]]
+    return native()._schema.CSchema(KeptAlive([text, tree, pointers]), start)
 
 
 def to_pyarrow(value: Any, kind: str) -> Any:

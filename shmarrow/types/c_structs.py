@@ -82,6 +82,18 @@ def array_at(address: int, count: int, typestr: str, owner: Any = None) -> NDArr
     return np.asarray(_AddressRange(address, count, typestr, owner))
 
 
+def address_of(data: NDArray) -> int:
+    """Return the address of an ndarray's memory."""
+    address: int = data.view(np.uint8).__array_interface__["data"][0]  # of structures, it would also describe them
+    return address
+
+
+@cache
+def native() -> Any:
+    """Return nanoarrow; MissingExtra if it is not installed."""
+    return optional("nanoarrow")
+
+
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -144,10 +156,10 @@ def move(capsule: PyCapsule, name: str) -> Any:
 @cache
 def _room(name: str) -> tuple[Any, Any]:
     """Return the allocator of a structure and its ctypes array type; the last words are ``release`` and its data."""
-    new_schema = optional("nanoarrow")._schema.CSchema.allocate
+    new_schema = native()._schema.CSchema.allocate
     if name == "arrow_schema":
         return new_schema, ctypes.c_uint64 * (SCHEMA.itemsize // 8)
-    return partial(optional("nanoarrow")._array.CArray.allocate, new_schema()), ctypes.c_uint64 * (ARRAY.itemsize // 8)
+    return partial(native()._array.CArray.allocate, new_schema()), ctypes.c_uint64 * (ARRAY.itemsize // 8)
 
 
 def ask(obj: object, method: str) -> Any:

@@ -63,9 +63,9 @@ class Field:
         if not name.isascii():
             utf8(name, "the field name")
         _set_name(self, name)
-        _set_type(self, as_type(type))
+        _set_type(self, type if isinstance(type, DataType) else as_type(type))
         _set_nullable(self, nullable if nullable.__class__ is bool else as_bool(nullable, "nullable", True))
-        _set_metadata(self, as_metadata(metadata))
+        _set_metadata(self, None if metadata is None else as_metadata(metadata))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Field.{name} cannot be set; with_{name}() returns a changed field")
@@ -207,7 +207,12 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     if schema_of(fields):
         raise InvalidType(f"expected {expected}, found {full_name(fields)}", hint=schema_of(fields))
     items = iterated(fields.items() if isinstance(fields, Mapping) else fields, expected)
-    return tuple([own_field(item) if is_field(item) else _from_tuple(item) for item in items])
+    return tuple(
+        [
+            item if isinstance(item, Field) else own_field(item) if is_field(item) else _from_tuple(item)
+            for item in items
+        ]
+    )
 
 
 def schema_of(value: Any) -> str | None:
