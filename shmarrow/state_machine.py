@@ -29,7 +29,6 @@ FAILED = "failed"
 CLOSED = "closed"
 
 READ = "read"
-WRITE = "write"
 END = "end"
 FAIL = "fail"
 CLOSE = "close"

@@ -29,7 +29,6 @@ from shmarrow.state_machine import (
     FAIL,
     FAILED,
     OPEN,
-    WRITE,
     NotCopied,
     StateMachine,
     Transitions,
@@ -44,7 +43,7 @@ FINISH = "finish"
 ABORT = "abort"
 
 LIFE: Transitions = {
-    OPEN: {WRITE: OPEN, CHANGE: CHANGING, FINISH: FINISHING, ABORT: ENDED, CLOSE: CLOSED},
+    OPEN: {CHANGE: CHANGING, FINISH: FINISHING, ABORT: ENDED, CLOSE: CLOSED},
     CHANGING: {KEEP: OPEN, FAIL: FAILED, ABORT: ENDED, CLOSE: CLOSED},
     FINISHING: {END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
     FAILED: {FAIL: FAILED, CLOSE: CLOSED},
@@ -67,9 +66,11 @@ def operation(method: Callable[Concatenate[W, P], R]) -> Callable[Concatenate[W,
         states.admit()
         try:
             with states.turn:
-                states.go(WRITE)
+                if states.state != OPEN:
+                    raise states.refusal()
                 result = method(self, *args, **kwargs)
-                states.go(WRITE)  # refused if a signal handler ended the writer meanwhile
+                if states.state != OPEN:  # a signal handler has ended the writer meanwhile
+                    raise states.refusal()
                 return result
         finally:
             if states.state == ENDED:
@@ -139,7 +140,7 @@ class Writer(NotCopied):
             return
         with states.turn:
             try:
-                if not self.closed:
+                if states.state not in (ENDED, CLOSED):
                     states.go(FINISH)
                     self._finish()
                     states.go(END)
@@ -151,6 +152,8 @@ class Writer(NotCopied):
 
     def abort(self) -> None:
         """Drop what was written; nothing is published. No effect after closing."""
+        if self._released:
+            return
         states = self._states
         if states.inherited:  # another thread of the parent may hold the turn
             self._release()
@@ -167,9 +170,11 @@ class Writer(NotCopied):
             self._released = True
             self._states.go(CLOSE)
 
-    @operation
     def _check_open(self) -> None:
         """Raise an error unless it may be written to."""
+        self._states.admit()
+        if self._states.state != OPEN:
+            raise self._states.refusal()
 
     def __enter__(self) -> Self:
         self._check_open()

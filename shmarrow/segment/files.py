@@ -70,8 +70,8 @@ def link_unnamed(fd: int, path: str, dir_fd: int | None = None) -> None:
 
 def temp_paths(path: str) -> Iterator[str]:
     """Return distinct temporary names for a writer of ``path``, in the order to try: an endless iterator."""
-    directory, target = os.path.split(path)
-    stem = os.path.join(directory, f"{TEMP_PREFIX}{crc32(os.fsencode(target)):08x}-")
+    directory, slash, target = path.rpartition("/")
+    stem = f"{directory}{slash}{TEMP_PREFIX}{crc32(os.fsencode(target)):08x}-"
     endings = chain(map(str, range(_NUMBERED_NAMES)), iter(lambda: os.urandom(12).hex(), ""))
     return map(stem.__add__, endings)
 

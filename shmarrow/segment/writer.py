@@ -99,7 +99,7 @@ def create(
     if mode is not None and (not isinstance(mode, int) or not 0 <= mode <= 0o777):
         raise InvalidArgument(f"mode must be None or permission bits from 0 to 0o777, found {mode!r}")
     try:
-        if not os.path.isabs(path):
+        if not path.startswith("/"):
             path = os.path.join(os.getcwd(), path)  # stable across chdir
         path, replaced = _target(path, overwrite, follow=not is_shm(name))
         if replaced is not None and mode is None and replacing is None and is_planted(path, replaced):
@@ -279,7 +279,8 @@ class SegmentWriter(Sink):
 
     def _write(self, offset: int, pieces: Iterable[Piece]) -> int:
         views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
-        self._mend()
+        if self._torn:
+            self._mend()
         if offset > self.size:
             self._reserve(offset)
         end = offset + sum(map(len, views))
@@ -298,13 +299,13 @@ class SegmentWriter(Sink):
 
     def _mend(self) -> None:
         """Remove what an interrupted or refused write left beyond the end, as bytes skipped later must be zero."""
-        if self._torn:
-            os.ftruncate(self._fd, self.size)
-            self._reserved = 0
-            self._torn = False
+        os.ftruncate(self._fd, self.size)
+        self._reserved = 0
+        self._torn = False
 
     def _reserve(self, size: int) -> None:
-        self._mend()
+        if self._torn:
+            self._mend()
         start = max(self.size, self._reserved)
         if size <= start:
             return
@@ -411,11 +412,13 @@ class SegmentWriter(Sink):
     def _drop(self) -> None:
         self._maps.clear()
         known = True
-        with suppress(OSError):
+        try:
             if self._states.inherited:  # a child that closed what it inherited may have another file of this number
                 known = os.path.samestat(os.fstat(self._fd), self._file)
             elif self._temp is not None and os.path.samestat(os.lstat(self._temp), self._file):
                 os.unlink(self._temp)
+        except OSError:
+            pass
         fd, self._fd = self._fd, -1
         if fd >= 0 and known:
             os.close(fd)

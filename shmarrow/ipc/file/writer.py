@@ -60,13 +60,12 @@ class RecordBatchFileWriter(BatchWriter):
         self._row_counts: RowCounts = []
         super().__init__(sink, schema, options)
 
-    def _start(self) -> None:
+    def _head(self) -> bytes:
         if self._measured_columns is not False:
             from shmarrow.ipc.file.statistics import Collector
 
             self._statistics = Collector(self.schema, self._measured_columns)
-        self._sink.write([_START])
-        super()._start()
+        return _START + schema_message(self._encoded, self.options, self._sink.size + HEAD)
 
     def _add_block(self, position: int, payload: Payload, rows: int | None) -> None:
         block = position, len(payload.metadata), payload.body_length

@@ -5,7 +5,6 @@ Messages are written in order: schema, batches preceded by their dictionaries, e
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -66,7 +65,7 @@ class BatchWriter(Writer):
         # Dictionaries of all-null columns, which may be replaced later; a file has one per id.
         self._empty: dict[int, Any] = {}
         # The messages after the schema, by kind: BATCH, or the relation of a dictionary to the one before it.
-        self._counts: Counter[str] = Counter()
+        self._counts = dict.fromkeys((BATCH, NEW, DELTA, REPLACE), 0)
         try:
             self.options = as_options(options)
             self.schema: Schema = checked_schema(schema)
@@ -77,7 +76,11 @@ class BatchWriter(Writer):
 
     def _start(self) -> None:
         self._encoded = encode_schema(self.schema, self.options)
-        self._sink.write([schema_message(self._encoded, self.options, self._sink.size)])
+        self._sink.write([self._head()])
+
+    def _head(self) -> bytes:
+        """The bytes before the first batch: the message of the schema."""
+        return schema_message(self._encoded, self.options, self._sink.size)
 
     @property
     def stats(self) -> IpcStats:
@@ -160,9 +163,10 @@ class BatchWriter(Writer):
         adapt = adapt or not isinstance(batch, RecordBatch)
         batch = in_schema(own_batch(batch, "a shmarrow.RecordBatch"), self.schema, adapt)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
-        dictionaries, latest = self._encode_dictionaries(dictionaries_of(batch.columns))
+        columns = batch.columns
+        dictionaries, latest = self._encode_dictionaries(dictionaries_of(columns))
         position = self._sink.size + sum([payload.size for _, payload in dictionaries])
-        payload = encode_batch(batch.columns, batch.num_rows, self.options, metadata, position, self._place)
+        payload = encode_batch(columns, batch.num_rows, self.options, metadata, position, self._place)
         measured = None if self._statistics is None else self._statistics.measure(batch)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows, measured)
 
