@@ -15,7 +15,6 @@ import os
 import stat
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
