@@ -33,7 +33,7 @@ from shmarrow.sources import open_source
 from shmarrow.sources.base import name_of
 from shmarrow.sources.formats import HEAD, recognized
 
-ROWS = ("file", "stream")
+ROWS = ("file", "stream", "other rows")
 _CONVERTED = ("a Parquet file", "an ORC file", "text, such as CSV", "JSON text", "a safetensors file")
 """Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
 _TEXTS = {".csv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"}
@@ -48,11 +48,12 @@ class Target(NamedTuple):
     name : str
         What messages call it.
     kind : str
-        ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``.
+        ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``; ``"other rows"`` for a file of
+        another format, such as Parquet, whose rows pyarrow reads.
     source : object
-        What readers take: a source of mapped bytes, or a pipe.
+        What readers take: a source of mapped bytes, a pipe, or the path of another format's file.
     data : uint8 ndarray or None
-        All bytes; None for a pipe that is read in order.
+        All bytes; None for what is read in order.
     """
 
     name: str
@@ -105,8 +106,21 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
                 _refuse(name, found.head)
                 yield Target(name, "stream", pipe, None)
                 return
+        if in_order and pipe is None and _has_other_rows(word):
+            yield Target(word, "other rows", word, None)
+            return
         source = _source(word, trust, pipe, stack)
         yield Target(source.name, kind_of(source.data, source.name), source, source.data)
+
+
+def _has_other_rows(word: str) -> bool:
+    """Whether a target is a file of rows of another format, and pyarrow is here, which reads these."""
+    if not os.path.isfile(word) or not find_spec("pyarrow"):
+        return False
+    with open(word, "rb") as file:
+        what, _ = recognized(file.read(HEAD))
+    suffix = os.path.splitext(word)[1].lower()
+    return what in ("a Parquet file", "an ORC file") or (what.startswith(("text", "JSON text")) and suffix in _TEXTS)
 
 
 def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
@@ -259,6 +273,10 @@ def open_reader(target: Target, limits: Limits) -> Any:
     """The reader of a file or a stream."""
     if target.kind == "file":
         return RecordBatchFileReader(target.source, limits)
+    if target.kind == "other rows":
+        from shmarrow.interchange.convert import open_rows
+
+        return open_rows(target.source)
     if target.data is None:
         return sa.ipc.open_stream(target.source, limits=limits)
     from shmarrow.ipc.stream.reader import MappedStreamReader

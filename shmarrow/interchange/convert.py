@@ -44,7 +44,7 @@ from shmarrow.sources import open_source
 from shmarrow.sources.formats import recognized
 from shmarrow.sources.pipes import Input, opened, spooled
 from shmarrow.sources.sinks import open_sink
-from shmarrow.tables import Table, concat_batches
+from shmarrow.tables import RecordBatchReader, Table, concat_batches
 from shmarrow.types import Schema, schema
 from shmarrow.types.extension import has_dictionary
 from shmarrow.writer import Sink
@@ -192,6 +192,13 @@ def convert(
 
 
 # --- formats ------------------------------------------------------------------------------------------------------
+
+
+def open_rows(path: str) -> RecordBatchReader:
+    """Open the rows of a file that :func:`convert` reads through pyarrow, batch by batch."""
+    source = _opened(path)
+    rows = _read_rows(source, _recognized(source), None)
+    return RecordBatchReader.from_batches(rows.schema, rows.batches)
 
 
 def _opened(source: Any) -> Input:
