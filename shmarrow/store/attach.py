@@ -14,7 +14,7 @@ import numpy as np
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
-from shmarrow.segment.mappings import map_file, mapping_of, shared_of
+from shmarrow.segment.mappings import Mapping, map_file, mapping_of, shared_of
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.locks import PATIENCE
@@ -255,8 +255,8 @@ def _map_file(
         raise
     except OSError as error:
         raise storage_error(error, "attach to", name) from None
-    mapping = mapping_of(data)
-    if mapping is not None:
+    mapping = data.base
+    if isinstance(mapping, Mapping):  # an empty file has none
         catalog.mapped[mapping.address] = mapping
     return data, status
 
