@@ -95,11 +95,11 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
     InvalidData
         If the bytes are not Arrow's.
     """
-    from shmarrow.sources.pipes import opened
-
     with ExitStack() as stack:
         pipe = pipe_in(word, stack)
         if pipe is not None and in_order:
+            from shmarrow.sources.pipes import opened
+
             found = opened(pipe)
             pipe, name = found.file, found.name
             if found.head and not found.head.startswith(MAGIC):
