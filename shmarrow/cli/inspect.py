@@ -23,9 +23,7 @@ from shmarrow.cli.report import Fields, Table, batches_text, clipped, exact_size
 from shmarrow.cli.targets import ROWS, open_bytes
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
-from shmarrow.ipc.file.statistics import BOUND
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
-from shmarrow.layout.order import extremes
 
 if TYPE_CHECKING:
     from shmarrow.xray import BufferRole, Overview
@@ -115,6 +113,9 @@ def _statistics(found: Overview) -> dict[str, Any] | None:
         return None  # `validate` tells what is wrong with it
     if statistics is None:
         return None
+    from shmarrow.ipc.file.statistics import BOUND
+    from shmarrow.layout.order import extremes
+
     made: dict[str, Any] = {}
     columns: list[Any] = statistics.columns
     for name, column in zip(statistics.schema.names, columns, strict=True):

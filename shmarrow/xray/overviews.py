@@ -12,7 +12,6 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes
-from shmarrow.ipc.file.statistics import decode
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import message_at, read_key_values
@@ -295,6 +294,8 @@ class Overview:
         value = (self.metadata or {}).get(STATISTICS)
         if value is None or self.schema is None:
             return None
+        from shmarrow.ipc.file.statistics import decode
+
         return decode(value, self.schema, len(self.blocks), self.limits)
 
     def __repr__(self) -> str:
