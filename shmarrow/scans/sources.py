@@ -269,9 +269,11 @@ def open_fragment(fragment: Fragment, limits: Limits) -> Any:
 
 
 def _open_rows(kind: str, source: Source, limits: Limits) -> Any:
+    if kind == "file":
+        return RecordBatchFileReader(source, limits)
     from shmarrow.ipc.stream.reader import MappedStreamReader
 
-    return (RecordBatchFileReader if kind == "file" else MappedStreamReader)(source, limits)
+    return MappedStreamReader(source, limits)
 
 
 def kind_of(source: Source) -> str:
@@ -283,9 +285,9 @@ def kind_of(source: Source) -> str:
         If it holds something else, which is named where it is recognized.
     """
     data: Any = source.data
-    head = data[:HEAD].tobytes()
-    if head.startswith(MAGIC):
+    if data[: len(MAGIC)].tobytes() == MAGIC:
         return "file"
+    head = data[:HEAD].tobytes()
     if not head:
         raise InvalidData(f"{source.name} is empty: expected an Arrow file, a stream or a tensor")
     what, hint = recognized(head)
