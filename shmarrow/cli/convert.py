@@ -30,7 +30,7 @@ Parquet, CSV, JSON and ORC need pyarrow (shmarrow[arrow])."""
 
 
 @command(
-    argument("source", metavar="IN", help="what to read: a path, shm:NAME, or - for standard input"),
+    argument("source", metavar="IN", help="what to read: a path, shm:NAME, a directory, a pattern, or -"),
     argument("target", metavar="OUT", help="what to write: a path, shm:NAME, or - for standard output"),
     argument("--from", dest="source_format", metavar="FORMAT", help="the format of IN; default: detected"),
     argument("--to", dest="target_format", metavar="FORMAT", help="the format of OUT; default: from its suffix"),
@@ -38,6 +38,7 @@ Parquet, CSV, JSON and ORC need pyarrow (shmarrow[arrow])."""
     COLUMNS,
     argument("--rows-per-batch", type=int, metavar="N", help="write batches (row groups) of N rows"),
     argument("--compress", choices=(*CODECS, "none"), help="codec for arrow, arrows, parquet and tensors"),
+    argument("--statistics", action="store_true", help="record bounds of each batch, by which scans skip batches"),
     argument("--level", type=int, metavar="N", help="compression level"),
     JSON,
     epilog=_FORMATS,
@@ -59,6 +60,7 @@ def convert(arguments: argparse.Namespace) -> int:
                 rows_per_batch=arguments.rows_per_batch,
                 compression=arguments.compress,
                 compression_level=arguments.level,
+                statistics=arguments.statistics,
                 overwrite=arguments.overwrite,
                 progress=progress,
             )

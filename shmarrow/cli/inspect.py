@@ -20,7 +20,7 @@ from shmarrow.cli.arguments import TARGET, command
 from shmarrow.cli.cells import as_json
 from shmarrow.cli.measure import ALIGNED, Measured, measure
 from shmarrow.cli.report import Fields, Table, batches_text, clipped, exact_size, progress_line, render
-from shmarrow.cli.targets import ROWS, open_bytes
+from shmarrow.cli.targets import ROWS, open_bytes, scanned
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
@@ -52,6 +52,9 @@ def inspect(arguments: argparse.Namespace) -> int:
     """Describe an Arrow object."""
     from shmarrow.xray import Overview
 
+    many = scanned(arguments, arguments.target)
+    if many is not None:
+        return _inspect_many(arguments, many)
     with open_bytes(arguments.target, arguments.trust) as source:
         overview = Overview(source, DEFAULT_LIMITS)
         found = {"target": arguments.target, "kind": overview.kind, "bytes": overview.size}
@@ -65,9 +68,21 @@ def inspect(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _inspect_many(arguments: argparse.Namespace, many: Any) -> int:
+    """Describe the files of a directory or a pattern: how many there are, their rows, and the schema of all."""
+    with progress_line(f"counting {printable(arguments.target)}", None):
+        found = {"target": arguments.target, "kind": "scan", "sources": many.sources, "rows": many.count_rows()}
+    count = counted(len(many.sources), "source")
+    fields = {"target": arguments.target, "kind": "many files as one table", "rows": f"{found['rows']} in {count}"}
+    rows = list(schemas.tree(many.schema, sys.stdout.isatty()))
+    table = Table(["field", "type", "nulls"], [row[:3] for row in rows], range(3))
+    render(arguments.json, {**found, **schemas.as_json(many.schema)}, Fields(fields), "", table)
+    return 0
+
+
 def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Return the store's description of an object; None if it is in no store."""
-    from shmarrow.xray.target import split_name
+    from shmarrow.scans.sources import split_name
 
     place = split_name(arguments.target)
     if place is None:

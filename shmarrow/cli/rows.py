@@ -19,7 +19,7 @@ import numpy as np
 
 from shmarrow.cli.arguments import COLUMNS, MEMORY, TARGET, argument, command, whole
 from shmarrow.cli.cells import Place, json_rows, text_rows, unique
-from shmarrow.cli.report import render
+from shmarrow.cli.report import progress_line, render
 from shmarrow.cli.targets import open_rows
 from shmarrow.errors import printable
 
@@ -99,7 +99,13 @@ def _print(
 @command(*TARGET)
 def count(arguments: argparse.Namespace) -> int:
     """Count the rows, from the metadata alone."""
-    with open_rows(arguments, arguments.target, in_order=True) as (_, reader):
+    with open_rows(arguments, arguments.target, in_order=True) as (name, reader):
+        if hasattr(reader, "count_rows") and not hasattr(reader, "num_record_batches"):
+            with progress_line(f"counting {printable(name)}", None):
+                rows = reader.count_rows()
+            document = {"target": arguments.target, "rows": rows, "sources": len(reader.sources)}
+            render(arguments.json, document, str(rows))
+            return 0
         if hasattr(reader, "num_record_batches"):
             batches, rows = reader.num_record_batches, reader.num_rows
         else:

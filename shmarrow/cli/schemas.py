@@ -10,7 +10,7 @@ from typing import Any
 import shmarrow as sa
 from shmarrow.cli.arguments import COLUMNS, TARGET, argument, command
 from shmarrow.cli.report import Table, clipped, render
-from shmarrow.cli.targets import ROWS, open_target, rows_of
+from shmarrow.cli.targets import ROWS, open_target, rows_of, scanned
 from shmarrow.types.extension import storage_of
 
 
@@ -21,13 +21,17 @@ from shmarrow.types.extension import storage_of
 )
 def schema(arguments: argparse.Namespace) -> int:
     """Print the fields, with their children below them; of tensors the type and shape."""
-    with open_target(arguments.target, arguments.trust, in_order=True) as target:
-        if target.kind not in ROWS:
-            found = tensors(target.kind, target.data)
-            render(arguments.json, {"target": arguments.target, "tensors": found}, tensor_table(found))
-            return 0
-        with rows_of(arguments, arguments.target, target) as reader:
-            fields = reader.schema
+    many = scanned(arguments, arguments.target)
+    if many is not None:
+        fields = many.schema
+    else:
+        with open_target(arguments.target, arguments.trust, in_order=True) as target:
+            if target.kind not in ROWS:
+                found = tensors(target.kind, target.data)
+                render(arguments.json, {"target": arguments.target, "tensors": found}, tensor_table(found))
+                return 0
+            with rows_of(arguments, arguments.target, target) as reader:
+                fields = reader.schema
     headers = ["field", "type", "nulls", *(["metadata"] if arguments.metadata else [])]
     text = [Table(headers, [row[: len(headers)] for row in tree(fields, sys.stdout.isatty())], range(4))]
     if arguments.metadata and fields.metadata:

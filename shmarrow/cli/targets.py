@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import glob
 import os
 import shlex
 import stat
@@ -32,6 +33,7 @@ from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.sources import open_source
 from shmarrow.sources.base import name_of
 from shmarrow.sources.formats import HEAD, recognized
+from shmarrow.store.protocol import CONTROL
 
 ROWS = ("file", "stream", "other rows")
 _CONVERTED = ("a Parquet file", "an ORC file", "text, such as CSV", "JSON text", "a safetensors file")
@@ -144,8 +146,6 @@ def _located(word: str, trust: bool) -> Any:
     try:
         return target.open_target(word, trust)
     except (sa.StorageError, sa.InvalidArgument) as error:
-        from shmarrow.store.protocol import CONTROL
-
         path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
         if os.path.isfile(f"{path}/{CONTROL}"):
             where = word.rstrip("/")
@@ -238,9 +238,26 @@ def _refuse(name: str, head: bytes) -> None:
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
+def scanned(arguments: argparse.Namespace, word: str) -> Any:
+    """A scan of the Arrow files of a directory, of a pattern, or of objects of a store; None for one of them."""
+    path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
+    if os.path.isdir(path):
+        is_many = not os.path.isfile(f"{path}/{CONTROL}")
+    else:
+        is_many = glob.has_magic(path) and not os.path.lexists(path)
+    if not is_many:
+        return None
+    names = _names(arguments)
+    return sa.scan(word, columns=names, limits=limits_of(arguments), trust=arguments.trust)
+
+
 @contextmanager
 def open_rows(arguments: argparse.Namespace, word: str, in_order: bool = False) -> Iterator[tuple[str, Any]]:
     """The name of a target, and a reader of its batches; errors are those of :func:`open_target`, :func:`rows_of`."""
+    many = scanned(arguments, word)
+    if many is not None:
+        yield word, many
+        return
     with open_target(word, arguments.trust, in_order) as target, rows_of(arguments, word, target) as reader:
         yield target.name, reader
 
@@ -256,10 +273,7 @@ def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterato
     FieldNotFound
         If a column is not there.
     """
-    columns = getattr(arguments, "columns", None)
-    names = None if columns is None else columns.split(",")
-    if names is not None and "" in names:
-        raise WrongUsage(f"--columns expects names separated by commas, found {columns!r}")
+    names = _names(arguments)
     if target.kind not in ROWS:
         raise sa.InvalidData(f"{target.name} is a {target.kind}, which has no rows; `shmarrow inspect {word}` shows it")
     with open_reader(target, limits_of(arguments)) as reader:
@@ -267,6 +281,15 @@ def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterato
         if target.kind == "stream" and reader.bytes_follow():
             text = "bytes follow the end of the stream, perhaps a second one, and were not read"
             print(f"shmarrow: note: {printable(target.name)}: {text}", file=sys.stderr)
+
+
+def _names(arguments: argparse.Namespace) -> list[str] | None:
+    """The names of ``--columns``."""
+    columns = getattr(arguments, "columns", None)
+    names = None if columns is None else columns.split(",")
+    if names is not None and "" in names:
+        raise WrongUsage(f"--columns expects names separated by commas, found {columns!r}")
+    return names
 
 
 def open_reader(target: Target, limits: Limits) -> Any:

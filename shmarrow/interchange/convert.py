@@ -39,6 +39,8 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.bundle import load_tensors, write_tensors
 from shmarrow.optional import optional
+from shmarrow.scans import Scan, scan
+from shmarrow.scans.sources import find
 from shmarrow.segment.location import is_shm, resolve
 from shmarrow.sources import open_source
 from shmarrow.sources.formats import recognized
@@ -110,6 +112,7 @@ def convert(
     rows_per_batch: int | None = None,
     compression: str | None = None,
     compression_level: int | None = None,
+    statistics: bool | Sequence[str] = False,
     overwrite: bool | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Converted:
@@ -119,7 +122,7 @@ def convert(
 
     Parameters
     ----------
-    source : path, ``shm:NAME`` or binary file object
+    source : path, ``shm:NAME``, Scan, whatever :func:`shmarrow.scan` takes, or binary file object
         The input, or a directory of Parquet or ORC files. Arrow files and tensors are mapped. A pipe of other data than
         Arrow streams, CSV or JSON lines is first copied to an unnamed temporary file.
     target : path, ``shm:NAME`` or binary file object
@@ -139,6 +142,8 @@ def convert(
         ``"lz4"``, ``"zstd"`` or ``"none"``, in Arrow formats and Parquet. Default: none; in Parquet ``"snappy"``.
     compression_level : int, optional
         Level of the codec.
+    statistics : bool or sequence of str
+        The columns of an Arrow file whose values are measured batch by batch, see :func:`shmarrow.ipc.new_file`.
     overwrite : bool, optional
         As for :func:`shmarrow.ipc.new_file`: by default a path is replaced and a ``shm:`` name is not.
     progress : callable, optional
@@ -169,24 +174,33 @@ def convert(
     if rows_per_batch is not None and rows_per_batch < 1:
         raise InvalidArgument(f"rows_per_batch must be at least 1, found {rows_per_batch}")
     with ExitStack() as stack:
-        given = _opened(source)
-        read_as = _checked(source_format, SUFFIXES) or _recognized(given)
-        if not given.path and read_as not in _IN_ORDER:
+        many = _scanned(source, _checked(source_format, SUFFIXES))
+        given = _opened(source) if many is None else Input(repr(many), b"ARROW1", "")
+        read_as = "arrow" if many is not None else source_format or _recognized(given)
+        if many is None and not given.path and read_as not in _IN_ORDER:
             given = given._replace(path=spooled(given.file, stack))
-        if read_as == "arrow" and _is_bundle(given.path):
+        if many is None and read_as == "arrow" and _is_bundle(given.path):
             read_as = "tensors"
         writers: dict[str, Any] = _TENSOR_WRITERS if read_as in _TENSORS else _ROW_WRITERS
         written = _checked(target_format, writers) or _by_target(target, writers)
         if (compression is not None or compression_level is not None) and written in ("csv", "safetensors"):
             raise InvalidArgument(f"{written} has no compression; compress the whole file instead")
         options = IpcWriteOptions(None if compression == "none" else compression, compression_level)
-        content: Any = (_read_tensors if read_as in _TENSORS else _read_rows)(given, read_as, columns)
+        content: Any
+        if many is not None:
+            selected = many if columns is None else many.select(columns)
+            content = _Rows(selected.schema, selected)
+        else:
+            content = (_read_tensors if read_as in _TENSORS else _read_rows)(given, read_as, columns)
         count = [len(content[0])]
         if read_as not in _TENSORS:
             rows_per_batch = rows_per_batch or (_ROW_GROUP if written == "parquet" else None)
             content = content._replace(batches=_counted(content, rows_per_batch, count, progress))
+        if statistics and written != "arrow":
+            raise InvalidArgument(f"statistics are those of Arrow files, and {written} is none")
+        more = {"statistics": statistics} if written == "arrow" else {}
         with open_sink(target, overwrite=overwrite, is_arrow=False) as sink:
-            writers[written](content, sink, options)
+            writers[written](content, sink, options, **more)
         rows, tensors = (None, count[0]) if read_as in _TENSORS else (count[0], None)
         return Converted(written, rows, tensors, sink.size)
 
@@ -205,6 +219,18 @@ def _opened(source: Any) -> Input:
     if segment.is_location(source) and os.path.isdir(source):
         return Input(os.fspath(source), b"PAR1", os.fspath(source))  # unless another format is named
     return opened(source)
+
+
+def _scanned(source: Any, format: str | None) -> Scan | None:
+    """A scan of Arrow files: of a directory, a pattern, or a list; None for one source, and for what pyarrow reads."""
+    if isinstance(source, Scan) or hasattr(source, "read") or format not in (None, "arrow", "arrows"):
+        return source if isinstance(source, Scan) else None
+    fragments = find(source)
+    if not fragments or (fragments[0].where == source and len(fragments) == 1):
+        return None
+    where = fragments[0].where if fragments[0].store is None else None
+    is_foreign = isinstance(where, str) and not opened(where).head.startswith((b"ARROW1", b"\xff\xff\xff\xff"))
+    return None if is_foreign else scan(source)
 
 
 def _checked(name: str | None, formats: Iterable[str]) -> str | None:
@@ -403,13 +429,13 @@ def _recut(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
         yield concat_batches(held)
 
 
-def _write_arrow(rows: _Rows, sink: Sink, options: IpcWriteOptions) -> None:
+def _write_arrow(rows: _Rows, sink: Sink, options: IpcWriteOptions, statistics: bool | Sequence[str]) -> None:
     """Write an Arrow file, in which a dictionary can be extended, but not replaced."""
     batches = rows.batches
     if any(has_dictionary(field.type) for field in rows.schema):
         batches = _with_one_dictionary(batches)
         options = IpcWriteOptions(**{**options._values(), "emit_dictionary_deltas": True})
-    with RecordBatchFileWriter(sink, rows.schema, options) as writer:
+    with RecordBatchFileWriter(sink, rows.schema, options, statistics=statistics) as writer:
         for batch in batches:
             writer.write_batch(batch)
 

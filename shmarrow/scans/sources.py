@@ -190,6 +190,8 @@ def split_name(word: str) -> tuple[str, str] | None:
     if is_shm(word):
         where, _, name = word.partition("/")
         return (where, name) if where != SHM_SCHEME and name else None
+    if os.path.isfile(word) or os.path.isfile(f"{word}/{CONTROL}"):
+        return None
     at = word.rfind("/")
     while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
         at = word.rfind("/", 0, at)
@@ -233,7 +235,7 @@ def _readable(source: Any) -> Any:
     if capsules.has_data(source) or capsules.is_frame(source) or _is_rows(source):
         return table(source)
     expected = "a path, a shm: name, a pattern, a directory, a Store, a reader, a table or a list of these"
-    hint = "shmarrow.table(...) makes a table of values" if isinstance(source, Mapping) else None
+    hint = "shmarrow.table(...) makes a table of values" if isinstance(source, Mapping) else capsules.next_step(source)
     raise InvalidType(f"expected {expected}, found {full_name(source)}", hint=hint)
 
 

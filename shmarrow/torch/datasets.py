@@ -31,10 +31,10 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
 
     Parameters
     ----------
-    source : path, Store, Table, RecordBatch, reader, data frame, Handle, SharedFrame of Spark's, or list of them
-        The rows. A path may be a glob pattern such as ``"data/*.arrow"``, whose files are sorted by name, or a ``shm:``
-        name. All parts must have the same columns. Each file stays mapped, with one file descriptor. Tables and data
-        frames may be of any library; a reader is read to the end.
+    source : path, Store, Scan, Table, RecordBatch, reader, data frame, Handle, SharedFrame of Spark's, or list of them
+        The rows. A path may be whatever :func:`shmarrow.scan` takes: a file, a directory, a pattern such as
+        ``"data/*.arrow"``, a ``shm:`` name. All parts must have the same columns; those of a Scan are brought to the
+        same. Tables and data frames may be of any library; a reader is read to the end.
     columns : sequence of str or int, optional
         Columns by name or position; by default all. Other columns are never read.
     transform : callable, optional

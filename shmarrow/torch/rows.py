@@ -6,38 +6,28 @@ The type of a column, not its values, decides whether it is a tensor or a list i
 from __future__ import annotations
 
 import errno
-import glob
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow import capsules, ipc
 from shmarrow.chunked import ChunkedArray
 from shmarrow.column_names import several
 from shmarrow.errors import (
+    DEFAULT_LIMITS,
     CopyRequired,
     ExportRefused,
     FieldNotFound,
     InvalidArgument,
-    InvalidData,
     InvalidType,
-    ObjectNotFound,
     StorageError,
-    full_name,
     shown,
 )
 from shmarrow.interchange.handles import Handle
-from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.layout.making import nulls
 from shmarrow.optional import optional
-from shmarrow.segment import attach, is_location
-from shmarrow.segment.location import is_shm
-from shmarrow.sources.formats import HEAD, recognized
-from shmarrow.store import Store
+from shmarrow.scans.sources import find, open_fragment
 from shmarrow.tables import Table, table
 from shmarrow.torch.gather import Gather, is_gathered
 from shmarrow.types import DataType
@@ -48,11 +38,9 @@ Column = int | str
 
 def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[Column] | None) -> Table:
     """Return all rows of a source, see :class:`shmarrow.torch.BatchDataset`."""
-    if names is not None and not isinstance(source, Store):
-        raise InvalidArgument(f"names select objects of a store, but the source is a {full_name(source)}")
-    tables = list(_tables(source, names))
-    if not tables:
+    if isinstance(source, (list, tuple)) and not source:
         raise InvalidArgument("the source is empty: expected at least one table, batch or file")
+    tables = [_read(open_fragment(fragment, DEFAULT_LIMITS)) for fragment in find(_readable(source), names)]
     if columns is not None:
         keys = several(columns, "positions and names")
         tables = [part.select(keys) for part in tables]
@@ -60,9 +48,23 @@ def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[C
     for number, part in enumerate(tables):
         if not part.schema.equals(first):
             raise InvalidType(
-                f"part {number} of the source has other columns than the first: {difference(part.schema, first)}"
+                f"part {number} of the source has other columns than the first: {difference(part.schema, first)}",
+                hint="shmarrow.scan brings sources to the columns of the first",
             )
     return Table(first, [batch for part in tables for batch in part.batches if batch.num_rows])
+
+
+def _read(reader: Any) -> Table:
+    """All rows of a reader or a table."""
+    return reader if isinstance(reader, Table) else reader.read_all()
+
+
+def _readable(source: Any) -> Any:
+    """A source that can be read again: a handle is opened, and scans and streams are read."""
+    if isinstance(source, (list, tuple)):
+        return [_readable(part) for part in source]
+    source = source.open() if isinstance(source, Handle) else source
+    return table(source) if hasattr(type(source), "read_all") and not hasattr(source, "get_batch") else source
 
 
 def share_of(
@@ -77,61 +79,6 @@ def share_of(
     if whole is None:
         return table_of(source.read_rows(start, start + count), names, columns)
     return whole if world_size == 1 else whole.slice(start, count)
-
-
-def _tables(source: Any, names: str | Iterable[str] | None) -> Iterator[Table]:
-    if isinstance(source, Store):
-        yield from map(_as_table, _stored(source, names))
-    elif is_location(source):
-        yield from map(_read, _paths(os.fspath(source)))
-    elif isinstance(source, (list, tuple)):
-        for part in source:
-            yield from _tables(part, None)
-    else:
-        yield _as_table(source)
-
-
-def _as_table(value: Any) -> Table:
-    if isinstance(value, Handle):
-        value = value.open()
-    if any(hasattr(type(value), each) for each in (capsules.STREAM, capsules.ARRAY, "read_all")):
-        return table(value)
-    expected = "tables, batches, readers, data frames, handles, paths or a Store"
-    hint = "shmarrow.table(...) makes a table of values" if isinstance(value, Mapping) else capsules.next_step(value)
-    raise InvalidType(f"expected {expected}, found {full_name(value)}", hint=hint)
-
-
-def _stored(store: Store, names: str | Iterable[str] | None) -> Iterator[Any]:
-    known = sorted(store.names())
-    if names is None:
-        chosen: Sequence[str] = known
-    elif isinstance(names, str):
-        chosen = [name for name in known if fnmatchcase(name, names)]
-        if not chosen:
-            raise ObjectNotFound(2, f"no object in the store {store.name!r} matches {names!r} among {len(known)}")
-    else:
-        chosen = several(names, "names of objects")
-    return map(store.get, chosen)
-
-
-def _paths(pattern: str) -> list[str]:
-    if is_shm(pattern) or os.path.exists(pattern) or not glob.has_magic(pattern):
-        return [pattern]
-    found = sorted(glob.glob(pattern, recursive=True))
-    if not found:
-        raise ObjectNotFound(2, f"no file matches {pattern!r}")
-    return found
-
-
-def _read(path: str) -> Table:
-    with attach(path) as segment:
-        head = segment.data[:HEAD].tobytes()
-    is_file = head.startswith(MAGIC)
-    found, hint = recognized(head)
-    if not is_file and found:
-        raise InvalidData(f"expected an Arrow file or stream, found {found}", where=[(path,)], hint=hint)
-    with (ipc.open_file if is_file else ipc.open_stream)(path) as reader:
-        return reader.read_all()
 
 
 # --- columns as tensors -----------------------------------------------------------------------------------------

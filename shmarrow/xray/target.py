@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from shmarrow.errors import ObjectNotFound
+from shmarrow.scans.sources import split_name
 from shmarrow.segment import SHM_SCHEME, is_location
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
@@ -58,20 +59,3 @@ def _in_store(name: str, trust: bool) -> Source | None:
         if read is None:
             raise store._missing([found[1]])
         return open_source(read)
-
-
-def split_name(word: str) -> tuple[str, str] | None:
-    """Return the store and the name in ``STORE/NAME``; None for a file, and if no part of the path is a store."""
-    if word.startswith(SHM_SCHEME):
-        where, _, name = word.partition("/")
-        return (where, name) if where != SHM_SCHEME and name else None
-    if "/" not in word or os.path.isfile(word):
-        return None
-    from shmarrow.store.protocol import CONTROL
-
-    if os.path.isfile(f"{word}/{CONTROL}"):
-        return None
-    at = word.rfind("/")
-    while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
-        at = word.rfind("/", 0, at)
-    return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None

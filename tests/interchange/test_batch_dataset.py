@@ -427,5 +427,5 @@ def test_rows_of_any_library_are_a_source(path: str) -> None:
 def test_a_file_of_another_format_is_named(tmp_path: Path) -> None:
     for content, name in ((b"PAR1" + bytes(40), "a Parquet file"), (b"a,b\n1,2\n", "text, such as CSV")):
         (tmp_path / "x").write_bytes(content)
-        with pytest.raises(sa.InvalidData, match=f"expected an Arrow file or stream, found {name}"):
+        with pytest.raises(sa.InvalidData, match=f"expected Arrow data, found {name}"):
             BatchDataset(tmp_path / "x")
