@@ -38,9 +38,9 @@ Column = int | str
 
 def table_of(source: Any, names: str | Iterable[str] | None, columns: Iterable[Column] | None) -> Table:
     """Return all rows of a source, see :class:`shmarrow.torch.BatchDataset`."""
-    if isinstance(source, (list, tuple)) and not source:
-        raise InvalidArgument("the source is empty: expected at least one table, batch or file")
     tables = [_read(open_fragment(fragment, DEFAULT_LIMITS)) for fragment in find(_readable(source), names)]
+    if not tables:
+        raise InvalidArgument("the source is empty: expected at least one table, batch or file")
     if columns is not None:
         keys = several(columns, "positions and names")
         tables = [part.select(keys) for part in tables]
