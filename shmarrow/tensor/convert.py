@@ -10,7 +10,9 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name
+from shmarrow.optional import optional
 from shmarrow.tensor.dense import Tensor
+from shmarrow.tensor.formats import FORMS, SparseCSFTensor
 from shmarrow.tensor.sparse import SparseTensor
 
 
@@ -52,9 +54,25 @@ def _from_torch(value: Any) -> Tensor | SparseTensor:
 
 
 def _from_pyarrow(value: Any) -> Tensor | SparseTensor:
-    from shmarrow.interchange.pyarrow_tensors import tensor_from_pyarrow
+    """Make a tensor over the memory of a pyarrow tensor, or of a pyarrow column without nulls.
 
-    return tensor_from_pyarrow(value)
+    Raises
+    ------
+    InvalidType
+        If it is neither.
+    CopyRequired
+        If a column has nulls, or its values have no zero-copy form in numpy.
+    """
+    if isinstance(value, optional("pyarrow").Tensor):
+        return Tensor.from_numpy(value.to_numpy(), value.dim_names or None)
+    form = next((form for form in FORMS.values() if form.__name__ == type(value).__name__), None)
+    if form is SparseCSFTensor:
+        raise InvalidType("pyarrow does not expose the axis order of a SparseCSFTensor; pass to_tensor()")
+    if form is not None:
+        return form.from_numpy(*value.to_numpy(), value.shape, dim_names=value.dim_names or None)
+    if capsules.is_column(value):
+        return Tensor.from_array(array(value, from_pandas=False))
+    raise InvalidType(f"expected a tensor or an array, found {full_name(value)}")
 
 
 _CONVERTERS: dict[str, Callable[[Any], Tensor | SparseTensor]] = {

@@ -108,7 +108,7 @@ DOORS = {
     "chunked": {"interchange.pandas"},
     "columns": {"interchange.pandas"},
     "layout.array": {"interchange.jax", "interchange.pandas"},
-    "tensor.convert": {"interchange.pyarrow_tensors", "interchange.torch"},
+    "tensor.convert": {"interchange.torch"},
     "tensor.dense": {"interchange.jax", "interchange.torch"},
     "tensor.sparse": {"interchange.pydata_sparse", "interchange.scipy", "interchange.torch"},
 }
@@ -123,7 +123,7 @@ PARTNERS = {
 """Packages that shmarrow hands data to, and runs without."""
 
 PARTNER_LINES = {
-    "types", "layout", "build", "chunked", "tables", "interchange", "scans", "torch", "spark", "cli",
+    "types", "layout", "build", "chunked", "tables", "tensor", "interchange", "scans", "torch", "spark", "cli",
 }  # fmt: skip
 
 FORBIDDEN_AT_IMPORT = PARTNERS | {
