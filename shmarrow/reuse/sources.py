@@ -6,7 +6,7 @@ import os
 from bisect import bisect_right
 from contextlib import suppress
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument
@@ -34,14 +34,14 @@ class Sources:
 
     Parameters
     ----------
-    mapped : WeakValueDictionary of int to Mapping
-        The files of the store that are mapped in this process, by address, which grows as columns are read. Buffers are
-        recognised by their addresses, so they may have been through other libraries.
+    mapped : set of weak references to Mapping
+        The files of the store that are mapped in this process, which grows as columns are read. Buffers are recognised
+        by their addresses, so they may have been through other libraries.
     most : int
         Maximum number of files to share.
     """
 
-    def __init__(self, mapped: WeakValueDictionary[int, Mapping], most: int) -> None:
+    def __init__(self, mapped: set[ref[Mapping]], most: int) -> None:
         self._mapped = mapped
         self._most = most
         self._mappings: list[Mapping] = []
@@ -115,7 +115,7 @@ class Sources:
 
     def _look(self) -> None:
         """Take all files that are mapped now."""
-        found = [mapping for each in self._mapped.valuerefs() if (mapping := each()) is not None]
+        found = [mapping for each in list(self._mapped) if (mapping := each()) is not None]
         self._mappings = sorted(found, key=lambda mapping: mapping.address)
         self._starts = [mapping.address for mapping in self._mappings]
 

@@ -8,6 +8,7 @@ import stat
 import time
 from functools import partial
 from typing import Any, Self
+from weakref import ref
 
 import numpy as np
 
@@ -66,7 +67,7 @@ class Pin:
             slot, self.slot = self.slot, -1  # in one step, as a signal handler may close it, too
         except AttributeError:  # an interrupt has come before it was set
             return
-        if slot >= 0 and not self.inherited:
+        if slot >= 0 and self._pid == os.getpid():
             self._catalog.pins.release(slot)
 
     __del__ = close
@@ -257,7 +258,7 @@ def _map_file(
         raise storage_error(error, "attach to", name) from None
     mapping = data.base
     if isinstance(mapping, Mapping):  # an empty file has none
-        catalog.mapped[mapping.address] = mapping
+        catalog.mapped.add(ref(mapping, catalog.mapped.discard))
     return data, status
 
 

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from typing import Any
-from weakref import WeakSet, WeakValueDictionary, finalize
+from weakref import WeakSet, finalize, ref
 
 import numpy as np
 
@@ -106,8 +106,8 @@ class Catalog:
         Owner number of this process; 0 if it owns nothing.
     victims : deque
         Candidates for eviction, the least recently used first; used in a change.
-    mapped : WeakValueDictionary of int to Mapping
-        The files of objects that are mapped in this process, by address.
+    mapped : set of weak references to Mapping
+        The files of objects that are mapped in this process.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -115,7 +115,7 @@ class Catalog:
         self.forked = False
         self.owner = 0
         self.victims: deque[Any] = deque()
-        self.mapped: WeakValueDictionary[int, Mapping] = WeakValueDictionary()
+        self.mapped: set[ref[Mapping]] = set()
         self._known: index.Known = {}
         self._fds = {directory.fd: directory.key}
         try:
@@ -324,7 +324,7 @@ class Catalog:
             at = p.SLOTS + entry.slot * p.SLOT_SIZE
             if any(offset <= at < offset + len(piece) for offset, piece in pieces_of(found[1])):
                 self.settled()
-        return self.alive(entry)
+        return words[index.FIRST_SLOT + entry.slot * p.SLOT_WORDS] == entry.generation or self.alive(entry)
 
     def mark_used(self, entry: Entry) -> None:
         """Set the time of last use to now, which determines the order of eviction."""

@@ -39,7 +39,6 @@ from shmarrow.store.index import (
     bucket_of,
     parts_of,
     read_inline,
-    slots_for,
     start_of,
     used_at,
 )
@@ -269,9 +268,9 @@ class Change:
 
         Its bytes are written into free slots, which nobody reads before the commit.
         """
-        slots = self.take(slots_for(name, len(data)))
-        memory, step, payload = self.memory.bytes, p.PAYLOAD_SIZE, name.ljust(start_of(name), b"\0") + data
-        start = link = 0
+        payload, step = name.ljust(start_of(name), b"\0") + data, p.PAYLOAD_SIZE
+        slots = self.take(-(-len(payload) // step))
+        memory, start, link = self.memory.bytes, 0, 0
         for slot in slots:
             at = p.SLOTS + slot * p.SLOT_SIZE + p.PAYLOAD
             piece = payload[start : start + step]
