@@ -379,7 +379,7 @@ class Change:
         The next call continues after them. A freed slot needs about 140 bytes of the journal. As a commit removes the
         files of one object, it frees at most one slot with files, and none if it removes an object.
         """
-        pins, slots = self.catalog.pins, self.memory.slots
+        pins, slots, removes = self.catalog.pins, self.memory.slots, self.state["removing"]
         self._swept = True
         previous = pins.swept
         if not 0 < previous <= slots or self.memory.ints[(previous - 1) * SLOT_INTS + FIRST_STATE] != p.GONE:
@@ -391,9 +391,11 @@ class Change:
                 return True
             gone = self._gone_at(here - 1)
             has_files = gone.file and (gone.parts or self.catalog.directory.has(file_name(gone.file)))
-            if pins.pinned(here - 1) or (has_files and self.state["removing"]):
+            if pins.pinned(here - 1) or (has_files and removes):
                 previous = here
                 continue
+            if has_files and self.state["removing"]:
+                break
             self._less("bytes", self._unlink_later(gone, range(gone.parts + 1)) if has_files else gone.allocated)
             following = self._following(here - 1)
             if previous:
@@ -401,8 +403,8 @@ class Change:
             else:
                 self.state["removed"] = following
             self._free(here - 1)
-        pins.swept = previous
-        return False
+        pins.swept = previous if previous and self._following(previous - 1) else 0
+        return previous > 0 and not pins.swept
 
     def _keep(self, entry: Entry) -> None:
         """List the slot of a removed object that is attached; its bytes count until it is freed."""

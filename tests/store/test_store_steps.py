@@ -192,6 +192,19 @@ def test_a_file_counts_while_it_has_a_name(where: str) -> None:
             assert (store.stats().nbytes, store.stats().removed, leftovers(where)) == (0, 0, [])
 
 
+def test_all_removed_objects_are_freed_by_one_collect(where: str) -> None:
+    with sa.Store(where) as store:
+        store.put("day", rows(1))
+        for number in range(40):
+            store.put(f"{number}", store.get("day", kind=sa.RecordBatch).slice(number), reuse=True)
+        held = [store.get(f"{number}") for number in range(40)]
+        store.clear()
+        assert store.stats().removed > rows(1).nbytes
+        del held
+        store.collect()
+        assert (store.stats().nbytes, store.stats().removed, leftovers(where)) == (0, 0, [])
+
+
 def test_attached_memory_keeps_to_the_capacity(where: str) -> None:
     kept = []
     with sa.Store(where, 1 << 24) as store:
