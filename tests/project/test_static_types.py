@@ -166,6 +166,7 @@ ALLOWED = {
     "Draft.__getitem__": "an ndarray, or one of offsets and one of bytes: the type of the column decides",
     "Tensor.__dlpack__": "a capsule",
     "Ring.__next__": "a batch or a tensor: the ring decides",
+    "open": "a reader, a tensor or a bundle: what is there decides",
     "Ring.__anext__": "a batch or a tensor: the ring decides",
     "Bundle.to_jax": PARTNER,
     "Bundle.to_torch": PARTNER,
