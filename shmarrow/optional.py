@@ -12,6 +12,7 @@ EXTRAS = {
     "ml_dtypes": "tensor",
     "nanoarrow": "arrow",
     "pandas": "pandas",
+    "polars": "polars",
     "pyarrow": "arrow",
     "pyspark": "spark",
     "scipy": "tensor",

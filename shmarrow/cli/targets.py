@@ -33,7 +33,6 @@ from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.sources import open_source
 from shmarrow.sources.base import name_of
 from shmarrow.sources.formats import HEAD, recognized
-from shmarrow.store.protocol import CONTROL
 
 ROWS = ("file", "stream", "other rows")
 _CONVERTED = ("a Parquet file", "an ORC file", "text, such as CSV", "JSON text", "a safetensors file")
@@ -146,6 +145,8 @@ def _located(word: str, trust: bool) -> Any:
     try:
         return target.open_target(word, trust)
     except (sa.StorageError, sa.InvalidArgument) as error:
+        from shmarrow.store.protocol import CONTROL
+
         path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
         if os.path.isfile(f"{path}/{CONTROL}"):
             where = word.rstrip("/")
@@ -242,6 +243,8 @@ def scanned(arguments: argparse.Namespace, word: str) -> Any:
     """A scan of the Arrow files of a directory, of a pattern, or of objects of a store; None for one of them."""
     path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
     if os.path.isdir(path):
+        from shmarrow.store.protocol import CONTROL
+
         is_many = not os.path.isfile(f"{path}/{CONTROL}")
     else:
         is_many = glob.has_magic(path) and not os.path.lexists(path)

@@ -223,8 +223,11 @@ def _opened(source: Any) -> Input:
 
 def _scanned(source: Any, format: str | None) -> Scan | None:
     """A scan of Arrow files: of a directory, a pattern, or a list; None for one source, and for what pyarrow reads."""
-    if isinstance(source, Scan) or hasattr(source, "read") or format not in (None, "arrow", "arrows"):
-        return source if isinstance(source, Scan) else None
+    if isinstance(source, Scan):
+        return source
+    is_name = segment.is_location(source) or isinstance(source, (list, tuple))
+    if not is_name or format not in (None, "arrow", "arrows"):
+        return None
     fragments = find(source)
     if not fragments or (fragments[0].where == source and len(fragments) == 1):
         return None

@@ -60,6 +60,8 @@ class Bounds(NamedTuple):
         Bounds of the values of each part, without NaN; null where unknown.
     empty : bool ndarray
         Whether a part has no values but nulls.
+    nan : bool ndarray
+        Whether a part has NaN.
     exact : bool
         Whether all values of a part equal both bounds.
     """
@@ -67,6 +69,7 @@ class Bounds(NamedTuple):
     least: Array
     greatest: Array
     empty: Mask
+    nan: Mask
     exact: bool = False
 
 
@@ -190,7 +193,8 @@ def _possible(known: Bounds, condition: Condition) -> Mask:
     for i in range(len(values)):
         value = values.slice(i, 1)
         nans = value._nans() if op == "in" else None
-        found |= (nans is not None and nans[0]) | (_may(known.least, "<=", value) & _may(known.greatest, ">=", value))
+        found |= known.nan & (nans is not None and nans[0])
+        found |= _may(known.least, "<=", value) & _may(known.greatest, ">=", value)
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -44,6 +44,9 @@ from shmarrow.scans.sources import Fragment, find, open_fragment
 from shmarrow.tables import RecordBatchReader, Table
 from shmarrow.types import DataType, Field, Schema
 from shmarrow.types.schema import with_nulls
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Fit = Callable[[RecordBatch], RecordBatch]
 
@@ -130,16 +133,20 @@ class Scan:
     replaced meanwhile is seen by a new scan.
     """
 
-    __slots__ = ("_columns", "_filters", "_first", "_fragments", "_full", "_keys", "_limits", "_readers", "schema")
+    __slots__ = (
+        "_columns", "_filters", "_first", "_fragments", "_full", "_keys", "_limits", "_readers", "_skips", "schema"
+    )  # fmt: skip
     schema: Schema
     _filters: tuple[Filter, ...]
+    _skips: tuple[Filter, ...]
+    """Filters that only tell which sources and batches are not worth reading."""
 
     def __init__(self, fragments: Sequence[Fragment], schema: Schema | None, limits: Limits) -> None:
         self._fragments = tuple(fragments)
         self._limits = limits
         self._readers: dict[int, Any] = {}
         self._first: Schema | None = None
-        self._filters = ()
+        self._filters = self._skips = ()
         names = list(dict.fromkeys(name for fragment in self._fragments for name, _ in fragment.keys))
         texts = {name: [dict(one.keys).get(name) for one in self._fragments] for name in names}
         if schema is None:
@@ -190,6 +197,10 @@ class Scan:
         """
         return self._with(_filters=(*self._filters, parse(filters, self._full)))
 
+    def _skipping(self, filter: Filter) -> Self:
+        """Return a scan without the sources and batches that cannot have such rows; all others are read as before."""
+        return self._with(_skips=(*self._skips, filter)) if filter else self
+
     # --- rows ---
 
     @property
@@ -224,6 +235,20 @@ class Scan:
         """Return a reader over the batches, each read when it is asked for."""
         return RecordBatchReader.from_batches(self.schema, self)
 
+    def to_polars(self) -> pl.LazyFrame:
+        """Return a lazy frame of Polars: a query reads the columns that it needs, and only as many rows.
+
+        Comparisons of its predicate with literals skip sources by their directories, and batches by their statistics.
+
+        Raises
+        ------
+        MissingExtra
+            If polars is not installed.
+        """
+        from shmarrow.scans.polars import lazy_frame
+
+        return lazy_frame(self)
+
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export all rows as a PyCapsule ``arrow_array_stream``, any number of times, each batch when it is read.
 
@@ -235,14 +260,15 @@ class Scan:
 
     def _kept(self) -> Sequence[int]:
         """The numbers of the sources that may have rows, as far as their directories tell."""
-        if not self._filters or not self._keys:
+        filters = self._filters + self._skips
+        if not filters or not self._keys:
             return range(len(self._fragments))
 
         def bounds(column: int) -> Bounds | None:
             values = self._keys.get(column)
-            return None if values is None else Bounds(values, values, values.is_null().values, exact=True)
+            return None if values is None else _exactly(values)
 
-        kept: Sequence[int] = np.flatnonzero(possible(self._filters, bounds, len(self._fragments))).tolist()
+        kept: Sequence[int] = np.flatnonzero(possible(filters, bounds, len(self._fragments))).tolist()
         return kept
 
     def _reader(self, number: int) -> Any:
@@ -267,23 +293,24 @@ class Scan:
 
     def _possible(self, number: int, reader: Any) -> Iterable[int]:
         """The numbers of the batches that may have rows, as far as statistics tell."""
-        statistics = getattr(reader, "statistics", None) if self._filters else None
+        filters = self._filters + self._skips
+        statistics = getattr(reader, "statistics", None) if filters else None
         if statistics is None:
             return count()
 
         def bounds(column: int) -> Bounds | None:
             if column in self._keys:
-                value = self._keys[column].slice(number, 1)._take(np.zeros(statistics.num_rows, np.int64))
-                return Bounds(value, value, value.is_null().values, exact=True)
+                return _exactly(self._keys[column].slice(number, 1)._take(np.zeros(statistics.num_rows, np.int64)))
             field = self._full.field(column)
             if field.name not in statistics.schema:
                 return None
-            known = dict(zip(("nulls", "least", "greatest"), statistics.column(field.name).flatten(), strict=False))
-            if known["least"].type != plain_type(field.type):
+            _, least, greatest, *nan = statistics.column(field.name).flatten()
+            if least.type != plain_type(field.type):
                 return None
-            return Bounds(known["least"], known["greatest"], np.zeros(statistics.num_rows, np.bool_))
+            no = np.zeros(statistics.num_rows, np.bool_)
+            return Bounds(least, greatest, no, nan[0].values if nan else no)
 
-        kept: Iterable[int] = np.flatnonzero(possible(self._filters, bounds, statistics.num_rows)).tolist()
+        kept: Iterable[int] = np.flatnonzero(possible(filters, bounds, statistics.num_rows)).tolist()
         return kept
 
     def _matching(self, batch: RecordBatch, columns: list[int]) -> Indices:
@@ -344,6 +371,11 @@ def _unpickled(state: dict[str, Any]) -> Scan:
     for name, value in {**state, "_readers": {}, "_first": None}.items():
         setattr(made, name, value)
     return made
+
+
+def _exactly(values: Any) -> Bounds:
+    """The bounds of parts that have one value each."""
+    return Bounds(values, values, values.is_null().values, np.zeros(len(values), np.bool_), exact=True)
 
 
 def _each(reader: Any, numbers: Iterable[int]) -> Iterator[RecordBatch]:

@@ -192,7 +192,7 @@ def _absence(name: str, path: str) -> str | None:
     if not os.path.isdir(directory):
         return f"there is no directory {directory!r}"
     if any(mark in name for mark in "*?"):
-        return "patterns are not expanded; pass one file at a time, as from glob.glob"
+        return "patterns are not expanded here; shmarrow.scan reads all files that match"
     if os.path.isabs(path):
         return None
     try:

@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from shmarrow.errors import ObjectNotFound
-from shmarrow.scans.sources import split_name
 from shmarrow.segment import SHM_SCHEME, is_location
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
@@ -47,6 +46,7 @@ def open_target(target: Any, trust: bool = False) -> Source:
 
 def _in_store(name: str, trust: bool) -> Source | None:
     """Open the object ``STORE/NAME``; None if no part of the name is a store."""
+    from shmarrow.scans.sources import split_name
     from shmarrow.store import Store
     from shmarrow.store.arguments import as_name
     from shmarrow.store.attach import read_entry

@@ -1,0 +1,136 @@
+"""Scans as lazy frames of Polars: a query reads the columns, and the batches, that it needs.
+
+Invariants:
+
+* Polars applies its predicate itself, to every row that it gets. Comparisons in it with literals only tell which
+  sources and batches are not worth reading; what is not understood tells nothing;
+* in Polars, NaN is greater than all numbers, so a part with NaN may have rows that are greater than a number.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmarrow.batch import RecordBatch
+from shmarrow.build import array
+from shmarrow.errors import ShmarrowError
+from shmarrow.layout.order import ordered_type, plain_type
+from shmarrow.optional import optional
+from shmarrow.scans.filters import Condition, Filter
+from shmarrow.tables import Table
+from shmarrow.types import DictionaryType, FloatType, Schema, float64
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from shmarrow.scans.one_table import Scan
+
+_OPERATORS = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_ROWS = 1 << 20
+"""Rows of a frame that is handed to Polars, as far as batches allow it: each costs some milliseconds."""
+_ALTERNATIVES = 64
+"""Alternatives of a filter, beyond which a predicate tells nothing."""
+
+
+def lazy_frame(scan: Scan) -> pl.LazyFrame:
+    """Make a lazy frame over a scan; see :meth:`Scan.to_polars`."""
+    polars = optional("polars")
+    from polars.io.plugins import register_io_source
+
+    def read(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        part = scan if with_columns is None else scan.select(with_columns)
+        if predicate is not None:
+            tree = json.loads(predicate.meta.serialize(format="json"))
+            part = part._skipping(_filter(tree, scan._full) or ())
+        left = n_rows
+        for batches in _together(part, _ROWS if n_rows is None else min(n_rows, _ROWS)):
+            frame = polars.DataFrame(Table(part.schema, batches))
+            frame = frame if predicate is None else frame.filter(predicate)
+            if left is not None:
+                frame = frame.head(left)
+                left -= frame.height
+            yield frame
+            if left == 0:
+                return
+
+    return register_io_source(read, schema=polars.DataFrame(Table(scan.schema)).schema, is_pure=True)
+
+
+def _together(batches: Any, rows: int) -> Iterator[list[RecordBatch]]:
+    """Batches that make one frame, of at least so many rows as long as there are more."""
+    together: list[RecordBatch] = []
+    for batch in batches:
+        together.append(batch)
+        if sum([each.num_rows for each in together]) >= rows:
+            yield together
+            together = []
+    if together:
+        yield together
+
+
+# --- predicates ---------------------------------------------------------------------------------------------------
+
+
+def _filter(tree: Any, schema: Schema) -> Filter | None:
+    """Return what a predicate demands, as far as it is understood; None for nothing.
+
+    Parameters
+    ----------
+    tree : dict
+        The predicate as Polars writes it in JSON.
+    schema : Schema
+        The columns of the scan.
+    """
+    match tree:
+        case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
+            one, other = _filter(left, schema), _filter(right, schema)
+            if one is None or other is None or len(one) * len(other) > _ALTERNATIVES:
+                return one or other
+            return tuple([(*some, *more) for some in one for more in other])
+        case {"BinaryExpr": {"left": left, "op": "Or" | "LogicalOr", "right": right}}:
+            one, other = _filter(left, schema), _filter(right, schema)
+            if one is None or other is None or len(one) + len(other) > _ALTERNATIVES:
+                return None
+            return one + other
+        case {"BinaryExpr": {"left": {"Column": name}, "op": op, "right": literal}} if op in _OPERATORS:
+            return _comparison(name, _OPERATORS[op], literal, schema)
+        case {"BinaryExpr": {"left": literal, "op": op, "right": {"Column": name}}} if op in _OPERATORS:
+            op = _OPERATORS[op]
+            return _comparison(name, _MIRRORED.get(op, op), literal, schema)
+        case {"Function": {"input": [{"Column": name}, literal], "function": {"Boolean": {"IsIn": _}}}}:
+            return _comparison(name, "in", literal, schema)
+    return None
+
+
+def _comparison(name: str, op: str, literal: Any, schema: Schema) -> Filter | None:
+    """Return a comparison with a literal as a filter; None if the type has another order, or cannot hold it."""
+    import polars as pl
+
+    if '"Column"' in json.dumps(literal) or name not in schema:
+        return None
+    column = schema.index_of(name)
+    type = schema.field(column).type
+    if isinstance(type, DictionaryType) and op not in ("=", "in"):  # categories have an order of their own
+        return None
+    try:
+        values = pl.select(pl.Expr.deserialize(io.StringIO(json.dumps(literal)), format="json")).to_series()
+        values = values.explode() if values.dtype == pl.List else values
+        made: Any = array(values.drop_nulls())
+        made = made.cast(plain_type(type)).cast(ordered_type(type))
+    except (ShmarrowError, pl.exceptions.PolarsError):
+        return None
+    is_float = isinstance(made.type, FloatType)
+    if (not len(made) and op != "in") or (is_float and np.isnan(made.values).any()):
+        return None  # compared with null or NaN, which equals itself in Polars
+    found: tuple[tuple[Condition, ...], ...] = ((Condition(column, op, made),),)
+    if is_float and op in (">", ">=", "!="):
+        found += ((Condition(column, "in", array([float("nan")], float64())),),)
+    return found
