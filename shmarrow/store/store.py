@@ -1019,7 +1019,7 @@ class Store:
             The names of the objects that were not copied, and why.
         """
         catalog, lost = self._catalog, dict[str, str]()
-        for slot in range(catalog.control.whole().slots):
+        for slot in range(catalog.control.map(check=False).slots):
             entry = catalog.entry(slot)
             if entry is None or entry.expired:
                 continue
