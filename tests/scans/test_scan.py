@@ -329,10 +329,11 @@ def test_open_whichever_it_is(tmp_path: Path, shm_name: str) -> None:
         sa.open(tmp_path)
 
 
-def test_many_sources_are_found_without_opening_them(tmp_path: Path) -> None:
+def test_many_sources_hold_no_descriptors(tmp_path: Path) -> None:
     first = write(tmp_path / "00000.arrow", {"x": [1]})
     for i in range(1, 3000):
         os.link(first, tmp_path / f"{i:05}.arrow")
     scan = sa.scan(tmp_path)
     assert len(scan.sources) == 3000
+    assert scan.count_rows() == 3000
     assert len(os.listdir("/proc/self/fd")) < 500
