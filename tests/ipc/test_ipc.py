@@ -421,6 +421,7 @@ def test_random_access_in_mapped_streams(tmp_path: Path) -> None:
         assert next(reader).num_rows == 0
         assert reader.read_next_batch().num_rows == 1
         assert reader.read_all().num_rows == sum(range(100))  # all, whatever was read before
+        assert [next(reader).num_rows for _ in range(98)] == list(range(2, 100))
         with pytest.raises(StopIteration):
             reader.read_next_batch()
 
