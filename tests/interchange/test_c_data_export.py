@@ -239,7 +239,9 @@ def test_streams_take_batches_as_they_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 40])
-def test_files_are_given_to_any_number_of_consumers_and_streams_once(count: int, tmp_path: Any) -> None:
+def test_files_and_mapped_streams_are_given_to_any_number_of_consumers_and_pipes_to_one(
+    count: int, tmp_path: Any
+) -> None:
     batches = [numbers(5 * i) for i in range(count)]
     expected = [{"n": i, "s": f"text {i}"} for i in range(5 * count)]
     path = tmp_path / "file.arrow"
@@ -252,10 +254,11 @@ def test_files_are_given_to_any_number_of_consumers_and_streams_once(count: int,
     assert pa.table(compressed).to_pylist() == expected
     assert pa.table(sa.ipc.open_file(path, included_fields=["s"])).column_names == ["s"]
     stream = stream_of(*batches)
-    for opened in (stream, io.BufferedReader(io.BytesIO(stream))):  # type: ignore[arg-type]
-        source = sa.ipc.open_stream(opened)
+    mapped, piped = sa.ipc.open_stream(stream), sa.ipc.open_stream(io.BufferedReader(io.BytesIO(stream)))  # type: ignore[arg-type]
+    for source in (mapped, mapped, piped):
         assert pa.table(source).to_pylist() == expected
-        assert pa.table(source).num_rows == 0
+    with pytest.raises(sa.Closed):
+        pa.table(piped)
     table = sa.Table.from_batches(batches)
     assert pa.table(table).to_pylist() == expected
     assert pa.table(table.to_reader()).to_pylist() == expected
@@ -315,8 +318,7 @@ def test_no_retry_goes_on_without_the_batch_that_failed() -> None:
         lambda: sa.RecordBatchReader.from_batches(schema, [good, other, good]),
         lambda: sa.RecordBatchReader.from_batches(schema, (batch for batch in [good, other, good])),
         lambda: sa.RecordBatchReader.from_stream(theirs, bytes_only),
-        lambda: sa.ipc.open_stream(broken),
-        lambda: sa.ipc.open_stream(io.BytesIO(broken)),
+        lambda: sa.ipc.open_stream(io.BufferedReader(io.BytesIO(broken))),  # type: ignore[arg-type]
         lambda: sa.RecordBatchReader.from_stream(pa.ipc.open_stream(broken)),
     ]
     refused = (sa.InvalidType, sa.InvalidData, sa.Failed, pa.ArrowException)
@@ -330,6 +332,10 @@ def test_no_retry_goes_on_without_the_batch_that_failed() -> None:
                 with pytest.raises(refused, match="the first error was Invalid"):
                     way(reader)
             assert "first error" not in str(failed.value)
+    mapped = sa.ipc.open_stream(broken)
+    for _ in range(2):
+        with pytest.raises(refused, match="not UTF-8"):
+            pa.table(mapped)
     capsule = pa.RecordBatchReader.from_stream(sa.RecordBatchReader.from_batches(schema, [good, other, good]))
     assert capsule.read_next_batch().num_rows == 5
     for _ in range(2):  # the stream itself comes to no end either
