@@ -82,7 +82,7 @@ def _inspect_many(arguments: argparse.Namespace, many: Any) -> int:
 
 def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Return the store's description of an object; None if it is in no store."""
-    from shmarrow.scans.sources import split_name
+    from shmarrow.store.directory import split_name
 
     place = split_name(arguments.target)
     if place is None:

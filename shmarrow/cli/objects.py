@@ -59,9 +59,9 @@ from shmarrow.errors import printable
 from shmarrow.objects.decode import decode
 from shmarrow.objects.describe import describe
 from shmarrow.objects.encode import encode
-from shmarrow.scans.sources import split_name
 from shmarrow.segment.mappings import shared_of
 from shmarrow.sources.base import name_of
+from shmarrow.store.directory import split_name
 
 _PIECE = 1 << 24
 _SUFFIXES = {

@@ -57,6 +57,7 @@ from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
 from shmarrow.sources.formats import HEAD, recognized
 from shmarrow.store import Store
+from shmarrow.store.directory import split_name
 from shmarrow.store.protocol import CONTROL
 from shmarrow.tables import RecordBatchReader, Table, table
 
@@ -183,19 +184,6 @@ def keys_of(path: str) -> Keys:
     """The keys in the names of directories, such as ``day=2024-01-01/part=3``, percent-decoded."""
     parts = [part.partition("=") for part in path.split("/")]
     return tuple([(unquote(name), unquote(text)) for name, equals, text in parts if name and equals])
-
-
-def split_name(word: str) -> tuple[str, str] | None:
-    """Return the store and the name in ``STORE/NAME``; None for a file, and if no part of the path is a store."""
-    if is_shm(word):
-        where, _, name = word.partition("/")
-        return (where, name) if where != SHM_SCHEME and name else None
-    if os.path.isfile(word) or os.path.isfile(f"{word}/{CONTROL}"):
-        return None
-    at = word.rfind("/")
-    while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
-        at = word.rfind("/", 0, at)
-    return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None
 
 
 def _chosen(store: Store, names: str | Iterable[str] | None) -> Sequence[str]:

@@ -10,15 +10,24 @@ are among processes; ``change`` is the only way to change a store, and ``catalog
 from typing import TYPE_CHECKING
 
 from shmarrow.lazy import lazy
-from shmarrow.store.attach import Pin
-from shmarrow.store.settings import Settings
-from shmarrow.store.store import Store
 
 if TYPE_CHECKING:
+    from shmarrow.store.attach import Pin
     from shmarrow.store.info import Found, ObjectInfo, Stats
+    from shmarrow.store.settings import Settings
+    from shmarrow.store.store import Store
     from shmarrow.store.watch import Event, Watch
 
 __all__ = ["Event", "Found", "ObjectInfo", "Pin", "Settings", "Stats", "Store", "Watch"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, {".info": "Found ObjectInfo Stats", ".watch": "Event Watch"})
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            ".attach": "Pin",
+            ".info": "Found ObjectInfo Stats",
+            ".settings": "Settings",
+            ".store": "Store",
+            ".watch": "Event Watch",
+        },
+    )

@@ -38,7 +38,7 @@ from shmarrow.errors import (
 )
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
 from shmarrow.segment.files import link_unnamed, open_unnamed, sync_directory
-from shmarrow.segment.location import check_shm, decoded
+from shmarrow.segment.location import check_shm, decoded, is_shm
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
@@ -520,3 +520,16 @@ def finish_destroying(directory: Directory) -> None:
                 remove_files(directory, fd)
     finally:
         os.close(fd)
+
+
+def split_name(word: str) -> tuple[str, str] | None:
+    """Return the store and the name in ``STORE/NAME``; None for a file, and if no part of the path is a store."""
+    if is_shm(word):
+        where, _, name = word.partition("/")
+        return (where, name) if where != SHM_SCHEME and name else None
+    if os.path.isfile(word) or os.path.isfile(f"{word}/{CONTROL}"):
+        return None
+    at = word.rfind("/")
+    while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
+        at = word.rfind("/", 0, at)
+    return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None

@@ -46,10 +46,10 @@ def open_target(target: Any, trust: bool = False) -> Source:
 
 def _in_store(name: str, trust: bool) -> Source | None:
     """Open the object ``STORE/NAME``; None if no part of the name is a store."""
-    from shmarrow.scans.sources import split_name
     from shmarrow.store import Store
     from shmarrow.store.arguments import as_name
     from shmarrow.store.attach import read_entry
+    from shmarrow.store.directory import split_name
 
     found = split_name(name)
     if found is None:

@@ -492,7 +492,7 @@ LATE = {
 def test_what_commands_import(tmp_path: Path) -> None:
     """The time to start is bounded by the modules that are imported beyond those of numpy."""
     path = write(TABLE.select(["id", "x", "text"]), tmp_path / "x")
-    most = {"schema": 78, "count": 78, "head": 100, "inspect": 85, "validate": 130, "diff": 95}
+    most = {"schema": 78, "count": 78, "head": 100, "inspect": 92, "validate": 130, "diff": 95}
     lines = [f"{command} {path}{f' {path}' if command == 'diff' else ''}" for command in most]
     said = python(IMPORTS, input="\n".join(lines)).splitlines()
     loaded = [set(line.split()[1:]) for line in said if line.startswith("loaded ")]
