@@ -446,7 +446,11 @@ class RecordBatchReader:
 
     def iter_batches_with_custom_metadata(self) -> Iterator[RecordBatchWithMetadata]:
         """Iterate over the remaining batches and their metadata."""
-        return map(with_metadata, self)
+        try:
+            while True:
+                yield with_metadata(self.read_next_batch())
+        except StopIteration:
+            return
 
     def _fail(self, error: BaseException) -> None:
         """Record that a batch could not be used, so that no later call silently skips it."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import python
 
 import shmarrow as sa
 from shmarrow.sources import open_source
@@ -111,27 +110,6 @@ def test_what_changes_nothing_is_mapped_still(tmp_path: Path) -> None:
     for file in (*raw[:2], io.BufferedReader(raw[2]), io.BufferedRandom(raw[3])):
         with file:
             assert open_source(file).mapped
-
-
-@pytest.mark.processes
-def test_a_file_that_shrinks_while_it_is_mapped(tmp_path: Path) -> None:
-    """Between the look at its size and the mapping, somebody cuts it."""
-    (tmp_path / "a").write_bytes(FILE)
-    code = (
-        "import os, sys, errno, shmarrow as sa\n"
-        "path, look = sys.argv[1], os.fstat\n"
-        "def looked(fd):\n"
-        "    status = look(fd)\n"
-        "    os.truncate(path, 10)\n"
-        "    return status\n"
-        "file = open(path, 'rb')\n"
-        "os.fstat = looked\n"
-        "try:\n"
-        "    sa.ipc.open_file(file)\n"
-        "except sa.StorageError as error:\n"
-        "    print(error.errno == errno.EBUSY, 'was truncated' in str(error))\n"
-    )
-    assert python(code, tmp_path / "a") == "True True\n"
 
 
 class Saying(io.BytesIO):

@@ -230,9 +230,7 @@ def test_batches_of_different_dictionaries_are_a_stream(save: Save) -> None:
 # --- sizes and memory -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"alignment": 8}, {"alignment": 512}, {"metadata_version": "V4", "use_legacy_format": True}]
-)
+@pytest.mark.parametrize("options", [{}, {"metadata_version": "V4", "use_legacy_format": True}])
 def test_sizes_are_exact_with_any_options(options: dict[str, Any], save: Save) -> None:
     asked = sa.ipc.IpcWriteOptions(**options)
     for value in (np.arange(7), b"abc", sa.record_batch(NULLS), sa.table(TABLE), "x", {"a": np.ones(3)}):
