@@ -27,7 +27,7 @@ ROWS = (
     Shown("processes", "a batch of 1024 MiB as an argument of a Pool", "pickled",
           "pass a 1 GiB batch to a worker process", "pickle"),
     Shown("interchange", "a mapped file of 1024 MiB of numbers as a polars DataFrame", "polars scan_ipc",
-          "a 1 GiB file as a Polars DataFrame", "Polars' `scan_ipc`"),
+          "a 1 GiB file of numbers as a Polars DataFrame", "Polars' `scan_ipc`"),
     Shown("spark", "a table of the driver to 3 Python jobs", "createDataFrame and mapInArrow",
           "a table of the driver to 3 Python jobs in Spark", "`createDataFrame`, `mapInArrow`"),
     Shown("opening", "open, one column by index; 10,000 columns, schema not seen before", "pyarrow",

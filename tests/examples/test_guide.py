@@ -151,21 +151,6 @@ def test_the_page_on_performance_is_that_of_the_results() -> None:
     assert performance.PAGE.read_text(encoding="utf-8") == performance.page(results), "run make docs"
 
 
-ROW = {
-    "group": "opening", "part": "few", "name": "open a|b", "unit": "s", "ours": 0.002, "ours_low": 0.001,
-    "ours_high": 0.003, "peers": {"pyarrow": 0.004, "polars": 0.001}, "peer": "pyarrow", "ratio": 2.0, "low": 1.8,
-    "high": 2.2, "result": "2.0×", "required": "as fast", "reached": True, "doubtful": False, "point": None,
-    "extra": {},
-}  # fmt: skip
-
-
-def test_figures_become_lines_of_a_table() -> None:
-    slower = {**ROW, "name": "write", "peers": {"pyarrow": 0.001}, "ratio": 0.5, "reached": False}
-    lines = list(performance.table([ROW, slower]))
-    assert lines[2] == "| open a\\|b | 2 ms | pyarrow 4 ms (2×), polars 1 ms (0.50×) |"
-    assert lines[3] == "| write | 2 ms | pyarrow 1 ms (0.50×) |"
-
-
 # --- the reference ---
 
 

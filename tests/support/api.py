@@ -67,18 +67,14 @@ def find(table: dict[str, Entry], name: str) -> Entry | None:
 INTRODUCTION = """\
 # For users of pyarrow
 
-Names and arguments match pyarrow's wherever the behaviour does. This page is written from the tables of
-`tests/support/api.py` by `make docs`, and the tests call every name of it with both libraries and compare the results:
-`pa` in a call is pyarrow, or `import shmarrow as pa`. A test fails if a name of pyarrow, or a member of one of its
-classes, is missing from this page.
+Names and arguments match pyarrow's wherever the behaviour does: of `pyarrow`, its classes, `pyarrow.types` and
+`pyarrow.ipc`, each name that this page does not list is the same. The tests call every one with both libraries, compare
+the results, and fail if this page misses a difference. `make docs` writes it from the tables of `tests/support/api.py`.
 
-What differs throughout: values are Python's own, there are no scalars; nothing is rounded, wrapped or cut silently
-([casts](casts.md)); arguments named `memory_pool` do not exist; errors are those of shmarrow. shmarrow keeps data, it
-does not compute: there is no sorting, grouping, joining or arithmetic.
-
-The calls refer to these names:
-
-```text
+Throughout: values are Python's own, not scalars; nothing is rounded, wrapped or cut silently ([casts](casts.md));
+errors are shmarrow's, each also one of Python's; there is no argument `memory_pool`. shmarrow stores data and does not
+compute: for sorting, grouping, joining and arithmetic, and for `pyarrow.compute`, `dataset`, `parquet` and `flight`,
+hand the data to pyarrow, Polars or DuckDB.
 """
 
 
@@ -86,35 +82,44 @@ def _code(text: str) -> str:
     return f"`{text}`".replace("|", "\\|")
 
 
-def _row(entry: Entry) -> str:
-    """Return the page's text for an entry."""
-    if isinstance(entry, Same):
-        return f"the same: {_code(entry.calls[0])}"
-    if isinstance(entry, Instead):
-        where = "" if entry.theirs == entry.ours else f"{_code(entry.ours)} for {_code(entry.theirs)}: "
-        return where + entry.reason
-    if isinstance(entry, Class):
-        return f"{_code(entry.ours)}: {entry.reason}"
-    return f"not here: {entry.reason}"
+def _names(names: list[str]) -> str:
+    return ", ".join(map(_code, names))
 
 
 def page() -> str:
-    """The page as it should be."""
-    lines = [INTRODUCTION + NAMES + "```\n"]
+    """The page as it should be: what is not the same, the names of one reason in one row."""
+    different: dict[str, tuple[Instead, list[str]]] = {}
+    by_class: dict[tuple[str, str], list[str]] = {}
+    out: dict[str, list[str]] = {}
     for section, table in SECTIONS.items():
-        lines += [
-            f"## {f'`pyarrow.{section}`' if section else 'The module'}",
-            "",
-            *([NOTES[section], ""] if section in NOTES else []),
-            "| pyarrow | shmarrow |",
-            "| --- | --- |",
-        ]
-        rows: dict[str, list[str]] = {"the same": ["every other `is_...`"]} if section == "types" else {}
         for name, entry in table.items():
-            rows.setdefault(_row(entry), []).append(_code(name))
-        lines += [f"| {', '.join(names)} | {row} |" for row, names in rows.items()]
-        lines.append("")
-    return "\n".join(lines)
+            full = f"{section}.{name}" if section else name
+            if isinstance(entry, Instead):
+                different.setdefault(entry.reason, (entry, []))[1].append(full)
+            elif isinstance(entry, Class):
+                by_class.setdefault((entry.ours, entry.reason), []).append(full)
+            elif not isinstance(entry, Same):
+                out.setdefault(entry.reason, []).append(full)
+    lines = [INTRODUCTION, "## Different", "", "| pyarrow | shmarrow, for example | why |", "| --- | --- | --- |"]
+    for reason, (entry, names) in different.items():
+        example = "" if entry.theirs == entry.ours else f"{_code(entry.ours)} for {_code(entry.theirs)}"
+        lines.append(f"| {_names(names)} | {example} | {reason} |")
+    lines += [
+        "",
+        *(f"- {note}" for note in NOTES),
+        "",
+        "## Classes",
+        "",
+        "| pyarrow | shmarrow | |",
+        "| --- | --- | --- |",
+    ]
+    reasons: set[str] = set()
+    for (ours, reason), names in by_class.items():
+        lines.append(f"| {_names(names)} | {_code(ours)} | {reason if reason not in reasons else ''} |")
+        reasons.add(reason)
+    lines += ["", "## Not here", "", "| pyarrow | why |", "| --- | --- |"]
+    lines += [f"| {_names(names)} | {reason} |" for reason, names in out.items()]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -279,11 +279,10 @@ FILES: dict[str, dict[str, Entry]] = {
 }
 """The tables by the class of pyarrow."""
 
-NOTES = {
-    "RecordBatchReader": "A reader of pyarrow is read once. `open_stream` of a path, a name or bytes gives a reader "
-    "with random access as well: `reader[i]`, `len(reader)`, `num_rows`.",
-    "ipc.IpcWriteOptions": 'Options are immutable: `options.replace(compression="zstd")` makes others.',
-    "ipc.IpcReadOptions": "There is no such class: `Limits` says what a reader accepts.",
-    "Tensor": "From Python 3.12 on, `memoryview(tensor)` works too; before that, `memoryview(tensor.to_numpy())`.",
-}
-"""Text of the page before a table."""
+NOTES = (
+    "A reader of pyarrow is read once. `open_stream` of a path, a name or bytes also has random access: `reader[i]`, "
+    "`len(reader)`, `num_rows`.",
+    'Options are immutable: `options.replace(compression="zstd")` returns others. `Limits` says what a reader accepts.',
+    "From Python 3.12 on, `memoryview(tensor)` works too; before, `memoryview(tensor.to_numpy())`.",
+)
+"""Notes of the page."""

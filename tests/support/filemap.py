@@ -1,4 +1,4 @@
-"""Write the table of files in docs/contributing.md: each file of the package, and the first line of its docstring."""
+"""Write the table in docs/contributing.md: each folder and top-level file of the package, by its docstring's first line."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ def summary(path: Path) -> str:
 
 
 def table() -> str:
-    """The files in alphabetical order, the ``__init__.py`` of a package by the name of its folder."""
+    """The folders of the package, and the files beside them, in alphabetical order."""
     package = ROOT / "shmarrow"
-    names = {path: path.relative_to(package).as_posix().removesuffix("__init__.py") for path in package.rglob("*.py")}
+    paths = [*package.glob("*.py"), *package.rglob("*/__init__.py")]
+    names = {path: path.relative_to(package).as_posix().removesuffix("__init__.py") for path in paths}
     rows = [
         f"| `{name or 'shmarrow/'}` | {summary(path)} |" for path, name in sorted(names.items(), key=lambda n: n[1])
     ]
-    return "\n".join(["", "| file | what it is |", "| --- | --- |", *rows, "", ""])
+    return "\n".join(["", "| folder or file | what it is |", "| --- | --- |", *rows, "", ""])
 
 
 def page() -> str:

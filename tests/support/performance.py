@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from harness import plots  # noqa: E402
-from harness.figures import show, size, times  # noqa: E402
+from harness.figures import size, times  # noqa: E402
 from harness.front import Shown, figures  # noqa: E402
 from harness.tables import line  # noqa: E402
 
@@ -31,8 +31,8 @@ INTRODUCTION = """\
 
 Opening is fast and independent of size: a reader maps an object and decodes only what it is asked for. Many tiny
 operations are slow, because each costs some microseconds of Python. Figures are medians; the factor is the other tool's
-time divided by shmarrow's, so above 1 shmarrow is faster. `make bench` measures all of this on your machine, in turns
-with the other tools.
+time divided by shmarrow's, so above 1 shmarrow is faster. `make bench` measures all of this, and much more, on your
+machine, in turns with the other tools.
 """
 
 FAST = (
@@ -41,7 +41,7 @@ FAST = (
     Shown("scale", "1 TB, 100,000 batches: first open of a fresh process, one column", "pyarrow",
           "open a file of 1 TB in a fresh process, read a value", "pyarrow", "only the footer and one batch are read"),
     Shown("interchange", "a mapped file of 1024 MiB of numbers as a polars DataFrame", "polars scan_ipc",
-          "a 1 GiB file as a Polars DataFrame", "Polars' `scan_ipc`", "numbers are mapped, and need no check"),
+          "a 1 GiB file of numbers as a Polars DataFrame", "Polars' `scan_ipc`", "numbers are mapped, and need no check"),
     Shown("opening", "open, one column by index; 10,000 columns, schema not seen before", "pyarrow",
           "open a file of 10,000 columns and read one", "pyarrow", "the fields of other columns are not decoded"),
     Shown("tensors", "1,024 MiB between processes: name to first element", "pickle, queue",
@@ -117,18 +117,6 @@ def machine(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"{facts['python']}; {versions}. Measured on {facts['date']}.\n"
 
 
-def beside(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The peers' figures in the rows of one name, with the factor of each."""
-    found: dict[str, str] = {}
-    for row in rows:
-        for peer, value in row["peers"].items():
-            ratio = row["ratio"] if peer == row["peer"] else value / row["ours"] if row["ours"] else None
-            factor = "" if ratio is None else f" ({times(ratio)})"
-            if peer not in found or peer == row["peer"]:
-                found[peer] = f"{peer} {show(value, row['unit'])}{factor}"
-    return ", ".join(found.values())
-
-
 def selected(results: Mapping[str, Any], chosen: Sequence[Shown], note: str) -> Iterator[str]:
     """A table of chosen rows, the largest factor first, with a note for each."""
     yield line(["what", "shmarrow", "beside", "factor", note])
@@ -138,26 +126,12 @@ def selected(results: Mapping[str, Any], chosen: Sequence[Shown], note: str) -> 
     yield ""
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """One line for each name."""
-    yield line(["what", "shmarrow", "beside"])
-    yield line(["---", "---:", "---"])
-    named: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        named.setdefault(row["name"], []).append(row)
-    for name, same in named.items():
-        ours = show(same[-1]["ours"], same[-1]["unit"])
-        yield line([name.replace("|", "\\|"), ours, beside(same).replace("|", "\\|")])
-    yield ""
-
-
 def page(results: Mapping[str, Any]) -> str:
     """The page as it should be."""
     return "\n".join(_page(results)).rstrip() + "\n"
 
 
 def _page(results: Mapping[str, Any]) -> Iterator[str]:
-    rows = results["rows"]
     yield INTRODUCTION
     if results["quick"]:
         yield "These figures are those of a quick run, on smaller data and with fewer rounds.\n"
@@ -171,13 +145,7 @@ def _page(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"![{caption}](pictures/{name})"
     yield ""
     yield from machine(results["machine"])
-    yield "## All figures\n"
-    yield 'The factor of each tool is in parentheses. "Itself" is shmarrow under other conditions.\n'
-    for group, about in results["groups"].items():
-        found = [row for row in rows if row["group"] == group]
-        if found:
-            yield f"### {about['title']}\n"
-            yield from table(found)
+    yield "All figures: `python benchmarks/report.py benchmarks/results.json` writes `benchmarks/report.html`."
 
 
 def main() -> None:
