@@ -1,4 +1,4 @@
-"""Write the table in docs/contributing.md: each folder and top-level file of the package, by its docstring's first line."""
+"""Write the table in docs/contributing.md: the package's folders and top-level files, by their docstrings' first lines."""
 
 from __future__ import annotations
 

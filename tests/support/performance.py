@@ -41,7 +41,7 @@ FAST = (
     Shown("scale", "1 TB, 100,000 batches: first open of a fresh process, one column", "pyarrow",
           "open a file of 1 TB in a fresh process, read a value", "pyarrow", "only the footer and one batch are read"),
     Shown("interchange", "a mapped file of 1024 MiB of numbers as a polars DataFrame", "polars scan_ipc",
-          "a 1 GiB file of numbers as a Polars DataFrame", "Polars' `scan_ipc`", "numbers are mapped, and need no check"),
+          "a 1 GiB file of numbers as a Polars DataFrame", "Polars' `scan_ipc`", "numbers need no check"),
     Shown("opening", "open, one column by index; 10,000 columns, schema not seen before", "pyarrow",
           "open a file of 10,000 columns and read one", "pyarrow", "the fields of other columns are not decoded"),
     Shown("tensors", "1,024 MiB between processes: name to first element", "pickle, queue",
