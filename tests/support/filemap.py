@@ -1,4 +1,4 @@
-"""Write the table in docs/contributing.md: the package's folders and top-level files, by their docstrings' first lines."""
+"""Write the table in docs/contributing.md: the folders and top-level files of the package, with what each is."""
 
 from __future__ import annotations
 
