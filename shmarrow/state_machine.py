@@ -11,7 +11,9 @@ Invariants:
   The child's copy can only be closed, and closing it releases what the child holds and writes nothing.
 * one operation at a time. Threads wait for their turn. **What interrupts a call may close objects, and nothing else**:
   a signal handler, a finalizer or a callback of a file object, in the middle of an operation of its own thread, is
-  refused, as it must neither wait for itself nor put one message into another.
+  refused, as it must neither wait for itself nor put one message into another;
+* a loop within a ``try`` or ``with`` that must be left properly, such as one that releases a lock, is in a function of
+  its own: on Python 3.13, what a signal handler raises at the end of a turn skips the ``try`` around the loop.
 """
 
 from __future__ import annotations

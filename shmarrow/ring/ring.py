@@ -296,14 +296,18 @@ class Ring:
         """Take a slot for a frame, which no reader gets from now on; the caller sets ``_writing`` to False at last."""
         if self._writing:  # a second one would be in the same slot
             raise InvalidArgument(f"another frame of the ring {self.name!r} is being written: publish that one first")
-        self._writing, wait = True, None
+        self._writing = True
         try:
-            while (slot := self._do(self._free_slot)) is None:
-                wait = wait or Wait(self._timeout)
-                self._pause(p.WRITER_WAITS, wait, self._has_free)
+            return self._awaited_slot()
         except BaseException:
             self._writing = False
             raise
+
+    def _awaited_slot(self) -> int:
+        wait = None
+        while (slot := self._do(self._free_slot)) is None:
+            wait = wait or Wait(self._timeout)
+            self._pause(p.WRITER_WAITS, wait, self._has_free)
         return slot
 
     def _has_free(self) -> bool:

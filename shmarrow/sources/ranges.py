@@ -71,11 +71,14 @@ class RangeSource(Source):
         for start, stop in ranges:
             self._check(start, stop)
         with self._lock:
-            parts = {each: self._part_with(*each) for each in ranges if each[0] < each[1]}
-            total = sum([len(self._cached[part]) for part in {*parts.values()} if part is not None])
-            wanted = sorted([each for each, part in parts.items() if part is None])
-            total += sum([len(self._load(start, stop)) for start, stop in merged(wanted)])
-            self._shrink(max(CACHE_BYTES, total))
+            self._load_all(ranges)
+
+    def _load_all(self, ranges: Sequence[tuple[int, int]]) -> None:
+        parts = {each: self._part_with(*each) for each in ranges if each[0] < each[1]}
+        total = sum([len(self._cached[part]) for part in {*parts.values()} if part is not None])
+        wanted = sorted([each for each, part in parts.items() if part is None])
+        total += sum([len(self._load(start, stop)) for start, stop in merged(wanted)])
+        self._shrink(max(CACHE_BYTES, total))
 
     def _read(self, start: int, stop: int) -> Bytes:
         self._check(start, stop)

@@ -62,13 +62,11 @@ def _piece(size: int) -> mmap.mmap:
     """The smallest sufficient unused block that is not much larger, or a new one."""
     if _lock.acquire(blocking=False):
         try:
-            fitting = [piece for piece in _free if size <= len(piece) <= size + size // 2]
-            if fitting:
-                found = min(fitting, key=len)
-                _free.remove(found)
-                return found
+            piece = _unused(size)
         finally:
             _lock.release()
+        if piece is not None:
+            return piece
     made = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(OSError, AttributeError):  # not supported by this kernel
         made.madvise(mmap.MADV_HUGEPAGE)
@@ -85,8 +83,22 @@ def _give_back(piece: mmap.mmap) -> None:
         return
     if _lock.acquire(blocking=False):
         try:
-            while sum(map(len, _free)) + len(piece) > _UNUSED:
-                del _free[0]
-            _free.append(piece)
+            _keep(piece)
         finally:
             _lock.release()
+
+
+def _unused(size: int) -> mmap.mmap | None:
+    """Take the smallest sufficient unused block that is not much larger, if any; with the lock held."""
+    fitting = [piece for piece in _free if size <= len(piece) <= size + size // 2]
+    piece = min(fitting, key=len, default=None)
+    if piece is not None:
+        _free.remove(piece)
+    return piece
+
+
+def _keep(piece: mmap.mmap) -> None:
+    """Add an unused block, and free older ones; with the lock held."""
+    while sum(map(len, _free)) + len(piece) > _UNUSED:
+        del _free[0]
+    _free.append(piece)

@@ -102,19 +102,24 @@ class SchemaCache:
 
     def _shrink(self) -> None:
         """Evict least recently used schemas down to the capacity; their memory is freed after the lock is released."""
-        dropped = []
         with self._lock:
-            while self._held > self._capacity and self._order:
-                entry, _ = self._order.popitem(last=False)
-                self._held -= entry.size
-                left = tuple([other for other in self._entries[entry.key] if other is not entry])
-                if left:
-                    self._entries[entry.key] = left
-                else:
-                    del self._entries[entry.key]
-                dropped.append(entry)
+            dropped = self._evict()
         for entry in dropped:  # break the reference cycle
             entry.schema._source.grown = ignore_growth  # type: ignore[union-attr]
+
+    def _evict(self) -> list[_Entry]:
+        """Remove the entries beyond the capacity, with the lock held."""
+        dropped = []
+        while self._held > self._capacity and self._order:
+            entry, _ = self._order.popitem(last=False)
+            self._held -= entry.size
+            left = tuple([other for other in self._entries[entry.key] if other is not entry])
+            if left:
+                self._entries[entry.key] = left
+            else:
+                del self._entries[entry.key]
+            dropped.append(entry)
+        return dropped
 
 
 _CACHE = SchemaCache(CACHE_BYTES)

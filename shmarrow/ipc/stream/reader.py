@@ -197,10 +197,9 @@ class _StreamBatches:
     def batch(self, number: int) -> RecordBatch | None:
         if number == self.state.batches:  # the next one, built as it is indexed
             with self.lock:
-                while number == self.state.batches and not self.state.ended:
-                    batch = self._step()
-                    if batch is not None:
-                        return batch
+                batch = self._next(number)
+            if batch is not None:
+                return batch
         if not self.reach(number):
             return None
         before, _, _, end = self.places[number]
@@ -208,6 +207,14 @@ class _StreamBatches:
         if found is None or found.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
         return before.batch(found.message, self._body(found), self._version)
+
+    def _next(self, number: int) -> RecordBatch | None:
+        """Index messages up to a batch, and return it; None if it was indexed meanwhile, or there is none."""
+        while number == self.state.batches and not self.state.ended:
+            batch = self._step()
+            if batch is not None:
+                return batch
+        return None
 
     def _body(self, found: Located) -> Any:
         """The body of a message."""
