@@ -88,7 +88,7 @@ def test_the_page_says_what_was_found() -> None:
             pytest.skip(f"{each.package} is not installed")
     if len(FOUND) < sum(len(cases_for(name)) for name in CONSUMERS):
         pytest.skip("the cases went to several processes")
-    assert text == page(FOUND), "make docs brings docs/consumers.md up to date"
+    assert text == page(FOUND), "make docs brings docs/interchange.md up to date"
 
 
 @pytest.mark.processes

@@ -1,6 +1,6 @@
-"""The page ``docs/consumers.md``: what other libraries do with our data, type by type, zero-copy or copied.
+"""The table in ``docs/interchange.md``: what other libraries do with our data, type by type, zero-copy or copied.
 
-``python tests/support/consumers.py`` writes the page. Invariants: every case of the shared table goes to each consumer
+``python tests/support/consumers.py`` writes it. Invariants: every case of the shared table goes to each consumer
 and back; whether memory was copied is found out by addresses; what a consumer does not take, or gives back with other
 values, is listed with the reason, and ``test_other_libraries.py`` holds the lists to be true.
 """
@@ -25,7 +25,8 @@ from supported import TYPES, row_of, table
 
 import shmarrow as sa
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "consumers.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "interchange.md"
+BEGIN, END = "<!-- libraries -->\n", "<!-- end of libraries -->\n"
 
 
 def _pyarrow(rows: sa.Table) -> Any:
@@ -243,87 +244,58 @@ def cases_for(name: str) -> list[Case]:
     return [case for case in CASES if not case.name.endswith(("-all-null", "-empty"))]
 
 
-TEXT = """\
-# What other libraries do with the data
-
-<!-- Made by tests/support/consumers.py from what the tests send. `make docs` brings it up to date. -->
-
-Any library with the [Arrow PyCapsule interface](https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html)
-accepts shmarrow's tables, batches, arrays and readers as they are, and shmarrow accepts theirs: `sa.table(df)`,
-`sa.array(series)`, `store.put("x", df)`, `writer.write(df)`. shmarrow copies no column in either direction, with one
-exception: if null slots of a text column hold invalid UTF-8 or views that point nowhere, consumers would fail on them,
-so they receive a clean copy of that column.
-
-The tests send every type to each library and back, and compare values and addresses:
-
+TEXT = """
 - **zero-copy**: the library uses the memory in place, a mapped file included, and hands the same memory back;
 - **copied**: the library copies at least one buffer on the way in or out, as it stores the type in another form;
-- **unsupported**: the library refuses the type. `for_consumer()` casts to types that it accepts.
+- **unsupported**: the library refuses the type.
+
+{alike}
 
 {matrix}
 
-DuckDB scans batches in place; query results are vectors of its own.
-
-## Notes
-
-{notes}
-
-## Libraries
+DuckDB scans batches in place; query results are vectors of its own. The tests send every type to each library and back,
+and compare values and addresses:
 
 {libraries}
+
 """
 
 
-class Notes:
-    """Numbered notes, each once."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def number(self, note: str) -> int:
-        if note not in self.found:
-            self.found.append(note)
-        return self.found.index(note) + 1
-
-
-def cell(name: str, consumer: Consumer, cases: list[Case], found: dict[tuple[str, str], Outcome], notes: Notes) -> str:
-    """Return the cell of a consumer for the cases of a row, with notes on those that it refuses."""
+def cell(consumer: Consumer, cases: list[Case], found: dict[tuple[str, str], Outcome], name: str) -> str:
+    """Return what a consumer does with the cases of a row, and with which of them it does not."""
     kinds = Counter(found[name, case.name].kind for case in cases)
-    reasons = {
-        number: f"{name}: no {reason}" if kind == REFUSED else f"{name}: {reason}"
-        for number, (kind, reason) in enumerate(
-            [
-                (found[name, case.name].kind, listed(consumer.listed, case.name))
-                for case in cases
-                if found[name, case.name].kind not in (ZERO, COPIED)
-            ]
-        )
-        if reason is not None
-    }
-    numbers = ", ".join(map(str, sorted({notes.number(note) for note in reasons.values()})))
-    marks = f" ({numbers})" if numbers else ""
+    reasons = dict.fromkeys(
+        f"no {reason}" if found[name, case.name].kind == REFUSED else reason
+        for case in cases
+        if found[name, case.name].kind not in (ZERO, COPIED)
+        and (reason := listed(consumer.listed, case.name)) is not None
+    )
     if not kinds[ZERO] and not kinds[COPIED]:
-        return ("copied" if kinds[OTHER] else "unsupported") + marks
-    return (ZERO if kinds[ZERO] > kinds[COPIED] else COPIED) + marks
+        main = COPIED if kinds[OTHER] else "unsupported"
+        return "; ".join([main, *(reason for reason in reasons if not reason.startswith("no "))])
+    return "; ".join([ZERO if kinds[ZERO] > kinds[COPIED] else COPIED, *reasons])
 
 
 def page(found: dict[tuple[str, str], Outcome]) -> str:
-    """The text of the page, from the outcome of each case with each consumer."""
+    """The whole page, with the table of the outcome of each case with each consumer."""
     rows: dict[str, list[Case]] = {row: [] for row in TYPES}
     for case in CASES:
         if len(case.values) and not case.name.startswith("odd-") and not case.name.endswith("-all-null"):
             rows[row_of(case.type)].append(case)
-    notes = Notes()
-    lines = [
-        (row, [cell(name, consumer, cases, found, notes) for name, consumer in CONSUMERS.items()])
-        for row, cases in rows.items()
-    ]
+    cells = {name: [cell(each, cases, found, name) for cases in rows.values()] for name, each in CONSUMERS.items()}
+    alike = [name for name, column in cells.items() if set(column) == {ZERO}]
+    others = [name for name in cells if name not in alike]
+    same: dict[tuple[str, ...], list[str]] = {}
+    for row, *columns in zip(rows, *(cells[name] for name in others), strict=True):
+        same.setdefault(tuple(columns), []).append(row)
     libraries = [(name, [each.how, version(each.package)]) for name, each in CONSUMERS.items()]
-    return TEXT.format(
-        matrix="\n".join(table("Type", lines, CONSUMERS)),
-        notes="\n".join(f"{number}. {note}." for number, note in enumerate(notes.found, 1)),
+    text = TEXT.format(
+        alike=f"{', '.join(alike)}: **zero-copy** for every type.",
+        matrix="\n".join(table("Type", [(", ".join(names), list(columns)) for columns, names in same.items()], others)),
         libraries="\n".join(table("Library", libraries, ["takes", "version"])),
     )
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return before + BEGIN + text + END + rest.partition(END)[2]
 
 
 def outcomes() -> dict[tuple[str, str], Outcome]:

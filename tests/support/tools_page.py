@@ -1,6 +1,6 @@
-"""The tables of ``docs/tools.md``: what each tool gets in place of types that it does not accept.
+"""The table of what each tool gets in place of types that it does not accept, in ``docs/interchange.md``.
 
-``python tests/support/tools_page.py`` writes them, and a test checks that they are up to date.
+``python tests/support/tools_page.py`` writes it, and a test checks that it is up to date.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from shmarrow.types.consumers import CONSUMERS, Consumer, Rule
+from shmarrow.types.consumers import CONSUMERS, Rule
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tools.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "interchange.md"
 BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 
 
@@ -25,30 +25,38 @@ def _loss(rule: Rule) -> str:
     return f"with `lossy`: {rule.loses}" if rule.lossy else f"refused where there are {rule.loses}"
 
 
-def table(name: str, consumer: Consumer) -> Iterator[str]:
-    """The rules of a consumer."""
-    yield from ("", f"## {consumer.title}: `for_consumer({name!r})`", "")
-    yield from ("| types | become | what may be lost |", "| --- | --- | --- |")
-    for rule in consumer.rules:
-        yield f"| {_types(rule)} | {rule.shown or 'refused'} | {_loss(rule)} |"
+def table() -> Iterator[str]:
+    """The rules of all tools, those for the same types side by side, and what is not said of types."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for name, consumer in CONSUMERS.items():
+        for rule in consumer.rules:
+            rows.setdefault((_types(rule), rule.shown or "*refused*", _loss(rule)), []).append(name)
+    kinds = list(dict.fromkeys(types.partition(" ")[0] for types, _, _ in rows))
+    yield from ("", "| types | become | what may be lost | for |", "| --- | --- | --- | --- |")
+    for (types, become, loss), names in sorted(rows.items(), key=lambda row: kinds.index(row[0][0].partition(" ")[0])):
+        yield f"| {types} | {become} | {loss} | {', '.join(names)} |"
     yield ""
-    if consumer.extensions:
-        place = "" if consumer.nested_extensions else ", in columns of their own"
-        yield f"Extension types that it knows: {', '.join(f'`{each}`' for each in sorted(consumer.extensions))}{place}."
-    if consumer.unique_names:
-        yield "Columns, and fields of a struct, need different names."
-    if consumer.some_column:
-        yield f"{consumer.title} needs at least one column."
-    if consumer.distinct:
-        yield "Dictionaries with nulls or repeated values get new ones without."
+    for name, consumer in CONSUMERS.items():
+        notes = []
+        if consumer.extensions:
+            place = "" if consumer.nested_extensions else ", in columns of their own"
+            notes.append(f"keeps {', '.join(f'`{each}`' for each in sorted(consumer.extensions))}{place}")
+        if consumer.unique_names:
+            notes.append("columns, and fields of a struct, need different names")
+        if consumer.some_column:
+            notes.append("needs at least one column")
+        if consumer.distinct:
+            notes.append("dictionaries with nulls or repeated values get new ones without")
+        if notes:
+            yield f"- `{name}` {'; '.join(notes)}."
+    yield ""
+    yield "All other extension types become their storage, and `arrow.bool8` becomes `bool`."
 
 
 def page() -> str:
-    """The whole page, with the tables as they should be."""
+    """The whole page, with the table as it should be."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    lines = [line for name, consumer in CONSUMERS.items() for line in table(name, consumer)]
-    text = "\n".join(lines).rstrip("\n") + "\n"
-    return before + BEGIN + text + END + rest.partition(END)[2]
+    return before + BEGIN + "\n".join(table()) + "\n\n" + END + rest.partition(END)[2]
 
 
 if __name__ == "__main__":
