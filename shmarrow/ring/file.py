@@ -61,6 +61,8 @@ class RingFile:
         The number of the frame in each slot, 0 while it is written.
     entries : range
         The first word of each entry.
+    columns : list of memoryview of uint64
+        Each word of all entries.
     locks : Exclusive
         The bytes that are locked here. Its descriptor is -1 after :meth:`close`.
     futexes : Futexes
@@ -100,7 +102,7 @@ class RingFile:
         self.futexes = Futexes(self.words)
         self.sequences: Any = self.words[p.SEQUENCES : p.SEQUENCES + made.slots]
         self.entries = range(p.ENTRIES, p.ENTRIES + p.ENTRY * made.entries, p.ENTRY)
-        self._columns = [self.words[p.ENTRIES + word : self.entries.stop : p.ENTRY] for word in range(p.ENTRY)]
+        self.columns = [self.words[p.ENTRIES + word : self.entries.stop : p.ENTRY] for word in range(p.ENTRY)]
         _OPEN.add(self)
 
     @property
@@ -120,15 +122,6 @@ class RingFile:
     def newest(self) -> int:
         """The number of the newest frame; 0 if there is none."""
         return self.words[p.NEWEST] // self.geometry.slots
-
-    def numbers(self) -> list[int]:
-        """The number of the frame in each slot; 0 while it is written, and if it was never published."""
-        newest = self.words[p.NEWEST] // self.geometry.slots
-        return [number if number <= newest else 0 for number in self.sequences.tolist()]
-
-    def all(self, word: int) -> list[int]:
-        """A word of each entry."""
-        return self._columns[word].tolist()
 
     def close(self) -> None:
         """Release the locks; arrays keep the memory mapped."""

@@ -311,40 +311,34 @@ class Ring:
         return slot
 
     def _has_free(self) -> bool:
-        numbers = self._file.numbers()
-        oldest = min(numbers)
-        return not self._is_needed(numbers.index(oldest), oldest)
+        slot = (self._words[NEWEST] + 1) % self._count
+        return not (self._all and self._is_needed(slot))
 
     def _free_slot(self) -> int | None:
-        """Take the slot of the oldest frame that no reader needs; None if there is none yet."""
-        file, sequences = self._file, self._file.sequences
-        numbers = file.numbers()
-        order = sorted(range(self._count), key=numbers.__getitem__)
-        if self._all:
-            del order[1:]
-        else:  # the newest frame last: readers may want it
-            newest = self._words[NEWEST] % self._count
-            order.remove(newest)
-            order.append(newest)
-        for slot in order:
-            number = numbers[slot]
-            if self._is_needed(slot, number):
+        """Take the next slot after the newest frame's that no reader needs; None if there is none yet.
+
+        With the policy ``"all"``, that is the one after it or none, so frame ``n + 1`` follows frame ``n``.
+        """
+        file, newest, count = self._file, self._words[NEWEST], self._count
+        for step in range(1, 2 if self._all else count + 1):  # the newest frame last: readers may want it
+            slot = (newest + step) % count
+            if self._is_needed(slot):
                 continue
-            sequences[slot] = 0
+            number, file.sequences[slot] = file.sequences[slot], 0
             file.locks.fence()
-            if not self._is_needed(slot, number):
+            if not self._is_needed(slot):
                 return slot
-            sequences[slot] = number
+            file.sequences[slot] = number
         return None
 
-    def _is_needed(self, slot: int, number: int) -> bool:
+    def _is_needed(self, slot: int) -> bool:
         """Whether a living reader holds a slot, or with the policy ``"all"`` has yet to take the frame in it."""
-        file = self._file
-        held = file.all(HELD)
+        file, held = self._file, self._file.columns[HELD].tolist()
         needing = [i for i, mark in enumerate(held) if mark == slot + 1] if slot + 1 in held else []
         if self._all:
-            readers = zip(file.all(p.PROCESS), file.all(TAKEN), strict=True)
-            needing += [i for i, (process, taken) in enumerate(readers) if process and taken < number]
+            oldest = self._words[NEWEST] // self._count - self._count + 1  # the frame in the slot after the newest's
+            readers = zip(file.columns[p.PROCESS].tolist(), file.columns[TAKEN].tolist(), strict=True)
+            needing += [i for i, (process, taken) in enumerate(readers) if process and taken < oldest]
         return bool(needing) and any(file.locks.is_locked(p.READER_LOCKS + i) for i in needing)
 
     def _publish(self, slot: int) -> None:
@@ -358,7 +352,7 @@ class Ring:
         if p.REORDERED:
             file.locks.fence()
         words[NEWEST] = newest
-        for entry in compress(file.entries, file.all(WAITS)):
+        for entry in compress(file.entries, file.columns[WAITS].tolist()):
             file.wake(entry + WAITS)
 
     # --- readers ---
@@ -430,12 +424,15 @@ class Ring:
             if number <= taken:
                 return None
             if self._all and number > taken + 1:
-                number, slot = taken + 1, self._slot_of(taken + 1)
+                slot = (slot - (number - taken - 1)) % self._count  # they follow each other
+                number = taken + 1
             words[held] = slot + 1
             self._file.locks.fence()
             if words[SEQUENCES + slot] == number:
                 break
             words[held] = 0
+            if self._all:
+                raise InvalidData(f"the ring {self.name!r} is damaged: frame {number} is not in slot {slot}")
             if words[NEWEST] == word:  # the writer had no other slot for the next frame
                 return None
         if number > taken + 1:
@@ -443,12 +440,6 @@ class Ring:
         self._taken = words[self._entry + TAKEN] = number
         self._current = self._open(self._file.slots[slot], self._where[slot], slot)
         return self._current
-
-    def _slot_of(self, number: int) -> int:
-        numbers = self._file.numbers()
-        if number not in numbers:
-            raise InvalidData(f"the ring {self.name!r} is damaged: frame {number} is in none of {numbers}")
-        return numbers.index(number)
 
     def _release(self) -> None:
         """Give up the slot of the current frame."""
@@ -482,7 +473,7 @@ class Ring:
             After :meth:`close`.
         """
         lock = self._lock
-        if self._file.locks.fd < 0:  # in a forked child, the parent may have been in a step
+        if self._closed or self._file.locks.fd < 0:  # in a forked child, the parent may have been in a step
             self._check()
         if lock._is_owned():  # type: ignore[attr-defined]
             raise InvalidArgument(
@@ -490,7 +481,8 @@ class Ring:
             )
         try:
             with lock:
-                self._check()
+                if self._closed or self._file.locks.fd < 0:
+                    self._check()
                 return step(*arguments)
         finally:
             if self._closed:
@@ -657,7 +649,7 @@ def _wait_for(where: Location, limit: float, trusted: Trusted) -> RingFile:
 def state_of(file: RingFile) -> RingInfo:
     """The state of an open ring."""
     words = file.words
-    columns = [file.all(word) for word in (p.PROCESS, p.OPEN, TAKEN, MISSED, HELD)]  # in the order of claim()
+    columns = [file.columns[word].tolist() for word in (p.PROCESS, p.OPEN, TAKEN, MISSED, HELD)]  # in the order of claim()
     readers = [
         ReaderInfo(process, position, missed, holds > 0)
         for number, (process, is_open, position, missed, holds) in enumerate(zip(*columns, strict=True))
