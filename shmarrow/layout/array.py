@@ -212,8 +212,9 @@ class Array(LayoutHooks):
             If ``length`` is negative.
         """
         offset, length = slice_bounds(offset, length, self._length)
-        count = 0 if self._null_count == 0 else self._null_count if length == self._length else -1
-        made = self._with(offset=self._offset + offset, length=length, null_count=count)
+        if length == self._length:
+            return self
+        made = self._with(offset=self._offset + offset, length=length, null_count=-1 if self._null_count else 0)
         made._safe = safe_slice(self, offset, length)
         return made
 
