@@ -649,7 +649,8 @@ def _wait_for(where: Location, limit: float, trusted: Trusted) -> RingFile:
 def state_of(file: RingFile) -> RingInfo:
     """The state of an open ring."""
     words = file.words
-    columns = [file.columns[word].tolist() for word in (p.PROCESS, p.OPEN, TAKEN, MISSED, HELD)]  # in the order of claim()
+    fields = p.PROCESS, p.OPEN, TAKEN, MISSED, HELD  # in the order of claim()
+    columns = [file.columns[field].tolist() for field in fields]
     readers = [
         ReaderInfo(process, position, missed, holds > 0)
         for number, (process, is_open, position, missed, holds) in enumerate(zip(*columns, strict=True))

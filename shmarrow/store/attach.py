@@ -22,7 +22,7 @@ from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.settings import Wanted, destroyed
 
-_TRIES, _PAUSE = 100, 0.001
+_PAUSE = 0.001
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -112,33 +112,34 @@ def live(catalog: Catalog, name: bytes) -> Entry | None:
     return None if entry is None or (entry.expires and entry.expired) else entry
 
 
-def pin_entry(catalog: Catalog, name: bytes, inline: bool = True) -> tuple[Entry, Pin | None] | None:
-    """Pin the object of a name, unless it is inline and those are not to be; None if missing or expired."""
-    tries, deadline = 0, 0.0
+def pin_entry(catalog: Catalog, name: bytes) -> Pin | None:
+    """Pin the object of a name; None if missing or expired."""
+    since = 0.0
     while (entry := live(catalog, name)) is not None:
-        if not (inline or entry.file):
-            return entry, None
         pin = Pin.of(catalog, entry)
         if pin is not None:
-            return entry, pin
-        if catalog.lock.mine:
-            raise StorageError(
-                errno.EDEADLK,
-                f"cannot attach to {name.decode()!r} in the store {catalog.directory.name!r}, which this thread is "
-                "removing; do it after the signal handler or the finalizer has returned",
-            )
-        tries += 1  # it is being evicted, or was replaced
-        if tries <= _TRIES:
-            continue
-        time.sleep(_PAUSE)
-        deadline = deadline or time.monotonic() + PATIENCE
-        if time.monotonic() > deadline:
-            raise StorageError(
-                errno.EBUSY,
-                f"cannot attach to {name.decode()!r} in the store {catalog.directory.name!r}: a process has "
-                f"been evicting it for {PATIENCE:g} s; continue that process if it is stopped, or end it",
-            )
+            return pin
+        since = _wait_for_removal(catalog, name, since)
     return None
+
+
+def _wait_for_removal(catalog: Catalog, name: bytes, since: float) -> float:
+    """Wait a moment, as an object is being removed or replaced, and return since when; 0 at first."""
+    what, now = f"cannot attach to {name.decode()!r} in the store {catalog.directory.name!r}", time.monotonic()
+    if catalog.lock.mine:
+        raise StorageError(
+            errno.EDEADLK,
+            f"{what}, which this thread is removing; do it after the signal handler or the finalizer has returned",
+        )
+    waited = now - since if since else 0.0
+    if waited > PATIENCE:
+        raise StorageError(
+            errno.EBUSY,
+            f"{what}: a process has been evicting it for {PATIENCE:g} s; continue that process if it is stopped, or "
+            "end it",
+        )
+    time.sleep(0 if waited < _PAUSE else _PAUSE)
+    return since or now
 
 
 class InlineSegment(StoredSegment):
@@ -179,12 +180,16 @@ def is_checked(catalog: Catalog, found: StoredSegment) -> bool:
 
 def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
     """Attach to the object of a name; None if missing or expired."""
-    while (pinned := pin_entry(catalog, name, inline=False)) is not None:
-        found = map_entry(catalog, *pinned)
-        if found is not None:
+    since, pin = 0.0, None
+    while (entry := live(catalog, name)) is not None:
+        if entry.file and (pin := Pin.of(catalog, entry)) is None:
+            since = _wait_for_removal(catalog, name, since)
+            continue
+        segment = map_entry(catalog, entry, pin)
+        if segment is not None:
             if catalog.evicts:
-                catalog.mark_used(found.entry)
-            return found
+                catalog.mark_used(entry)
+            return segment
     return None
 
 

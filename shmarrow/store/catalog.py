@@ -70,7 +70,7 @@ _HITS, _MISSES = p.word("hits"), p.word("misses")
 _STUCK_SECONDS = 0.5
 """Seconds that a reader waits for a commit that its writer does not finish."""
 _SPINS, _PAUSE = 100, 0.001
-_TRIES = 5
+_TRIES, _MOST_KNOWN = 5, 4096
 _OWNERS_TRIED = 100
 _LARGEST = (1 << 64) - 1
 
@@ -116,7 +116,7 @@ class Catalog:
         self.owner = 0
         self.victims: deque[Any] = deque()
         self.mapped: set[ref[Mapping]] = set()
-        self._known: index.Known = {}
+        self._known: dict[bytes, tuple[Entry, slice, bytes]] = {}
         self._fds = {directory.fd: directory.key}
         try:
             self.volatile = in_memory(directory.fd)
@@ -226,12 +226,18 @@ class Catalog:
     def find(self, name: bytes) -> Entry | None:
         """Return the entry of a name, even if expired; None if missing. Takes no lock.
 
+        An object that was found before is still that of its name if its slot has not changed.
+
         Raises
         ------
         StorageError
             If it is missing because the store was destroyed.
         """
-        memory, name_hash = self.control.memory, p.hash_of(name, self.modulus)
+        memory, known = self.control.memory, self._known
+        words, seen = memory.words, known.get(name)
+        if seen is not None and memory.bytes[seen[1]] == seen[2] and words[BUCKETS]:  # 0 if the store was destroyed
+            return seen[0]
+        name_hash = p.hash_of(name, self.modulus)
         while True:
             words = memory.words
             before = words[SEQUENCE]
@@ -239,9 +245,13 @@ class Catalog:
                 fence()
             if words[BUCKETS] > memory.slots:
                 memory = self.control.whole()
-            found = index.find(memory, name, name_hash, self._known)
-            if found is not None:
-                return found
+            entry = index.find(memory, name, name_hash)
+            if entry is not None:
+                if len(known) >= _MOST_KNOWN:
+                    known.clear()
+                start = p.SLOTS + entry.slot * p.SLOT_SIZE
+                known[name] = entry, slice(start, start + index.COVERED), entry.pack()
+                return entry
             if not ORDERED:
                 fence()
             if before & 1:

@@ -20,10 +20,8 @@ SLOT_INTS = p.SLOT_SIZE >> 2
 FIRST_HEAD, FIRST_NEXT, FIRST_STATE = [(p.SLOTS + p.SLOT[field][0]) >> 2 for field in ("head", "next", "state")]
 FIRST_HASH = (p.SLOTS + p.SLOT["hash"][0]) >> 3
 FIRST_USED = (p.SLOTS + p.USED) >> 3
-_COVERED = p.CRC_OFFSET + 4
-_MOST_KNOWN = 4096
-Known = dict[int, tuple[bytes, Entry]]
-"""Entries that were read before, by slot, and the bytes that they were read from."""
+COVERED = p.CRC_OFFSET + 4
+"""Bytes of a slot up to its checksum: two that are equal in these have the same object."""
 
 
 def bucket_of(name_hash: int, buckets: int) -> int:
@@ -33,9 +31,9 @@ def bucket_of(name_hash: int, buckets: int) -> int:
     return bucket if bucket < buckets else bucket - (size >> 1)
 
 
-def find(memory: Memory, name: bytes, name_hash: int, known: Known) -> Entry | None:
+def find(memory: Memory, name: bytes, name_hash: int) -> Entry | None:
     """Return the entry of a name; None if it is not in its chain, which may be changing."""
-    data, words, ints, slots = memory
+    _, words, ints, slots = memory
     buckets = words[BUCKETS]
     if buckets > slots:
         buckets = slots
@@ -46,17 +44,9 @@ def find(memory: Memory, name: bytes, name_hash: int, known: Known) -> Entry | N
     while 0 < link <= slots and left:
         slot = link - 1
         if words[slot * SLOT_WORDS + FIRST_HASH] == name_hash:
-            start = slot * p.SLOT_SIZE + p.SLOTS
-            head = bytes(data[start : start + _COVERED])
-            before = known.get(slot)
-            if before is not None and before[0] == head and before[1].name == name:
-                return before[1]
-            found = read_slot(memory, slot, name)
-            if found is not None:
-                if len(known) >= _MOST_KNOWN:
-                    known.clear()
-                known[slot] = head, found
-                return found
+            entry = read_slot(memory, slot, name)
+            if entry is not None:
+                return entry
         link = ints[slot * SLOT_INTS + FIRST_NEXT]
         left -= 1
     return None
@@ -74,7 +64,7 @@ def read_slot(memory: Memory, slot: int, name: bytes | None = None) -> Entry | N
     found = raw[p.PAYLOAD : p.PAYLOAD + length]
     if name is not None and found != name:
         return None
-    if zlib.crc32(found, zlib.crc32(raw[: p.CRC_OFFSET])) != int.from_bytes(raw[p.CRC_OFFSET : _COVERED], "little"):
+    if zlib.crc32(found, zlib.crc32(raw[: p.CRC_OFFSET])) != int.from_bytes(raw[p.CRC_OFFSET : COVERED], "little"):
         return None
     if name is None:
         try:

@@ -838,11 +838,10 @@ class Store:
         ObjectNotFound
             If there is no object of this name.
         """
-        found = pin_entry(self._catalog, as_name(name))
-        if found is None:
+        pin = pin_entry(self._catalog, as_name(name))
+        if pin is None:
             raise self._missing([name])
-        assert found[1] is not None
-        return found[1]
+        return pin
 
     def protect(self, name: str, on: bool = True) -> None:
         """Exempt an object from eviction, or with ``on=False`` allow it again.
