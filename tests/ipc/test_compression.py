@@ -260,3 +260,17 @@ def test_a_column_that_is_broken_leaves_the_limit_to_the_others() -> None:
         with pytest.raises(InvalidData, match="invalid LZ4_FRAME frame"):
             opened.column(0)
     assert len(opened.column(1)) == 100_000
+
+
+def test_what_readers_refuse_by_default_is_not_written(shm_name: str) -> None:
+    """Zeros of more than 1 GiB in a column; the memory is the kernel's page of zeros."""
+    half = np.zeros(70_000_000)
+    options = sa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+    both = sa.record_batch({"x": half, "y": sa.StructArray.from_arrays([half, half], names=["a", "b"])})
+    with sa.Store(shm_name) as store:
+        with pytest.raises(sa.LimitExceeded, match=r"column 1: its 1120000000 bytes shrink to \d+, which"):
+            store.put("x", both, options=options)
+        assert store.names() == []
+        store.put("x", sa.record_batch({"a": half, "b": half}), options=options)
+        assert store.get("x", kind=sa.RecordBatch).num_rows == len(half)
+        store.destroy()

@@ -18,12 +18,13 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.buffer import EMPTY, Bytes
-from shmarrow.errors import MORE_MEMORY, InvalidData, LimitExceeded, Limits
+from shmarrow.errors import DEFAULT_LIMITS, MORE_MEMORY, InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.batch.memory import allocate
 from shmarrow.ipc.compression import CODECS, Codec
 from shmarrow.ipc.flatbuffers.tables import ENUMS
@@ -152,13 +153,18 @@ def decompress(codec: Codec, data: Bytes, size: int, what: str) -> Bytes:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
+def compress(buffers: Sequence[Bytes], starts: Sequence[int], options: IpcWriteOptions) -> list[Bytes]:
     """Compress buffers for a body; buffers that do not shrink enough are stored raw, empty ones stay empty.
+
+    Parameters
+    ----------
+    starts : sequence of int
+        The first buffer of each column.
 
     Raises
     ------
     LimitExceeded
-        If there is not enough memory.
+        If there is not enough memory, or a column shrinks so much that readers refuse it by default.
     """
 
     def one(data: Bytes) -> Bytes:
@@ -173,10 +179,21 @@ def compress(buffers: Sequence[Bytes], options: IpcWriteOptions) -> list[Bytes]:
     try:
         codec = CODECS[str(options.compression)]
         if options.use_threads and len(buffers) > 1 and total > _WORTH_THREADS:
-            return in_threads(one, buffers)
-        return [one(data) for data in buffers]
+            packed = in_threads(one, buffers)
+        else:
+            packed = [one(data) for data in buffers]
     except (MemoryError, RuntimeError, OverflowError) as error:  # what the codecs raise if they cannot allocate
         raise LimitExceeded(f"cannot compress {total} bytes: {str(error) or 'not enough memory'}") from None
+    if total > DEFAULT_LIMITS.most_decompressed(0):
+        for column, (start, stop) in enumerate(pairwise([*starts, len(buffers)])):
+            size, small = (sum(map(len, each[start:stop])) for each in (buffers, packed))
+            if size > DEFAULT_LIMITS.most_decompressed(small):
+                raise LimitExceeded(
+                    f"column {column}: its {size} bytes shrink to {small}, which readers refuse by default, as "
+                    "malicious data may do that, too; see Limits.decompressed_bytes",
+                    hint="write batches of fewer rows, or without compression",
+                )
+    return packed
 
 
 # --- threads ----------------------------------------------------------------------------------------------------

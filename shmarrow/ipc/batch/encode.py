@@ -57,9 +57,11 @@ def _plan_body(
     """The values of a RecordBatch table, the body's buffers with padding, and the body's size."""
     nodes: list[int] = []
     buffers: list[Bytes] = []
+    starts: list[int] = []
     variadic: list[int] = []
     swap = options.endianness == "big"
     for column in columns:
+        starts.append(len(buffers))
         if column.__class__ is PrimitiveArray and not (swap or column._null_count or column._offset):
             data: Any = column._buffers[1]
             if data.size == column._length * column._type.storage.itemsize:  # nothing to trim
@@ -76,7 +78,7 @@ def _plan_body(
     if options.compression is not None:
         from shmarrow.ipc.batch import codecs
 
-        buffers = codecs.compress(buffers, options)
+        buffers = codecs.compress(buffers, starts, options)
         values["compression"] = {"codec": ENUMS["CompressionType"][CODECS[options.compression].member]}
     if place is None and len(buffers) > _FEW:
         pieces, size = _lay_out_many(buffers, values)
