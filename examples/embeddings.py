@@ -49,7 +49,7 @@ def nearest(spark: Any, texts: Any, table: np.ndarray, query: np.ndarray, count:
     count : int
         How many texts.
     """
-    with broadcast(spark, table) as embeddings:  # removed from memory at the end
+    with broadcast(table, spark) as embeddings:  # removed from memory at the end
         scored = texts.select("id", similarity(embeddings, query)("tokens").alias("score"))
         return [row["id"] for row in scored.orderBy("score", ascending=False).limit(count).collect()]
 

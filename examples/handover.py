@@ -94,8 +94,8 @@ def table_to_workers(spark: SparkSession, store: sa.Store, table: sa.Table) -> t
     given = table.to_pyarrow()
 
     def shared() -> Callable[[], Any]:
-        frame = sa_spark.share_table(spark, given, store)
-        return lambda: frame.map(spark, trips_of_table, TRIPS)
+        frame = sa_spark.share_table(given, spark, store)
+        return lambda: frame.map(trips_of_table, TRIPS, spark)
 
     def sent() -> Callable[[], Any]:
         df = spark.createDataFrame(given)
@@ -195,7 +195,7 @@ def array_to_workers(
     small = large[:1].copy()
     sc = spark.sparkContext
     ways: dict[str, Callable[[Any], Any]] = {
-        "shmarrow: broadcast": lambda value: sa_spark.broadcast(spark, value, store),
+        "shmarrow: broadcast": lambda value: sa_spark.broadcast(value, spark, store),
         "Spark: sc.broadcast": sc.broadcast,
     }
     rows, totals = [], set()

@@ -188,7 +188,7 @@ class Application:
 
     def publish(self, side: str, size: int) -> Any:
         value = self.value(size)
-        return self.sc.broadcast(value) if side == "sc.broadcast" else sas.broadcast(self.spark, value)
+        return self.sc.broadcast(value) if side == "sc.broadcast" else sas.broadcast(value, self.spark)
 
     def first(self, side: str, size: int, tasks: int) -> dict[str, Any]:
         """Publish a value; as many tasks at the same time, each in a worker of its own, have its first element."""
@@ -308,7 +308,7 @@ class Application:
         table = self.tables[path]
         start = time.monotonic()
         if side == "share_table":
-            frame = sas.share_table(self.spark, table)
+            frame = sas.share_table(table, self.spark)
             run = partial(frame.map, self.spark, sums_of_table, SUMS)
             end: Callable[[], Any] = frame.destroy
         else:

@@ -152,7 +152,7 @@ def show(stack: ExitStack, source: Path, folder: Path) -> int:
     say(*shared(frame))
 
     step("other Spark Python workers attach and compute")
-    found = frame.map(spark, trips_in_worker, TRIPS).collect()
+    found = frame.map(trips_in_worker, TRIPS, spark).collect()
     by_workers = merged(Trips(*row[:-1]) for row in found)
     writers, workers = {handle.pid for handle in frame.handles}, {row["pid"] for row in found}
 

@@ -84,11 +84,6 @@ def is_local(session: SparkSession) -> bool:
     return master is not None and (master == "local" or master.startswith("local["))
 
 
-def is_from_java(error: Exception) -> bool:
-    """Whether an error was raised in Java, not on the way there; False if py4j and Spark do not say."""
-    return hasattr(error, "java_exception") or hasattr(error, "_origin")
-
-
 def pickled(value: Any, take: Any, reduce: Any) -> bytes:
     """Pickle a value as Spark pickles functions.
 

@@ -23,7 +23,7 @@ import errno
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
@@ -216,10 +216,9 @@ class InBroadcast:
 
     def destroy(self, blocking: bool) -> None:
         """Remove the broadcast, which may contain other objects, too."""
-        from shmarrow.spark.jobs import insist
-
         _pyspark.forget(self.broadcast)
-        insist(partial(self.broadcast.destroy, blocking))
+        with suppress(Exception):  # the session may be gone
+            self.broadcast.destroy(blocking)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received, (pickle.dumps(self.broadcast), self.token, self.start, self.size)

@@ -18,11 +18,11 @@ from shmarrow.errors import InvalidType, shown
 from shmarrow.spark._pyspark import parallelism
 from shmarrow.spark.app_store import driver_store
 from shmarrow.spark.delivery import check_collected, send
-from shmarrow.spark.frame import SharedFrame, frame_name
-from shmarrow.spark.handle import PartitionHandle
-from shmarrow.spark.jobs import as_session
+from shmarrow.spark.frame import SharedFrame
+from shmarrow.spark.handle import PartitionHandle, frame_name
+from shmarrow.spark.jobs import session_for
 from shmarrow.spark.results import of_frame
-from shmarrow.tables import table as as_table
+from shmarrow.tables import table
 from shmarrow.types.base import as_positive
 
 if TYPE_CHECKING:
@@ -36,18 +36,22 @@ SMALLEST = 1 << 20
 
 
 def share_table(
-    spark: SparkSession, table: Any, store: Location | Store | None = None, *, partitions: int | None = None
+    data: Any,
+    spark: SparkSession | None = None,
+    store: Location | Store | None = None,
+    *,
+    partitions: int | None = None,
 ) -> SharedFrame:
     """Put a table of the driver into shared memory once, for the Python workers of all later jobs.
 
     Parameters
     ----------
-    spark : SparkSession
-        A session, classic or Spark Connect.
-    table : object
+    data : object
         A table, record batch or reader of this package or pyarrow, a data frame of pandas or polars, or any object with
         an Arrow stream. The index of a pandas DataFrame is kept as columns if it has a name, as in Spark. The rows are
         copied once, into the store.
+    spark : SparkSession, optional
+        A session, classic or Spark Connect; by default the active one.
     store : str, PathLike or Store, optional
         The store for the objects on the driver's host; by default the user's store for Spark, in shared memory.
     partitions : int, optional
@@ -63,37 +67,37 @@ def share_table(
     Raises
     ------
     InvalidType
-        If ``spark`` is not a session, or ``table`` not a table, or a Spark DataFrame, which :func:`share` accepts.
+        If ``data`` is not a table, or a Spark DataFrame, which :func:`share` accepts.
     InvalidArgument
         If ``partitions`` is less than 1.
     StoreFull
         If there is not enough space in the store; then nothing is left in it.
     """
-    session = as_session(spark)
+    session = session_for(spark, "share_table(data)", data)
     count = None if partitions is None else as_positive(partitions, "partitions")
     if isinstance(store, int):
         raise InvalidType(f"store must be a location or a Store, found {shown(store)}; use partitions={store}")
-    check_collected(table)
-    rows = of_frame(table) if capsules.is_frame(table) else as_table(table)
+    check_collected(data)
+    rows = of_frame(data) if capsules.is_frame(data) else table(data)
     if count is None:
         count = max(min(parallelism(session), rows.nbytes // SMALLEST), 1)
     count = min(count, rows.num_rows)
     found = driver_store(store)
     opened = found.store()
     name = frame_name()
-    frame = SharedFrame(found, name, rows.schema, [])
+    frame = SharedFrame(found, name, rows.schema, []).kept(session)
     try:
         handles = []
         for i in range(count):
             start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
             part = rows if count == 1 else rows.slice(start, stop - start)
             each = opened._put_as_file(f"{name}/{i:05d}", part)
-            frame.keep(opened.pin(each).close)
+            frame.kept(end=opened.pin(each).close)
             size = opened.attach(each).size
             handles.append(PartitionHandle.of_object(found, each, stop - start, len(part.batches), size, i))
         ways = send(session, found, [handle.name for handle in handles])
         if ways:
-            frame.keep(partial(ways[0].destroy, False))  # they share one file
+            frame.kept(end=partial(ways[0].destroy, False))  # they share one file
             handles = [replace(each, way=by) for each, by in zip(handles, ways, strict=True)]
         frame.handles = tuple(handles)
         return frame

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shmarrow.batch import RecordBatch
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, ObjectNotFound, StorageError, shown
-from shmarrow.spark.app_store import AppStore
-from shmarrow.spark.handle import PartitionHandle
+from shmarrow.errors import (
+    IndexOutOfRange,
+    InvalidArgument,
+    InvalidType,
+    ObjectNotFound,
+    StorageError,
+    full_name,
+    shown,
+)
+from shmarrow.spark.app_store import AppStore, driver_store
+from shmarrow.spark.handle import PartitionHandle, frame_name, remove_here
 from shmarrow.tables import Table
 from shmarrow.types import Schema
 from shmarrow.types.base import as_int
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from shmarrow.spark.results import Fitting
     from shmarrow.torch import BatchDataset
 
 
@@ -59,21 +70,29 @@ class SharedFrame:
         self.handles = tuple(sorted(handles, key=lambda handle: handle.partition))
         self.spark_schema = spark_schema
         self._pid = os.getpid()
+        self._spark: SparkSession | None = None
         self._rows: DataFrame | None = None
         self._ends: list[Callable[[], object]] = []
 
-    def keep(self, end: Callable[[], object], rows: DataFrame | None = None) -> None:
-        """Keep what it needs until it is destroyed in this process: ``end`` is called then.
+    def kept(
+        self, spark: SparkSession | None = None, rows: DataFrame | None = None, end: Callable[[], object] | None = None
+    ) -> Self:
+        """Keep, in this process, what the frame has beside its handles; return the frame.
 
-        ``rows`` is the DataFrame with the handles that Spark keeps where the partitions are, if it keeps them.
+        Parameters
+        ----------
+        spark : SparkSession, optional
+            The session that made it.
+        rows : DataFrame, optional
+            The handles as Spark keeps them where the partitions are.
+        end : callable, optional
+            Called when the frame is destroyed in this process.
         """
-        self._ends.append(end)
-        self._rows = rows
-
-    def rows_of(self, spark: SparkSession) -> DataFrame | None:
-        """Return the DataFrame with the handles that Spark keeps; None if it is not of this session or process."""
-        rows = self._rows
-        return rows if rows is not None and self._pid == os.getpid() and rows.sparkSession is spark else None
+        if spark is not None:
+            self._spark, self._rows = spark, rows
+        if end is not None:
+            self._ends.append(end)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SharedFrame, (self.store, self.name, self.schema, self.handles, self.spark_schema)
@@ -139,19 +158,23 @@ class SharedFrame:
         ]
         return Table(self.schema, [batch for table in parts for batch in table.batches])
 
-    def map(self, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType) -> DataFrame:
+    def map(
+        self, function: Callable[[Table], Any], schema: str | StructType, spark: SparkSession | None = None
+    ) -> DataFrame:
         """Run a function on each partition in a Spark job whose workers attach to the shared memory.
 
         Parameters
         ----------
-        spark : SparkSession
-            A session, classic or Spark Connect, whose workers run on the hosts of the objects.
         function : callable
-            Called with a :class:`Table` over the shared memory. Returns a batch or a table of shmarrow, pyarrow, polars
-            or pandas, a dict of columns, an iterable of these, such as a generator, or None for no rows.
+            Called with a :class:`Table` over the shared memory. Returns a dict of columns, a pandas DataFrame,
+            any table or batch with an Arrow stream, such as those of shmarrow, pyarrow and polars, or None for no rows;
+            or yields several of these.
         schema : str or StructType
             Names and Spark types of the returned columns, such as ``"city string, trips long"``. Columns are matched by
             name and cast to these types; casts that would change a value raise an error.
+        spark : SparkSession, optional
+            A session, classic or Spark Connect, whose workers run on the hosts of the objects; by default the session
+            that made the frame, or else the active one.
 
         Returns
         -------
@@ -180,12 +203,38 @@ class SharedFrame:
         In another session than that of :func:`share`, or with a frame that was unpickled, tasks run anywhere, so all
         workers must see the store.
         """
-        from shmarrow.spark.mapping import map_frame
+        from shmarrow.spark.mapping import mapped
 
-        return map_frame(self, spark, function, schema)
+        session = self._session(spark, function, "frame.map(function, schema)")
+        struct, fitting = _declared(session, function, schema)
+        return self._run(session, partial(mapped, function, fitting), struct)
+
+    def map_batches(
+        self,
+        function: Callable[[Iterator[RecordBatch]], Any],
+        schema: str | StructType,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Run a function like :meth:`map`, on an iterator over the batches of each partition.
+
+        Parameters
+        ----------
+        function : callable
+            Called with an iterator of :class:`RecordBatch` over the shared memory; returns the same as for :meth:`map`,
+            usually an iterator of batches.
+        schema : str or StructType
+            As for :meth:`map`.
+        spark : SparkSession, optional
+            As for :meth:`map`.
+        """
+        from shmarrow.spark.mapping import mapped, on_batches
+
+        session = self._session(spark, function, "frame.map_batches(function, schema)")
+        struct, fitting = _declared(session, function, schema)
+        return self._run(session, partial(mapped, partial(on_batches, function), fitting), struct)
 
     def with_columns(
-        self, spark: SparkSession, function: Callable[[Table], Any], schema: str | StructType
+        self, function: Callable[[Table], Any], schema: str | StructType, spark: SparkSession | None = None
     ) -> SharedFrame:
         """Run a function on each partition, and return a frame that has its columns, too.
 
@@ -194,13 +243,13 @@ class SharedFrame:
 
         Parameters
         ----------
-        spark : SparkSession
-            As for :meth:`map`.
         function : callable
             Called with a :class:`Table` over the shared memory; returns the new columns, as for :meth:`map`, with a row
             for each row of the table.
         schema : str or StructType
             Names and Spark types of the new columns. A column whose name the frame has replaces that one.
+        spark : SparkSession, optional
+            As for :meth:`map`.
 
         Returns
         -------
@@ -214,45 +263,83 @@ class SharedFrame:
         PySparkException
             If the job failed, for example because the function returned another number of rows.
         """
-        from shmarrow.spark.extending import with_columns
+        from shmarrow.spark.mapping import extended, joined
+        from shmarrow.spark.publishing import handle_column, published
 
-        return with_columns(self, spark, function, schema)
+        session = self._session(spark, function, "frame.with_columns(function, schema)")
+        _, fitting = _declared(session, function, schema)
+        store, name = driver_store(self.store.where), frame_name()
+        rows = self._run(session, partial(extended, store, name, function, fitting), handle_column())
+        empty = Table(fitting.wanted, [])
+        made = published(rows, store, name, lambda: joined(Table(self.schema, []), empty).schema)
+        return SharedFrame(store, name, made.schema, made.handles).kept(session, made.rows, made.end)
 
-    def map_batches(
-        self, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: str | StructType
-    ) -> DataFrame:
-        """Run a function like :meth:`map`, on an iterator over the batches of each partition.
-
-        Parameters
-        ----------
-        spark : SparkSession
-            As for :meth:`map`.
-        function : callable
-            Called with an iterator of :class:`RecordBatch` over the shared memory; returns the same as for :meth:`map`,
-            usually an iterator of batches.
-        schema : str or StructType
-            As for :meth:`map`.
-        """
-        from shmarrow.spark.mapping import map_batches
-
-        return map_batches(self, spark, function, schema)
-
-    def to_df(self, spark: SparkSession) -> DataFrame:
-        """Return the rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
+    def to_df(self, columns: Iterable[int | str] | None = None, spark: SparkSession | None = None) -> DataFrame:
+        """Return rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
 
         Workers send the rows to Spark whenever the DataFrame is computed. If the frame has no Spark schema, its columns
         get the types that ``for_consumer("spark")`` chooses.
 
+        Parameters
+        ----------
+        columns : iterable of int or str, optional
+            Positions or names of the columns, by default all. Others are not sent, while a ``select`` afterwards sends
+            them all.
+        spark : SparkSession, optional
+            As for :meth:`map`.
+
         Raises
         ------
+        FieldNotFound
+            If there is no such column.
         InvalidType
             If Spark does not accept a type from Python: CalendarInterval, and nested year-month intervals.
         Unsupported
             If Spark has no type for a column.
         """
-        from shmarrow.spark.mapping import to_df
+        from pyspark.sql.types import StructType
 
-        return to_df(self, spark)
+        from shmarrow.column_names import several
+        from shmarrow.spark._pyspark import arrow_schema
+        from shmarrow.spark.mapping import mapped, selected
+        from shmarrow.spark.results import Fitting
+
+        session = self._session(spark, columns, "frame.to_df(columns)")
+        chosen = range(len(self.schema)) if columns is None else several(columns, "positions and names")
+        indices = [self.schema.index_of(key) for key in chosen]
+        every = self.struct_of(indices).fields
+        if not indices:
+            return session.range(self.num_rows).select()
+        names = [f"c{i}" for i in range(len(indices))]  # Spark does not support duplicate names here
+        fitting = Fitting(arrow_schema(StructType(every)), names)
+        plain = [type(each)(name, each.dataType, each.nullable) for name, each in zip(names, every, strict=True)]
+        task = partial(mapped, partial(selected, indices), fitting)
+        return self._run(session, task, StructType(plain)).toDF(*[field.name for field in every])
+
+    def struct_of(self, indices: Sequence[int]) -> StructType:
+        """Return the Spark schema of columns: that of the shared DataFrame, or what their Arrow types become."""
+        from pyspark.sql.types import StructType
+
+        from shmarrow.spark.types import spark_struct
+
+        if self.spark_schema is None:
+            return spark_struct(Schema([self.schema.field(i) for i in indices]))
+        fields = StructType.fromJson(json.loads(self.spark_schema)).fields
+        return StructType([fields[i] for i in indices])
+
+    def _session(self, spark: SparkSession | None, first: object, call: str) -> SparkSession:
+        from shmarrow.spark.jobs import session_for
+
+        return session_for(spark, call, first, self._spark if self._pid == os.getpid() else None)
+
+    def _run(self, spark: SparkSession, task: Callable[..., Any], struct: StructType) -> DataFrame:
+        """Return the rows that a task of :mod:`shmarrow.spark.mapping` makes of the partitions."""
+        from shmarrow.spark.mapping import Parts, run
+
+        rows = self._rows
+        if rows is not None and (self._pid != os.getpid() or rows.sparkSession is not spark):
+            rows = None
+        return run(Parts(self.handles, self.schema, rows is not None), spark, rows, task, struct)
 
     def to_torch(
         self,
@@ -305,19 +392,14 @@ class SharedFrame:
         return f"<SharedFrame {self.name!r}, {len(self)} partitions, {self.num_rows} rows, {self.size} bytes>"
 
 
-def frame_name() -> str:
-    """Return a name for a new frame."""
-    return f"frame-{os.urandom(8).hex()}"
+def _declared(spark: SparkSession, function: object, schema: object) -> tuple[StructType, Fitting]:
+    """Check the function of a job, and return the columns that it declares."""
+    from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
 
-
-def marker(name: str) -> str:
-    """Return the name of the object that is in the driver's store as long as a frame is wanted."""
-    return f".{name}"
-
-
-def remove_here(store: AppStore, name: str) -> None:
-    """Remove all objects of a frame on this host, and nothing else."""
-    store.delete_here(marker(name), prefix=f"{name}/")
+    if not callable(function):
+        raise InvalidType(f"expected a function, found {full_name(function)}")
+    struct: StructType = struct_type(spark, schema)
+    return struct, Fitting(expected_by_spark(struct))
 
 
 def _attached(handles: Sequence[PartitionHandle]) -> list[Table]:

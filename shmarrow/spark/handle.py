@@ -1,4 +1,4 @@
-"""Handles: picklable references to shared partitions."""
+"""Handles: picklable references to shared partitions; and the names of what belongs to a frame."""
 
 from __future__ import annotations
 
@@ -89,3 +89,18 @@ class PartitionHandle:
             if not isinstance(found, Table):
                 raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
         return found
+
+
+def frame_name() -> str:
+    """Return a name for a new frame."""
+    return f"frame-{os.urandom(8).hex()}"
+
+
+def marker(name: str) -> str:
+    """Return the name of the object that is in the driver's store as long as a frame is wanted."""
+    return f".{name}"
+
+
+def remove_here(store: AppStore, name: str) -> None:
+    """Remove all objects of a frame on this host, and nothing else."""
+    store.delete_here(marker(name), prefix=f"{name}/")

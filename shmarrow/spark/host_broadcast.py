@@ -140,19 +140,19 @@ class HostBroadcast:
         return f"<HostBroadcast {self.name!r}, {self.size:,} bytes, {'destroyed' if self._destroyed else how}>"
 
 
-def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = None) -> HostBroadcast:
+def broadcast(value: Any, spark: SparkSession | None = None, store: Location | Store | None = None) -> HostBroadcast:
     """Share a value with all Python workers of a session, with one copy per host instead of one per worker.
 
     Parameters
     ----------
-    spark : SparkSession
-        A classic session, or one of Spark Connect.
     value : object
         Any value accepted by :meth:`shmarrow.Store.put`: arrays, batches, tables and tensors, of this package and
         others; ndarrays; mappings of names to tensors; bytes, str, int, float and bool. Workers get it as returned by
         :meth:`shmarrow.Store.get`: a data frame as a Table. Any other value, and a state dict of torch, is pickled, and
         unpickled once in each worker process; its numpy arrays and torch tensors lie in shared memory, read-only. The
         value is copied once, into the store.
+    spark : SparkSession, optional
+        A classic session, or one of Spark Connect; by default the active one.
     store : str, PathLike or Store, optional
         The store for its object on the driver's host; by default the user's store for Spark, in shared memory. A path
         is a store on disk, whose pages the kernel can drop from memory.
@@ -165,7 +165,7 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     Raises
     ------
     InvalidType
-        If ``spark`` is not a session, or the value can be neither stored nor pickled, or is a Spark DataFrame.
+        If the value can be neither stored nor pickled, or is a Spark DataFrame.
     StoreFull
         If there is not enough space in the store.
 
@@ -176,9 +176,9 @@ def broadcast(spark: SparkSession, value: Any, store: Location | Store | None = 
     """
     from shmarrow.spark.app_store import driver_store
     from shmarrow.spark.delivery import InStore, check_collected, send
-    from shmarrow.spark.jobs import as_session
+    from shmarrow.spark.jobs import session_for
 
-    session = as_session(spark)
+    session = session_for(spark, "broadcast(value)", value)
     check_collected(value)
     lies = driver_store(store)
     opened = lies.store()

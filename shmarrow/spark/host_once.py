@@ -144,7 +144,7 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
     if not isinstance(name, str):
         from shmarrow.spark.jobs import is_session
 
-        hint = "; once(name, function) takes no session" if is_session(name) else ""
+        hint = "; call once(name, function), without a session" if is_session(name) else ""
         raise InvalidType(f"the name of a value must be a string, found {shown(name)}{hint}")
     if not callable(function):
         raise InvalidType(f"once needs a function that returns the value, found {shown(function)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,16 +23,13 @@ from shmarrow.errors import (
     full_name,
 )
 from shmarrow.optional import optional
-from shmarrow.spark._pyspark import check_version, is_connect, is_from_java, is_spark, is_stopped, parallelism
+from shmarrow.spark._pyspark import check_version, is_connect, is_spark, is_stopped, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RAISED = re.compile(r"^shmarrow\.errors\.(\w+): (.*)", re.MULTILINE)
 _ERRNOS = {ObjectNotFound: errno.ENOENT, ObjectExists: errno.EEXIST, StoreFull: errno.ENOSPC, StorageError: errno.EIO}
-
-ATTEMPTS = 5
-"""Calls to the JVM after an interrupt. Each of the few threads that are told to close its connections does so once."""
 
 
 @contextmanager
@@ -52,54 +48,22 @@ def worker_errors() -> Iterator[None]:
 
 @contextmanager
 def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Cancel the jobs of the block on an interrupt; Spark would let them continue."""
+    """Cancel the jobs of the block if it ends with an error; after an interrupt, Spark would let them continue."""
     if is_connect(spark):
         add, cancel, remove = spark.addTag, spark.interruptTag, spark.removeTag
     else:  # session tags belong to a JVM thread, and an interrupt closes the connection to it
         context: Any = spark.sparkContext
         add, cancel, remove = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
-    outer = sys.exception()
     add(tag)
     try:
         yield
-    except BaseException as error:
-        interrupt = _interrupt_in(error, outer)
-        if interrupt is None:
-            raise
-        insist(partial(cancel, tag))
-        if interrupt is error:
-            raise
-        raise interrupt from None
-    finally:
+    except BaseException:
         with suppress(Exception):  # the session may be gone
+            cancel(tag)
+        raise
+    finally:
+        with suppress(Exception):
             remove(tag)
-
-
-def _interrupt_in(error: BaseException | None, outer: BaseException | None) -> BaseException | None:
-    """Return the interrupt that an error is or that it hides; ``outer`` was being handled before.
-
-    After Ctrl-C, Spark's own cleanup in the driver may fail, as :func:`insist` explains, and that error replaces the
-    interrupt.
-    """
-    while isinstance(error, (Exception, GeneratorExit)) and error is not outer:
-        error = error.__context__
-    return None if error is outer else error
-
-
-def insist(call: Callable[[], object]) -> None:
-    """Make a call to the JVM that cleans up, perhaps after an interrupt: several times if necessary; raises no error.
-
-    After an interrupt, py4j has the JVM close all connections, the new ones too. The JVM does so when its threads next
-    read, so a call fails if that happens while it runs. A call that fails in Java itself is not repeated.
-    """
-    for attempt in range(ATTEMPTS):
-        try:
-            call()
-            return
-        except Exception as error:
-            if is_from_java(error):
-                return
-        time.sleep(0.05 * attempt)
 
 
 PATIENCE = 10.0
@@ -114,11 +78,12 @@ def on_workers(spark: SparkSession, function: Callable[[], object], rows: DataFr
     """
 
     def run() -> None:
-        count = 4 * parallelism(spark)
-        df = spark.range(0, count, 1, count) if rows is None else rows
-        df.mapInArrow(partial(_call, function, rows is None), "n int").collect()
+        with suppress(Exception):  # the session may be gone
+            count = 4 * parallelism(spark)
+            df = spark.range(0, count, 1, count) if rows is None else rows
+            df.mapInArrow(partial(_call, function, rows is None), "n int").collect()
 
-    thread = threading.Thread(target=partial(insist, run), name="shmarrow-workers", daemon=True)
+    thread = threading.Thread(target=run, name="shmarrow-workers", daemon=True)
     thread.start()
     thread.join(PATIENCE)
 
@@ -146,28 +111,44 @@ def is_session(value: object) -> bool:
     return is_spark(value, "SparkSession")
 
 
-def as_session(value: Any) -> SparkSession:
-    """Check that a value is a running session of a supported version.
+def session_for(
+    spark: SparkSession | None, call: str, first: object = None, own: SparkSession | None = None
+) -> SparkSession:
+    """Return the session of a call, whose version is supported.
+
+    Parameters
+    ----------
+    spark : SparkSession or None
+        The session that the caller passed, if any.
+    call : str
+        How the function is called, for errors.
+    first : object
+        The first argument of the caller, which is the data or the function.
+    own : SparkSession, optional
+        The session that the data come from: the default, if it runs. Otherwise the active session is.
 
     Raises
     ------
     InvalidType
-        If it is anything else.
+        If ``spark`` is no session, ``first`` is one, or there is none.
     InvalidArgument
-        If it was stopped.
+        If the session was stopped.
     MissingExtra
         If pyspark has a version that is not supported.
     """
-    if not is_session(value):
-        raise InvalidType(f"expected a SparkSession, found {full_name(value)}")
-    session: SparkSession = value
+    if is_session(first):
+        raise InvalidType(f"the session is not the first argument, and is optional: call {call}")
+    if spark is None:
+        spark = own if own is not None and not is_stopped(own) else _active_session(call)
+    if not is_session(spark):
+        raise InvalidType(f"spark: expected a SparkSession, found {full_name(spark)}; call {call}")
     check_version()
-    if is_stopped(session):
+    if is_stopped(spark):
         raise InvalidArgument("the Spark session has been stopped; pass one that runs")
-    return session
+    return spark
 
 
-def active_session() -> SparkSession:
+def _active_session(call: str) -> SparkSession:
     """Return the active session, or else the first one of this process; classic or Spark Connect.
 
     No session is active in a new thread, nor after an interrupt: it belongs to a JVM thread, as session tags do.
@@ -179,4 +160,4 @@ def active_session() -> SparkSession:
     try:
         return SparkSession.active()
     except PySparkException:
-        raise InvalidType("no Spark session is active; pass one") from None
+        raise InvalidType(f"no Spark session is active in this thread; pass one: {call}") from None

@@ -1,4 +1,4 @@
-"""Jobs over shared frames: a function per partition, or the rows as a DataFrame.
+"""Tasks of jobs over shared frames.
 
 Invariants:
 
@@ -6,13 +6,11 @@ Invariants:
   wherever that works;
 * on a cluster, Spark gives the handle that it keeps for the partition, which names another object only if Spark had to
   compute the partition again. It prefers the executors that keep the handles, and waits for a free core there for a
-  limited time; on another host the task fails with an error that names the right one, and Spark tries it again;
-* arguments are checked on the driver, before a job runs.
+  limited time; on another host the task fails with an error that names the right one, and Spark tries it again.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
 from collections.abc import Callable, Iterator
@@ -20,14 +18,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmarrow.batch import RecordBatch
-from shmarrow.errors import InvalidData, InvalidType, StorageError, full_name
-from shmarrow.spark._pyspark import arrow_schema
+from shmarrow.errors import InvalidData, StorageError, at, counted
+from shmarrow.optional import optional
+from shmarrow.spark.app_store import AppStore
 from shmarrow.spark.handle import PartitionHandle
-from shmarrow.spark.jobs import as_session
-from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
-from shmarrow.spark.types import spark_struct
-from shmarrow.tables import Table
+from shmarrow.spark.publishing import check_wanted, handle_row
+from shmarrow.spark.results import Fitting
+from shmarrow.store import Store
+from shmarrow.tables import Table, read_table
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
@@ -35,9 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from shmarrow.spark.frame import SharedFrame
-
     Batches = Iterator[pa.RecordBatch]
+    Function = Callable[[Table], Any]
 
 
 class Parts(NamedTuple):
@@ -61,6 +58,16 @@ class Parts(NamedTuple):
 _WAIT = 10.0
 """Seconds that a task on the wrong host waits before it fails."""
 _PATIENT_ATTEMPTS = 3
+
+
+def run(parts: Parts, spark: SparkSession, rows: DataFrame | None, task: Any, struct: StructType) -> DataFrame:
+    """Return the rows that a task makes of partitions: a function of what :func:`attached_in` gets, in turn."""
+    count = len(parts.handles)
+    if rows is None:
+        if not count:
+            return spark.createDataFrame([], struct)
+        rows = spark.range(0, count, 1, count)
+    return rows.mapInArrow(partial(task, parts), struct)
 
 
 def attached_in(parts: Parts, batches: Batches) -> Iterator[tuple[PartitionHandle, Table]]:
@@ -107,69 +114,58 @@ def _be_patient(handle: PartitionHandle) -> None:
         time.sleep(_WAIT)
 
 
-def prepared(spark: Any, function: Callable[[Table], Any], schema: Any) -> tuple[SparkSession, StructType, Fitting]:
-    """Check the arguments of a job over a frame."""
-    session = as_session(spark)
-    if not callable(function):
-        raise InvalidType(f"expected a function, found {full_name(function)}")
-    struct = struct_type(session, schema)
-    return session, struct, Fitting(expected_by_spark(struct))
+# --- tasks ------------------------------------------------------------------------------------------------------
 
 
-def map_frame(frame: SharedFrame, spark: SparkSession, function: Callable[[Table], Any], schema: Any) -> DataFrame:
-    """See :meth:`SharedFrame.map`."""
-    spark, struct, fitting = prepared(spark, function, schema)
-    return run(frame, spark, partial(_map, function, fitting), struct)
-
-
-def map_batches(
-    frame: SharedFrame, spark: SparkSession, function: Callable[[Iterator[RecordBatch]], Any], schema: Any
-) -> DataFrame:
-    """See :meth:`SharedFrame.map_batches`."""
-    return map_frame(frame, spark, partial(_on_batches, function) if callable(function) else function, schema)
-
-
-def _on_batches(function: Callable[[Iterator[RecordBatch]], Any], table: Table) -> Any:
-    return function(iter(table.batches))
-
-
-def _map(function: Callable[[Table], Any], fitting: Fitting, parts: Parts, batches: Batches) -> Batches:
-    """The worker's side: the rows that a function makes of each partition."""
+def mapped(function: Function, fitting: Fitting, parts: Parts, batches: Batches) -> Batches:
+    """Yield the rows that a function makes of each partition."""
     for _, table in attached_in(parts, batches):
         yield from fitting.fit(function(table))
 
 
-def run(frame: SharedFrame, spark: SparkSession, task: Callable[..., Any], struct: StructType) -> DataFrame:
-    """Return the rows that a task makes of partitions: a function of what :func:`attached_in` gets, in turn."""
-    rows, count = frame.rows_of(spark), len(frame)
-    if rows is not None:
-        return rows.mapInArrow(partial(task, Parts(frame.handles, frame.schema, True)), struct)
-    if not count:
-        return spark.createDataFrame([], struct)
-    return spark.range(0, count, 1, count).mapInArrow(partial(task, Parts(frame.handles, frame.schema, False)), struct)
+def on_batches(function: Callable[[Iterator[Any]], Any], table: Table) -> Any:
+    """Call a function of batches."""
+    return function(iter(table.batches))
 
 
-# --- the rows as they are ---------------------------------------------------------------------------------------
+def selected(columns: list[int], table: Table) -> Table:
+    """Return columns of a table."""
+    return table.select(columns)
 
 
-def to_df(frame: SharedFrame, spark: SparkSession) -> DataFrame:
-    """See :meth:`SharedFrame.to_df`."""
-    spark = as_session(spark)
-    struct = _struct(frame.schema, frame.spark_schema)
-    if not len(struct):
-        return spark.range(frame.num_rows).select()
-    names = [f"c{i}" for i in range(len(struct))]  # Spark does not support duplicate names here
-    fields = [type(each)(name, each.dataType, each.nullable) for name, each in zip(names, struct, strict=True)]
-    fitting = Fitting(arrow_schema(struct), names)
-    return run(frame, spark, partial(_map, _itself, fitting), type(struct)(fields)).toDF(*struct.names)
+def extended(
+    store: AppStore, frame: str, function: Function, fitting: Fitting, parts: Parts, batches: Batches
+) -> Batches:
+    """Put each partition with the columns that the function gives for it, as an object that shares all others."""
+    for handle, table in attached_in(parts, batches):
+        check_wanted(store, frame)
+        added = optional("pyarrow").Table.from_batches(fitting.fit(function(table)), fitting.schema)
+        with at(f"partition {handle.partition}"):
+            made = joined(table, read_table(added))
+        yield handle_row(store, frame, handle.partition, made.schema.to_pyarrow(), partial(_put, made))
 
 
-def _itself(table: Table) -> Table:
+def _put(made: Table, store: Store, name: str) -> tuple[int, int]:
+    store.put(name, made, protect=True, reuse=True)
+    return made.num_rows, len(made.batches)
+
+
+def joined(table: Table, added: Table) -> Table:
+    """Add columns to a table; those of names that it has replace its own.
+
+    Raises
+    ------
+    InvalidData
+        If they have another number of rows.
+    """
+    if added.num_rows != table.num_rows:
+        raise InvalidData(
+            f"the new columns have {counted(added.num_rows, 'row')}, expected {table.num_rows} as in the partition"
+        )
+    for number, field in enumerate(added.schema):
+        column = added.column(number)
+        if field.name in table.schema.names:
+            table = table.set_column(table.schema.index_of(field.name), field, column)
+        else:
+            table = table.append_column(field, column)
     return table
-
-
-def _struct(schema: Schema, spark_schema: str | None) -> StructType:
-    """Return the schema of the DataFrame: that of the shared one, or derived from the Arrow types."""
-    from pyspark.sql.types import StructType
-
-    return spark_struct(schema) if spark_schema is None else StructType.fromJson(json.loads(spark_schema))

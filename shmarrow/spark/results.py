@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -32,11 +33,14 @@ from shmarrow.types.primitive import TimestampType
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 PIECE_BYTES = 4 << 20
 """Approximate size in bytes of the batches sent to Spark, which is much slower with large ones."""
 
-EXPECTED = "tables or batches of shmarrow, pyarrow, polars or pandas, dicts of columns, iterables of these, or None"
+EXPECTED = (
+    "a dict of columns, a pandas DataFrame, tables or batches with an Arrow stream, an iterator of these, or None"
+)
 
 MakeTable = Callable[[Mapping[Any, Any]], Table]
 
@@ -56,33 +60,37 @@ def batches_of(found: Any, from_columns: MakeTable = table) -> Iterator[RecordBa
     InvalidType
         If it is or contains anything else.
     """
-    if found is None:
-        return
-    if isinstance(found, Mapping):
-        found = from_columns(found)
-    elif capsules.is_frame(found):
-        found = from_columns(_columns_of(found))
-    if isinstance(found, (RecordBatch, Table, RecordBatchReader)) or capsules.has_data(found):
-        with rows_of(found) as reader:
+    for each in _several(found):
+        if isinstance(each, Mapping):
+            each = from_columns(each)
+        elif capsules.is_frame(each):
+            each = from_columns(_columns_of(each))
+        elif not isinstance(each, (RecordBatch, Table, RecordBatchReader)) and not capsules.has_data(each):
+            raise InvalidType(
+                f"expected from the function: {EXPECTED}; found {full_name(each)}", hint=capsules.next_step(each)
+            )
+        with rows_of(each) as reader:
             yield from reader
-    elif isinstance(found, Iterable) and not _has_no_rows(found):
-        for each in found:
-            yield from batches_of(each, from_columns)
-    else:
-        raise _unexpected(found)
 
 
 def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
     """Iterate over the result as pyarrow batches; pyarrow batches are not converted."""
     pyarrow = optional("pyarrow")
-    if isinstance(found, pyarrow.RecordBatch):
-        yield found
-    elif isinstance(found, Iterator):
-        for each in found:
-            yield from pyarrow_batches(each)
-    else:
-        for batch in batches_of(found):
-            yield batch.to_pyarrow()
+    for each in _several(found):
+        if isinstance(each, pyarrow.RecordBatch):
+            yield each
+        else:
+            yield from (batch.to_pyarrow() for batch in batches_of(each))
+
+
+def _several(found: Any) -> Iterator[Any]:
+    """Iterate over the tables of a result, without the Nones among them."""
+    parts = found if isinstance(found, (list, tuple)) or _is_plain_iterator(found) else [found]
+    return (each for each in parts if each is not None)
+
+
+def _is_plain_iterator(found: Any) -> bool:
+    return isinstance(found, Iterator) and not isinstance(found, RecordBatchReader) and not capsules.has_data(found)
 
 
 def of_frame(frame: Any) -> Table:
@@ -99,23 +107,6 @@ def _columns_of(frame: Any) -> dict[str, Any]:
     read = read_frame(frame, None, _keeps_index(frame), None)
     check_no_duplicates(read)
     return {part.name: part.values for part in [*read.columns, *read.levels]}
-
-
-def _has_no_rows(found: Any) -> bool:
-    """Whether an iterable cannot be a sequence of tables."""
-    return isinstance(found, (str, bytes, bytearray, memoryview)) or full_name(found).partition(".")[0] in _COLUMNS
-
-
-_COLUMNS = {"numpy", "pandas", "polars", "torch", "shmarrow", "pyarrow"}
-
-
-_BY_ROWS = "not rows one by one, but columns, such as {'a': [1, 2]}"
-
-
-def _unexpected(found: Any) -> InvalidType:
-    known = {"pandas.Series": "pass series.to_frame()", "int": _BY_ROWS, "float": _BY_ROWS, "str": _BY_ROWS}
-    hint = known.get(full_name(found)) or capsules.next_step(found)
-    return InvalidType(f"expected from the function: {EXPECTED}; found {full_name(found)}", hint=hint)
 
 
 # --- for Spark --------------------------------------------------------------------------------------------------
@@ -161,6 +152,11 @@ class Fitting:
             step = max(1, rows * PIECE_BYTES // max(PIECE_BYTES, batch.nbytes))
             for start in range(0, rows, step):
                 yield self._fitted(batch.slice(start, step) if step < rows else batch)
+
+    def fit_batch(self, batch: RecordBatch) -> pa.RecordBatch:
+        """Convert one batch, of any size; raises as :meth:`fit`."""
+        self.check(batch.schema)
+        return self._fitted(batch)
 
     def _from_columns(self, columns: Mapping[Any, Any]) -> Table:
         """Convert a dict of columns; values without a type get the declared one."""
@@ -250,7 +246,7 @@ def _is_timestamp(type: DataType) -> TypeGuard[TimestampType]:
 # --- the schema that the caller gives ---------------------------------------------------------------------------
 
 
-def struct_type(spark: Any, schema: Any) -> Any:
+def struct_type(spark: SparkSession, schema: Any) -> Any:
     """Return the ``StructType`` of a schema given by a caller; runs no job.
 
     Raises
@@ -266,7 +262,7 @@ def struct_type(spark: Any, schema: Any) -> Any:
     found = schema
     if isinstance(schema, str):
         try:
-            found = _parsed(spark, schema)
+            found = _parsed(spark, schema, spark.conf.get("spark.sql.timestampType", None))
         except PySparkException as error:
             said = str(error).strip().partition("\n")[0]
             raise InvalidArgument(f"schema {shown(schema)}: Spark cannot parse it: {said}") from None
@@ -280,8 +276,12 @@ def struct_type(spark: Any, schema: Any) -> Any:
     return found
 
 
-def _parsed(spark: Any, schema: str) -> Any:
-    """Return the type that a string describes; Spark makes a column named ``value`` of a type alone."""
+@lru_cache(maxsize=64)
+def _parsed(spark: SparkSession, schema: str, timestamps: str | None) -> Any:
+    """Return the type that a string describes; Spark makes a column named ``value`` of a type alone.
+
+    ``timestamps`` is the setting on which it depends. Cached, because Spark takes a tenth of a second.
+    """
     struct = spark.createDataFrame([], schema).schema
     alone = struct.names == ["value"] and "value" not in schema.lower()
     return struct[0].dataType if alone else struct

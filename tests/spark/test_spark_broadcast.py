@@ -45,7 +45,7 @@ def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) 
     from pyspark.sql import functions as f
     from pyspark.sql.datasource import DataSource, DataSourceReader
 
-    made = sas.broadcast(spark, np.arange(float(ROWS)), store)
+    made = sas.broadcast(np.arange(float(ROWS)), spark, store)
     path = store.info(made.name).path
 
     def check(kind: str) -> str:
@@ -191,7 +191,7 @@ def look(made: Any, _: Any) -> list[Any]:
 
 def test_every_kind_of_value(spark: Any, store: sa.Store) -> None:
     given = values()
-    made = {name: sas.broadcast(spark, value, store) for name, value in given.items()}
+    made = {name: sas.broadcast(value, spark, store) for name, value in given.items()}
     assert max(len(pickle.dumps(each)) for each in made.values()) < 1024
     found = spark.sparkContext.parallelize([0, 1], 2).map(partial(look, made)).collect()
     expected = [(name, as_expected(value), True) for name, value in given.items()]
@@ -275,7 +275,7 @@ def check_states(first: Any, second: Any, _: Any) -> dict[str, bool]:
 
 def test_state_dicts(spark: Any, store: sa.Store) -> None:
     torch = torch_or_skip()
-    first, second = sas.broadcast(spark, model().state_dict(), store), sas.broadcast(spark, tensors(), store)
+    first, second = sas.broadcast(model().state_dict(), spark, store), sas.broadcast(tensors(), spark, store)
     check = partial(check_states, first, second)
     for found in (check(0), spark.sparkContext.parallelize([0], 1).map(check).collect()[0]):
         assert {name for name, right in found.items() if not right} == set()
@@ -283,7 +283,7 @@ def test_state_dicts(spark: Any, store: sa.Store) -> None:
     first.destroy()
     second.destroy()
     expected = model()[0](torch.ones(2, 30))
-    with sas.broadcast(spark, model(), store) as made:  # not its state dict, but the model itself
+    with sas.broadcast(model(), spark, store) as made:  # not its state dict, but the model itself
         assert torch.equal(made.value[0](torch.ones(2, 30)), expected)
         assert file_of(made.value[0].weight.detach().numpy()) == store.info(made.name).path
         assert made.value[0].weight.requires_grad
@@ -308,14 +308,14 @@ def use_model(made: Any, _: Any) -> tuple[Any, ...]:
 
 def test_models_are_pickled_with_their_arrays_in_shared_memory(spark: Any, store: sa.Store) -> None:
     for value in (None, [1, 2], {"a": 1}, {1: (2, 3)}, 1j, 1 << 70, {"x": [np.arange(3)]}):
-        with sas.broadcast(spark, value, store) as made:
+        with sas.broadcast(value, spark, store) as made:
             assert repr(made.value) == repr(value)
-    with sas.broadcast(spark, Model(), store) as made:
+    with sas.broadcast(Model(), spark, store) as made:
         path = store.info(made.name).path
         for found in spark.sparkContext.parallelize(range(2), 2).map(partial(use_model, made)).collect():
             assert found == ((path, ""), False, float(sum(range(50_000))), 2, True)
         sklearn_like = [made.value.weights, {"deep": made.value}]
-        with sas.broadcast(spark, sklearn_like, store) as again:
+        with sas.broadcast(sklearn_like, spark, store) as again:
             assert again.value[1]["deep"].weights.tolist() == made.value.weights.tolist()
     once = sas.once("model", Model, store)
     assert once.value.weights.shape == (500, 100)
@@ -326,17 +326,19 @@ def test_models_are_pickled_with_their_arrays_in_shared_memory(spark: Any, store
 def test_what_is_refused(spark: Any, store: sa.Store, tmp_path: Path) -> None:
     for value in (threading.Lock(), {"a": threading.Lock()}):
         with pytest.raises(sa.InvalidType, match=r"cannot share .*, and it cannot be pickled \(TypeError"):
-            sas.broadcast(spark, value, store)
-    for session in (None, 1, spark.sparkContext, type(spark)):
-        with pytest.raises(sa.InvalidType, match="expected a SparkSession, found"):
-            sas.broadcast(session, 1.0, store)
+            sas.broadcast(value, spark, store)
+    for session in (1, spark.sparkContext, type(spark)):
+        with pytest.raises(sa.InvalidType, match=r"expected a SparkSession, found .*; call broadcast\(value\)"):
+            sas.broadcast(1.0, session, store)
+    with pytest.raises(sa.InvalidType, match=r"not the first argument, and is optional: call broadcast\(value\)"):
+        sas.broadcast(spark, 1.0)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
-        sas.broadcast(spark, spark.range(1), store)
-    with pytest.raises(sa.InvalidType, match="takes no session"):
+        sas.broadcast(spark.range(1), spark, store)
+    with pytest.raises(sa.InvalidType, match=r"call once\(name, function\), without a session"):
         sas.once(spark, "x", lambda: 1)  # type: ignore[arg-type]
     small = sa.Store(tmp_path / "small", capacity=100_000)
     with pytest.raises(sa.StoreFull, match=r"no room for 16\d{4} bytes .*100,?000"):
-        sas.broadcast(spark, np.zeros(20_000), small)
+        sas.broadcast(np.zeros(20_000), spark, small)
     assert store.names() == small.names() == []
     small.destroy()
 
@@ -359,7 +361,7 @@ def see(made: Any, paths: list[str], _: Any) -> Any:
 
 
 def test_a_worker_keeps_what_it_attached_until_it_is_destroyed(spark: Any, store: sa.Store) -> None:
-    one, other = (sas.broadcast(spark, np.full(ROWS, float(i)), store) for i in (1, 2))
+    one, other = (sas.broadcast(np.full(ROWS, float(i)), spark, store) for i in (1, 2))
     paths = [store.info(each.name).path for each in (one, other)]
 
     def run(made: Any) -> Any:
@@ -397,7 +399,7 @@ import pickle, sys
 made = pickle.loads(sys.stdin.buffer.read())
 print(made.value.sum(), made.value.flags.writeable, "pyspark" in sys.modules, "pyarrow" in sys.modules)
 """
-    with sas.broadcast(spark, np.arange(float(ROWS)), store) as made:
+    with sas.broadcast(np.arange(float(ROWS)), spark, store) as made:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         said = subprocess.run(
             [sys.executable, "-c", code], input=pickle.dumps(made), capture_output=True, env=environment, timeout=60
@@ -537,7 +539,7 @@ def limited(made: Any, _: Any) -> str:
 
 
 def test_too_few_addresses(spark: Any, store: sa.Store) -> None:
-    with sas.broadcast(spark, np.zeros(4 << 20), store) as made:
+    with sas.broadcast(np.zeros(4 << 20), spark, store) as made:
         said = spark.sparkContext.parallelize([0], 1).map(partial(limited, made)).collect()[0]
     assert "spark.executor.pyspark.memory" in said
     assert f"{made.size:,} bytes" in said

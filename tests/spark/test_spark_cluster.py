@@ -137,8 +137,8 @@ def there_are(files: list[str], _: Any) -> Iterator[list[bool]]:
 
 def broadcast_twice(spark: Any) -> Any:
     with (
-        sas.broadcast(spark, np.arange(10_000.0), STORE) as small,
-        sas.broadcast(spark, np.arange(50_000.0), STORE) as large,
+        sas.broadcast(np.arange(10_000.0), spark, STORE) as small,
+        sas.broadcast(np.arange(50_000.0), spark, STORE) as large,
     ):
         both = (small, large)
         runs = [run_broadcasts(spark, *both), run_broadcasts(spark, *both)]
@@ -189,7 +189,7 @@ def use_table(frame: Any, partition: int, _: Any) -> Iterator[Any]:
 
 def share_a_table(spark: Any) -> Any:
     table = pa.table({"x": np.arange(9_000), "s": ["a", None, "c"] * 3_000})
-    with sas.share_table(spark, table, STORE, partitions=3) as frame:
+    with sas.share_table(table, spark, STORE, partitions=3) as frame:
         made = sas.once("of the driver", lambda: np.array([os.getpid()]), STORE)
 
         def look(partition: int, rows: Any) -> Iterator[Any]:
@@ -197,7 +197,7 @@ def share_a_table(spark: Any) -> Any:
                 yield {**row, "once": [*row["once"], int(made.value[0])], "pid": os.getpid()}
 
         rows = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
-        mapped = frame.map(spark, lambda table: {"rows": [table.num_rows]}, "rows long").collect()
+        mapped = frame.map(lambda table: {"rows": [table.num_rows]}, "rows long", spark).collect()
         made.destroy()
         return rows, sorted(row["rows"] for row in mapped), sa.Store(STORE).names(frame.name)
 
@@ -244,7 +244,7 @@ def places_of(spark: Any, frame: sas.SharedFrame) -> list[Any]:
         return {"host": host[:1], "first": ids[:1], "rows": [len(ids)], "shared": [shared], "same": [same]}
 
     schema = "host string, first long, rows long, shared boolean, same boolean"
-    return [row.asDict() for row in frame.map(spark, look, schema).collect()]
+    return [row.asDict() for row in frame.map(look, schema, spark).collect()]
 
 
 def check_places(found: list[Any]) -> None:
@@ -267,7 +267,7 @@ def two_sessions(spark: Any, store: str) -> dict[str, Any]:
     found: dict[str, Any] = {"idle": places_of(spark, small)}
     small.destroy()
     wait_until(lambda: executors(spark) == 0, "the other one is removed after it was destroyed")
-    made = sas.broadcast(spark, np.arange(50_000.0), STORE)
+    made = sas.broadcast(np.arange(50_000.0), spark, STORE)
     settings = dict(spark.sparkContext.getConf().getAll())
     for name in ("spark.app.id", "spark.driver.port"):
         settings.pop(name, None)
@@ -302,7 +302,7 @@ def share_and_kill(spark: Any, store: str, executor: int) -> dict[str, Any]:
     spark_driver.hear()
     os.kill(executor, signal.SIGKILL)
     found["after"] = places_of(spark, frame)
-    found["rows"] = frame.to_df(spark).selectExpr("count(id)", "sum(id)").collect()[0]
+    found["rows"] = frame.to_df(spark=spark).selectExpr("count(id)", "sum(id)").collect()[0]
     spark_driver.say(None)
     spark_driver.hear()
     # As after an interrupt: the next connection is to a thread of Java that knows no active session.

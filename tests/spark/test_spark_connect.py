@@ -30,9 +30,9 @@ def use(spark: Any, made: Any) -> list[Any]:
 def broadcast_there(spark: Any, rows: int, store: str) -> Any:
     table = pa.table({"x": np.arange(rows)})
     with (
-        sas.broadcast(spark, np.arange(float(rows)), store) as made,
-        sas.broadcast(spark, 7, store) as small,
-        sas.share_table(spark, table, store, partitions=2) as frame,
+        sas.broadcast(np.arange(float(rows)), spark, store) as made,
+        sas.broadcast(7, spark, store) as small,
+        sas.share_table(table, spark, store, partitions=2) as frame,
     ):
         found = use(spark, made)
 
@@ -41,7 +41,7 @@ def broadcast_there(spark: Any, rows: int, store: str) -> Any:
             assert small.value == 7
             return {"total": [int(numbers.sum())], "file": [file_of(numbers)]}
 
-        return made.name, repr(made), found, frame.map(spark, total, "total long, file string").collect(), frame.name
+        return made.name, repr(made), found, frame.map(total, "total long, file string", spark).collect(), frame.name
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

@@ -43,7 +43,7 @@ def _look(hb: Any, _: int) -> dict[str, Any]:
 def _work(spark: Any, store: str) -> list[dict[str, Any]]:
     from shmarrow import spark as sas
 
-    with sas.broadcast(spark, np.arange(1_000), store) as hb:
+    with sas.broadcast(np.arange(1_000), spark, store) as hb:
         return spark.sparkContext.parallelize(range(2), 2).map(partial(_look, hb)).collect()  # type: ignore[no-any-return]
 
 

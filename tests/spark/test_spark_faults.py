@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,7 +24,7 @@ import pytest
 import spark_kills
 import spark_lab
 from lab import small_tmpfs
-from spark_lab import BATCH_ROWS, close_connections, wait_until
+from spark_lab import BATCH_ROWS, wait_until
 from store_check import check, leftovers
 
 import shmarrow as sa
@@ -151,7 +150,7 @@ def test_processes_killed_while_they_ask_for_values(spark: Any, home: str, other
         return np.arange(100)
 
     others = sa.Store(home).names()
-    with sas.broadcast(spark, np.arange(1_000), home) as broadcast:
+    with sas.broadcast(np.arange(1_000), spark, home) as broadcast:
         once = sas.once("hundred", compute, home)
         rows = spark.range(0, 1, 1, 1).mapInArrow(Asking(tmp_path, broadcast, once), "sum long").collect()
         assert [row["sum"] for row in rows] == [sum(range(1_000)), sum(range(100))]
@@ -227,31 +226,18 @@ def test_a_job_that_is_cancelled(
     check(home)
 
 
-def keep_closing(session: Any) -> None:
-    end = time.monotonic() + 0.3
-    while time.monotonic() < end:
-        with suppress(Exception):
-            close_connections(session)
-
-
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
-@pytest.mark.parametrize(("kind", "closing"), [("spark", False), ("spark", True), ("connect", False)])
+@pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_a_job_that_is_interrupted(
-    kind: str, closing: bool, request: pytest.FixtureRequest, home: str, other: None, tmp_path: Path
+    kind: str, request: pytest.FixtureRequest, home: str, other: None, tmp_path: Path
 ) -> None:
-    """By Ctrl-C, without the handler of a classic session, which cancels all jobs.
-
-    After an interrupt Java closes all connections, once for each thread of Python that has one: ``closing`` does the
-    same for a while, as the moments at which it happens are Java's.
-    """
+    """By Ctrl-C, without the handler of a classic session, which cancels all jobs."""
     session, held, others = request.getfixturevalue(kind), Held(tmp_path), sa.Store(home).names()
 
     def interrupt() -> None:
         with suppress(AssertionError):
             wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
         os.kill(os.getpid(), signal.SIGINT)
-        if closing:
-            keep_closing(session)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
@@ -321,7 +307,7 @@ def share_until_killed(spark: Any, store: str, held: Held) -> None:
     user = sa.Store(f"shm:shmarrow-spark-{os.geteuid()}")
     spark_driver.say((str(caught.value), os.listdir("/dev/shm"), user.names()))
     sas.share(spark.range(0, 10, 1, 2), store)
-    broadcast = sas.broadcast(spark, np.arange(10), store)
+    broadcast = sas.broadcast(np.arange(10), spark, store)
     once = sas.once("ten", lambda: np.arange(10), store)
     spark_driver.say(spark.range(0, 1, 1, 1).mapInArrow(partial(sums, broadcast, once), "sum long").collect()[0][0])
     sas.share(spark.range(0, 8 * BATCH_ROWS, 1, 2), store, function=held, target_bytes=1)

@@ -43,7 +43,7 @@ def test_handles_travel_to_another_job(spark: Any, home: str) -> None:
     (expected,) = df.selectExpr("count(*)", "sum(value)").collect()
     with sas.share(df, home) as frame:
         again = pickle.loads(pickle.dumps(frame))
-        found = again.map(spark, count_and_place, "rows int, sum long, name string")
+        found = again.map(count_and_place, "rows int, sum long, name string", spark)
         files = {str(sa.Store(home).info(handle.name).path) for handle in frame.handles}
         assert {row["name"] for row in found.collect()} == files
         assert found.selectExpr("sum(rows)", "sum(sum)").collect() == [expected]
@@ -58,14 +58,14 @@ def all_kinds(table: sa.Table) -> Any:
     yield table.slice(0, 1).append_column("kind", ["ours"]).append_column("x", [0.5])
     words = pa.array(["pyarrow"]).dictionary_encode()
     yield pa.table({"x": pa.array([1], pa.uint8()), "id": [first], "kind": words})
-    yield [pa.record_batch({"id": [first], "x": pa.array([2.5], pa.float32()), "kind": ["list"]})]
+    yield pa.record_batch({"id": [first], "x": pa.array([2.5], pa.float32()), "kind": ["batch"]})
     frame = table.to_pandas()
     yield frame[frame["id"] == first + 1].assign(x=np.float32(3.5), kind="pandas")
 
 
 def test_functions_over_tables_and_batches(spark: Any, home: str) -> None:
     with sas.share(spark.range(0, 30, 1, 3), home) as frame:
-        found = frame.map(spark, all_kinds, "id long, kind string, x double")
+        found = frame.map(all_kinds, "id long, kind string, x double", spark)
         assert [tuple(row) for row in found.collect()] == [
             row
             for first in (10, 20)
@@ -73,7 +73,7 @@ def test_functions_over_tables_and_batches(spark: Any, home: str) -> None:
                 (first, "dict", None),
                 (first, "ours", 0.5),
                 (first, "pyarrow", 1.0),
-                (first, "list", 2.5),
+                (first, "batch", 2.5),
                 (first + 1, "pandas", 3.5),
             ]
         ]
@@ -85,7 +85,7 @@ def test_functions_over_tables_and_batches(spark: Any, home: str) -> None:
                 yield pa.record_batch(batch.slice(5))
 
         schema = StructType([StructField("id", LongType(), False)])
-        both = frame.map_batches(spark, halves, schema)
+        both = frame.map_batches(halves, schema, spark)
         assert both.schema == schema
         assert [row.id for row in both.collect()] == list(range(30))
 
@@ -95,9 +95,9 @@ def test_mistakes_of_functions_fail_the_job(spark: Any, home: str) -> None:
         with pytest.raises(
             Exception, match=r"InvalidType: the function returned .*: it lacks 'n'; does not expect 'id'"
         ):
-            frame.map(spark, lambda table: table, "n long").collect()
+            frame.map(lambda table: table, "n long", spark).collect()
         with pytest.raises(Exception, match=r"InvalidType: expected from the function: .*; found int"):
-            frame.map_batches(spark, lambda batches: len(list(batches)), "n long").collect()
+            frame.map_batches(lambda batches: len(list(batches)), "n long", spark).collect()
 
 
 def test_mistakes_that_need_no_job(spark: Any, home: str) -> None:
@@ -111,20 +111,48 @@ def test_mistakes_that_need_no_job(spark: Any, home: str) -> None:
             (3, "a int", sa.InvalidType, "expected a function, found int"),
         ]:
             with pytest.raises(error, match=message):
-                frame.map(spark, function, schema)  # type: ignore[arg-type]
-        with pytest.raises(sa.InvalidType, match="expected a SparkSession, found NoneType"):
-            frame.map(None, len, "a int")  # type: ignore[arg-type]
+                frame.map(function, schema, spark)  # type: ignore[arg-type]
+        for call in (frame.map, frame.map_batches, frame.with_columns):
+            with pytest.raises(sa.InvalidType, match=rf"call frame\.{call.__name__}\(function, schema\)"):
+                call(spark, len, "a int")  # type: ignore[arg-type,call-arg]
+        with pytest.raises(sa.InvalidType, match=r"is optional: call frame\.to_df\(columns\)"):
+            frame.to_df(spark)
+        for columns, error in [(["x"], sa.FieldNotFound), ("id", sa.InvalidType)]:
+            with pytest.raises(error):
+                frame.to_df(columns)
+        with pytest.raises(sa.InvalidType, match="expected a SparkSession, found int"):
+            frame.map(len, "a int", 3)  # type: ignore[arg-type]
 
 
 def test_spark_connect(connect: Any, home: str) -> None:
     with sas.share(connect.range(0, 6, 1, 2), home) as frame:
-        found = frame.map(connect, lambda table: {"n": [table["id"].to_numpy().sum()]}, "n long")
+        found = frame.map(lambda table: {"n": [table["id"].to_numpy().sum()]}, "n long", connect)
         assert [row.n for row in found.collect()] == [3, 12]
-        assert [row.id for row in frame.to_df(connect).collect()] == list(range(6))
+        assert [row.id for row in frame.to_df(spark=connect).collect()] == list(range(6))
         with pytest.raises(sa.InvalidArgument, match=r"schema 'n lon': Spark cannot parse it"):
-            frame.map(connect, len, "n lon")
+            frame.map(len, "n lon", connect)
         with pytest.raises(Exception, match=r"InvalidType: the function returned the columns 'id'; the schema has 'n'"):
-            frame.map(connect, lambda table: table, "n long").collect()
+            frame.map(lambda table: table, "n long", connect).collect()
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+def test_the_session_is_optional(kind: str, request: pytest.FixtureRequest, home: str) -> None:
+    """A frame has the session that made it; other data get the active one."""
+    session = request.getfixturevalue(kind)
+    with sas.share(session.range(0, 4, 1, 2), home) as frame:
+        found = frame.map(lambda table: table, "id long")
+        assert found.sparkSession is session
+        assert sorted(row.id for row in found.collect()) == [0, 1, 2, 3]
+        assert frame.to_df().sparkSession is session
+        with frame.with_columns(lambda table: {"n": [1] * len(table)}, "n int") as wider:
+            assert wider.to_df(["n"]).columns == ["n"]
+            assert [tuple(row) for row in wider.to_df(["n", 0]).collect()] == [(1, i) for i in range(4)]
+        if kind == "spark":
+            again = pickle.loads(pickle.dumps(frame))
+            assert again.map(lambda table: table, "id long").sparkSession is type(session).active()
+            with sas.share_table(sa.table({"x": [1, 2]}), store=home) as table, sas.broadcast(7, store=home) as value:
+                assert table.to_df().toPandas()["x"].tolist() == [1, 2]
+                assert value.value == 7
 
 
 # --- back to Spark ----------------------------------------------------------------------------------------------
@@ -156,7 +184,7 @@ def test_to_df_is_what_was_shared(spark: Any, home: str) -> None:
     rare = [each if known or "ST_Geom" not in each else "NULL AS geometry" for each in RARE]
     df = spark.range(0, 6, 1, 2).join(vectors, "id", "left").selectExpr("vector", *rare)
     with sas.share(df, home) as frame:
-        again = frame.to_df(spark)
+        again = frame.to_df(spark=spark)
         assert again.schema == df.schema
         columns = [f"c{i}" for i in range(len(df.columns))]
 
@@ -167,26 +195,27 @@ def test_to_df_is_what_was_shared(spark: Any, home: str) -> None:
 
 
 def test_to_df_of_what_spark_has_not_seen(spark: Any, home: str) -> None:
-    def made(partition: int) -> Any:
+    def made(batches: Iterator[Any]) -> Any:
+        (partition,) = [number for batch in batches for number in batch["id"].to_pylist()]
         words = pa.array(["a", "b", "a"]).dictionary_encode()
         return pa.table(
             {"word": words, "n": pa.array([1, partition, 3], pa.uint16()), "x": pa.array([None] * 3, pa.float16())}
         )
 
-    with sas.share(spark, home, function=made, partitions=2) as frame:
-        df = frame.to_df(spark)
+    with sas.share(spark.range(0, 2, 1, 2), home, function=made) as frame:
+        df = frame.to_df(spark=spark)
         assert df.dtypes == [("word", "string"), ("n", "int"), ("x", "float")]
         assert [tuple(row) for row in df.collect()] == [
             (word, n, None) for partition in (0, 1) for word, n in zip("aba", (1, partition, 3), strict=True)
         ]
     with sas.share(spark.range(0, 5, 1, 2).select(), home) as frame:
-        assert (frame.to_df(spark).columns, frame.to_df(spark).count()) == ([], 5)
+        assert (frame.to_df(spark=spark).columns, frame.to_df(spark=spark).count()) == ([], 5)
     intervals = spark.sql("SELECT make_interval(1, 2) AS `i.j` WHERE false")
     with (
         sas.share(intervals, home) as frame,
         pytest.raises(sa.InvalidType, match=r"column 'i\.j': Spark's Arrow code has no type for interval"),
     ):
-        frame.to_df(spark)
+        frame.to_df(spark=spark)
 
 
 # --- to torch ---------------------------------------------------------------------------------------------------
@@ -297,23 +326,23 @@ def test_a_frame_with_columns_more_writes_only_these(spark: Any, home: str) -> N
     with sas.share(df, home) as frame:
         before = frame.read_all().to_pydict()
         for given in (frame, pickle.loads(pickle.dumps(frame))):
-            wider = given.with_columns(spark, doubled, ADDED)
+            wider = given.with_columns(doubled, ADDED, spark)
             assert [wider.schema.names, wider.num_rows] == [["id", "value", "text", "double", "partition"], 40_000]
             for handle, first in zip(wider.handles, frame.handles, strict=True):
                 info = store.info(handle.name)
                 assert list(info.sources) == [first.name]
                 assert info.allocated < 3 * 8 * handle.num_rows + 65_536
             wider.destroy()
-        wider = frame.with_columns(spark, doubled, ADDED)
+        wider = frame.with_columns(doubled, ADDED, spark)
     with wider:
         found = wider.read_all().to_pydict()
         assert found["id"] == before["id"]
         assert found["text"] == before["text"]
         assert found["value"] == [value + 1 for value in before["value"]]
         assert found["double"] == [value * 2 for value in before["value"]]
-        total = wider.map(spark, count_rows, "rows long").agg({"rows": "sum"}).first()[0]
+        total = wider.map(count_rows, "rows long", spark).agg({"rows": "sum"}).first()[0]
         assert total == 40_000
-        assert wider.to_df(spark).selectExpr("sum(double)").first()[0] == sum(found["double"])
+        assert wider.to_df(spark=spark).selectExpr("sum(double)").first()[0] == sum(found["double"])
     assert store.names("frame-") == []
 
 
@@ -325,11 +354,11 @@ def test_frames_with_columns_that_do_not_fit(spark: Any, home: str) -> None:
     with sas.share(spark.range(0, 100, 1, 2).selectExpr("id AS value"), home) as frame:
         names = sa.Store(home).names()
         with pytest.raises(Exception, match="the new columns have 1 row, expected 50 as in the partition"):
-            frame.with_columns(spark, too_short, "double long")
+            frame.with_columns(too_short, "double long", spark)
         assert sa.Store(home).names() == names
         with pytest.raises(sa.InvalidType, match="expected a function"):
-            frame.with_columns(spark, 3, "double long")
+            frame.with_columns(3, "double long", spark)
     with sas.share(spark.range(0, 0, 1, 2).selectExpr("id AS value"), home) as empty:
-        wider = empty.with_columns(spark, doubled, ADDED)
+        wider = empty.with_columns(doubled, ADDED, spark)
         assert wider.schema.names == ["value", "double", "partition"]
         wider.destroy()

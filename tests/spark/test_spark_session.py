@@ -66,9 +66,8 @@ def test_a_session_that_was_stopped(connect: Any, connect_server: str, home: str
         session.stop()
         for call in (
             lambda: sas.share(df, home),
-            lambda: sas.share(session, home, function=lambda _: iter(())),
-            lambda: frame.map(session, lambda table: table, "id long"),
-            lambda: frame.to_df(session),
+            lambda: frame.map(lambda table: table, "id long", session),
+            lambda: frame.to_df(spark=session),
         ):
             with pytest.raises(sa.InvalidArgument, match="the Spark session has been stopped; pass one that runs"):
                 call()

@@ -17,7 +17,8 @@ from spark_lab import BATCH_ROWS, settings
 
 import shmarrow as sa
 from shmarrow import spark as sas
-from shmarrow.spark.sharing import OVERHEAD, parallelism, rechunked
+from shmarrow.spark._pyspark import parallelism
+from shmarrow.spark.sharing import OVERHEAD, rechunked
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -159,7 +160,7 @@ def test_no_rows(spark: Any, home: str) -> None:
         assert frame.schema == full.schema
         assert (len(frame), frame.num_rows, frame.size) == (0, 0, 0)
         assert frame.read_all().to_pydict() == {name: [] for name in some.columns}
-        assert frame.map(spark, lambda table: table, "n long").collect() == []
+        assert frame.map(lambda table: table, "n long", spark).collect() == []
     with sas.share(df, home, function=encoded) as frame:
         assert frame.schema.names == ["word", "list"]
 
@@ -170,21 +171,22 @@ def test_partitions_without_rows_have_no_object(spark: Any, home: str) -> None:
         assert frame.read_all()["id"].to_pylist() == list(range(10, 30))
 
 
-def rows_of(partition: int) -> Iterator[Any]:
+def rows_of(batches: Iterator[Any]) -> Iterator[Any]:
     """Nothing for partition 1, else two batches."""
-    if partition != 1:
-        yield pa.record_batch({"partition": pa.array([partition], pa.int8()), "number": pa.array([0], pa.uint16())})
-        yield [{"partition": np.array([partition], "i1"), "number": np.array([1], "u2")}, None]
+    for partition in [number for batch in batches for number in batch["id"].to_pylist()]:
+        if partition != 1:
+            numbers = pa.array([0], pa.uint16())
+            yield pa.record_batch({"partition": pa.array([partition], pa.int8()), "number": numbers})
+            yield {"partition": np.array([partition], "i1"), "number": np.array([1], "u2")}
+            yield None
 
 
 def test_rows_that_a_function_makes(spark: Any, home: str) -> None:
-    with sas.share(spark, home, function=rows_of, partitions=3) as frame:
+    with sas.share(spark.range(0, 3, 1, 3), home, function=rows_of) as frame:
         assert frame.read_all().to_pydict() == {"partition": [0, 0, 2, 2], "number": [0, 1, 0, 1]}
         assert frame.schema == sa.schema([("partition", sa.int8()), ("number", sa.uint16())])
         assert frame.spark_schema is None
-    with sas.share(None, home, function=rows_of) as frame:  # the active session, as many as it runs tasks at once
-        assert [handle.partition for handle in frame.handles] == [0]
-    with sas.share(spark, home, function=lambda _: iter(()), partitions=1) as frame:
+    with sas.share(spark.range(1), home, function=lambda _: iter(())) as frame:
         assert (frame.num_rows, frame.schema.names, len(frame.read_all())) == (0, [], 0)
 
 
@@ -198,7 +200,7 @@ def test_batches_that_disagree(spark: Any, home: str) -> None:
         sas.share(spark.range(0, 2, 1, 2), home, function=renamed)
     for source, function, message in [
         (spark.range(1), "x", "function must be callable, found str"),
-        (spark, None, r"as share\(df\), or a session and function="),
+        (spark, None, r"share takes a DataFrame: call share\(spark\.range\(n\), function=\.\.\.\)"),
         (spark.sparkContext, None, r"takes a DataFrame of Spark, found pyspark.*SparkContext$"),
         (pa.table({"a": [1]}), None, r"found pyarrow\.Table; share_table takes it"),
     ]:
@@ -246,11 +248,13 @@ def test_partitions_are_computed_once(kind: str, request: pytest.FixtureRequest,
     session = request.getfixturevalue(kind)
     calls = tmp_path / "calls"
     with sas.share(session.range(0, 100, 1, 4), home, function=Counting(calls)) as frame:
-        found = frame.map(session, lambda table: {"n": [len(table)]}, "n long")
+        found = frame.map(lambda table: {"n": [len(table)]}, "n long", session)
         assert [row.n for row in found.collect()] == [25] * 4
         before = sa.Store(home).names()
         session.catalog.clearCache()
-        both = frame.to_df(session).union(frame.to_df(session)).coalesce(1)  # several partitions in one task
+        both = (
+            frame.to_df(spark=session).union(frame.to_df(spark=session)).coalesce(1)
+        )  # several partitions in one task
         assert sorted(row.id for row in both.collect()) == sorted([*range(100)] * 2)
         assert calls.read_text() == "xxxx"
         assert sa.Store(home).names() == before
@@ -268,10 +272,8 @@ def test_parallelism_is_known_without_a_job(spark: Any, connect: Any) -> None:
     ("source", "options", "message"),
     [
         ("df", {"target_bytes": 0}, "target_bytes must be at least 1, found 0"),
-        ("df", {"partitions": 2}, r"df\.repartition\(n\)"),
-        ("spark", {"function": rows_of, "partitions": 0}, "partitions must be at least 1, found 0"),
-        ("spark", {}, "there is nothing to share"),
-        ("none", {}, "there is nothing to share"),
+        ("spark", {}, r"call share\(spark\.range\(n\), function=\.\.\.\)"),
+        ("none", {}, "share takes a DataFrame of Spark, found NoneType"),
         ("table", {}, r"found pyarrow\.Table; share_table takes it"),
     ],
 )

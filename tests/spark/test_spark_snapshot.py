@@ -43,16 +43,16 @@ def test_what_happens_to_the_source_does_not_change_the_rows(
     path = str(tmp_path / "source")
     spark.range(0, 10, 1, 2).write.parquet(path)
     with sas.share(spark.read.parquet(path), home) as frame:
-        lazily = frame.map(spark, ids, "id long")
+        lazily = frame.map(ids, "id long", spark)
         objects = sa.Store(home).names()
         change(spark, path)
         assert sorted(frame.read_all()["id"].to_pylist()) == list(range(10))
-        for rows in (lazily, frame.map(spark, ids, "id long"), frame.to_df(spark)):
+        for rows in (lazily, frame.map(ids, "id long", spark), frame.to_df(spark=spark)):
             assert sorted(row["id"] for row in rows.collect()) == list(range(10))
-        with frame.with_columns(spark, twice, "twice long") as wider:
+        with frame.with_columns(twice, "twice long", spark) as wider:
             change(spark, path)
             assert sorted(wider.read_all()["twice"].to_pylist()) == list(range(0, 20, 2))
-            assert sorted(row["twice"] for row in wider.to_df(spark).collect()) == list(range(0, 20, 2))
+            assert sorted(row["twice"] for row in wider.to_df(spark=spark).collect()) == list(range(0, 20, 2))
         assert sa.Store(home).names() == objects
 
 
@@ -62,6 +62,6 @@ def test_an_insert_into_the_table_does_not_change_the_rows(spark: Any, home: str
         spark.sql("INSERT INTO shmarrow_rides SELECT id FROM range(10)")
         with sas.share(spark.table("shmarrow_rides"), home) as frame:
             spark.sql("INSERT INTO shmarrow_rides SELECT id FROM range(10, 20)")
-            assert frame.num_rows == frame.map(spark, ids, "id long").count() == frame.to_df(spark).count() == 10
+            assert frame.num_rows == frame.map(ids, "id long", spark).count() == frame.to_df(spark=spark).count() == 10
     finally:
         spark.sql("DROP TABLE shmarrow_rides")

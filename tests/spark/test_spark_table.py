@@ -36,7 +36,7 @@ def test_from_every_library(spark: Any, store: sa.Store) -> None:
         "reader": expected.to_reader(100),
     }
     for name, value in given.items():
-        with sas.share_table(spark, value, store, partitions=3) as frame:
+        with sas.share_table(value, spark, store, partitions=3) as frame:
             assert [handle.num_rows for handle in frame.handles] == [333, 334, 334], name
             assert [handle.partition for handle in frame.handles] == [0, 1, 2]
             assert frame.num_rows == ROWS
@@ -45,21 +45,21 @@ def test_from_every_library(spark: Any, store: sa.Store) -> None:
             assert frame.size == sum(each.nbytes for each in store.scan())
         assert store.names() == []
     frame = pl.DataFrame({"x": [1, None, 3], "s": ["a", "b", None]})
-    with sas.share_table(spark, frame, store) as shared:
+    with sas.share_table(frame, spark, store) as shared:
         assert len(shared) == 1  # less than a MiB
         assert shared.read_all().to_pydict() == frame.to_dict(as_series=False)
     frame = pd.DataFrame({"x": [1.5, 2.5]}, index=["a", "b"])
-    with sas.share_table(spark, frame, store) as shared:
+    with sas.share_table(frame, spark, store) as shared:
         assert shared.read_all().to_pydict() == {"x": [1.5, 2.5]}
     frame = pd.DataFrame({"x": [1.5, 2.5]}, index=pd.Index(["a", "b"], name="key"))
-    with sas.share_table(spark, frame, store, partitions=2) as shared:
+    with sas.share_table(frame, spark, store, partitions=2) as shared:
         assert len(shared) == 2
         assert shared.read_all().to_pandas().equals(frame)
 
 
 def test_how_rows_are_split(spark: Any, store: sa.Store) -> None:
     def counts(table: Any, partitions: int | None = None) -> list[int]:
-        with sas.share_table(spark, table, store, partitions=partitions) as frame:
+        with sas.share_table(table, spark, store, partitions=partitions) as frame:
             assert frame.schema.names == table.schema.names
             assert frame.read_all().num_rows == table.num_rows
             return [handle.num_rows for handle in frame.handles]
@@ -74,32 +74,32 @@ def test_how_rows_are_split(spark: Any, store: sa.Store) -> None:
 def test_what_is_refused(spark: Any, store: sa.Store, shm_name: str) -> None:
     for value in (None, 1, "x", object(), pa.array([1]), np.ones(3)):
         with pytest.raises((sa.InvalidType, sa.InvalidArgument)):
-            sas.share_table(spark, value, store)
+            sas.share_table(value, spark, store)
     for partitions in (0, -1, "2", 1.5):
         with pytest.raises((sa.InvalidType, sa.InvalidArgument), match="partitions"):
-            sas.share_table(spark, rows(), store, partitions=partitions)  # type: ignore[arg-type]
+            sas.share_table(rows(), spark, store, partitions=partitions)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
-        sas.share_table(spark, spark.range(1), store)
+        sas.share_table(spark.range(1), spark, store)
     with pytest.raises(sa.InvalidType, match="use partitions=4"):
-        sas.share_table(spark, rows(), 4)  # type: ignore[arg-type]
-    with pytest.raises(sa.InvalidType, match="expected a SparkSession"):
-        sas.share_table(None, rows(), store)  # type: ignore[arg-type]
+        sas.share_table(rows(), spark, 4)  # type: ignore[arg-type]
+    with pytest.raises(sa.InvalidType, match=r"not the first argument, and is optional: call share_table\(data\)"):
+        sas.share_table(spark, rows())
     small = sa.Store(f"{shm_name}-small", capacity=1 << 19)
     with pytest.raises(sa.StoreFull, match=r"524,?288"):
-        sas.share_table(spark, pa.table({"x": np.zeros(1 << 17)}), small, partitions=4)
+        sas.share_table(pa.table({"x": np.zeros(1 << 17)}), spark, small, partitions=4)
     assert small.names() == []
     small.destroy()
 
 
 def test_workers_use_it_in_place(spark: Any, store: sa.Store) -> None:
     expected = rows()
-    frame = sas.share_table(spark, expected, store, partitions=3)
+    frame = sas.share_table(expected, spark, store, partitions=3)
 
     def total(table: Any) -> Any:
         numbers = table["x"].to_numpy()
         return {"total": [int(numbers.sum())], "file": [file_of(numbers)]}
 
-    found = frame.map(spark, total, "total long, file string").collect()
+    found = frame.map(total, "total long, file string", spark).collect()
     assert sum(row["total"] for row in found) == ROWS * (ROWS - 1) // 2
     assert {row["file"] for row in found} == {store.info(name).path for name in store.names()}
     attached = frame.attach(0)

@@ -218,7 +218,7 @@ def used(table: sa.Table) -> Any:
 
 def use(spark: Any, frame: sas.SharedFrame) -> set[str]:
     """Check the rows of a frame, and return the hosts where they were used."""
-    rows = frame.map(spark, used, "host string, first long, total long, shared boolean").collect()
+    rows = frame.map(used, "host string, first long, total long, shared boolean", spark).collect()
     assert [(row["first"], row["total"]) for row in rows] == [
         (first, sum(range(first, first + 20))) for first in range(0, 240, 20)
     ]
@@ -240,7 +240,7 @@ def share(spark: Any) -> None:
 
 def broadcast(spark: Any) -> None:
     value = np.arange(1_000_000.0)
-    with sas.broadcast(spark, value) as made:
+    with sas.broadcast(value, spark) as made:
 
         def attach(_: Any) -> Iterator[Any]:
             found = made.value
@@ -252,8 +252,8 @@ def broadcast(spark: Any) -> None:
 
 
 def table(spark: Any) -> None:
-    with sas.share_table(spark, sa.table({"id": np.arange(240)}), partitions=12) as frame:
-        rows = frame.map(spark, lambda table: {"total": [table["id"].to_numpy().sum()]}, "total long").collect()
+    with sas.share_table(sa.table({"id": np.arange(240)}), spark, partitions=12) as frame:
+        rows = frame.map(lambda table: {"total": [table["id"].to_numpy().sum()]}, "total long", spark).collect()
         say([row["total"] for row in rows])
         hear()
 
@@ -310,7 +310,7 @@ def leave_all(spark: Any, value: float) -> sas.SharedFrame:
     """Share, broadcast and compute once, and check what workers find; nothing is destroyed."""
     frame = shared(spark)
     use(spark, frame)
-    made, computed = sas.broadcast(spark, np.full(100_000, value)), sas.once("value", lambda: np.array([value]))
+    made, computed = sas.broadcast(np.full(100_000, value), spark), sas.once("value", lambda: np.array([value]))
     found = at_once(spark, lambda _: iter([(float(made.value[-1]), float(computed.value[0]))]))
     assert found == [(value, value)] * 6
     return frame
@@ -335,7 +335,7 @@ def port(spark: Any) -> int:
 def connect(spark: Any) -> None:
     frame = shared(spark)
     hosts = [use(spark, frame) for _ in range(2)]
-    made, computed = sas.broadcast(spark, np.arange(100_000.0)), sas.once("remote", lambda: np.array([os.getpid()]))
+    made, computed = sas.broadcast(np.arange(100_000.0), spark), sas.once("remote", lambda: np.array([os.getpid()]))
 
     def find(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

@@ -117,13 +117,6 @@ def activate(spark: Any) -> None:
     spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
-def close_connections(spark: Any) -> None:
-    """Let Java close the connections of all threads, with the command that py4j sends it after an interrupt."""
-    client = spark.sparkContext._gateway._gateway_client
-    connection = client._create_new_connection()
-    connection.shutdown_socket(0, connection.socket.getpeername()[1])
-
-
 @contextmanager
 def settings(spark: Any, values: Mapping[str, str]) -> Iterator[None]:
     """Other settings of a session, while the block runs."""
