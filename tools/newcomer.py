@@ -41,7 +41,7 @@ class Install(NamedTuple):
     name: str
     extras: str = ""
     packages: tuple[str, ...] = ()
-    blocks: int = 3
+    blocks: int = 2
     tests: bool = False
 
 
@@ -49,15 +49,15 @@ PATHS = (
     Install("plain"),
     Install("arrow", "arrow"),
     Install("cli", "cli"),
-    Install("pandas", "pandas", ("polars", "duckdb"), blocks=4),
+    Install("pandas", "pandas", ("polars", "duckdb"), blocks=3),
     Install("tensor", "tensor"),
     Install("sparse", "sparse"),
-    Install("torch", "torch", ("torch==2.13.0",), blocks=4),
+    Install("torch", "torch", ("torch==2.13.0",), blocks=3),
     Install("jax", "jax"),
-    Install("spark", "spark", blocks=4),
-    Install("connect", "connect", blocks=4),
-    Install("demo", "demo", blocks=4),
-    Install("everything", "cli,pandas,spark,torch", ("polars", "duckdb", "torch==2.13.0"), blocks=6),
+    Install("spark", "spark", blocks=3),
+    Install("connect", "connect", blocks=3),
+    Install("demo", "demo", blocks=3),
+    Install("everything", "cli,pandas,spark,torch", ("polars", "duckdb", "torch==2.13.0"), blocks=5),
     Install("tests", "arrow,tensor", tests=True),
 )
 
