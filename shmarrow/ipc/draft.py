@@ -96,7 +96,7 @@ class _DraftFile(RecordBatchFileWriter):
     def __init__(self, writer: SegmentWriter, schema: Schema, metadata: MetadataLike | None) -> None:
         self._writer = writer
         super().__init__(writer, schema, DEFAULT_OPTIONS, metadata)
-        self.start = writer.size
+        self.start = self.begin()
         pairs = (self._metadata or {}).items()
         self._footer = self.start + _FOOTER + sum([len(key) + len(value) + 32 for key, value in pairs])
 
@@ -111,7 +111,7 @@ class _DraftFile(RecordBatchFileWriter):
     def end(self, metadata: bytes, tail: list[Any]) -> None:
         """Write everything not filled in place, and publish."""
         self._writer.write(tail)
-        self._writer.write_at(self.start, [metadata])
+        self._writer.write([metadata], self.start)
         body = self._writer.size - self.start - len(metadata)
         self._blocks["recordBatches"].append((self.start, len(metadata), body))
         self.close()

@@ -271,10 +271,10 @@ def _create(where: Location, geometry: Geometry, head: bytes, mode: int) -> Ring
     writer = segment.create(where, mode=mode)
     made = None
     try:
-        writer.write_at(0, [p.FIXED.pack(*geometry)])
-        writer.write_at(p.CONTROL_SIZE, [head])
+        writer.write([p.FIXED.pack(*geometry)], 0)
+        writer.write([head], p.CONTROL_SIZE)
         writer.reserve(geometry.size)
-        writer.write_at(geometry.size - 1, [bytes(1)])
+        writer.write([bytes(1)], geometry.size - 1)
         made = RingFile(writer.name, writer.path, writer.fileno(), True)
         made.locks.acquire(p.WRITER_LOCK)
         made.words[p.WRITER] = os.getpid()

@@ -35,6 +35,8 @@ def decoded(where: Location) -> str:
     """Return a location as a string."""
     if isinstance(where, str):
         return where
+    if not isinstance(where, os.PathLike):
+        raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
     try:
         return os.fsdecode(where)
     except Exception as error:  # from a custom __fspath__
@@ -51,8 +53,6 @@ def resolve(where: Location) -> tuple[str, str]:
     Unsupported
         For ``shm:NAME`` without ``/dev/shm``.
     """
-    if not is_location(where):
-        raise InvalidType(f"expected a path or {SHM_SCHEME}NAME, found {type(where).__name__}")
     try:
         name = decoded(where)
         if name.startswith("~/"):

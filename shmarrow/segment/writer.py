@@ -94,7 +94,18 @@ def create(
     Unsupported
         For ``shm:NAME`` without ``/dev/shm``, as on macOS.
     """
-    name, path = resolve(where)
+    return create_at(*resolve(where), mode, overwrite, durable, replacing)
+
+
+def create_at(
+    name: str,
+    path: str,
+    mode: int | None,
+    overwrite: bool,
+    durable: bool,
+    replacing: tuple[int, int, int, int] | None = None,
+) -> SegmentWriter:
+    """As :func:`create`, of a location that is resolved."""
     if mode is not None and (not isinstance(mode, int) or not 0 <= mode <= 0o777):
         raise InvalidArgument(f"mode must be None or permission bits from 0 to 0o777, found {mode!r}")
     try:
@@ -209,13 +220,15 @@ class SegmentWriter(Sink):
     # --- writing ---
 
     @operation
-    def write(self, pieces: Iterable[Piece]) -> int:
-        """Append buffers in order, passing them to the operating system without copying.
+    def write(self, pieces: Iterable[Piece], offset: int | None = None) -> int:
+        """Write buffers in order, passing them to the operating system without copying.
 
         Parameters
         ----------
         pieces : iterable of bytes, memoryview or ndarray
             C-contiguous, of any dtype and shape; may be empty.
+        offset : int, optional
+            Where to write them; by default at the end. Skipped bytes are zero.
 
         Returns
         -------
@@ -229,14 +242,28 @@ class SegmentWriter(Sink):
         StoreFull
             If there is no space left; ``size`` is unchanged.
         """
-        return self._write(self.size, pieces)
-
-    @operation
-    def write_at(self, offset: int, pieces: Iterable[Piece]) -> int:
-        """Write pieces in order at ``offset``; as :meth:`write`. Skipped bytes are zero."""
+        if offset is None:
+            offset = self.size
         if offset < 0:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
-        return self._write(offset, pieces)
+        views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
+        if self._torn:
+            self._mend()
+        if offset > self.size:
+            self._reserve(offset)
+        end = offset + sum(map(len, views))
+        self._make_room(end)
+        self._torn = True
+        while True:
+            try:
+                written = pwrite_all(self._fd, views.copy(), offset)
+                break
+            except OSError as error:
+                self._recover(error, "write to", end)
+        if written:
+            self.size = max(self.size, end)
+        self._torn = False
+        return written
 
     @operation
     def reserve(self, size: int) -> None:
@@ -275,26 +302,6 @@ class SegmentWriter(Sink):
     def fileno(self) -> int:
         """Return the descriptor of the file being written."""
         return self._fd
-
-    def _write(self, offset: int, pieces: Iterable[Piece]) -> int:
-        views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
-        if self._torn:
-            self._mend()
-        if offset > self.size:
-            self._reserve(offset)
-        end = offset + sum(map(len, views))
-        self._make_room(end)
-        self._torn = True
-        while True:
-            try:
-                written = pwrite_all(self._fd, views.copy(), offset)
-                break
-            except OSError as error:
-                self._recover(error, "write to", end)
-        if written:
-            self.size = max(self.size, end)
-        self._torn = False
-        return written
 
     def _mend(self) -> None:
         """Remove what an interrupted or refused write left beyond the end, as bytes skipped later must be zero."""
@@ -366,9 +373,13 @@ class SegmentWriter(Sink):
         return True
 
     def _link(self) -> None:
-        if self._temp is None and not self._overwrite:
-            link_unnamed(self._fd, self.path)
-            return
+        if self._temp is None and self._replacing is None:
+            try:
+                link_unnamed(self._fd, self.path)
+                return
+            except FileExistsError:
+                if not self._overwrite:
+                    raise
         if self._temp is None:
             # Linking cannot replace, so the file gets a temporary name first, already locked.
             lock_shared(self._fd)

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import segment
 from shmarrow.errors import InvalidArgument, InvalidType, StorageError
-from shmarrow.segment.location import is_shm, resolve
+from shmarrow.segment.location import is_location, is_shm, resolve
+from shmarrow.segment.writer import SegmentWriter, create_at
 from shmarrow.sources.base import name_of
 from shmarrow.sources.sequential import check_file, raise_io_error
 from shmarrow.writer import Sink
@@ -130,23 +130,19 @@ def open_sink(
     identity of the only file that may be replaced, ``is_arrow`` whether the bytes are Arrow's. A file object is never
     closed.
     """
-    if isinstance(sink, segment.SegmentWriter):
+    if isinstance(sink, SegmentWriter):
         return sink
-    if segment.is_location(sink):
-        name = resolve(sink)[0]
+    if is_location(sink):
+        name, path = resolve(sink)
         shared = is_shm(name)
         if is_arrow and replacing is None and name.lower().endswith(_FOREIGN):
             raise InvalidArgument(
                 f"cannot write Arrow data as {name!r}, whose suffix is that of another format",
                 hint="name it .arrow (a stream .arrows, tensors .tensors); shmarrow.convert writes other formats",
             )
-        return segment.create(
-            sink,
-            mode=_SHM_MODE if mode is None and shared and replacing is None else mode,
-            overwrite=not shared if overwrite is None else overwrite,
-            durable=durable,
-            replacing=replacing,
-        )
+        if mode is None and shared and replacing is None:
+            mode = _SHM_MODE
+        return create_at(name, path, mode, not shared if overwrite is None else overwrite, durable, replacing)
     if not (hasattr(sink, "write") or hasattr(sink, "sendall")):
         raise InvalidType(f"a sink must be a path, a shm: name or a file object, found {type(sink).__name__}")
     check_file(sink, "wb")

@@ -128,7 +128,7 @@ def test_what_is_written_is_attached(place: Place, way: str) -> None:
         assert writer.write([b"abc", b"", memoryview(b"de"), np.arange(3, dtype="<u2")]) == 11
         assert writer.size == 11
         assert writer.write([]) == 0
-        assert writer.write_at(1, [b"XY"]) == 2
+        assert writer.write([b"XY"], 1) == 2
         assert writer.size == 11
     assert writer.closed
     assert place.names() == ["a"]
@@ -385,9 +385,9 @@ def test_pieces_with_gaps_are_refused(tmp_path: Path, piece: object) -> None:
 def test_write_at_beyond_the_end_leaves_zeros_and_no_hole(place: Place) -> None:
     with create(place("a")) as writer:
         writer.write([b"ab"])
-        writer.write_at(100_000, [b"cd"])
+        writer.write([b"cd"], 100_000)
         with pytest.raises(errors.InvalidArgument):
-            writer.write_at(-1, [b"x"])
+            writer.write([b"x"], -1)
     assert attach(place("a")).data.tobytes() == b"ab" + bytes(99_998) + b"cd"
     assert place.path("a").stat().st_blocks * 512 >= 100_002
 
@@ -711,7 +711,7 @@ def test_full_disk_in_the_middle_of_pieces(disk: Path) -> None:
         with pytest.raises(errors.StoreFull):
             writer.write([bytes([number % 251]) * 10_000 for number in range(1500)])
         assert writer.size == 1000
-        writer.write_at(5000, [b"y"])
+        writer.write([b"y"], 5000)
     assert attach(disk / "a").data.tobytes() == b"x" * 1000 + bytes(4000) + b"y"
     assert free_bytes(disk) >= (4 << 20) - (64 << 10)
 
@@ -724,7 +724,7 @@ def test_full_disk_on_reserve_and_map(disk: Path) -> None:
         with pytest.raises(errors.StoreFull):
             writer.map(8 << 20)
         with pytest.raises(errors.StoreFull):
-            writer.write_at(8 << 20, [b"x"])
+            writer.write([b"x"], 8 << 20)
         writer.map(3 << 20)[:] = 7
     assert int(attach(disk / "a").data.sum(dtype=np.int64)) == 7 * (3 << 20)
 
@@ -736,7 +736,7 @@ def test_reserved_space_is_there_when_the_disk_is_full(disk: Path) -> None:
             put(str(disk / "b"), bytes(4 << 20))
         with open(disk / "filler", "wb", buffering=0) as filler:
             _fill(filler)
-        writer.write_at((1 << 20) - 1, [b"x"])
+        writer.write([b"x"], (1 << 20) - 1)
     # A hole would take a page when it is read, and kill this process for want of one.
     assert int(attach(disk / "a").data.sum()) == ord("x")
 

@@ -72,7 +72,7 @@ def _plan_body(
             _add(part, nodes, buffers, variadic, options)
     values = {
         "length": length,
-        "nodes": np.array(nodes, "<i8").view(_NODE),
+        "nodes": np.ndarray(len(nodes) // 2, _NODE, np.array(nodes, "<i8")),
         "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
     }
     if options.compression is not None:
@@ -129,7 +129,7 @@ def _lay_out(buffers: list[Bytes], values: dict[str, Any], place: Place | None) 
             if gap:
                 pieces.append(PADDING[:gap])
             end += size + gap
-    values["buffers"] = np.array(rows, "<i8").view(_BUFFER)
+    values["buffers"] = np.ndarray(len(rows) // 2, _BUFFER, np.array(rows, "<i8"))
     return pieces, end
 
 
@@ -155,7 +155,8 @@ def dictionaries_of(columns: Sequence[Any]) -> list[Any]:
     Every dictionary-encoded field has its own id.
     """
     found: list[Any] = []
-    for array in walk([column for column in columns if column.__class__ is not PrimitiveArray], _below):
+    others = [column for column in columns if column.__class__ is not PrimitiveArray]
+    for array in others and walk(others, _below):
         values = array._dictionary
         if values is None:
             continue
@@ -194,7 +195,7 @@ def in_schema(batch: RecordBatch, schema: Schema, adapt: bool) -> RecordBatch:
     InvalidData
         If a non-nullable field has nulls, or the data exceeds 32-bit offsets.
     """
-    if batch.schema.equals(schema):
+    if batch._schema.equals(schema):
         return batch
     if adapt and batch.schema.names == schema.names and all(map(same_values, batch.schema.types, schema.types)):
         return batch.cast(schema)

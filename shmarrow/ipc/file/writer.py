@@ -60,7 +60,7 @@ class RecordBatchFileWriter(BatchWriter):
         self._row_counts: RowCounts = []
         super().__init__(sink, schema, options)
 
-    def _head(self) -> bytes:
+    def _make_head(self) -> bytes:
         if self._measured_columns is not False:
             from shmarrow.ipc.file.statistics import Collector
 

@@ -122,7 +122,7 @@ def batch_message(
         For a DictionaryBatch, the dictionary's id and whether it is a delta.
     """
     kind = "RecordBatch" if dictionary is None else "DictionaryBatch"
-    vectors = [values.get(name) for name in _VECTORS]
+    vectors = list(map(values.get, _VECTORS))
     sizes = tuple([-1 if vector is None else len(vector) for vector in vectors])
     if metadata or max(sizes) > MOST_ROWS:
         header = values if dictionary is None else {"id": dictionary[0], "data": values, "isDelta": dictionary[1]}

@@ -59,6 +59,7 @@ class BatchWriter(Writer):
     def __init__(self, sink: Sink, schema: SchemaLike, options: IpcWriteOptions | None) -> None:
         self._sink = sink
         super().__init__(f"the writer to {sink.name}")
+        self._head = b""  # what is yet to be written before the first batch
         # The ids of the schema's dictionaries unless 0, 1, ..., and the dictionary written last for each.
         self._ids: list[int] = []
         self._last_written: dict[int, Any] = {}
@@ -76,11 +77,17 @@ class BatchWriter(Writer):
 
     def _start(self) -> None:
         self._encoded = encode_schema(self.schema, self.options)
-        self._sink.write([self._head()])
+        self._head = self._make_head()
 
-    def _head(self) -> bytes:
-        """The bytes before the first batch: the message of the schema."""
-        return schema_message(self._encoded, self.options, self._sink.size)
+    def _make_head(self) -> bytes:
+        """The bytes before the first batch."""
+        raise NotImplementedError
+
+    def begin(self) -> int:
+        """Write what comes before the first batch; returns how many bytes there are now."""
+        self._sink.write([self._head])
+        self._head = b""
+        return self._sink.size
 
     @property
     def stats(self) -> IpcStats:
@@ -116,7 +123,7 @@ class BatchWriter(Writer):
             reader; batches before the error are written.
         """
         if isinstance(data, RecordBatch):
-            self.write_batch(data)
+            self._write(data, None)
         else:
             self.write_table(data)
 
@@ -160,25 +167,25 @@ class BatchWriter(Writer):
 
     @operation
     def _write(self, batch: RecordBatch, custom_metadata: MetadataLike | None, adapt: bool = False) -> None:
-        adapt = adapt or not isinstance(batch, RecordBatch)
-        batch = in_schema(own_batch(batch, "a shmarrow.RecordBatch"), self.schema, adapt)
+        if not isinstance(batch, RecordBatch):
+            batch, adapt = own_batch(batch, "a shmarrow.RecordBatch"), True
+        batch = in_schema(batch, self.schema, adapt)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         columns = batch.columns
-        dictionaries, latest = self._encode_dictionaries(dictionaries_of(columns))
-        position = self._sink.size + sum([payload.size for _, payload in dictionaries])
+        dictionaries, latest, position = self._encode_dictionaries(dictionaries_of(columns))
         payload = encode_batch(columns, batch.num_rows, self.options, metadata, position, self._place)
         measured = None if self._statistics is None else self._statistics.measure(batch)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows, measured)
 
-    def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, Payload]], dict[int, Any]]:
+    def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, Payload]], dict[int, Any], int]:
         """Encode the dictionaries to be written before a batch.
 
         Those written before are left out, or become deltas. Returns the messages with their relation to the dictionary
-        before them, and the dictionaries by id.
+        before them, the dictionaries by id, and where the batch begins.
         """
         payloads: list[tuple[str, Payload]] = []
         latest: dict[int, Any] = {}
-        position = self._sink.size
+        position = self._sink.size + len(self._head)
         replaced: set[int] = set()
         # A dictionary has a lower id than those nested in its values, and must be written after them.
         for number, values in reversed(list(enumerate(found))):
@@ -209,7 +216,7 @@ class BatchWriter(Writer):
             payloads.append((relation, payload))
             latest[id] = values
             position += payload.size
-        return payloads, latest
+        return payloads, latest, position
 
     def _relation(self, known: Any, values: Any) -> str:
         """Compare a dictionary with the previously written one of the same id.
@@ -241,8 +248,9 @@ class BatchWriter(Writer):
 
     def _emit(self, kind: str, payload: Payload, rows: int | None) -> None:
         """Write a message: a record batch of ``rows`` rows, or a dictionary if None."""
-        position = self._sink.size
-        self._sink.write(joined([payload.metadata, *payload.pieces]))
+        position = self._sink.size + len(self._head)
+        self._sink.write(joined([self._head, payload.metadata, *payload.pieces]))
+        self._head = b""
         self._add_block(position, payload, rows)
         self._counts[kind] += 1
 
@@ -258,8 +266,10 @@ class BatchWriter(Writer):
     def _finish(self) -> None:
         for id, values in self._empty.items():
             if id not in self._last_written:
-                self._emit(NEW, encode_dictionary(id, values, False, self.options, self._sink.size), None)
-        self._sink.write([self._end()])
+                self._emit(
+                    NEW, encode_dictionary(id, values, False, self.options, self._sink.size + len(self._head)), None
+                )
+        self._sink.write([self._head + self._end()])
         self._sink.close()
 
     def _drop(self) -> None:
@@ -269,8 +279,15 @@ class BatchWriter(Writer):
 class RecordBatchStreamWriter(BatchWriter):
     """Writes the streaming format; made by :func:`new_stream`.
 
-    Dictionaries may be replaced from one batch to the next.
+    Dictionaries may be replaced from one batch to the next. The schema is written at once, as a reader may wait for it.
     """
+
+    def _start(self) -> None:
+        super()._start()
+        self.begin()
+
+    def _make_head(self) -> bytes:
+        return schema_message(self._encoded, self.options, self._sink.size)
 
     def _end(self) -> bytes:
         return end_of_stream(self.options)

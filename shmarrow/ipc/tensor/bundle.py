@@ -151,6 +151,7 @@ def _write(
     made: Mapping[str, Tensor | SparseTensor], metadata: MetadataLike, sink: Sink, options: IpcWriteOptions | None
 ) -> int:
     with RecordBatchFileWriter(sink, INDEX, options, metadata) as writer:
+        writer.begin()
         offsets = np.empty(len(made), np.int64)
         for row, tensor in enumerate(made.values()):
             payload = encode_tensor(tensor, options, sink.size)
