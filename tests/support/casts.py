@@ -404,38 +404,37 @@ def pairs(safe: bool) -> dict[tuple[str, str], Pair]:
 
 
 def matrix() -> Iterator[str]:
-    """A row for each kind that is cast, a column for each it is cast to."""
+    """A row for each kind that is cast, with those that it is cast to."""
     cells: dict[tuple[str, str], set[str]] = {}
     for (source, target), pair in pairs(True).items():
-        sign = "–" if pair.by_type else "if it fits" if pair.refused else "yes"
+        sign = "–" if pair.by_type else "if" if pair.refused else "always"
         cells.setdefault((kind(SAMPLES[source][0]), kind(SAMPLES[target][0])), set()).add(sign)
-    yield f"| from \\\\ to | {' | '.join(KINDS)} |".replace("\\\\", "\\")
-    yield "| --- " * (len(KINDS) + 1) + "|"
-    for source in KINDS:
-        row = [cells.get((source, target), {"yes"}) - {"–"} for target in KINDS]
-        yield f"| **{source}** | " + " | ".join(_sign(signs) for signs in row) + " |"
-
-
-def _sign(signs: set[str]) -> str:
-    return "" if not signs else "if" if "if it fits" in signs else "yes"
-
-
-def deviations(safe: bool) -> Iterator[str]:
-    """The deviations under a value of ``safe``, as rows of a table."""
-    yield "| cast | what differs | why |"
+    yield "| from | to, always | to, if the values fit |"
     yield "| --- | --- | --- |"
+    for source in KINDS:
+        signs = {target: cells.get((source, target), {"always"}) - {"–"} for target in KINDS}
+        fitting = [target for target in KINDS if "if" in signs[target]]
+        always = [target for target in KINDS if signs[target] == {"always"}]
+        everything = f"all but {', '.join(fitting)}" if fitting else "all"
+        yield f"| {source} | {everything if len(always) + len(fitting) == len(KINDS) else ', '.join(always)} | " + (
+            f"{', '.join(fitting)} |"
+        )
+
+
+def deviations() -> Iterator[str]:
+    """The deviations as rows of a table."""
+    yield "| cast | what differs | why | `safe=` |"
+    yield "| --- | --- | --- | --- |"
     for each in DEVIATIONS:
-        if safe in each.safe:
-            shown = each.shown or f"{', '.join(each.sources)} → {', '.join(each.targets)}"
-            yield f"| {shown} | {each.side} | {each.reason} |"
+        shown = each.shown or f"{', '.join(each.sources)} → {', '.join(each.targets)}"
+        yield f"| {shown} | {each.side} | {each.reason} | {'' if len(each.safe) == 2 else each.safe[0]} |"
 
 
 def page() -> str:
     """The whole page, with the tables as they should be."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    lines = ["", "## What can be cast to what", "", "*if*: values that fit, the others are refused.", ""]
-    lines += [*matrix(), "", "## Where pyarrow differs", "", "By default:", "", *deviations(True), ""]
-    lines += ["With `safe=False`:", "", *deviations(False), "", ""]
+    lines = ["", "## What can be cast to what", "", *matrix(), "", "## Where pyarrow differs", ""]
+    lines += [*deviations(), "", ""]
     return before + BEGIN + "\n".join(lines) + END + rest.partition(END)[2]
 
 

@@ -84,16 +84,15 @@ TEXT = """\
 
 <!-- Made by tests/support/supported.py from what the tests write and read. `make docs` brings it up to date. -->
 
-shmarrow writes every type listed here. A tick: the values round-trip through streams and files, with
-shmarrow's own reader and with the others. A dash: the reader refuses or misreads it. A number: it works except as
-in the note. The tests write every case, read it with every reader and compare the values; cases listed as unsupported
-must fail.
+shmarrow reads and writes all that is listed here. A tick: the other reader reads what shmarrow writes, in streams and
+files. A dash: it refuses or misreads it. A number: it works except as in the note. The tests write every case, read it
+with every reader and compare the values.
 
 ## Data types
 
 {types}
 
-Arrow's messages have no place for {unwritable}.
+Arrow's messages have no place for {unwritable}:
 shmarrow has it in memory, and refuses to write it.
 
 ## Canonical extension types
@@ -180,6 +179,14 @@ def table(title: str, rows: Iterable[tuple[str, Iterable[str]]], heads: Iterable
     return [*lines, *(f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows)]
 
 
+def alike(rows: Iterable[tuple[str, Iterable[str]]]) -> list[tuple[str, Iterable[str]]]:
+    """The rows, those with the same cells as one."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, cells in rows:
+        found.setdefault(tuple(cells), []).append(name)
+    return [(", ".join(names), cells) for cells, names in found.items()]
+
+
 def reads(peer: Peer, forms: Sequence[str]) -> str:
     """Whether a peer reads forms at all."""
     return "–" if any(peer.why_not(f"{form}/", forms=True) for form in forms) else "✓"
@@ -195,22 +202,24 @@ def page(written: Sequence[Sample]) -> str:
     ids = [sample.id for sample in plain]
     notes = Notes()
 
-    def row(name: str, of: Sequence[str], peers: Sequence[Peer] = tuple(PEERS.values())) -> tuple[str, list[str]]:
+    others = [peer for name, peer in PEERS.items() if name != "shmarrow"]
+
+    def row(name: str, of: Sequence[str], peers: Sequence[Peer] = tuple(others)) -> tuple[str, list[str]]:
         return name, [notes.cell(peer, of) for peer in peers]
 
     types = [row(name, by_row.pop(name)) for name in TYPES]
     extensions = [row(name, of) for name, of in sorted(by_row.items())]
-    readers = [peer for peer in PEERS.values() if peer.own_ipc]
+    readers = [peer for peer in others if peer.own_ipc]
     forms = [(name, [reads(peer, of) for peer in readers]) for name, of in FORMS.items()]
     features = [row(name, matching(ids, of), readers) for name, of in FEATURES.items()]
     interfaces = [(name, ["✓" if hasattr(*of) else "not yet"]) for name, of in INTERFACES.items()]
-    sources = [(peer.title, [peer.how, peer.checked]) for peer in PEERS.values()]
-    titles = [peer.title for peer in PEERS.values()]
+    sources = [(peer.title, [peer.how, peer.checked]) for peer in others]
+    titles = [peer.title for peer in others]
     return TEXT.format(
-        types="\n".join(table("Data type", types, titles)),
+        types="\n".join(table("Data type", alike(types), titles)),
         unwritable="; ".join(UNWRITABLE.values()),
-        extensions="\n".join(table("Extension type", extensions, titles)),
-        ipc="\n".join(table("Feature", [*forms, *features], [peer.title for peer in readers])),
+        extensions="\n".join(table("Extension type", alike(extensions), titles)),
+        ipc="\n".join(table("Feature", alike([*forms, *features]), [peer.title for peer in readers])),
         sparse=", ".join(SPARSE),
         notes="\n".join(notes.lines()),
         interfaces="\n".join(table("Interface", interfaces, ["shmarrow"])),
