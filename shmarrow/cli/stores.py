@@ -65,8 +65,8 @@ def collect(arguments: argparse.Namespace) -> int:
 @command(*store(), argument("new", metavar="NEW", help="a store, which is created if missing"))
 def rescue(arguments: argparse.Namespace) -> int:
     """Copy the objects of a damaged store that can be read into another one."""
-    with opened(arguments) as store, sa.Store(arguments.new, trust=arguments.trust) as new:
-        lost = store.rescue(new)
+    with sa.Store(arguments.new, trust=arguments.trust) as new:
+        lost = new.rescue(arguments.store, trust=arguments.trust)
         objects = len(new)
     lines = [f"{printable(name)} is lost: {printable(reason)}" for name, reason in lost.items()]
     render(arguments.json, {"store": arguments.new, "objects": objects, "lost": lost}, *lines, f"{objects} objects")

@@ -4,7 +4,7 @@ Read ``protocol`` first: it tells the design, and declares the format. Then, fro
 file and commits to it, ``index`` reads it; ``directory`` finds, creates and removes stores; ``locks`` and ``waiters``
 are among processes; ``change`` is the only way to change a store, and ``catalog`` all that a process has open of one;
 ``attach`` and ``publish`` map and write one object; ``space`` evicts, ``snapshot`` lists, ``info`` describes,
-``watch`` reports; ``store`` is the public interface.
+``watch`` reports, ``rescue`` reads what is damaged; ``store`` is the public interface.
 """
 
 from typing import TYPE_CHECKING

@@ -43,7 +43,7 @@ from shmarrow.store.index import (
     used_at,
 )
 from shmarrow.store.protocol import SLOT_WORDS, Entry, file_name
-from shmarrow.store.settings import SETTINGS, destroyed, this_boot
+from shmarrow.store.settings import RESCUE, SETTINGS, destroyed, this_boot
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog
@@ -366,10 +366,7 @@ class Change:
 
     def _damaged(self, reason: str) -> InvalidData:
         where = self.catalog.directory.name
-        return InvalidData(
-            f"the catalog of {where!r} is damaged: {reason}",
-            hint=f"`shmarrow rescue {where} NEW` copies its objects to a new store",
-        )
+        return InvalidData(f"the catalog of {where!r} is damaged: {reason}", hint=RESCUE.format(where))
 
     # --- removed slots --------------------------------------------------------------------------------------------
 

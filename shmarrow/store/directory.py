@@ -228,6 +228,21 @@ def retried(open_store: Callable[[], T], create: bool) -> T:
         time.sleep(_PAUSE)
 
 
+def find_directory(where: Location, trust: bool | tuple[int, ...]) -> Directory:
+    """Open the directory of a store whose catalog is not to be opened, and check its owner."""
+    name, path = locate(where)
+    try:
+        directory = Directory(name, path, os.open(path, _OPEN_DIRECTORY), trusted_users(trust))
+    except OSError as error:
+        raise storage_error(error, "open the store", name) from None
+    try:
+        check_trust(directory, 0o022)  # those who may write are checked with the mode of the store, if it is known
+    except BaseException:
+        os.close(directory.fd)
+        raise
+    return directory
+
+
 def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) -> Directory:
     """Open and check the directory of a store; with ``create``, create directory and store if missing.
 

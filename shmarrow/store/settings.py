@@ -114,6 +114,10 @@ def this_boot() -> bytes:
     return blake2b(found.encode(), digest_size=16).digest()  # without boot ids, `boot_id` returns the host name
 
 
+RESCUE = "`shmarrow rescue {} NEW` copies its objects to a new store"
+"""The hint of an error about a damaged catalog."""
+
+
 def destroyed(name: str) -> StorageError:
     """Return the error for a store that was, or is being, destroyed."""
     return StorageError(
@@ -170,7 +174,7 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bool, bytes, int
     elif eviction > 1:
         wrong = " is damaged: its settings are invalid"
     if wrong:
-        raise InvalidData(f"the control file of {where!r}{wrong}")
+        raise InvalidData(f"the control file of {where!r}{wrong}", hint=RESCUE.format(where))
     return (
         Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable)),
         bool(configured),

@@ -45,7 +45,7 @@ from shmarrow.store.arguments import (
     as_put_options,
     as_timeout,
 )
-from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_checked, live, map_entry, pin_entry, read_entry
+from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_checked, live, pin_entry, read_entry
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
 from shmarrow.store.index import events_since, last_event
@@ -1009,25 +1009,34 @@ class Store:
                 new = new._replace(eviction=default_eviction(new.capacity))
             catalog.configure(change, new)
 
-    def rescue(self, new: Store) -> dict[str, str]:
-        """Copy all objects that can be read to another store, although the catalog of this one is damaged.
+    def rescue(self, where: Location, *, trust: Trust = False) -> dict[str, str]:
+        """Copy into this store what can be read of another one, whose catalog is damaged.
+
+        That one is not opened: whatever became of its control file, each slot that is whole is an object, and each file
+        without such a slot becomes one that is named as the file.
+
+        Parameters
+        ----------
+        where, trust
+            The damaged store, as for :class:`Store`.
 
         Returns
         -------
         dict of str to str
             The names of the objects that were not copied, and why.
+
+        Raises
+        ------
+        ObjectNotFound, StorageError
+            If there is no such directory, or it is not trusted.
         """
-        catalog, lost = self._catalog, dict[str, str]()
-        for slot in range(catalog.control.map(check=False).slots):
-            entry = catalog.entry(slot)
-            if entry is None or entry.expired:
-                continue
-            name = entry.name.decode()
+        from shmarrow.store.rescue import readable
+
+        lost = dict[str, str]()
+        for name, read in readable(where, as_trust(trust)):
             try:
-                found = map_entry(catalog, entry, Pin.of(catalog, entry))
-                if found is not None:
-                    new.put(name, decode(found))
-            except ShmarrowError as error:
+                self.put(name, decode(read()))
+            except (ShmarrowError, OSError) as error:
                 lost[name] = str(error)
         return lost
 

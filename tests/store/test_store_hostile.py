@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import hostile
@@ -118,3 +121,71 @@ def test_what_can_be_told_is_told_of_a_damaged_catalog(tmp_path: Path) -> None:
             store.put("d", "d")
         assert error.value.hint == f"`shmarrow rescue {store.name} NEW` copies its objects to a new store"
         assert store.get_many(list(values)) == values
+
+
+def damages() -> dict[str, Callable[[Path], object]]:
+    """What may become of a control file."""
+
+    def write(offset: int, data: bytes) -> Callable[[Path], object]:
+        def damaged(control: Path) -> None:
+            with control.open("r+b") as file:
+                file.seek(offset)
+                file.write(data)
+
+        return damaged
+
+    return {
+        "its header is zeros": write(0, bytes(p.JOURNALS[0])),
+        "its magic is another": write(0, b"garbage!"),
+        "its version is another": write(p.HEADER["version"][0], (99).to_bytes(4, "little")),
+        "it is of another boot": write(p.HEADER["boot_id"][0], bytes(16)),
+        "all but the slots is lost": write(0, b"\xff" * p.SLOTS),
+        "it is cut after a slot": lambda control: os.truncate(control, p.SLOTS + p.SLOT_SIZE + 100),
+        "it is cut in the header": lambda control: os.truncate(control, 100),
+        "it is empty": lambda control: os.truncate(control, 0),
+        "it is gone": os.unlink,
+    }
+
+
+@pytest.mark.parametrize("how", damages())
+def test_a_store_that_cannot_be_opened_is_rescued(tmp_path: Path, how: str) -> None:
+    """A new process copies what is there: objects with whole slots, and files by their names."""
+    where = tmp_path / "store"
+    rows = sa.record_batch({"x": np.arange(2000)})
+    with sa.Store(where) as store:
+        store.put_many({"large": "x" * 10_000, "small": 7, "rows": rows})
+        store.put("shared", store.get("rows", kind=sa.RecordBatch).slice(5), reuse=True)
+        files = {name: Path(store.info(name).path or "").name for name in ("large", "rows", "shared")}
+    damages()[how](where / p.CONTROL)
+    command = ["rescue", str(where), str(tmp_path / "new")]
+    code = f"from shmarrow import cli; raise SystemExit(cli.main({command!r}))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    with sa.Store(tmp_path / "new") as new:
+        named = {name for name in ("large", "small", "rows", "shared") if name in new}
+        if "cut" in how or how in ("it is empty", "it is gone"):
+            assert named == ({"large"} if how == "it is cut after a slot" else set())
+        else:
+            assert named == {"large", "small", "rows", "shared"}
+        by_file = {name: name if name in named else file for name, file in files.items()}
+        assert sorted(new.names()) == sorted({*by_file.values(), *named})
+        assert new.get(by_file["large"]) == "x" * 10_000
+        assert (new.get(by_file["rows"]), new.get(by_file["shared"])) == (rows, rows.slice(5))
+
+
+def test_what_was_deleted_is_not_rescued(tmp_path: Path) -> None:
+    with sa.Store(tmp_path / "store") as store, sa.Store(tmp_path / "new") as new:
+        store.put("rows", sa.record_batch({"x": np.arange(2000)}))
+        rows = store.get("rows", kind=sa.RecordBatch)
+        store.put("shared", rows, reuse=True)
+        store.delete("rows")  # attached here, and a part of the other
+        store.put("gone", "z" * 20_000, expire_after=0)
+        assert new.rescue(store.path) == {}
+        assert new.names() == ["shared"]
+        assert new.get("shared") == rows
+    with sa.Store(tmp_path / "new") as new:
+        with pytest.raises(sa.StorageError, match="nothing"):
+            new.rescue(tmp_path / "nothing")
+        os.chmod(tmp_path / "store", 0o777)
+        with pytest.raises(sa.StorageError, match="anyone may write to it"):
+            new.rescue(tmp_path / "store")
+        assert list(new.rescue(tmp_path / "store", trust=True)) == ["shared"]  # the name is taken
