@@ -152,7 +152,7 @@ if TYPE_CHECKING:
     from shmarrow.types import unify_schemas as unify_schemas
 
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(

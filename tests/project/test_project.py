@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 import subprocess
 import sys
@@ -96,5 +95,18 @@ def test_a_release_has_its_files_and_one_version() -> None:
     assert set(RELEASED) - {"LICENSE", "README.md"} <= set(included)  # these two always are
     assert sorted(name for name in included if not (ROOT / name).exists()) == []
     assert f"\nversion: {shmarrow.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert shmarrow.__version__ == importlib.metadata.version("shmarrow")
     assert shmarrow.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_recipe_for_conda_has_the_requirements_of_the_package() -> None:
+    """conda-forge calls flatbuffers python-flatbuffers, as its flatbuffers is the compiler."""
+    yaml = pytest.importorskip("yaml", reason="the package pyyaml is not installed")
+    recipe = yaml.safe_load((ROOT / "packaging" / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
+    project = PYPROJECT["project"]
+    run = [each.replace("python-flatbuffers", "flatbuffers").replace(" ", "") for each in recipe["requirements"]["run"]]
+    assert sorted(run) == sorted(["__linux", f"python{project['requires-python']}", *project["dependencies"]])
+    host = {each.replace(" ", "") for each in recipe["requirements"]["host"]}
+    assert host >= set(PYPROJECT["build-system"]["requires"])
+    (script,) = [f"{name} = {where}" for name, where in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == [script]
+    assert recipe["about"]["summary"] == project["description"]
