@@ -215,24 +215,35 @@ def _first_run(data: Bytes, starts: Indices, lengths: Indices) -> Indices:
     return _first(hashes, same, exact)
 
 
+def hashes_of_runs(data: Bytes, starts: Indices, lengths: Indices) -> Words:
+    """Return a hash for each byte range, of its first and last bytes and its length."""
+    hashes = np.empty(len(starts), np.uint64)
+    for first in range(0, len(starts), PIECE):
+        piece = slice(first, first + PIECE)
+        ends = _ends(data, starts[piece], lengths[piece])
+        hashes[piece] = _hashes(data, starts[piece], lengths[piece], *ends)
+    return hashes
+
+
 def _ends(data: Bytes, starts: Indices, lengths: Indices) -> tuple[Words, Words]:
     """The first and the last eight bytes, which overlap in up to 16 bytes, and are the same in up to eight."""
     low = LOW_BYTES.take(lengths, mode="clip")
     return load_words(data, starts) & low, load_words(data, starts + np.maximum(lengths - 8, 0)) & low
 
 
-def _mixed(hashes: Words, words: Words) -> Words:
+def mixed(hashes: Words, words: Words) -> Words:
+    """Mix 64-bit numbers into hashes; for the same hash, different numbers give different results."""
     hashes = (hashes ^ words) * _MIX
     return hashes ^ (hashes >> np.uint64(29))
 
 
 def _hashes(data: Bytes, starts: Indices, lengths: Indices, heads: Words, tails: Words) -> Words:
-    hashes = _mixed(_mixed(lengths.astype(np.uint64), heads), tails)
+    hashes = mixed(mixed(lengths.astype(np.uint64), heads), tails)
     more = np.flatnonzero(lengths > 16)
     for position in range(8, _HEAD, 8):
         if not len(more):
             break
         at = np.minimum(position, lengths[more] - 8)
-        hashes[more] = _mixed(hashes[more], load_words(data, starts[more] + at))
+        hashes[more] = mixed(hashes[more], load_words(data, starts[more] + at))
         more = more[lengths[more] > position + 16]
     return hashes

@@ -3,7 +3,7 @@
 :func:`share` runs inside Spark, with ``mapInArrow``: each partition becomes one object of a store, and only its
 :class:`PartitionHandle` is returned to the driver. :meth:`SharedFrame.map` sends the handles to another job, whose
 workers attach to the same memory. :func:`broadcast` shares a value of the driver with all workers, and :func:`once` a
-value computed by the first worker of each host.
+value computed by the first worker of each host. :func:`lookup` adds columns of a frame to a DataFrame by key.
 
 There is no server, and Spark is imported only on use.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shmarrow.spark.handle import PartitionHandle
     from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
     from shmarrow.spark.host_once import Once, once
+    from shmarrow.spark.joining import lookup
     from shmarrow.spark.session import check_java, local_session
     from shmarrow.spark.sharing import share
 
@@ -31,6 +32,7 @@ __all__ = [
     "broadcast",
     "check_java",
     "local_session",
+    "lookup",
     "once",
     "share",
     "share_table",
@@ -45,6 +47,7 @@ if not TYPE_CHECKING:
             ".handle": "PartitionHandle",
             ".host_broadcast": "HostBroadcast broadcast",
             ".host_once": "Once once",
+            ".joining": "lookup",
             ".session": "check_java local_session",
             ".sharing": "share",
         },

@@ -96,7 +96,6 @@ CIRCLES = {
     "types": "a type has fields and a field a type; a schema is exported and imported by what is made of both",
     "layout": "an operation on an array of one layout may give an array of any other",
     "ipc": "a reader that is unpickled opens its source again, by the functions of the package",
-    "spark": "a frame shares other frames",
     "tensor": "a sparse tensor converts to every format",
 }
 """The packages whose files may import each other, by imports within functions, and why."""
