@@ -5,8 +5,8 @@ Invariants:
 * opening a batch only creates views of its nodes and buffers. A column is built on first access, by
   :func:`~shmarrow.layout.parts.assemble` from the parts that :class:`ColumnParts` takes from the message one after
   another, and its structure is validated then: buffer bounds and sizes, child lengths, first and last offsets;
-* where several columns of numbers are asked for, :meth:`ArrayLoader.flat` finds the buffers of all of them with a few
-  array operations, with the same checks. This is the only other way in which columns are built;
+* where several columns are asked for, the buffers of all columns of numbers are found with a few array operations, with
+  the same checks. This is the only other way in which columns are built;
 * the state of building a column (cursor, decompressed buffers, remaining limits) is local to the operation. Caches of a
   batch derive from its metadata alone and are replaced atomically, so racing threads compute equal values.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
 from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes, Indices
+from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, ShmarrowError, at
 from shmarrow.ipc.batch.header import BatchHeader, header_of, not_a_batch
 from shmarrow.ipc.flatbuffers.tables import ENUMS
@@ -46,7 +46,7 @@ Such a body is not one piece of memory; see :mod:`shmarrow.reuse`."""
 _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
 _SEVERAL, _MANY = 4, 12
-"""Columns asked for one by one, or together, from which on :meth:`ArrayLoader.flat` is worthwhile."""
+"""Columns asked for one by one, or together, from which on it is worthwhile to find those of numbers at once."""
 _SMALL = 1 << 17
 """Maximum rows of a batch whose columns may be decompressed for display."""
 
@@ -138,8 +138,8 @@ class ArrayLoader:
     """
 
     __slots__ = (
-        "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_flat", "_header",
-        "_nodes", "_origin", "_schema", "_size", "_trust", "_v4", "_variadic", "length", "where",
+        "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_header",
+        "_nodes", "_numbers", "_origin", "_schema", "_size", "_trust", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -173,7 +173,7 @@ class ArrayLoader:
         # Whether arrays can be views of the body.
         self._direct = codec is None and self._fetch is None and not schema.big_endian
         self._asked = 0
-        self._flat: list[tuple[int, int, Any] | None] | None = None
+        self._numbers: list[tuple[int, int, Any] | None] | None = None
         self._variadic: tuple[list[int], list[int]] | None = None
 
     @property
@@ -209,7 +209,7 @@ class ArrayLoader:
             If its buffers and its children's declare more than ``Limits.decompressed_bytes``.
         """
         self._asked += 1
-        if self._flat or self._asked > _SEVERAL:
+        if self._numbers or self._asked > _SEVERAL:
             return self._columns([index], True)[0]
         return self._build(index)
 
@@ -228,9 +228,9 @@ class ArrayLoader:
                 with at(self.where):
                     ready = self._load([self._used(self._schema.wire(i), self._start(i)) for i in wanted])
             return [self._build(index, ready) for index in wanted]
-        if many and self._flat is None:
-            self._flat = self._list_flat()
-        flat = self._flat
+        if many and self._numbers is None:
+            self._numbers = self._find_numbers()
+        flat = self._numbers
         if not flat:
             return [self._build(index) for index in wanted]
         length, body = self.length, self._body
@@ -276,34 +276,24 @@ class ArrayLoader:
 
     # --- all columns of numbers at once ---
 
-    def flat(self) -> tuple[Indices, Indices] | None:
-        """Offset and size in the body of the values of each column, shape (n,) each; a size of -1 where unknown.
+    def _find_numbers(self) -> list[tuple[int, int, Any] | None]:
+        """Start and end in the body of the values of each column of primitive layout without nulls, and its type.
 
-        They are found for the columns of primitive layout without nulls, unless a column of several arrays or with
-        variadic buffers is among them: then None. The values are complete and within the body.
+        None for other columns, which raise on their own access if they are invalid; empty if there are no such columns,
+        or no telling where they begin. The values are complete and within the body.
         """
         try:
-            starts = self._schema.flat_starts() if self._direct and self.length else None
-            widths = None if starts is None else self._schema.plain_widths()
-        except InvalidData:  # a corrupt column raises on its own access
-            return None
-        count = len(self._buffers)
-        if starts is None or widths is None or len(self._nodes) < len(widths) or not 0 < count >= starts[-1]:
-            return None
-        places = self._buffers[np.minimum(starts[:-1] + 1, count - 1)]
-        begin, sizes = places.T
-        good = (np.diff(starts) == 2) & (widths > 0) & (self._nodes[: len(widths)] == (self.length, 0)).all(axis=1)
-        good &= (begin >= 0) & (begin <= self._size) & (sizes <= self._size - begin)
-        good &= sizes // np.maximum(widths, 1) >= self.length
-        return begin, np.where(good, sizes, -1)
-
-    def _list_flat(self) -> list[tuple[int, int, Any] | None]:
-        """For each column what :meth:`flat` found of it, and its type; empty if nothing."""
-        found = self.flat()
-        if found is None or not (found[1] >= 0).any():
+            starts, (types, widths) = self._schema.flat_starts(), self._schema.plain()
+        except InvalidData:
             return []
-        rows = zip(found[0].tolist(), found[1].tolist(), self._schema.plain_types(), strict=True)
-        return [None if size < 0 else (start, start + size, type) for start, size, type in rows]
+        if starts is None or not self.length or len(self._nodes) < len(widths) or len(self._buffers) < starts[-1]:
+            return []
+        known = (widths > 0) & (self._nodes[: len(widths)] == (self.length, 0)).all(axis=1)
+        begin, sizes = self._buffers[np.where(known, starts[:-1] + 1, 0)].T
+        known &= (begin >= 0) & (begin <= self._size) & (sizes <= self._size - begin)
+        known &= sizes // np.maximum(widths, 1) >= self.length
+        found = zip(known.tolist(), begin.tolist(), (begin + sizes).tolist(), types, strict=True)
+        return [(start, end, type) if good else None for good, start, end, type in found]
 
     # --- locating buffers ---
 

@@ -198,5 +198,5 @@ def _parse(
     if start:
         source.check_reach()
     elif not borrowed:
-        source.scan()
+        source.flat_starts()
     return Schema(metadata=read_key_values(table["custom_metadata"], table.reader), source=source), source
