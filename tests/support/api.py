@@ -12,7 +12,7 @@ from pathlib import Path
 
 from api_classes import CLASSES
 from api_files import FILES, NOTES
-from api_kinds import Class, Entry, Instead, Same
+from api_kinds import INSIDE, Class, Entry, Instead, Same
 from api_module import MODULE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pyarrow.md"
@@ -71,6 +71,8 @@ Names and arguments match pyarrow's wherever the behaviour does: of `pyarrow`, i
 `pyarrow.ipc`, each name that this page does not list is the same. The tests call every one with both libraries, compare
 the results, and fail if this page misses a difference. `make docs` writes it from the tables of `tests/support/api.py`.
 
+Parts of pyarrow's build, runtime and inside, such as `build_info` and `cpu_count`, are neither here nor listed.
+
 Throughout: values are Python's own, not scalars; nothing is rounded, wrapped or cut silently ([casts](casts.md));
 errors are shmarrow's, each also one of Python's; there is no argument `memory_pool`. shmarrow stores data and does not
 compute: for sorting, grouping, joining and arithmetic, and for `pyarrow.compute`, `dataset`, `parquet` and `flight`,
@@ -118,7 +120,7 @@ def page() -> str:
         lines.append(f"| {_names(names)} | {_code(ours)} | {reason if reason not in reasons else ''} |")
         reasons.add(reason)
     lines += ["", "## Not here", "", "| pyarrow | why |", "| --- | --- |"]
-    lines += [f"| {_names(names)} | {reason} |" for reason, names in out.items()]
+    lines += [f"| {_names(names)} | {reason} |" for reason, names in out.items() if reason != INSIDE.reason]
     return "\n".join(lines) + "\n"
 
 

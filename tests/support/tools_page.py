@@ -22,7 +22,7 @@ def _types(rule: Rule) -> str:
 def _loss(rule: Rule) -> str:
     if not rule.loses:
         return ""
-    return f"with `lossy`: {rule.loses}" if rule.lossy else f"refused where there are {rule.loses}"
+    return f"with `lossy` only: {rule.loses}" if rule.lossy else f"refused where there are {rule.loses}"
 
 
 def table() -> Iterator[str]:
@@ -30,6 +30,8 @@ def table() -> Iterator[str]:
     rows: dict[tuple[str, str, str], list[str]] = {}
     for name, consumer in CONSUMERS.items():
         for rule in consumer.rules:
+            if not rule.shown and "unless named" in rule.which:
+                continue  # the row before it says so
             rows.setdefault((_types(rule), rule.shown or "*refused*", _loss(rule)), []).append(name)
     kinds = list(dict.fromkeys(types.partition(" ")[0] for types, _, _ in rows))
     yield from ("", "| types | become | what may be lost | for |", "| --- | --- | --- | --- |")
@@ -48,9 +50,9 @@ def table() -> Iterator[str]:
         if consumer.distinct:
             notes.append("dictionaries with nulls or repeated values get new ones without")
         if notes:
-            yield f"- `{name}` {'; '.join(notes)}."
+            yield f"- `{name}`: {'; '.join(notes)}."
     yield ""
-    yield "All other extension types become their storage, and `arrow.bool8` becomes `bool`."
+    yield "All other extension types become their storage, and `arrow.bool8`, where it is not kept, `bool`."
 
 
 def page() -> str:
