@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from shmarrow import capsules
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices
+from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
 from shmarrow.columns import Columns, Key, is_reader
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown

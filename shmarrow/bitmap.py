@@ -7,13 +7,10 @@ slots, touch only the bytes in between, and never read past ``bytes_for(offset +
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 
-from shmarrow.buffer import Bytes, Indices
-
-Mask: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
+from shmarrow.buffer import Bytes, Indices, Mask
 
 _CHUNK = 1 << 20
 _SMALL = 1 << 10

@@ -19,6 +19,7 @@ from shmarrow.errors import InvalidType, full_name
 NDArray: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 Bytes: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.uint8]]
 Indices: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+Mask: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 Words: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.uint64]]
 DType: TypeAlias = np.dtype[Any]
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overloa
 import numpy as np
 
 from shmarrow import capsules
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import DType, Indices, NDArray
+from shmarrow.buffer import DType, Indices, Mask, NDArray
 from shmarrow.errors import (
     CopyRequired,
     InvalidArgument,

@@ -12,8 +12,7 @@ import numpy as np
 
 from shmarrow import capsules
 from shmarrow.batch import RecordBatch, batch_of, read_record_batch
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices
+from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
 from shmarrow.chunked import ChunkedArray, read_chunked_array
 from shmarrow.chunking import cut, locate, split, starts_of

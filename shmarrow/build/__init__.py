@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shmarrow import types
-from shmarrow.bitmap import Mask
+from shmarrow.buffer import Mask
 from shmarrow.build.infer import type_of_ndarray, type_of_values
 from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain

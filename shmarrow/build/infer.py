@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from shmarrow import types
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import NDArray
+from shmarrow.buffer import Mask, NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, Part, renumbered, shown

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
+from shmarrow.buffer import Mask
 from shmarrow.casts.exact import Fault, Values, divided, faults, multiplied, outside
 
 if TYPE_CHECKING:

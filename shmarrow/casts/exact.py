@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import NDArray
+from shmarrow.buffer import Mask, NDArray
 
 Values: TypeAlias = NDArray
 

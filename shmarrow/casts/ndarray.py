@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import DType, NDArray
+from shmarrow.buffer import DType, Mask, NDArray
 from shmarrow.casts import storage, time
 from shmarrow.casts.exact import Values, faults
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType

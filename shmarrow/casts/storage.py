@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from shmarrow.bitmap import Mask
+from shmarrow.buffer import Mask
 from shmarrow.casts import decimals, numbers, time
 from shmarrow.casts.exact import Fault, Values
 from shmarrow.errors import InvalidData, InvalidType

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
+from shmarrow.buffer import Mask
 from shmarrow.casts.exact import Fault, Values, divided, faults, multiplied, outside
 from shmarrow.errors import InvalidData, InvalidType
 

@@ -14,7 +14,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
+from shmarrow.buffer import Mask
 from shmarrow.casts.decimals import decimal_integers
 from shmarrow.casts.exact import Values, divided, outside
 from shmarrow.casts.python import DayTime, MonthDayNano, decimal_module

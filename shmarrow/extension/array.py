@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, nulls

@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow import types
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import NDArray
+from shmarrow.buffer import Mask, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, counted
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.types import DataType, ExtensionType

@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow import types
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import NDArray
+from shmarrow.buffer import Mask, NDArray
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsupported, shown
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import as_json, checked_text, children_of, parameters_of

@@ -24,8 +24,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes, as_bytes
+from shmarrow.buffer import Bytes, Mask, as_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, at
 from shmarrow.integration.json_schema import member, read_items, read_schema, shown, write_schema
 from shmarrow.integration.json_values import (

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import PADDING, Bytes, NDArray, padded
+from shmarrow.buffer import PADDING, Bytes, Mask, NDArray, padded
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import (
     FieldNotFound,

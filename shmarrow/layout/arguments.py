@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes, DType, Indices, NDArray
+from shmarrow.buffer import EMPTY, Bytes, DType, Indices, Mask, NDArray
 from shmarrow.casts import exact_items
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, counted, shown
 from shmarrow.layout import making

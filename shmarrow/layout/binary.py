@@ -12,8 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes, Indices, NDArray
+from shmarrow.buffer import EMPTY, Bytes, Indices, Mask, NDArray
 from shmarrow.casts import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.layout.arguments import exact_integers, masked_validity

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes, Indices, NDArray, Words
+from shmarrow.buffer import EMPTY, Bytes, Indices, Mask, NDArray, Words
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import cast_bytes, join_bytes, slices, split

@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.casts.python import addresses_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.arguments import checked_mask

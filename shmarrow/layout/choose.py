@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices
+from shmarrow.buffer import Indices, Mask
 from shmarrow.casts import exact_items
 from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, ShmarrowError, shown

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes, Indices, NDArray, Words
+from shmarrow.buffer import Bytes, Indices, Mask, NDArray, Words
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.runs import LOW_BYTES, PIECE, load_words, unequal_runs
 

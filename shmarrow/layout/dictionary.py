@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, shown
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array

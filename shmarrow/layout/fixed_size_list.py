@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow import types
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import DType, Indices, NDArray
+from shmarrow.buffer import DType, Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
 from shmarrow.layout.making import array_class, make_array
 from shmarrow.layout.memory import frozen, offsets_of, read_only, validity_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
+from shmarrow.buffer import Mask
 from shmarrow.casts import kinds_of
 from shmarrow.casts.python import addresses_of, exact_bytes
 from shmarrow.layout.from_numpy import array_from_numpy

@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes, Indices, NDArray
+from shmarrow.buffer import Bytes, Indices, Mask, NDArray
 from shmarrow.errors import EXPANDED_VALUES, CopyRequired, InvalidData, InvalidType
 from shmarrow.layout import validation
 from shmarrow.layout.listing import LISTING

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array

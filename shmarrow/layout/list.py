@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array

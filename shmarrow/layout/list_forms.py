@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, renumbered, row_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, Part, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array

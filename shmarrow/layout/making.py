@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, Mask
 from shmarrow.errors import EXPANDED_VALUES, InvalidType, LimitExceeded, ShmarrowError
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.memory import check_expansion, checked_size, read_only

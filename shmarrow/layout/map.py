@@ -12,8 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices
+from shmarrow.buffer import Indices, Mask
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidData, InvalidType, at, counted, shown
 from shmarrow.layout.arguments import as_array

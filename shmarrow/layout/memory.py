@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask, pack
-from shmarrow.buffer import Bytes, DType, Indices, NDArray
+from shmarrow.bitmap import pack
+from shmarrow.buffer import Bytes, DType, Indices, Mask, NDArray
 from shmarrow.errors import (
     EXPANDED_VALUES,
     IndexOutOfRange,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices
+from shmarrow.buffer import Indices, Mask
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import make_array, nulls

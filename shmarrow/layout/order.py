@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes, Indices, NDArray
+from shmarrow.buffer import Bytes, Indices, Mask, NDArray
 from shmarrow.errors import InvalidType
 from shmarrow.layout.runs import LOW_BYTES, load_words
 from shmarrow.types import DataType, EncodedType, FloatType, float64

@@ -26,8 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, Mask
 from shmarrow.errors import at
 from shmarrow.layout.listing import LISTING, BufferSpec, walk
 from shmarrow.layout.making import make_array

@@ -13,8 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, DType, Indices, NDArray
+from shmarrow.buffer import EMPTY, DType, Indices, Mask, NDArray
 from shmarrow.errors import CopyRequired, InvalidData, counted
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import CLASSES, check_slots, make_array

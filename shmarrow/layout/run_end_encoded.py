@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
 from shmarrow.layout.arguments import as_array
 from shmarrow.layout.array import Array

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices
+from shmarrow.buffer import Indices, Mask
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.layout.arguments import as_array, checked_mask, one_array
 from shmarrow.layout.array import Array

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices, NDArray
+from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
 from shmarrow.layout.arguments import as_array, masked_validity

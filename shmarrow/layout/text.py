@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes, NDArray
+from shmarrow.buffer import Bytes, Mask, NDArray
 from shmarrow.errors import InvalidData
 from shmarrow.layout.runs import CHUNK, is_ascii
 

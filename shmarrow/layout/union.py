@@ -12,8 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow import errors
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes, Indices, NDArray
+from shmarrow.buffer import Bytes, Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers
 from shmarrow.layout.array import Array

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
+from shmarrow.buffer import Mask
 from shmarrow.errors import InvalidData, LimitExceeded, at, counted
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.making import is_sparse

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
+from shmarrow.buffer import Mask
 from shmarrow.build import array
 from shmarrow.column_names import several
 from shmarrow.errors import InvalidArgument, InvalidType, at, shown

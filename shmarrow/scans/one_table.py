@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Indices
+from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
 from shmarrow.column_names import checked_schema, fields_at, several
 from shmarrow.errors import (

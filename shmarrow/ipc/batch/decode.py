@@ -21,8 +21,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.batch import RecordBatch
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.buffer import EMPTY, Bytes, Mask
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, ShmarrowError, at
 from shmarrow.ipc.batch.header import BatchHeader, header_of, not_a_batch
 from shmarrow.ipc.flatbuffers.tables import ENUMS
