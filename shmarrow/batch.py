@@ -24,10 +24,17 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.making import check_slots
 from shmarrow.layout.memory import check_expansion, slice_bounds
 from shmarrow.pickling import travels
-from shmarrow.types import DataType, Metadata, MetadataLike, Schema, as_metadata, struct
-from shmarrow.types.extension import storage_of
-from shmarrow.types.nested import EncodedType
-from shmarrow.types.schema import with_nulls
+from shmarrow.types import (
+    DataType,
+    EncodedType,
+    Metadata,
+    MetadataLike,
+    Schema,
+    as_metadata,
+    storage_of,
+    struct,
+    with_nulls,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -45,8 +45,7 @@ from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.optional import optional
 from shmarrow.pickling import travels
-from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_
-from shmarrow.types.extension import storage_of
+from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_, storage_of
 
 if TYPE_CHECKING:
     import jax

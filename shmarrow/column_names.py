@@ -15,9 +15,8 @@ from shmarrow.errors import (
     not_expected,
     shown,
 )
-from shmarrow.types import Field, MetadataLike, Schema
+from shmarrow.types import Field, MetadataLike, Schema, as_schema
 from shmarrow.types.field import schema_of
-from shmarrow.types.schema import as_schema
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name, not_expected
 from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array
-from shmarrow.types import DataType, MetadataLike, Schema
-from shmarrow.types.schema import PANDAS_KEY, as_schema
+from shmarrow.types import PANDAS_KEY, DataType, MetadataLike, Schema, as_schema
 
 if TYPE_CHECKING:
     from shmarrow.build.frames import Frame

@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow.casts import kinds_of
 from shmarrow.layout.array import Array
-from shmarrow.types.extension import ExtensionType
+from shmarrow.types import ExtensionType
 
 
 def without_nan(values: Sequence[Any]) -> Sequence[Any]:

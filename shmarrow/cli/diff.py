@@ -25,7 +25,7 @@ from shmarrow.cli.targets import open_rows
 from shmarrow.errors import counted, printable, renumbered
 from shmarrow.layout import concat_arrays
 from shmarrow.layout.codes import slot_codes
-from shmarrow.types.extension import has_floats
+from shmarrow.types import has_floats
 
 _PIECE = 1 << 13
 """Rows whose slots are compared at a time where they are not equal as a whole."""

@@ -11,7 +11,7 @@ import shmarrow as sa
 from shmarrow.cli.arguments import COLUMNS, TARGET, argument, command
 from shmarrow.cli.report import Table, clipped, render
 from shmarrow.cli.targets import ROWS, open_target, rows_of, scanned
-from shmarrow.types.extension import storage_of
+from shmarrow.types import storage_of
 
 
 @command(

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from shmarrow import types
 from shmarrow.extension.array import ExtensionArray as ExtensionArray
 from shmarrow.lazy import lazy
-from shmarrow.types.extension import METADATA_KEY as METADATA_KEY
-from shmarrow.types.extension import NAME_KEY as NAME_KEY
-from shmarrow.types.extension import ExtensionType as ExtensionType
-from shmarrow.types.extension import extension_type as extension_type
-from shmarrow.types.extension import generation as generation
-from shmarrow.types.extension import register_extension_type as register_extension_type
-from shmarrow.types.extension import storage_field as storage_field
-from shmarrow.types.extension import unregister_extension_type as unregister_extension_type
+from shmarrow.types import METADATA_KEY as METADATA_KEY
+from shmarrow.types import NAME_KEY as NAME_KEY
+from shmarrow.types import ExtensionType as ExtensionType
+from shmarrow.types import extension_type as extension_type
+from shmarrow.types import generation as generation
+from shmarrow.types import register_extension_type as register_extension_type
+from shmarrow.types import storage_field as storage_field
+from shmarrow.types import unregister_extension_type as unregister_extension_type
 
 if TYPE_CHECKING:
     from shmarrow.extension.booleans import Bool8Array as Bool8Array

@@ -47,8 +47,7 @@ from shmarrow.layout.text import decode
 from shmarrow.layout.views import INLINE
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table
-from shmarrow.types import DataType
-from shmarrow.types.extension import ExtensionType
+from shmarrow.types import DataType, ExtensionType
 
 GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31

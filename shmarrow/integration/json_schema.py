@@ -16,9 +16,8 @@ from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported, at, recast
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.encode import DictionaryIds
-from shmarrow.types import DataType, Field, Metadata, Schema
+from shmarrow.types import DataType, Field, Metadata, Schema, extension_type, storage_field
 from shmarrow.types.descriptors import REQUIRED, TYPES, Enumeration, Parameter
-from shmarrow.types.extension import extension_type, storage_field
 
 T = TypeVar("T")
 

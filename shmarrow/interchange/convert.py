@@ -47,8 +47,7 @@ from shmarrow.sources.formats import recognized
 from shmarrow.sources.pipes import Input, opened, spooled
 from shmarrow.sources.sinks import open_sink
 from shmarrow.tables import RecordBatchReader, Table, concat_batches
-from shmarrow.types import Schema, schema
-from shmarrow.types.extension import has_dictionary
+from shmarrow.types import Schema, has_dictionary, schema
 from shmarrow.writer import Sink
 
 SUFFIXES = {

@@ -20,9 +20,7 @@ from shmarrow.build.labels import from_json
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, ShmarrowError, Unsupported, at, shown
 from shmarrow.layout.listing import LISTS
 from shmarrow.optional import optional
-from shmarrow.types import Schema
-from shmarrow.types.extension import types_in
-from shmarrow.types.schema import PANDAS_KEY
+from shmarrow.types import PANDAS_KEY, Schema, types_in
 
 OPTIONS = frozenset({
     "categories", "strings_to_categorical", "zero_copy_only", "integer_object_nulls", "date_as_object",

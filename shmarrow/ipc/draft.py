@@ -35,8 +35,7 @@ from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.memory import LONGEST, checked_size
 from shmarrow.segment import Location, SegmentWriter, is_location
 from shmarrow.sources.sinks import open_sink
-from shmarrow.types import Field, MetadataLike, Schema
-from shmarrow.types.extension import storage_of
+from shmarrow.types import Field, MetadataLike, Schema, storage_of
 from shmarrow.writer import Writer, operation
 
 _FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", "binary", "large_binary")

@@ -14,8 +14,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.memory import checked_size, frozen, items_of, refuse_type, validity_of
 from shmarrow.layout.primitive import PrimitiveArray
-from shmarrow.types import DataType, DictionaryType, int64
-from shmarrow.types.extension import storage_of
+from shmarrow.types import DataType, DictionaryType, int64, storage_of
 
 
 def as_array(values: Any, what: str, type: DataType | None = None) -> Array:

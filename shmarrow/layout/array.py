@@ -40,8 +40,7 @@ from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
 from shmarrow.pickling import packed, travels, unpacked
 from shmarrow.segment.mappings import own
-from shmarrow.types import DataType, as_type
-from shmarrow.types.extension import has_floats
+from shmarrow.types import DataType, as_type, has_floats
 
 if TYPE_CHECKING:
     import jax

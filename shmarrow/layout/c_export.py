@@ -24,11 +24,10 @@ from shmarrow.errors import InvalidData, Unsupported
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import make_array
 from shmarrow.layout.validation import make_safe
-from shmarrow.types import Schema, struct
+from shmarrow.types import Schema, storage_of, struct
 from shmarrow.types.c_export import schema_schema, type_schema
 from shmarrow.types.c_import import schema_from_capsule, type_from_capsule
 from shmarrow.types.c_structs import ARRAY, KeptAlive, address_of, native, offset_of, pointer
-from shmarrow.types.extension import storage_of
 
 if TYPE_CHECKING:
     from shmarrow.batch import RecordBatch

@@ -25,7 +25,7 @@ from shmarrow.layout.listing import LISTING, BufferSpec, Layout, bytes_needed
 from shmarrow.layout.memory import LONGEST
 from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.layout.preview import clip
-from shmarrow.types import DataType, Schema
+from shmarrow.types import DataType, Schema, storage_of, with_nulls
 from shmarrow.types import struct as struct_type
 from shmarrow.types.c_import import (
     MAX_CHILDREN,
@@ -35,8 +35,6 @@ from shmarrow.types.c_import import (
     schema_from_capsule,
 )
 from shmarrow.types.c_structs import ARRAY, array_at, move
-from shmarrow.types.extension import storage_of
-from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
     from shmarrow.layout.array import Array

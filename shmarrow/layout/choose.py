@@ -22,8 +22,7 @@ from shmarrow.errors import InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.map import pair_of
-from shmarrow.types import EncodedType, UnionType
-from shmarrow.types.extension import ExtensionType
+from shmarrow.types import EncodedType, ExtensionType, UnionType
 
 _NONE = type(None)
 

@@ -20,8 +20,7 @@ from shmarrow.layout.memory import frozen, read_only, validity_of
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width, same_at
 from shmarrow.layout.runs import CHUNK
-from shmarrow.types import DataType, DictionaryType
-from shmarrow.types.extension import ExtensionType
+from shmarrow.types import DataType, DictionaryType, ExtensionType
 
 if TYPE_CHECKING:
     from shmarrow.layout.primitive import PrimitiveArray

@@ -13,8 +13,7 @@ from shmarrow.casts.python import addresses_of, exact_bytes
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.making import array_class
 from shmarrow.layout.primitive import PrimitiveArray
-from shmarrow.types import DataType
-from shmarrow.types.extension import ExtensionType
+from shmarrow.types import DataType, ExtensionType
 
 __all__ = ["array_from_numpy", "array_from_pylist", "null_kinds", "without_missing"]
 

@@ -14,8 +14,7 @@ from shmarrow.errors import EXPANDED_VALUES, InvalidType, LimitExceeded, Shmarro
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.memory import check_expansion, checked_size, read_only
 from shmarrow.layout.preview import clip
-from shmarrow.types import DataType, as_type, bool_, null
-from shmarrow.types.extension import storage_of
+from shmarrow.types import DataType, as_type, bool_, null, storage_of
 
 if TYPE_CHECKING:
     from shmarrow.layout.array import Array

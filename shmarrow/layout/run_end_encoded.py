@@ -21,8 +21,7 @@ from shmarrow.layout.memory import frozen, kept, refuse_type
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import CHUNK
-from shmarrow.types import DataType, Field, RunEndEncodedType
-from shmarrow.types.extension import ExtensionType
+from shmarrow.types import DataType, ExtensionType, Field, RunEndEncodedType
 
 if TYPE_CHECKING:
     from shmarrow.layout.primitive import PrimitiveArray

@@ -15,8 +15,7 @@ from shmarrow.errors import InvalidData, LimitExceeded, at, counted
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.making import is_sparse
 from shmarrow.layout.preview import clip
-from shmarrow.types import DictionaryType, MapType
-from shmarrow.types.extension import storage_of
+from shmarrow.types import DictionaryType, MapType, storage_of
 
 
 def check(array: Any, full: bool) -> None:

@@ -24,8 +24,7 @@ from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_mess
 from shmarrow.objects.kinds import COLUMN
 from shmarrow.tables import RecordBatchReader, table
 from shmarrow.tensor.convert import as_tensor, may_be_tensor
-from shmarrow.types import DataType, ExtensionType, Field, Schema
-from shmarrow.types.extension import types_in
+from shmarrow.types import DataType, ExtensionType, Field, Schema, types_in
 
 
 def accepted(value: Any) -> Any:

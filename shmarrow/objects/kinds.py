@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from shmarrow.types import DataType, Metadata, float64, int64, uint8, uint64
-from shmarrow.types.base import FrozenMetadata
+from shmarrow.types import DataType, FrozenMetadata, Metadata, float64, int64, uint8, uint64
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -28,8 +28,7 @@ from shmarrow.optional import optional
 from shmarrow.spark._pyspark import arrow_schema
 from shmarrow.tables import RecordBatchReader, Table, rows_of, table
 from shmarrow.tabular import from_frame
-from shmarrow.types import DataType, Schema
-from shmarrow.types.primitive import TimestampType
+from shmarrow.types import DataType, Schema, TimestampType
 
 if TYPE_CHECKING:
     import pyarrow as pa

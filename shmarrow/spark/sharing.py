@@ -29,9 +29,8 @@ from shmarrow.spark.publishing import check_wanted, handle_column, handle_row, p
 from shmarrow.spark.results import pyarrow_batches
 from shmarrow.spark.types import check_type
 from shmarrow.store import Store
-from shmarrow.types import Schema
+from shmarrow.types import Schema, has_dictionary
 from shmarrow.types.base import as_positive
-from shmarrow.types.extension import has_dictionary
 
 if TYPE_CHECKING:
     import pyarrow as pa

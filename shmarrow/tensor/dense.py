@@ -23,8 +23,7 @@ from shmarrow.layout.dlpack import CPU, elements_of, export, own_elements
 from shmarrow.layout.memory import check_expansion
 from shmarrow.pickling import travels
 from shmarrow.tensor.element import Element, as_ndarray, as_storage, checked_bools, element_values, read_only
-from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata
-from shmarrow.types.extension import storage_of
+from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata, storage_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

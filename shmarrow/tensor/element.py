@@ -19,9 +19,8 @@ from shmarrow import capsules, types
 from shmarrow.buffer import DType, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
 from shmarrow.optional import optional
-from shmarrow.types import DataType, Metadata
+from shmarrow.types import DataType, ExtensionType, Metadata
 from shmarrow.types.descriptors import parse_format
-from shmarrow.types.extension import ExtensionType
 
 ELEMENT_KEY = b"shmarrow:element"
 """The metadata key for the actual element type."""

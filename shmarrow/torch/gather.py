@@ -16,7 +16,7 @@ from shmarrow import bitmap
 from shmarrow.buffer import U1, DType, Indices, NDArray
 from shmarrow.layout.making import make_array
 from shmarrow.layout.memory import read_only
-from shmarrow.types.extension import storage_of
+from shmarrow.types import storage_of
 
 _FEW = 256
 """Bytes of a row up to which its places are computed, instead of copying it as a slice."""

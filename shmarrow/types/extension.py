@@ -29,9 +29,13 @@ __all__ = [
     "ExtensionType",
     "extension_type",
     "generation",
+    "has_dictionary",
+    "has_floats",
     "provide_extension_type",
     "register_extension_type",
     "storage_field",
+    "storage_of",
+    "types_in",
     "unregister_extension_type",
 ]
 

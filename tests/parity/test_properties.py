@@ -28,8 +28,9 @@ from shmarrow.types import (
     TimestampType,
     TimeType,
     UnionType,
+    storage_of,
+    types_in,
 )
-from shmarrow.types.extension import storage_of, types_in
 
 UNKNOWN_TO_PYARROW = {"arrow.timestamp_with_offset", "arrow.parquet.variant"}
 

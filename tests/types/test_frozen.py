@@ -11,7 +11,7 @@ import pytest
 from forms import stream_of
 
 import shmarrow as sa
-from shmarrow.types.base import FrozenMetadata
+from shmarrow.types import FrozenMetadata
 
 
 def stream() -> bytes:

@@ -37,8 +37,7 @@ from shmarrow.segment import Segment
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
 from shmarrow.tables import Table
-from shmarrow.types import DataType, Field, Metadata, Schema
-from shmarrow.types.extension import storage_of
+from shmarrow.types import DataType, Field, Metadata, Schema, storage_of
 
 NODE, BUFFER = 4, 3
 _MISSING = -2

@@ -19,8 +19,7 @@ from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.message.template import LARGEST, Holes, Known
 from shmarrow.ipc.schema.cache import read_schema, schema_region
 from shmarrow.sources.base import Source
-from shmarrow.types import Metadata, Schema
-from shmarrow.types.extension import generation
+from shmarrow.types import Metadata, Schema, generation
 
 MAGIC = b"ARROW1"
 HEAD = 8

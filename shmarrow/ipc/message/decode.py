@@ -17,8 +17,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported
 from shmarrow.ipc.flatbuffers.reader import Reader, TableVector, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.framing import read_prefix
-from shmarrow.types import Metadata
-from shmarrow.types.base import FrozenMetadata
+from shmarrow.types import FrozenMetadata, Metadata
 
 _VERSIONS = {number: name for name, number in ENUMS["MetadataVersion"].items()}
 READ_VERSIONS = ("V4", "V5")

@@ -21,8 +21,7 @@ from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader
 from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.lazy import LazySchema, ignore_growth, lazy_schema
 from shmarrow.state_machine import fork_safe_lock
-from shmarrow.types import Schema
-from shmarrow.types.extension import generation
+from shmarrow.types import Schema, generation
 
 CACHE_BYTES = 64 << 20
 """Maximum memory of a process's cached schemas, in bytes."""

@@ -15,8 +15,7 @@ from shmarrow.ipc.flatbuffers.reader import TableView
 from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.types import read_index_type, read_type, text
 from shmarrow.layout.listing import walk
-from shmarrow.types import DataType, Field
-from shmarrow.types.extension import extension_type
+from shmarrow.types import DataType, Field, extension_type
 
 # --- reading ----------------------------------------------------------------------------------------------------
 

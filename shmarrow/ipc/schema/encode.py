@@ -27,8 +27,7 @@ from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.types import FLAT_CLASSES, type_values
 from shmarrow.layout.memory import ranges
-from shmarrow.types import DataType, Field, Schema
-from shmarrow.types.extension import storage_field
+from shmarrow.types import DataType, Field, Schema, storage_field
 
 if TYPE_CHECKING:
     import flatbuffers

@@ -29,8 +29,7 @@ from shmarrow.ipc.tensor.decode import dense_holes
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import DimNames, Shape, dense_layout, dense_pieces, row_major
 from shmarrow.tensor.element import Element, to_wire
-from shmarrow.types import Metadata
-from shmarrow.types.base import FrozenMetadata
+from shmarrow.types import FrozenMetadata, Metadata
 
 _BUFFER = STRUCTS["Buffer"]
 

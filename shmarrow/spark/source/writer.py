@@ -48,7 +48,7 @@ from shmarrow.spark.source.manifest import PART, STATE, Manifest, locked, opened
 from shmarrow.spark.source.messages import sendable
 from shmarrow.spark.source.options import as_is, checked, flag, local
 from shmarrow.spark.types import check_type, nullable
-from shmarrow.types.schema import difference
+from shmarrow.types import difference
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -45,8 +45,8 @@ from shmarrow.types import (
     TimestampType,
     TimeType,
     UnionType,
+    types_in,
 )
-from shmarrow.types.extension import types_in
 
 __all__ = ["arrays", "columns", "lists_of", "record_batches", "tables", "types", "values_of"]
 
