@@ -265,11 +265,11 @@ def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType
 
 
 def storage_of(type: Any) -> Any:
-    """Return the storage type of an extension type; any other type itself."""
+    """Return the storage type of an extension type; of any other type, the type itself."""
     return type.storage_type if isinstance(type, ExtensionType) else type
 
 
-def types_in(type: Any) -> Iterator[Any]:
+def types_in(type: DataType) -> Iterator[DataType]:
     """Iterate over a type and all types in it: those of its fields and of a dictionary's values, at any depth."""
     yield type
     stored = storage_of(type)

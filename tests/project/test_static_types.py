@@ -167,6 +167,7 @@ ALLOWED = {
     "Tensor.__dlpack__": "a capsule",
     "Ring.__next__": "a batch or a tensor: the ring decides",
     "open": "a reader, a tensor or a bundle: what is there decides",
+    "storage_of": "a type: the one given decides of which class",
     "Ring.__anext__": "a batch or a tensor: the ring decides",
     "Bundle.to_jax": PARTNER,
     "Bundle.to_torch": PARTNER,
