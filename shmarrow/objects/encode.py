@@ -37,8 +37,7 @@ from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import may_be_tensor
 from shmarrow.tensor.element import Element, as_storage
-from shmarrow.types import DataType, Field, Metadata, Schema, as_metadata, uint8
-from shmarrow.types.base import utf8
+from shmarrow.types import DataType, Field, Metadata, Schema, as_metadata, uint8, utf8
 from shmarrow.writer import Sink
 
 Piece = Any

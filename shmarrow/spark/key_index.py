@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.bitmap import Mask
-from shmarrow.buffer import Bytes, Indices, NDArray, Words
+from shmarrow.buffer import Bytes, Indices, Mask, NDArray, Words
 from shmarrow.errors import InvalidData, shown
 from shmarrow.layout.codes import hashes_of_runs, mixed
 from shmarrow.layout.runs import gather_bytes, offsets_from, unequal_runs
