@@ -37,7 +37,8 @@ from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import may_be_tensor
 from shmarrow.tensor.element import Element, as_storage
-from shmarrow.types import DataType, Field, Metadata, Schema, as_metadata, uint8, utf8
+from shmarrow.types import DataType, Field, Metadata, Schema, as_metadata, uint8
+from shmarrow.types.base import as_utf8
 from shmarrow.writer import Sink
 
 Piece = Any
@@ -245,7 +246,7 @@ def _bytes(value: bytes | bytearray, options: IpcWriteOptions) -> Encoded:
 
 
 def _str(value: str, options: IpcWriteOptions) -> Encoded:
-    return _flat("str", _BYTE, utf8(value, "a str"), 1, options)
+    return _flat("str", _BYTE, as_utf8(value, "a str"), 1, options)
 
 
 def _number(value: Any, options: IpcWriteOptions) -> Encoded:

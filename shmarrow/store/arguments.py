@@ -11,7 +11,7 @@ import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, iterated, shown
 from shmarrow.store.protocol import NAME_MAX, OWNER_LOCKS
-from shmarrow.types.base import as_bool, as_int, utf8
+from shmarrow.types.base import as_bool, as_int, as_utf8
 
 _FOREVER = 10**9
 """Maximum timeout in seconds: about 30 years."""
@@ -21,7 +21,7 @@ def as_name(name: object) -> bytes:
     """Encode the name of an object; InvalidArgument or InvalidType if it is invalid."""
     if not isinstance(name, str):
         raise InvalidType(f"the name of an object must be a str, found {shown(name)}")
-    coded = utf8(name, "the name of an object")
+    coded = as_utf8(name, "the name of an object")
     if not 0 < len(coded) <= NAME_MAX or b"\0" in coded:
         raise InvalidArgument(
             f"the name of an object must have 1 to {NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"
@@ -46,7 +46,7 @@ def as_prefix(prefix: object) -> str:
     """Check a prefix of names."""
     if not isinstance(prefix, str):
         raise InvalidType(f"prefix must be a str, found {shown(prefix)}")
-    return prefix if prefix.isascii() else utf8(prefix, "prefix").decode()
+    return prefix if prefix.isascii() else as_utf8(prefix, "prefix").decode()
 
 
 def as_pairs(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:

@@ -278,7 +278,7 @@ def as_metadata(metadata: MetadataLike | None) -> Metadata | None:
         raise InvalidType(f"metadata must be a mapping of strings or bytes, found {type(metadata).__name__}")
     result = {}
     for key, value in metadata.items():
-        pair = [utf8(part, "metadata") if isinstance(part, str) else part for part in (key, value)]
+        pair = [as_utf8(part, "metadata") if isinstance(part, str) else part for part in (key, value)]
         if not all(isinstance(part, bytes) for part in pair):
             raise InvalidType(f"metadata keys and values must be strings or bytes, found {shown(key)}: {value!r}")
         result[pair[0]] = pair[1]
@@ -316,7 +316,7 @@ def as_positive(value: Any, what: str) -> int:
     return found
 
 
-def utf8(value: str, what: str) -> bytes:
+def as_utf8(value: str, what: str) -> bytes:
     """Encode a string as UTF-8.
 
     Raises

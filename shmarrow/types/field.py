@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from shmarrow import capsules
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidType, full_name, iterated, printable, shown
-from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, utf8
+from shmarrow.types.base import DataType, Metadata, MetadataLike, as_bool, as_metadata, as_type, as_utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +61,7 @@ class Field:
         if not isinstance(name, str):
             raise InvalidType(f"the name of a field must be a string, found {shown(name)}")
         if not name.isascii():
-            utf8(name, "the field name")
+            as_utf8(name, "the field name")
         _set_name(self, name)
         _set_type(self, type if isinstance(type, DataType) else as_type(type))
         _set_nullable(self, nullable if nullable.__class__ is bool else as_bool(nullable, "nullable", True))
