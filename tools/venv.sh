@@ -86,7 +86,12 @@ if ! usable "$folder/bin/python"; then
     "$python" -m venv --clear "$folder"
 fi
 python=$folder/bin/python
-say "installing into $folder, for Python $("$python" -c 'import platform; print(platform.python_version())'): $names"
+case $kind in
+    demo) size='0.8 GB, about a minute' ;;
+    *) size='up to 2.6 GB, two minutes or more' ;;
+esac
+version=$("$python" -c 'import platform; print(platform.python_version())')
+say "installing into $folder, for Python $version: $names ($size)"
 
 # Python compiles what is imported; compiling every file of every package here would take longer.
 pip="$python -m pip --quiet --disable-pip-version-check install --no-compile"
@@ -112,6 +117,6 @@ case $kind in
 such builds; set PIP_EXTRA_INDEX_URL to it and run tools/venv.sh again"
         ;;
 esac
-say "$folder took $(($(date +%s) - started)) s"
+say "$folder took $(($(date +%s) - started)) s and has $(du -sm "$folder" | cut -f1) MB"
 touch "$folder/demo"
 [ "$kind" = demo ] || touch "$folder/installed"

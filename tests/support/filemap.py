@@ -1,4 +1,4 @@
-"""Write the table in docs/contributing.md: the folders and top-level files of the package, with what each is."""
+"""Write the table in docs/contributing.md: the folders of the package, with what each is."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ def summary(path: Path) -> str:
 
 
 def table() -> str:
-    """The folders of the package, and the files beside them, in alphabetical order."""
+    """The folders of the package, in alphabetical order."""
     package = ROOT / "shmarrow"
-    paths = [*package.glob("*.py"), *package.rglob("*/__init__.py")]
-    names = {path: path.relative_to(package).as_posix().removesuffix("__init__.py") for path in paths}
-    rows = [
-        f"| `{name or 'shmarrow/'}` | {summary(path)} |" for path, name in sorted(names.items(), key=lambda n: n[1])
-    ]
-    return "\n".join(["", "| folder or file | what it is |", "| --- | --- |", *rows, "", ""])
+    names = {path.parent.relative_to(package).as_posix(): path for path in package.rglob("*/__init__.py")}
+    rows = [f"| `{name}/` | {summary(path)} |" for name, path in sorted(names.items()) if name != "."]
+    return "\n".join(["", "| folder | what it is |", "| --- | --- |", *rows, "", ""])
 
 
 def page() -> str:
