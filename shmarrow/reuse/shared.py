@@ -33,8 +33,8 @@ class SharedFiles:
 
     def data(self, number: int) -> Bytes:
         """Return all bytes of a part, a view."""
-        found = self._attached.get(number)
-        return self._attached.setdefault(number, self._attach(number)) if found is None else found
+        mapped = self._attached.get(number)
+        return self._attached.setdefault(number, self._attach(number)) if mapped is None else mapped
 
     def body(self, own: Bytes) -> SplitBody:
         """Return the body of a message that has the bytes ``own`` in the object's own file."""

@@ -85,19 +85,19 @@ class Sources:
         self._exclude(self._linked[number - 1])
 
     def _exclude(self, source: _Source) -> None:
-        self._known = {key: None if found is source else found for key, found in self._known.items()}
+        self._known = {key: None if other is source else other for key, other in self._known.items()}
         os.close(source.fd)
 
     def _place(self, data: Bytes) -> int | None:
         """The offset of a buffer in a body of several files; None if it is in none of them."""
         address: int = data.__array_interface__["data"][0]
-        found = self._mapping_at(address)
-        if found is None and len(self._mapped) > len(self._mappings):  # reading this column has mapped another file
+        place = self._mapping_at(address)
+        if place is None and len(self._mapped) > len(self._mappings):  # reading this column has mapped another file
             self._look()
-            found = self._mapping_at(address)
-        if found is None:
+            place = self._mapping_at(address)
+        if place is None:
             return None
-        start, mapping = found
+        start, mapping = place
         if address + len(data) > start + len(mapping):
             return None
         key = mapping.identity[:2]
@@ -115,8 +115,8 @@ class Sources:
 
     def _look(self) -> None:
         """Take all files that are mapped now."""
-        found = [mapping for each in list(self._mapped) if (mapping := each()) is not None]
-        self._mappings = sorted(found, key=lambda mapping: mapping.address)
+        mappings = [mapping for each in list(self._mapped) if (mapping := each()) is not None]
+        self._mappings = sorted(mappings, key=lambda mapping: mapping.address)
         self._starts = [mapping.address for mapping in self._mappings]
 
     def _mapping_at(self, address: int) -> tuple[int, Mapping] | None:

@@ -83,11 +83,11 @@ class RingFile:
         """
         self.name = name
         self.path = os.path.abspath(path)
-        self.geometry = made = read_geometry(fd, name)
+        self.geometry = geometry = read_geometry(fd, name)
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         try:
             self.data = data = pages = map_file(
-                fd, made.size, name, None, prot
+                fd, geometry.size, name, None, prot
             )  # no handle: it will hold another frame
             if writable is False:
                 pages = map_file(fd, p.CONTROL_SIZE, name, None, mmap.PROT_READ | mmap.PROT_WRITE)
@@ -96,12 +96,14 @@ class RingFile:
             self.locks = Exclusive(os.open(f"/proc/self/fd/{fd}", flags), of_file=True)
         except OSError as error:
             raise storage_error(error, "map the ring", name) from None
-        self.head = data[p.CONTROL_SIZE : p.CONTROL_SIZE + made.head_size]
-        self.slots = [data[start : start + made.stride] for start in range(made.first, made.size, made.stride)]
+        self.head = data[p.CONTROL_SIZE : p.CONTROL_SIZE + geometry.head_size]
+        self.slots = [
+            data[start : start + geometry.stride] for start in range(geometry.first, geometry.size, geometry.stride)
+        ]
         self.words: Any = pages[: p.CONTROL_SIZE].data.cast("Q")
         self.futexes = Futexes(self.words)
-        self.sequences: Any = self.words[p.SEQUENCES : p.SEQUENCES + made.slots]
-        self.entries = range(p.ENTRIES, p.ENTRIES + p.ENTRY * made.entries, p.ENTRY)
+        self.sequences: Any = self.words[p.SEQUENCES : p.SEQUENCES + geometry.slots]
+        self.entries = range(p.ENTRIES, p.ENTRIES + p.ENTRY * geometry.entries, p.ENTRY)
         self.columns = [self.words[p.ENTRIES + word : self.entries.stop : p.ENTRY] for word in range(p.ENTRY)]
         _OPEN.add(self)
 
@@ -208,15 +210,15 @@ def open_file(where: Location, writable: bool | None, trusted: Trusted) -> RingF
         raise storage_error(error, "open the ring", name) from None
 
 
-def _check_owner(found: os.stat_result, trusted: Trusted, name: str) -> None:
+def _check_owner(status: os.stat_result, trusted: Trusted, name: str) -> None:
     """Raise StorageError for a ring that users who are not trusted own or may write to."""
     users = trusted_users(trusted)
-    if users is None or (found.st_uid in users and (trusted or not found.st_mode & 0o022)):
+    if users is None or (status.st_uid in users and (trusted or not status.st_mode & 0o022)):
         return
-    if found.st_uid in users:
-        reason = f"its mode is {stat.S_IMODE(found.st_mode):04o}, so others may write to it"
+    if status.st_uid in users:
+        reason = f"its mode is {stat.S_IMODE(status.st_mode):04o}, so others may write to it"
     else:
-        reason = f"user {found.st_uid} owns it, and this process runs as user {os.geteuid()}"
+        reason = f"user {status.st_uid} owns it, and this process runs as user {os.geteuid()}"
     raise StorageError(
         errno.EPERM,
         reason,
@@ -245,44 +247,44 @@ def open_for_writing(where: Location, frames: Any, slots: int, policy: int, mode
         except ObjectExists:
             pass
         try:
-            found = open_file(where, True, trusted)
+            ring = open_file(where, True, trusted)
         except ObjectNotFound:
             if os.path.islink(path):
                 raise
             continue
-        if not found.locks.acquire(p.WRITER_LOCK):
-            process = found.words[p.WRITER]
-            found.close()
+        if not ring.locks.acquire(p.WRITER_LOCK):
+            process = ring.words[p.WRITER]
+            ring.close()
             raise ObjectExists(
                 errno.EEXIST,
                 f"cannot write to the ring {name!r}: process {process} is its writer, and a ring has one",
                 hint="close that one first",
             )
-        if found.is_named:
-            same = found.geometry == geometry and found.head.tobytes() == frames.head
-            if same and not found.words[p.CLOSED]:
-                found.words[p.WRITER] = os.getpid()
-                return found
-            found.end()
-        found.close()
+        if ring.is_named:
+            same = ring.geometry == geometry and ring.head.tobytes() == frames.head
+            if same and not ring.words[p.CLOSED]:
+                ring.words[p.WRITER] = os.getpid()
+                return ring
+            ring.end()
+        ring.close()
 
 
 def _create(where: Location, geometry: Geometry, head: bytes, mode: int) -> RingFile:
     writer = segment.create(where, mode=mode)
-    made = None
+    ring = None
     try:
         writer.write([p.FIXED.pack(*geometry)], 0)
         writer.write([head], p.CONTROL_SIZE)
         writer.reserve(geometry.size)
         writer.write([bytes(1)], geometry.size - 1)
-        made = RingFile(writer.name, writer.path, writer.fileno(), True)
-        made.locks.acquire(p.WRITER_LOCK)
-        made.words[p.WRITER] = os.getpid()
-        populate(made.data)
+        ring = RingFile(writer.name, writer.path, writer.fileno(), True)
+        ring.locks.acquire(p.WRITER_LOCK)
+        ring.words[p.WRITER] = os.getpid()
+        populate(ring.data)
         writer.close()
     except BaseException:
         writer.abort()
-        if made is not None:
-            made.close()
+        if ring is not None:
+            ring.close()
         raise
-    return made
+    return ring

@@ -280,11 +280,11 @@ class Slot:
                 f"column {field.name!r}: {field.type} cannot be filled in place",
                 hint=f"assign values: slot[{field.name!r}] = values",
             )
-        column, found = self._views.column(index), frames.filled[index]
+        column, described = self._views.column(index), frames.filled[index]
         if self.num_rows < frames.rows:
             column = column.slice(0, self.num_rows)
-            found = frames.column(index, column, [])
-        self._columns[index] = found
+            described = frames.column(index, column, [])
+        self._columns[index] = described
         return column
 
     def __setitem__(self, name: str | int, values: Any) -> None:
@@ -319,8 +319,8 @@ class Slot:
         if len(columns) < len(frames.filled):
             missing = [name for i, name in enumerate(frames.schema.names) if i not in columns]
             raise InvalidArgument(f"the columns {missing} were not filled, so nothing is published")
-        made = frames.metadata(self.num_rows, [columns[i] for i in range(len(columns))])
-        self._memory[: len(made)] = np.frombuffer(made, U1)
+        metadata = frames.metadata(self.num_rows, [columns[i] for i in range(len(columns))])
+        self._memory[: len(metadata)] = np.frombuffer(metadata, U1)
 
     def __repr__(self) -> str:
         return f"<Slot of {self.num_rows} rows: {', '.join(self._frames.schema.names)}>"
@@ -446,16 +446,16 @@ class Reader:
             frame._columns,
         )
         if known is not None and frame._source is known._source and len(columns) > len(known._columns):
-            kept = {i: each for i, each in columns.items() if self._in_place[i] and not _has_nulls(each)}
-            known._columns.update(kept)
+            numbers = {i: each for i, each in columns.items() if self._in_place[i] and not _has_nulls(each)}
+            known._columns.update(numbers)
         frame._source, frame._columns = _RELEASED, {}
 
 
 def _schema_in(head: Bytes, where: str) -> Schema:
-    found = message_at(head, 0, where)
-    if found is None or found.message.kind != "Schema":
+    located = message_at(head, 0, where)
+    if located is None or located.message.kind != "Schema":
         raise InvalidData(f"{where}: expected a Schema message")
-    header = found.message.header
+    header = located.message.header
     return read_schema(header.reader.data, header.position, where, DEFAULT_LIMITS)
 
 

@@ -80,22 +80,22 @@ def read_geometry(fd: int, name: str) -> Geometry:
     InvalidData
         If it is not a ring, or is damaged.
     """
-    found = os.fstat(fd)
-    data = os.pread(fd, FIXED.size, 0) if stat.S_ISREG(found.st_mode) else b""
+    status = os.fstat(fd)
+    data = os.pread(fd, FIXED.size, 0) if stat.S_ISREG(status.st_mode) else b""
     if len(data) < FIXED.size or not data.startswith(MAGIC):
         raise InvalidData(f"{name!r} is not a ring: expected a file that begins with {MAGIC!r}, found {data[:8]!r}")
-    made = Geometry(*FIXED.unpack(data))
-    if made.version != VERSION:
-        raise InvalidData(f"the ring {name!r} has version {made.version} of the layout, expected {VERSION}")
+    geometry = Geometry(*FIXED.unpack(data))
+    if geometry.version != VERSION:
+        raise InvalidData(f"the ring {name!r} has version {geometry.version} of the layout, expected {VERSION}")
     sound = (
-        made.kind in KINDS
-        and made.policy in POLICIES.values()
-        and 2 <= made.slots <= MOST_SLOTS
-        and made.head_size <= DEFAULT_LIMITS.metadata_bytes
-        and CONTROL_SIZE + made.head_size <= made.first
-        and made.first % PAGE == 0 < made.stride
-        and made.stride % PAGE == 0
+        geometry.kind in KINDS
+        and geometry.policy in POLICIES.values()
+        and 2 <= geometry.slots <= MOST_SLOTS
+        and geometry.head_size <= DEFAULT_LIMITS.metadata_bytes
+        and CONTROL_SIZE + geometry.head_size <= geometry.first
+        and geometry.first % PAGE == 0 < geometry.stride
+        and geometry.stride % PAGE == 0
     )
-    if not sound or made.size != found.st_size:
-        raise InvalidData(f"the ring {name!r} is damaged: {made} in a file of {found.st_size} bytes")
-    return made
+    if not sound or geometry.size != status.st_size:
+        raise InvalidData(f"the ring {name!r} is damaged: {geometry} in a file of {status.st_size} bytes")
+    return geometry

@@ -506,14 +506,14 @@ class Ring:
         return ready()
 
     def _timed_out(self) -> TimedOut:
-        found = state_of(self._file)
+        state = state_of(self._file)
         if self._entry:
-            writer = "its writer has ended" if found.writer is None else f"its writer is process {found.writer}"
-            text = f"no frame after {found.frames} in the ring {found.name!r} for {self._limit:g} s; {writer}"
+            writer = "its writer has ended" if state.writer is None else f"its writer is process {state.writer}"
+            text = f"no frame after {state.frames} in the ring {state.name!r} for {self._limit:g} s; {writer}"
         else:
-            slowest = min(found.readers, key=lambda each: each.position, default=None)
-            who = f"process {slowest.process} has taken frame {slowest.position} of {found.frames}" if slowest else "?"
-            text = f"no slot of the ring {found.name!r} was free for {self._limit:g} s: {who}"
+            slowest = min(state.readers, key=lambda each: each.position, default=None)
+            who = f"process {slowest.process} has taken frame {slowest.position} of {state.frames}" if slowest else "?"
+            text = f"no slot of the ring {state.name!r} was free for {self._limit:g} s: {who}"
         return TimedOut(errno.ETIMEDOUT, text)
 
     @property
@@ -635,10 +635,10 @@ def _wait_for(where: Location, limit: float, trusted: Trusted) -> RingFile:
     while True:
         left = limit - (time.monotonic() - began)
         try:
-            found = open_file(where, False, trusted)
-            if not found.words[CLOSED]:
-                return found
-            found.close()
+            ring = open_file(where, False, trusted)
+            if not ring.words[CLOSED]:
+                return ring
+            ring.close()
             raise ObjectNotFound(errno.ENOENT, f"the ring {where!r} was closed by its writer")
         except ObjectNotFound:  # not kept: its traceback would keep the Ring that waits
             if left <= 0:
@@ -658,9 +658,11 @@ def state_of(file: RingFile) -> RingInfo:
     ]
     writer = words[p.WRITER]
     alive = not words[CLOSED] and file.locks.is_locked(p.WRITER_LOCK)
-    made = file.geometry
-    kind, policy = p.KINDS[made.kind], _POLICIES[made.policy]
-    return RingInfo(file.name, kind, policy, made.slots, made.size, file.newest, writer if alive else None, readers)
+    geometry = file.geometry
+    kind, policy = p.KINDS[geometry.kind], _POLICIES[geometry.policy]
+    return RingInfo(
+        file.name, kind, policy, geometry.slots, geometry.size, file.newest, writer if alive else None, readers
+    )
 
 
 def ring_info(where: Location, trust: Trust = False) -> RingInfo:

@@ -36,10 +36,10 @@ def as_new_name(name: object) -> bytes:
 
 def as_names(names: str | Iterable[str]) -> list[str]:
     """Return one name or several as a list, all checked."""
-    found = [names] if isinstance(names, str) else list(iterated(names, "the names of objects"))
-    for name in found:
+    checked = [names] if isinstance(names, str) else list(iterated(names, "the names of objects"))
+    for name in checked:
         as_name(name)
-    return found
+    return checked
 
 
 def as_prefix(prefix: object) -> str:
@@ -98,10 +98,10 @@ def as_put_options(
 
 def as_count(value: Any, what: str) -> int:
     """Check a non-negative int: a number of bytes, or a generation."""
-    found = as_int(value, what)
-    if found < 0:
-        raise InvalidArgument(f"{what} must not be negative, found {found}")
-    return found
+    count = as_int(value, what)
+    if count < 0:
+        raise InvalidArgument(f"{what} must not be negative, found {count}")
+    return count
 
 
 def as_timeout(timeout: Any) -> float | None:

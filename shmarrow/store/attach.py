@@ -53,8 +53,8 @@ class Pin:
     @property
     def place(self) -> tuple[int, str]:
         """The slot and name of the object."""
-        found = self._catalog.entry(self.slot) if self.slot >= 0 else None
-        return self.slot, "" if found is None else found.name.decode(errors="replace")
+        entry = self._catalog.entry(self.slot) if self.slot >= 0 else None
+        return self.slot, "" if entry is None else entry.name.decode(errors="replace")
 
     @property
     def inherited(self) -> bool:
@@ -169,12 +169,12 @@ class InlineSegment(StoredSegment):
         return InlineSegment, (self.entry, self.store, self.data.tobytes())
 
 
-def is_checked(catalog: Catalog, found: StoredSegment) -> bool:
+def is_checked(catalog: Catalog, segment: StoredSegment) -> bool:
     """Whether the values of an object were checked when it was put, and only trusted users may change the store."""
     trusted = catalog.directory.trusted
-    if not found.entry.flags & p.CHECKED or not found.entry.file or trusted is None:
+    if not segment.entry.flags & p.CHECKED or not segment.entry.file or trusted is None:
         return False
-    status = found.status, os.fstat(catalog.directory.fd), os.fstat(catalog.control_fd)
+    status = segment.status, os.fstat(catalog.directory.fd), os.fstat(catalog.control_fd)
     return all(each.st_uid in trusted and not each.st_mode & 0o022 for each in status)
 
 
@@ -197,9 +197,9 @@ def read_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
     """Map the object of a name, pinned only if it has parts to be mapped later; None if missing or expired."""
     while (entry := live(catalog, name)) is not None:
         pin = Pin.of(catalog, entry) if entry.file and entry.parts else None
-        found = map_entry(catalog, entry, pin)
-        if found is not None:
-            return found
+        segment = map_entry(catalog, entry, pin)
+        if segment is not None:
+            return segment
     return None
 
 
@@ -220,10 +220,10 @@ def map_entry(catalog: Catalog, entry: Entry, pin: Pin | None) -> StoredSegment 
         if catalog.entry(entry.slot) != entry:
             return None
         raise _damaged(catalog, name, "its file is missing") from None
-    made = StoredSegment(name, f"{catalog.directory.path}/{file}", data, status)
-    made.entry = entry
-    made.store = catalog.directory.path, catalog.store_id
-    return made
+    segment = StoredSegment(name, f"{catalog.directory.path}/{file}", data, status)
+    segment.entry = entry
+    segment.store = catalog.directory.path, catalog.store_id
+    return segment
 
 
 def _map_part(catalog: Catalog, entry: Entry, pin: Pin | None, part: int) -> Bytes:
@@ -252,8 +252,8 @@ def _map_file(
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode) or size not in (None, status.st_size):
-                found = f"{status.st_size}" if stat.S_ISREG(status.st_mode) else "not a regular file"
-                raise _damaged(catalog, name, f"expected {size} bytes, found {found}")
+                size_there = f"{status.st_size}" if stat.S_ISREG(status.st_mode) else "not a regular file"
+                raise _damaged(catalog, name, f"expected {size} bytes, found {size_there}")
             data = map_file(fd, status.st_size, f"{directory.path}/{file}", status, pin=pin, shared=shared)
         finally:
             os.close(fd)
@@ -275,10 +275,10 @@ def attach_slot(path: str, slot: int) -> Segment | None:
     directory, file = os.path.split(path)
     number, _, part = file.partition("-")
     try:
-        found = attach_again(directory, slot, int(number, 16))
+        segment = attach_again(directory, slot, int(number, 16))
         if not part:
-            return found
-        shared = shared_of(found.data)
+            return segment
+        shared = shared_of(segment.data)
         mapping = None if shared is None else mapping_of(shared.data(int(part)))
         return None if mapping is None or mapping.status is None else Segment(path, path, mapping.data, mapping.status)
     except ObjectNotFound:
@@ -302,9 +302,9 @@ def attach_again(
         if entry.file != file and entry.generation != generation:
             break
         pin = Pin.of(catalog, entry)
-        found = None if pin is None else map_entry(catalog, entry, pin)
-        if found is not None:
-            return found
+        segment = None if pin is None else map_entry(catalog, entry, pin)
+        if segment is not None:
+            return segment
     raise ObjectNotFound(
         errno.ENOENT,
         f"cannot attach again to file {file_name(file)} of the store {directory!r}: the object was removed",

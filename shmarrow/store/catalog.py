@@ -45,7 +45,6 @@ from shmarrow.store.directory import (
     Directory,
     Trust,
     check_trust,
-    lock_removal,
     open_directory,
     remove_files,
     retried,
@@ -307,9 +306,9 @@ class Catalog:
         The copy is right if its checksum is, whatever was written meanwhile; the generation tells why it is not.
         """
         for _ in range(_TRIES):
-            found = index.read_inline(self.control.memory, entry)
-            if found is not None or not self.alive(entry):
-                return found
+            data = index.read_inline(self.control.memory, entry)
+            if data is not None or not self.alive(entry):
+                return data
             self.control.whole()
         raise InvalidData(
             f"{entry.name.decode()!r} in the store {self.directory.name!r} is damaged: its checksum is wrong; delete it"
@@ -330,9 +329,9 @@ class Catalog:
         """
         words = self.control.memory.words
         number = words[JOURNAL] + 1
-        if words[JOURNAL_NUMBERS[number & 1]] == number and (found := self.control.memory.pending()):
+        if words[JOURNAL_NUMBERS[number & 1]] == number and (commit := self.control.memory.pending()):
             at = p.SLOTS + entry.slot * p.SLOT_SIZE
-            if any(offset <= at < offset + len(piece) for offset, piece in pieces_of(found[1])):
+            if any(offset <= at < offset + len(piece) for offset, piece in pieces_of(commit[1])):
                 self.settled()
         return words[index.FIRST_SLOT + entry.slot * p.SLOT_WORDS] == entry.generation or self.alive(entry)
 
@@ -397,7 +396,12 @@ class Catalog:
         """
         directory = self.directory
         with _mutex, self.change():
-            lock_removal(self.control_fd, directory.name)
+            if not try_lock(self.control_fd, 0, True):  # a process that may only read it can lock it, too
+                other = holder(self.control_fd, 0)
+                who = "a process" if other is None else f"process {other[0]}"
+                raise StorageError(
+                    errno.EBUSY, f"cannot destroy the store {directory.name!r}: {who} has locked its control file"
+                )
             words = self.memory.words
             words[0] = p.DESTROYED  # from here on, no process finds or changes anything
             words[BUCKETS] = 0
@@ -447,8 +451,8 @@ class Catalog:
             return os.getpid()
         if not self.writable or number >= p.OWNER_LOCKS:  # others begin there
             return None
-        found = holder(self.commit_fd, p.OWNER_LOCKS + number)
-        return None if found is None else found[0]
+        lock = holder(self.commit_fd, p.OWNER_LOCKS + number)
+        return None if lock is None else lock[0]
 
     # --- settings -------------------------------------------------------------------------------------------------
 
@@ -486,8 +490,8 @@ _Descriptors = dict[int, tuple[int, int]]
 
 
 def _identity(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
-    return found.st_dev, found.st_ino
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def _are(fds: _Descriptors) -> bool:

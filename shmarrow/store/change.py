@@ -80,18 +80,18 @@ def last_names(directory: Directory, file: int, allocated: int, parts: range, na
     ``names`` counts the names of files, by inode, that are to go with these, and gets those of this object.
     ``allocated`` are the bytes of the object's own file, number 0, also if it has no name any more.
     """
-    found = {}
+    sizes = {}
     for part in parts:
         name = file_name(file, part)
         try:
             status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
         except OSError:  # of a removed object that is attached, or somebody else has removed it
-            found[name] = 0 if part else allocated
+            sizes[name] = 0 if part else allocated
             continue
         names[status.st_ino] += 1
         if names[status.st_ino] >= status.st_nlink:
-            found[name] = status.st_blocks * 512 if part else allocated
-    return found
+            sizes[name] = status.st_blocks * 512 if part else allocated
+    return sizes
 
 
 def freed_by(directory: Directory, file: int, allocated: int, parts: int, names: Counter[int]) -> int:
@@ -414,10 +414,10 @@ class Change:
         """Return the entry of a removed slot; InvalidData if it is none."""
         changed = self._slots.get(slot)
         fields = p.ENTRY.struct.unpack_from(changed[0] if changed else self.memory.slot(slot))
-        found = Entry._make((*fields, b"", slot))
-        if found.state != p.GONE:
+        gone = Entry._make((*fields, b"", slot))
+        if gone.state != p.GONE:
             raise self._damaged(f"slot {slot} is in the list of removed slots, and is not removed")
-        return found._replace(parts=min(found.parts, p.PARTS_MAX))
+        return gone._replace(parts=min(gone.parts, p.PARTS_MAX))
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -527,12 +527,12 @@ class Change:
 
     def _link(self, at: int) -> int:
         """Return a link after the change, by its index in the 32-bit words; InvalidData if it leads nowhere."""
-        found = self._links.get(at)
-        if found is None:
-            found = self.memory.ints[at] if at < len(self.memory.ints) else self.memory.slots + 1
-        if found > self.memory.slots:
-            raise self._damaged(f"a list contains slot {found - 1}, which does not exist")
-        return found
+        link = self._links.get(at)
+        if link is None:
+            link = self.memory.ints[at] if at < len(self.memory.ints) else self.memory.slots + 1
+        if link > self.memory.slots:
+            raise self._damaged(f"a list contains slot {link - 1}, which does not exist")
+        return link
 
     def _following(self, slot: int) -> int:
         """Return the link from a slot to the next one."""
@@ -548,13 +548,13 @@ class Change:
         """Take a slot out of its chain."""
         at = bucket_of(name_hash, self.state["buckets"]) * SLOT_INTS + FIRST_HEAD
         for _ in range(self.memory.slots + 1):
-            found = self._link(at)
-            if found == slot + 1:
+            link = self._link(at)
+            if link == slot + 1:
                 self._links[at] = self._following(slot)
                 return
-            if not found:
+            if not link:
                 break
-            at = (found - 1) * SLOT_INTS + FIRST_NEXT
+            at = (link - 1) * SLOT_INTS + FIRST_NEXT
         raise self._damaged(f"slot {slot} is not in its chain")
 
     def _split(self, bucket: int) -> None:
@@ -563,14 +563,14 @@ class Change:
         at = (bucket ^ (mask + 1 >> 1)) * SLOT_INTS + FIRST_HEAD
         head = bucket * SLOT_INTS + FIRST_HEAD
         for _ in range(self.memory.slots + 1):
-            found = self._link(at)
-            if not found:
+            link = self._link(at)
+            if not link:
                 return
-            following = (found - 1) * SLOT_INTS + FIRST_NEXT
-            if self.memory.words[(found - 1) * SLOT_WORDS + FIRST_HASH] & mask == bucket:
+            following = (link - 1) * SLOT_INTS + FIRST_NEXT
+            if self.memory.words[(link - 1) * SLOT_WORDS + FIRST_HASH] & mask == bucket:
                 self._links[at] = self._link(following)
                 self._links[following] = self._link(head)
-                self._links[head] = found
+                self._links[head] = link
             else:
                 at = following
         raise self._damaged("a chain is circular")

@@ -88,8 +88,8 @@ class Memory(NamedTuple):
         number = self.words[JOURNAL] + 1
         if self.words[JOURNAL_NUMBERS[number & 1]] != number:
             return None
-        found = self.journal(p.JOURNALS[number & 1])
-        return found if found is not None and found[0] == number else None
+        commit = self.journal(p.JOURNALS[number & 1])
+        return commit if commit is not None and commit[0] == number else None
 
     def apply(self, commit: Commit) -> None:
         """Apply a commit: its pieces to their places, then its number."""
@@ -237,11 +237,11 @@ class ControlFile:
     def replay(self) -> bool:
         """Apply the commit that a killed writer did not; return whether there was one."""
         memory = self.memory
-        if found := memory.pending():
+        if commit := memory.pending():
             memory = self.map()  # all of the file: the commit may be the first one after it was extended
-            memory.apply(found)
+            memory.apply(commit)
             fence()
         words = memory.words
         if words[SEQUENCE] & 1:
             words[SEQUENCE] = words[SEQUENCE] + 1 & _LARGEST
-        return found is not None
+        return commit is not None

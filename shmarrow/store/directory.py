@@ -72,14 +72,14 @@ def as_trust(trust: Trust) -> bool | tuple[int, ...]:
         return trust
     users = [trust] if isinstance(trust, (int, str)) else trust
     try:
-        found = tuple([_user(user) if isinstance(user, str) else user for user in users])
-        if any(not isinstance(user, int) or user < 0 for user in found):
+        ids = tuple([_user(user) if isinstance(user, str) else user for user in users])
+        if any(not isinstance(user, int) or user < 0 for user in ids):
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise InvalidArgument(
             f"trust must be True, False, or users of this machine by name or number, found {shown(trust)}"
         ) from None
-    return found
+    return ids
 
 
 def trusted_users(trust: bool | tuple[int, ...]) -> frozenset[int] | None:
@@ -117,17 +117,17 @@ class Directory:
         self.path = path
         self.fd = fd
         self.trusted = trusted
-        found = os.fstat(fd)
-        self.key = found.st_dev, found.st_ino
-        self.owner = found.st_uid, found.st_gid
+        status = os.fstat(fd)
+        self.key = status.st_dev, status.st_ino
+        self.owner = status.st_uid, status.st_gid
 
     def open(self, file: str, flags: int, bits: int = 0o600) -> int:
         """Open a file of the directory; OSError if it is not a regular file, or its owner is not trusted."""
         fd = os.open(file, flags | _OPEN_FILE, bits, dir_fd=self.fd)
-        found = os.fstat(fd)
-        reason = "" if stat.S_ISREG(found.st_mode) else f"its file {file} is not a regular file"
-        if self.trusted is not None and found.st_uid not in self.trusted:
-            reason = f"its file {file} belongs to user {found.st_uid}, who is not trusted here"
+        status = os.fstat(fd)
+        reason = "" if stat.S_ISREG(status.st_mode) else f"its file {file} is not a regular file"
+        if self.trusted is not None and status.st_uid not in self.trusted:
+            reason = f"its file {file} belongs to user {status.st_uid}, who is not trusted here"
         if reason:
             os.close(fd)
             raise OSError(errno.EPERM, reason)
@@ -205,8 +205,8 @@ def locate(where: Location) -> tuple[str, str]:
             )
         return name, f"{SHM_DIRECTORY}/{short}"
     if "://" in name or "\0" in name or not name:
-        found = f"the URL {name!r}" if "://" in name else repr(name)
-        raise InvalidArgument(f"a store is in a directory of this machine or at {SHM_SCHEME}NAME, found {found}")
+        location = f"the URL {name!r}" if "://" in name else repr(name)
+        raise InvalidArgument(f"a store is in a directory of this machine or at {SHM_SCHEME}NAME, found {location}")
     return name, os.path.abspath(os.path.expanduser(name))
 
 
@@ -261,12 +261,12 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
             "use a directory on a disk"
         )
     fd = -1
-    made = False
+    is_new = False
     try:
         if create and not os.path.lexists(path):
             with suppress(FileExistsError):
                 os.mkdir(path, 0o700)
-                made = True
+                is_new = True
         fd = os.open(path, _OPEN_DIRECTORY)
         directory = Directory(name, path, fd, trusted)
         check_trust(directory, 0o022)  # the owner only; its mode is checked once the mode of the store is known
@@ -290,10 +290,10 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
             error = OSError(errno.ENOENT, f"there is no directory {os.path.dirname(path)!r}; make it first")
         if fd < 0 and error.errno in (errno.ENOTDIR, errno.ELOOP):
             link = os.path.islink(path)
-            found = "a symbolic link; pass its target" if link else "another file in its path"
-            error = OSError(errno.ENOTDIR, f"expected a directory, found {found}")
+            what = "a symbolic link; pass its target" if link else "another file in its path"
+            error = OSError(errno.ENOTDIR, f"expected a directory, found {what}")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            if made:
+            if is_new:
                 with suppress(OSError):  # not empty if another process is creating a store in it
                     os.rmdir(path)
             raise _no_room(error, name, path) from None
@@ -319,12 +319,12 @@ def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
     """Raise StorageError if the owner is not trusted, or more users may write to it than ``mode`` allows."""
     if directory.trusted is None:
         return
-    found = os.fstat(directory.fd)
-    if found.st_uid not in directory.trusted:
-        reason = f"user {found.st_uid} owns it, and this process runs as user {os.geteuid()}"
-    elif others := found.st_mode & 0o022 & ~mode:
+    status = os.fstat(directory.fd)
+    if status.st_uid not in directory.trusted:
+        reason = f"user {status.st_uid} owns it, and this process runs as user {os.geteuid()}"
+    elif others := status.st_mode & 0o022 & ~mode:
         who = "anyone" if others & 0o002 else "its group"
-        reason = f"its mode is {stat.S_IMODE(found.st_mode):04o}, so {who} may write to it"
+        reason = f"its mode is {stat.S_IMODE(status.st_mode):04o}, so {who} may write to it"
     elif control_fd >= 0 and (owner := os.fstat(control_fd).st_uid) not in directory.trusted:
         reason = f"its control file belongs to user {owner}"
     else:
@@ -437,8 +437,12 @@ def _set_modes(directory: Directory, mode: int) -> None:
     """Set the modes of the directory and the lock files, which a killed creator may have left."""
     for file, bits in ((".", directory_bits(mode)), (PINS, mode), (COMMIT, writers_only(mode))):
         with suppress(FileNotFoundError):
-            found = os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
-            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != bits and not stat.S_ISLNK(found.st_mode):
+            status = os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
+            if (
+                status.st_uid == os.geteuid()
+                and stat.S_IMODE(status.st_mode) != bits
+                and not stat.S_ISLNK(status.st_mode)
+            ):
                 os.chmod(file, bits, dir_fd=directory.fd)
 
 
@@ -472,14 +476,14 @@ def _is_empty(directory: Directory) -> bool:
     for file in (PINS, COMMIT):  # left by a killed creator, or planted by another user, which `open` refuses
         with suppress(FileNotFoundError):
             os.close(directory.open(file, os.O_RDONLY))
-    found = sorted(os.listdir(directory.fd))
-    others = [file for file in found if file not in (PINS, COMMIT)]
+    files = sorted(os.listdir(directory.fd))
+    others = [file for file in files if file not in (PINS, COMMIT)]
     if not others or directory.has(CONTROL):
         return not others
-    if not set(found) <= set(os.listdir(directory.fd)):
+    if not set(files) <= set(os.listdir(directory.fd)):
         raise destroyed(directory.name)  # just now, by another process
     text = f"expected a store or an empty directory, found {counted(len(others), 'other file')}, such as {others[0]!r}"
-    if len(found) > len(others) and all(map(is_object, others)):
+    if len(files) > len(others) and all(map(is_object, others)):
         text = "its control file is missing, without which its objects cannot be found; remove the directory"
     else:
         text += "; a store needs its own directory"
@@ -505,12 +509,6 @@ def _begins(path: str, start: bytes) -> bool:
 # --- destroying -------------------------------------------------------------------------------------------------
 
 
-def lock_removal(control_fd: int, name: str) -> None:
-    """Lock a control file until it is closed; StorageError if another process is removing the store."""
-    if not try_lock(control_fd, 0, True):
-        raise destroyed(name)
-
-
 def remove_files(directory: Directory, control_fd: int) -> None:
     """Remove all files of a store whose control file has the magic of a destroyed one, and is locked."""
     last = int.from_bytes(os.pread(control_fd, 8, p.HEADER["file"][0]), "little") + 1
@@ -530,7 +528,8 @@ def finish_destroying(directory: Directory) -> None:
         return
     try:
         if os.pread(fd, len(_DESTROYED), 0) == _DESTROYED:
-            lock_removal(fd, directory.name)
+            if not try_lock(fd, 0, True):  # until it is closed; others do not begin, or are at it
+                raise destroyed(directory.name)
             if os.fstat(fd).st_nlink:
                 remove_files(directory, fd)
     finally:

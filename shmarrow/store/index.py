@@ -61,17 +61,17 @@ def read_slot(memory: Memory, slot: int, name: bytes | None = None) -> Entry | N
         return None
     if fields[2] and fields[11] > p.PARTS_MAX:
         return None
-    found = raw[p.PAYLOAD : p.PAYLOAD + length]
-    if name is not None and found != name:
+    coded = raw[p.PAYLOAD : p.PAYLOAD + length]
+    if name is not None and coded != name:
         return None
-    if zlib.crc32(found, zlib.crc32(raw[: p.CRC_OFFSET])) != int.from_bytes(raw[p.CRC_OFFSET : COVERED], "little"):
+    if zlib.crc32(coded, zlib.crc32(raw[: p.CRC_OFFSET])) != int.from_bytes(raw[p.CRC_OFFSET : COVERED], "little"):
         return None
     if name is None:
         try:
-            found.decode()
+            coded.decode()
         except UnicodeDecodeError:
             return None
-    return Entry._make((*fields, found, slot))
+    return Entry._make((*fields, coded, slot))
 
 
 def start_of(name: bytes) -> int:
@@ -92,9 +92,9 @@ def read_inline(memory: Memory, entry: Entry) -> bytes | None:
         return None
     at = p.SLOTS + entry.slot * p.SLOT_SIZE + p.PAYLOAD
     here = min(p.PAYLOAD_SIZE - skip, left)
-    found = bytes(data[at + skip : at + skip + here])
+    payload = bytes(data[at + skip : at + skip + here])
     if left > here:
-        pieces, link = [found], entry.parts
+        pieces, link = [payload], entry.parts
         while left := left - here:
             if not 0 < link <= slots:
                 return None
@@ -102,20 +102,20 @@ def read_inline(memory: Memory, entry: Entry) -> bytes | None:
             here = min(p.PAYLOAD_SIZE, left)
             pieces.append(bytes(data[at : at + here]))
             link = ints[(link - 1) * SLOT_INTS + FIRST_NEXT]
-        found = b"".join(pieces)
-    return found if zlib.crc32(found) == entry.data_crc else None
+        payload = b"".join(pieces)
+    return payload if zlib.crc32(payload) == entry.data_crc else None
 
 
 def parts_of(memory: Memory, entry: Entry) -> list[int] | None:
     """Return the slots with more bytes of an inline object; None if their links are damaged."""
-    found: list[int] = []
+    parts: list[int] = []
     link = entry.parts
     for _ in range(slots_for(entry.name, min(entry.size, p.INLINE_MAX)) - 1 if not entry.file else 0):
         if not 0 < link <= memory.slots or state_of(memory, link - 1) != p.UNUSED:
             return None
-        found.append(link - 1)
+        parts.append(link - 1)
         link = memory.ints[(link - 1) * SLOT_INTS + FIRST_NEXT]
-    return found
+    return parts
 
 
 def state_of(memory: Memory, slot: int) -> int:
@@ -149,7 +149,7 @@ def events_since(memory: Memory, last: int) -> tuple[int, list[Told] | None]:
     latest = last_event(memory)
     if latest - last > p.EVENT_COUNT:
         return latest, None
-    found = []
+    events = []
     for number in range(last + 1, latest + 1):
         at = p.EVENT_RING + number % p.EVENT_COUNT * p.EVENT_SIZE
         raw = bytes(memory.bytes[at : at + p.EVENT_SIZE])
@@ -157,5 +157,5 @@ def events_since(memory: Memory, last: int) -> tuple[int, list[Told] | None]:
         if not read == number == memory.words[at >> 3]:
             return latest, None
         start = p.EVENT_STRUCT.size
-        found.append(Told(kind, raw[start : start + min(length, p.NAME_MAX)], generation))
-    return latest, found
+        events.append(Told(kind, raw[start : start + min(length, p.NAME_MAX)], generation))
+    return latest, events

@@ -168,8 +168,8 @@ def _pins(catalog: Catalog) -> list[tuple[int, int, int]]:
 
     The process id is 0 or negative for a process in another pid namespace.
     """
-    found = holders(catalog.pins_fd, 0, catalog.memory.slots)
-    return found + [(os.getpid(), slot, 1) for slot in catalog.pins.own()]
+    others = holders(catalog.pins_fd, 0, catalog.memory.slots)
+    return others + [(os.getpid(), slot, 1) for slot in catalog.pins.own()]
 
 
 def _pin_counts(catalog: Catalog) -> Counter[int]:
@@ -202,9 +202,9 @@ def parts_of(catalog: Catalog, file: int, count: int) -> list[os.stat_result]:
 
 def _sources(catalog: Catalog, file: int, parts: list[os.stat_result]) -> Iterator[str]:
     """Iterate over the names of the objects whose own files these are, or else of the files themselves."""
-    wanted = {each.st_ino for each in parts}
+    inodes = {each.st_ino for each in parts}
     with os.scandir(catalog.directory.fd) as entries:
-        numbers = {each.inode(): each.name for each in entries if each.inode() in wanted and "-" not in each.name}
+        numbers = {each.inode(): each.name for each in entries if each.inode() in inodes and "-" not in each.name}
     names: dict[str, str] = {}
     for each in snapshot(catalog, "name", "file"):
         names.update(zip(map(file_name, each["file"].tolist()), each["name"], strict=True))

@@ -75,8 +75,8 @@ class CommitLock:
             now = time.monotonic()
             deadline = deadline or now + PATIENCE
             if now > deadline:
-                found = holder(self.fd, COMMIT_LOCK)
-                who = "another process" if found is None else f"process {found[0]}"
+                other = holder(self.fd, COMMIT_LOCK)
+                who = "another process" if other is None else f"process {other[0]}"
                 raise StorageError(
                     errno.EBUSY,
                     f"cannot lock the store {self._where!r}: {who} has held its commit lock for {PATIENCE:g} s; "

@@ -32,8 +32,8 @@ _AROUND = 1 << 13
 
 def replaced(catalog: Catalog, name: bytes, options: PutOptions) -> Entry | None:
     """Return the object that is replaced, if any; raise an error if it must not be."""
-    found = catalog.find(name)
-    generation = 0 if found is None or found.expired else found.generation
+    old = catalog.find(name)
+    generation = 0 if old is None or old.expired else old.generation
     expected, where = options.if_generation, catalog.directory.name
     if expected is None:
         if generation and not options.overwrite:
@@ -49,7 +49,7 @@ def replaced(catalog: Catalog, name: bytes, options: PutOptions) -> Entry | None
             f"{name.decode()!r} in the store {where!r} is not the object that was to be replaced: expected generation "
             f"{expected}, and {now}; read it again",
         )
-    return found
+    return old
 
 
 def _owner_of(change: Change, name: bytes, options: PutOptions) -> int:

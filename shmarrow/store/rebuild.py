@@ -36,7 +36,7 @@ def rebuild(catalog: Catalog) -> None:
     memory = catalog.control.map(check=False)
     boot = p.HEADER["boot_id"][0]
     data, words = memory.bytes, memory.words
-    journals = sorted(found for area in p.JOURNALS if (found := memory.journal(area)) is not None)
+    journals = sorted(commit for area in p.JOURNALS if (commit := memory.journal(area)) is not None)
     for commit in journals:
         if words[JOURNAL] <= commit[0] < _LARGEST:  # an older one would undo later commits
             memory.apply(commit)
@@ -68,8 +68,8 @@ def rebuild(catalog: Catalog) -> None:
 def _files(directory: Directory) -> _Files:
     """Return the status of the objects' files in a directory, by name."""
     with os.scandir(directory.fd) as listing:
-        found = {each.name: each.stat(follow_symlinks=False) for each in listing if is_object(each.name)}
-    return {name: status for name, status in found.items() if stat.S_ISREG(status.st_mode)}
+        files = {each.name: each.stat(follow_symlinks=False) for each in listing if is_object(each.name)}
+    return {name: status for name, status in files.items() if stat.S_ISREG(status.st_mode)}
 
 
 def _names(entry: Entry) -> list[str]:

@@ -20,6 +20,9 @@ from shmarrow.store.directory import Directory, check_trust, find_directory
 from shmarrow.store.index import COVERED, read_inline, read_slot
 from shmarrow.store.protocol import Entry, file_name, is_object
 
+_COMPRESSED, _SMALL = 16, 1 << 26
+"""Maximum ratio of size to allocated bytes of a control file that is read, and bytes on top: others may be holes."""
+
 
 def readable(where: Location, trust: bool | tuple[int, ...]) -> Iterator[tuple[str, Callable[[], Segment]]]:
     """Iterate over the names of objects, and functions that map or copy them: whole slots, then files without one."""
@@ -27,7 +30,8 @@ def readable(where: Location, trust: bool | tuple[int, ...]) -> Iterator[tuple[s
     try:
         memory = _catalog_of(directory)
         numbers = {int(file[:16], 16) for file in os.listdir(directory.fd) if is_object(file) and "-" not in file}
-        for slot in range(memory.slots):
+        slots = np.frombuffer(memory.bytes, p.SLOT_DTYPE, memory.slots, p.SLOTS)
+        for slot in np.flatnonzero(slots["state"] != p.UNUSED).tolist():
             entry = read_slot(memory, slot)
             if entry is not None and entry.file:
                 numbers.discard(entry.file)
@@ -47,7 +51,8 @@ def _catalog_of(directory: Directory) -> Memory:
     try:
         with open(directory.open(p.CONTROL, os.O_RDONLY), "rb") as control:
             check_trust(directory, stat.S_IMODE(os.fstat(control.fileno()).st_mode))
-            data = control.read()
+            status = os.fstat(control.fileno())
+            data = control.read(min(status.st_size, status.st_blocks * 512 * _COMPRESSED + _SMALL))
     except FileNotFoundError:
         check_trust(directory, 0)
     except StorageError:

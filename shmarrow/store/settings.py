@@ -80,38 +80,38 @@ def _capacity(value: Any) -> int:
     if isinstance(value, str):
         from shmarrow.display import parse_size
 
-        found = parse_size(value)
+        capacity = parse_size(value)
     else:
-        found = int(value) if isinstance(value, float) and value.is_integer() else _integer(value)
-    if found is None:
+        capacity = int(value) if isinstance(value, float) and value.is_integer() else _integer(value)
+    if capacity is None:
         raise InvalidType(f"capacity must be a number of bytes, or text such as '64MiB' or '8GB', found {shown(value)}")
-    if not 1 <= found < 1 << 63:
+    if not 1 <= capacity < 1 << 63:
         raise InvalidArgument(f"capacity must be a number of bytes from 1 to 2**63 - 1, found {shown(value)}")
-    return found
+    return capacity
 
 
 def _mode(value: Any) -> int:
-    found = _integer(value)
-    if found is None or found & ~0o666 or found & 0o600 != 0o600 or found & 0o022 & ~(found >> 1):
-        bits = shown(value) if found is None or found < 0 else oct(found)
-        hint = f", a decimal number: did you mean 0o{found}?" if found in (600, 640, 644, 660, 664, 666) else ""
+    mode = _integer(value)
+    if mode is None or mode & ~0o666 or mode & 0o600 != 0o600 or mode & 0o022 & ~(mode >> 1):
+        text = shown(value) if mode is None or mode < 0 else oct(mode)
+        hint = f", a decimal number: did you mean 0o{mode}?" if mode in (600, 640, 644, 660, 664, 666) else ""
         raise InvalidArgument(
             "mode must be the permission bits of files, such as 0o600, 0o640 or 0o660: read and write for the owner, "
-            f"no write without read permission, no execute permission; found {bits}{hint}"
+            f"no write without read permission, no execute permission; found {text}{hint}"
         )
-    return found
+    return mode
 
 
 @cache
 def this_boot() -> bytes:
     """Return the boot id of the host, 16 bytes."""
-    found = boot_id()
+    boot = boot_id()
     with suppress(ValueError):
-        if len(found) == 36:  # a UUID
-            return bytes.fromhex(found.replace("-", ""))
+        if len(boot) == 36:  # a UUID
+            return bytes.fromhex(boot.replace("-", ""))
     from hashlib import blake2b
 
-    return blake2b(found.encode(), digest_size=16).digest()  # without boot ids, `boot_id` returns the host name
+    return blake2b(boot.encode(), digest_size=16).digest()  # without boot ids, `boot_id` returns the host name
 
 
 RESCUE = "`shmarrow rescue {} NEW` copies its objects to a new store"
@@ -185,8 +185,8 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bool, bytes, int
 
 def merged(settings: Settings, want: Wanted) -> Settings:
     """Return settings with those that a caller gave."""
-    made = settings._replace(**{field: value for field, value in want._asdict().items() if value is not None})
-    return made if want.eviction is not None else made._replace(eviction=default_eviction(made.capacity))
+    together = settings._replace(**{field: value for field, value in want._asdict().items() if value is not None})
+    return together if want.eviction is not None else together._replace(eviction=default_eviction(together.capacity))
 
 
 def check_settings(settings: Settings, want: Wanted, where: str) -> None:

@@ -40,18 +40,18 @@ def snapshot(catalog: Catalog, *fields: str, expired: bool = True) -> Iterator[P
     for _ in range(_TRIES):
         touched = _Touched(memory)
         pieces = list(_pieces(memory, fields, expired, touched))
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for _ in range(_TRIES):
             memory = catalog.settled()
             latest = touched.look(memory)
-            found = [entry for entry in map(catalog.find, map(str.encode, touched.names)) if entry is not None]
+            entries = [entry for entry in map(catalog.find, map(str.encode, touched.names)) if entry is not None]
             if last_event(memory) == latest:
                 break
         if not touched.lost:
             break
     for piece in pieces:
         yield _kept(piece, [name not in touched.names for name in piece["name"]]) if touched.names else piece
-    for entry in found:
+    for entry in entries:
         if expired or not entry.expired:
             values = {**entry._asdict(), "used": catalog.used(entry.slot)}
             row = {field: np.array([values[field]]) for field in ("slot", "generation", *fields) if field != "name"}
@@ -68,9 +68,9 @@ class _Touched:
 
     def look(self, memory: Memory) -> int:
         """Add the names of events since the last call; return the number of the last event."""
-        self._last, found = events_since(memory, self._last)
-        self.names |= {each.name.decode(errors="ignore") for each in found or ()}
-        self.lost |= found is None
+        self._last, events = events_since(memory, self._last)
+        self.names |= {each.name.decode(errors="ignore") for each in events or ()}
+        self.lost |= events is None
         return self._last
 
 
@@ -90,32 +90,32 @@ def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _To
         if not expired:
             live &= (heads["expires"] == 0) | (heads["expires"] > time.time_ns())
         rows = np.flatnonzero(live)
-        found: Piece = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
-        found["slot"] = rows + start
+        piece: Piece = {name: heads[name][rows] for name in ("generation", *fields) if name != "name"}
+        piece["slot"] = rows + start
         if touched is not None:
             lengths = np.minimum(heads["name_length"][rows], p.NAME_MAX)
             longest = int(lengths.max(initial=1))
             every = np.ndarray((count,), f"V{longest}", memory.bytes, p.SLOTS + p.PAYLOAD, (p.SLOT_SIZE,))
-            raw = every[found["slot"]].tobytes()
+            raw = every[piece["slot"]].tobytes()
             starts = range(0, len(raw), longest)
             names = [raw[at : at + length] for at, length in zip(starts, lengths.tolist(), strict=True)]
-            same = part[rows, 0] == found["generation"]
+            same = part[rows, 0] == piece["generation"]
             touched.look(memory)  # before its events are overwritten
-            found["name"], proper = _decoded(names)
+            piece["name"], proper = _decoded(names)
             if not (same & proper).all():  # the slot was changed meanwhile, or its name is invalid
-                found = _kept(found, same & proper)
-        yield found
+                piece = _kept(piece, same & proper)
+        yield piece
 
 
 def _decoded(names: list[bytes]) -> tuple[list[str], Any]:
     """Decode names from the catalog; return them, and a mask of the valid ones."""
     with suppress(UnicodeDecodeError):
-        found = b"\0".join(names).decode().split("\0")
-        if len(found) == len(names) and "" not in found:
-            return found, True
-    found = [name.decode(errors="ignore") for name in names]
-    proper = [each.encode() == name and each and "\0" not in each for each, name in zip(found, names, strict=True)]
-    return found, np.array(proper, np.bool_)
+        texts = b"\0".join(names).decode().split("\0")
+        if len(texts) == len(names) and "" not in texts:
+            return texts, True
+    texts = [name.decode(errors="ignore") for name in names]
+    proper = [each.encode() == name and each and "\0" not in each for each, name in zip(texts, names, strict=True)]
+    return texts, np.array(proper, np.bool_)
 
 
 def _kept(piece: Piece, keep: Any) -> Piece:

@@ -124,12 +124,6 @@ class Space:
         free = self._catalog.directory.free()
         return min(free, memory_left()) if self._catalog.volatile else free
 
-    def reserve(self, nbytes: int) -> list[str]:
-        """Evict until ``nbytes`` can be written, and return the names of the evicted objects."""
-        short, lacking = self.short(nbytes) if nbytes > 0 else 0, nbytes - self.free()
-        gone = self.evict(lacking, needed=nbytes, files=True) if lacking > 0 else []
-        return gone + self.evict(min(short, self.short(nbytes)), needed=nbytes)
-
     # --- evicting -------------------------------------------------------------------------------------------------
 
     def evict(
@@ -221,13 +215,13 @@ class Space:
 
     def _still(self, candidate: Candidate) -> Entry | None:
         """Return the entry of a candidate if it was neither used nor replaced since the snapshot."""
-        found = self._catalog.entry(candidate.slot)
-        if found is None or found.generation != candidate.generation:
+        entry = self._catalog.entry(candidate.slot)
+        if entry is None or entry.generation != candidate.generation:
             return None
-        over = found.expired or (found.owner != 0 and self._catalog.owner_of(found.owner) is None)
+        over = entry.expired or (entry.owner != 0 and self._catalog.owner_of(entry.owner) is None)
         if over:
-            return found
-        return found if not found.flags & p.PROTECTED and self._catalog.used(found.slot) == candidate.used else None
+            return entry
+        return entry if not entry.flags & p.PROTECTED and self._catalog.used(entry.slot) == candidate.used else None
 
     def _remove(self, change: Change, entries: list[Entry], evicted: bool = True) -> None:
         for entry in entries:
@@ -243,10 +237,10 @@ class Space:
     def pinned_slots(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         """Return the slots that any process has attached."""
         catalog, slots = self._catalog, self._catalog.settled().slots
-        found = catalog.pins.own()
+        pinned = catalog.pins.own()
         for _, first, length in holders(catalog.pins_fd, 0, 1 << 32, everyone=False):
-            found += range(first, min(first + length, slots))
-        return np.unique(np.array(found, np.uint64))
+            pinned += range(first, min(first + length, slots))
+        return np.unique(np.array(pinned, np.uint64))
 
     def pinned_bytes(self) -> int:
         """Return the bytes of all attached objects."""

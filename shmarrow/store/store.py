@@ -51,7 +51,7 @@ from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
 from shmarrow.store.index import events_since, last_event
 from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import Settings, default_eviction, wanted
-from shmarrow.store.waiters import CHECK, Waiting, common_prefix, whole
+from shmarrow.store.waiters import CHECK, Waiting, common_prefix, exactly
 from shmarrow.types.base import as_bool
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Store:
             requires that the name is free.
         reuse : bool
             Share the buffers of rows that are views of other objects of this store instead of copying them: of columns
-            that are whole, sliced, renamed or reordered, at every level of nesting. The memory of such an object is
+            that are exactly, sliced, renamed or reordered, at every level of nesting. The memory of such an object is
             kept, whatever becomes of it, as long as this one needs it, even if this one is only a slice of it.
 
         Returns
@@ -294,12 +294,12 @@ class Store:
         """
         catalog = self._catalog
         try:
-            found = self._attach(catalog, name, timeout)
+            segment = self._attach(catalog, name, timeout)
         except ObjectNotFound:
             if default is _RAISE:
                 raise
             return default
-        value = decode(found, is_checked(catalog, found) if trust is False else as_bool(trust, "trust", False))
+        value = decode(segment, is_checked(catalog, segment) if trust is False else as_bool(trust, "trust", False))
         if kind is not None and not isinstance(value, kind):
             raise InvalidType(f"expected {name!r} to be a {kind.__name__}, found a {type(value).__name__}")
         return value
@@ -362,7 +362,7 @@ class Store:
         old, new, overwrite = as_name(name), as_name(new_name), as_bool(overwrite, "overwrite", False)
         catalog = self._catalog
         with catalog.change() as change:
-            found = self._found(old)
+            entry = self._found(old)
             if old == new:
                 return
             replaced = catalog.find(new)
@@ -372,7 +372,7 @@ class Store:
                     f"the name {new_name!r} is taken in the store {self.name!r}",
                     hint="delete that object first, or pass overwrite=True",
                 )
-            change.rename(found, new, replaced)
+            change.rename(entry, new, replaced)
 
     def info(self, name: str) -> ObjectInfo:
         """Describe an object; does not count as a use and pins nothing.
@@ -385,11 +385,11 @@ class Store:
         from shmarrow.objects.describe import describe
         from shmarrow.store.info import object_info
 
-        found = read_entry(self._catalog, as_name(name))
-        if found is None:
+        segment = read_entry(self._catalog, as_name(name))
+        if segment is None:
             raise self._missing([name])
-        with found:
-            return object_info(self._catalog, found.entry, describe(found))
+        with segment:
+            return object_info(self._catalog, segment.entry, describe(segment))
 
     def stats(self) -> Stats:
         """Return usage, free space, and the processes that have objects attached."""
@@ -437,9 +437,9 @@ class Store:
                 missing = dict.fromkeys([name for name in missing if name not in published and not live(catalog, name)])
                 if not missing or (any and len(missing) < count):
                     return [name for name in checked if name.encode() not in missing]
-                wanted = common_prefix(map(whole, missing)) if any else whole(next(iter(missing)))
+                prefix = common_prefix(map(exactly, missing)) if any else exactly(next(iter(missing)))
                 catalog.check_exists()
-                if not waiting.wait(wanted):
+                if not waiting.wait(prefix):
                     raise self._missing([name for name in checked if name.encode() in missing], seconds)
                 self._check_open()
 
@@ -499,12 +499,12 @@ class Store:
                     if computing.acquire(lock):
                         with suppress(ObjectNotFound):
                             return self.get(name)
-                        made = function()
+                        value = function()
                         with suppress(ObjectExists):
-                            self.put(name, made, expire_after=expire_after, options=options, protect=protect)
+                            self.put(name, value, expire_after=expire_after, options=options, protect=protect)
                         with suppress(ObjectNotFound):
                             return self.get(name)
-                        return made
+                        return value
                 finally:
                     if computing.mine(lock):
                         computing.release(lock)
@@ -512,7 +512,7 @@ class Store:
                 with suppress(ObjectNotFound):
                     return self.get(name)
                 # A computing process that is killed wakes nobody.
-                if not waiting.wait(whole(coded), min(max(waiting.waited / 10, 0.02), CHECK)):
+                if not waiting.wait(exactly(coded), min(max(waiting.waited / 10, 0.02), CHECK)):
                     raise self._missing([name], timeout)
 
     def take(self, name: str, *, timeout: float | None = 0) -> Stored:
@@ -520,11 +520,11 @@ class Store:
         seconds = as_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         while True:
-            found = self._attach(self._catalog, name, None if end is None else _left(end))
-            value = decode(found, is_checked(self._catalog, found))
-            found.close()
+            segment = self._attach(self._catalog, name, None if end is None else _left(end))
+            value = decode(segment, is_checked(self._catalog, segment))
+            segment.close()
             with suppress(ObjectNotFound):
-                self._delete(as_name(name), found.entry.generation)
+                self._delete(as_name(name), segment.entry.generation)
                 return value
 
     def close(self) -> None:
@@ -637,11 +637,11 @@ class Store:
         from shmarrow.objects.describe import describe
 
         how = self._options(overwrite, expire_after)
-        with segment.attach(source) as given:
-            describe(given)
-            with self._publication(name, how, given.size) as writer:
-                for start in range(0, given.size, _PIECE):
-                    writer.write([given.data[start : start + _PIECE]])
+        with segment.attach(source) as file:
+            describe(file)
+            with self._publication(name, how, file.size) as writer:
+                for start in range(0, file.size, _PIECE):
+                    writer.write([file.data[start : start + _PIECE]])
                     if progress is not None:
                         progress(writer.size)
         return writer.name
@@ -801,19 +801,19 @@ class Store:
         encoded = as_name(name)
         if timeout.__class__ is not int or timeout:
             timeout = as_timeout(timeout)
-        found = attach_entry(catalog, encoded)
-        if found is None and timeout != 0:
+        segment = attach_entry(catalog, encoded)
+        if segment is None and timeout != 0:
             with Waiting(catalog, timeout) as waiting:
-                while (found := attach_entry(catalog, encoded)) is None:
+                while (segment := attach_entry(catalog, encoded)) is None:
                     catalog.check_exists()
-                    if not waiting.wait(whole(encoded)):
+                    if not waiting.wait(exactly(encoded)):
                         break
                     self._check_open()  # another thread may have closed it
-        if found is None:
+        if segment is None:
             catalog.count(hit=False)
             raise self._missing([name], timeout)
         catalog.count(hit=True)
-        return found
+        return segment
 
     def _snapshot(self, *fields: str, expired: bool = True) -> Iterator[Piece]:
         from shmarrow.store.snapshot import snapshot
@@ -854,8 +854,8 @@ class Store:
         flag = p.PROTECTED if as_bool(on, "on", True) else 0
         coded = as_name(name)
         with self._catalog.change() as change:
-            found = self._found(coded)
-            change.update(found._replace(flags=found.flags & ~p.PROTECTED | flag))
+            entry = self._found(coded)
+            change.update(entry._replace(flags=entry.flags & ~p.PROTECTED | flag))
 
     def expire_after(self, name: str, seconds: float | None) -> None:
         """Let an object expire ``seconds`` from now, after which it may be collected; None for never.
@@ -868,21 +868,6 @@ class Store:
         expires, coded = as_expiry(seconds), as_name(name)
         with self._catalog.change() as change:
             change.update(self._found(coded)._replace(expires=expires))
-
-    def reserve(self, nbytes: int) -> list[str]:
-        """Make space for ``nbytes`` by evicting objects; the space is not reserved for the caller.
-
-        Returns
-        -------
-        list of str
-            The names of the evicted objects.
-
-        Raises
-        ------
-        StoreFull
-            If not enough can be evicted; then nothing is evicted.
-        """
-        return self._space.reserve(as_count(nbytes, "nbytes"))
 
     def evict(self, nbytes: int) -> list[str]:
         """Evict at least ``nbytes`` of objects that are not attached, least recently used first.
@@ -932,10 +917,10 @@ class Store:
 
     def _delete(self, name: bytes, generation: int | None = None) -> None:
         with self._catalog.change() as change:
-            found = self._found(name)
-            if generation is not None and found.generation != generation:
+            entry = self._found(name)
+            if generation is not None and entry.generation != generation:
                 raise self._missing([name.decode()])
-            change.remove(found)
+            change.remove(entry)
 
     def _delete_all(self, prefix: str) -> int:
         deleted = 0
@@ -946,10 +931,10 @@ class Store:
 
     def _found(self, name: bytes) -> Entry:
         """Return the entry of an object that is to be changed; ObjectNotFound if there is none."""
-        found = live(self._catalog, name)
-        if found is None:
+        entry = live(self._catalog, name)
+        if entry is None:
             raise self._missing([name.decode()])
-        return found
+        return entry
 
     # --- the store itself -------------------------------------------------------------------------------------------
 
@@ -997,14 +982,14 @@ class Store:
             ``"lru"`` or ``"none"``; None for the default that follows from the capacity.
         """
         catalog = self._catalog
-        given = {"capacity": capacity, "eviction": eviction}
-        given = {field: value for field, value in given.items() if value is not _UNCHANGED}
-        want = wanted(**given)
+        changed = {"capacity": capacity, "eviction": eviction}
+        changed = {field: value for field, value in changed.items() if value is not _UNCHANGED}
+        want = wanted(**changed)
         with catalog.change() as change:
             catalog.reload()
             old = catalog.settings
-            new = old._replace(**{field: getattr(want, field) for field in given})
-            by_default = "eviction" not in given and old.eviction == default_eviction(old.capacity)
+            new = old._replace(**{field: getattr(want, field) for field in changed})
+            by_default = "eviction" not in changed and old.eviction == default_eviction(old.capacity)
             if new.eviction is None or by_default:
                 new = new._replace(eviction=default_eviction(new.capacity))
             catalog.configure(change, new)
@@ -1069,8 +1054,8 @@ class Store:
 
         if self._opened is None:
             return display.listing_html(repr(self), [], [], [])
-        found = sorted(islice(self.scan(), 1000))[:_SHOWN]
-        rows = [(each.name, display.size(each.nbytes), f"{each.age:.0f} s") for each in found]
+        objects = sorted(islice(self.scan(), 1000))[:_SHOWN]
+        rows = [(each.name, display.size(each.nbytes), f"{each.age:.0f} s") for each in objects]
         return display.listing_html(repr(self), ["name", "size", "age"], rows, [False, True, True])
 
     def _check_open(self) -> None:

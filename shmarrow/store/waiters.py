@@ -30,7 +30,7 @@ _WAITING = p.WAITERS + p.WAITER["waiting"][0] >> 2
 _INTS = p.WAITER_SIZE >> 2
 
 
-def whole(name: bytes) -> bytes:
+def exactly(name: bytes) -> bytes:
     """Return the prefix with which to wait for one name: no name contains its last byte."""
     return name + b"\0"
 
@@ -59,10 +59,10 @@ class Waiters:
         hashes: dict[int, set[int]] = {}
         for index in self._waiting.nonzero()[0].tolist():
             if names is not None:
-                wanted, length, _ = p.WAITER_STRUCT.unpack_from(self._bytes, p.WAITERS + index * p.WAITER_SIZE)
+                prefix, length, _ = p.WAITER_STRUCT.unpack_from(self._bytes, p.WAITERS + index * p.WAITER_SIZE)
                 if length not in hashes:
-                    hashes[length] = {p.hash_of(whole(name)[:length], self._modulus) for name in names}
-                if wanted not in hashes[length]:
+                    hashes[length] = {p.hash_of(exactly(name)[:length], self._modulus) for name in names}
+                if prefix not in hashes[length]:
                     continue
             self.futexes.wake(word_of(index))
 
@@ -87,7 +87,7 @@ class Waiters:
         waiting.index = -1
 
     def tell(self, index: int, prefix: bytes) -> None:
-        """Record that a waiter waits for names that begin with these bytes; see :func:`whole`."""
+        """Record that a waiter waits for names that begin with these bytes; see :func:`exactly`."""
         self.futexes.disarm(word_of(index))
         place, hashed = p.WAITERS + index * p.WAITER_SIZE, p.hash_of(prefix, self._modulus)
         p.WAITER_STRUCT.pack_into(self._bytes, place, hashed, len(prefix), 0)

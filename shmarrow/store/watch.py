@@ -93,12 +93,14 @@ class Watch:
 
     def _now(self, catalog: Catalog) -> dict[str, int]:
         """Return the generations of all objects by name."""
-        found: dict[str, int] = {}
+        generations: dict[str, int] = {}
         for part in snapshot(catalog, "name", expired=False):
-            found.update(zip(part["name"], part["generation"].tolist(), strict=True))
+            generations.update(zip(part["name"], part["generation"].tolist(), strict=True))
         if self._prefix:
-            found = {name: generation for name, generation in found.items() if name.startswith(self._prefix)}
-        return found
+            generations = {
+                name: generation for name, generation in generations.items() if name.startswith(self._prefix)
+            }
+        return generations
 
     def get(self, timeout: float | None = None) -> Event | None:
         """Return the next event, or None after ``timeout`` seconds; None waits forever.
@@ -113,9 +115,9 @@ class Watch:
             If the timeout is not a valid number of seconds.
         """
         with Waiting(self._catalog, as_timeout(timeout)) as waiting:
-            while (found := self._next()) is None and waiting.wait(self._coded):
+            while (event := self._next()) is None and waiting.wait(self._coded):
                 pass
-            return found
+            return event
 
     def _next(self) -> Event | None:
         """Return the next event, if any."""
@@ -128,12 +130,12 @@ class Watch:
         if self._pending:
             return True
         before = self._last
-        self._last, found = events_since(catalog.memory, before)
+        self._last, events = events_since(catalog.memory, before)
         if self._last == before:
             catalog.check_exists()
-        if found is None:
+        if events is None:
             self._compare(self._now(catalog))
-        for kind, name, generation in found or ():
+        for kind, name, generation in events or ():
             if kind in _KINDS and name.startswith(self._coded):
                 self._tell(kind, name.decode(errors="replace"), generation)
         return bool(self._pending)
@@ -171,9 +173,9 @@ class Watch:
         return self
 
     def __next__(self) -> Event:
-        found = self.get()
-        assert found is not None
-        return found
+        event = self.get()
+        assert event is not None
+        return event
 
     def __aiter__(self) -> Self:
         return self
@@ -182,9 +184,9 @@ class Watch:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        while (found := self._next()) is None:
+        while (event := self._next()) is None:
             await loop.run_in_executor(None, self._pause)
-        return found
+        return event
 
     def _pause(self) -> None:
         """Wait until there are events, for a while only: this goes on in its thread if the iteration is cancelled."""

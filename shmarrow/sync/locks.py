@@ -68,18 +68,18 @@ def holders(fd: int, start: int, length: int, everyone: bool = True) -> list[tup
     Querying single locks takes quadratic time and finds one process per byte. For ``everyone``, or many locks, the
     kernel's list of all locks (of this pid namespace) is read, unless that takes too long.
     """
-    found, all_of_them = _asked(fd, start, start + length, _FEW)
-    if not found or (all_of_them and not everyone):
-        return found
+    locks, all_of_them = _asked(fd, start, start + length, _FEW)
+    if not locks or (all_of_them and not everyone):
+        return locks
     listed = _listed(fd, start, start + length)
     if listed:
-        return listed + [each for each in found if each[0] < 1]
-    return found if all_of_them else _asked(fd, start, start + length, _MANY)[0]
+        return listed + [each for each in locks if each[0] < 1]
+    return locks if all_of_them else _asked(fd, start, start + length, _MANY)[0]
 
 
 def _asked(fd: int, start: int, end: int, limit: int) -> tuple[list[tuple[int, int, int]], bool]:
     """Query shared locks on a range; also returns whether the list is complete."""
-    found, ranges = [], [(start, end)]
+    locks, ranges = [], [(start, end)]
     for _ in range(limit):
         if not ranges:
             break
@@ -90,9 +90,9 @@ def _asked(fd: int, start: int, end: int, limit: int) -> tuple[list[tuple[int, i
         stop = min(high, first + size) if size else high
         first = max(first, low)
         if kind == fcntl.F_RDLCK:
-            found.append((process, first, stop - first))
+            locks.append((process, first, stop - first))
         ranges += [part for part in ((low, first), (stop, high)) if part[0] < part[1]]
-    return found, not ranges
+    return locks, not ranges
 
 
 def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]] | None:
@@ -102,7 +102,7 @@ def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]] | None:
     aborted and not repeated for a while.
     """
     global _resume
-    status, own, found = os.fstat(fd), os.getpid(), []
+    status, own, locks = os.fstat(fd), os.getpid(), []
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     began = now = time.monotonic()
     if began < _resume:
@@ -117,13 +117,13 @@ def _listed(fd: int, start: int, end: int) -> list[tuple[int, int, int]] | None:
                     process, first = int(words[-4]), max(int(words[-2]), start)
                     stop = end if words[-1] == "EOF" else min(int(words[-1]) + 1, end)
                     if first < stop and process != own:
-                        found.append((process, first, stop - first))
+                        locks.append((process, first, stop - first))
     except OSError:
         return None
     finally:
         if now - began > _LONG:
             _resume = now + _REST * (now - began)
-    return sorted(set(found))  # read in pieces, between which locks come and go, it repeats lines
+    return sorted(set(locks))  # read in pieces, between which locks come and go, it repeats lines
 
 
 class Exclusive:

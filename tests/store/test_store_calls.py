@@ -37,7 +37,6 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
                 "if_generation must not be negative, found -1",
             ),
             (lambda: store.evict(-1), sa.InvalidArgument, "nbytes must not be negative, found -1"),
-            (lambda: store.reserve(-1), sa.InvalidArgument, "nbytes must not be negative, found -1"),
             (lambda: store.evict(1.5), sa.InvalidType, "nbytes must be an int, found 1.5"),
             (lambda: store.wait(5), sa.InvalidType, "expected the names of objects, found 5"),
             (lambda: store.get_many(None), sa.InvalidType, "found None"),
@@ -59,7 +58,7 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
                 call()
         assert [store.get("x"), *store.names()] == [1, "x"]
         assert store.get("x", timeout=np.float32(0.5)) == 1
-        assert store.reserve(np.int64(4)) == []
+        assert store.evict(np.int64(0)) == []
         store["x"] = 2
         assert store["x"] == 2
         del store["x"]

@@ -208,23 +208,19 @@ def test_a_stream_of_batches_keeps_to_the_capacity(where: str) -> None:
         assert store.names() == ["c", "w"]
 
 
-def test_reserve(where: str) -> None:
+def test_evict_all_or_nothing(where: str) -> None:
     with sa.Store(where, capacity=room(4)) as store:
         for name in "abc":
             store.put(name, block())
-        assert store.reserve(BLOCKS) == []
         held = store.get("a")
-        assert store.reserve(room(2)) == ["b"]
-        more = rf"^no room for {4 * BLOCKS} bytes in .*: {2 * BLOCKS} more than are available, and only {BLOCKS} "
-        with pytest.raises(sa.StoreFull, match=more):
-            store.reserve(room(4))
+        assert store.evict(BLOCKS) == ["b"]
         with pytest.raises(
             sa.StoreFull, match=rf"^cannot evict {room(5)} bytes from .*: only {BLOCKS} bytes may be ev"
         ):
             store.evict(room(5))
         assert store.names() == ["a", "c"]
         del held
-        assert sorted(store.reserve(room(4))) == ["a", "c"]
+        assert sorted(store.evict(room(2))) == ["a", "c"]
 
 
 def test_writers_keep_to_the_capacity_together(where: str) -> None:

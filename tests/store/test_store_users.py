@@ -287,6 +287,7 @@ def test_readers_block_nobody(shm_name: str, mode: int) -> None:
     store.put("k", np.zeros(1 << 16))
     assert told(store.evict, 1 << 20) == "StoreFull"  # it is all pinned
     store.collect(), store.stats()
+    assert told(store.destroy) == "StorageError" and store.get("i") == 3
     say("done")
     hear()
     store.evict(100_000)
