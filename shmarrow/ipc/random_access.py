@@ -37,12 +37,9 @@ class Batches(Protocol):
     ----------
     schema : Schema
         The schema of all of them.
-    ranged : bool
-        Whether the bytes are not in memory, but read by ranges.
     """
 
     schema: Schema
-    ranged: bool
 
     def count(self) -> int:
         """Return the number of batches."""
@@ -90,7 +87,7 @@ class IndexedReader:
     def _opened(self) -> Any:
         """The batches, as long as the reader is open in this process."""
         batches = self._batches
-        if batches is None or (batches.ranged and self._states.inherited):
+        if batches is None:
             self._states.go(READ)
         return batches
 
@@ -172,8 +169,6 @@ class IndexedReader:
     def _lasting(self) -> Iterator[RecordBatch]:
         """Iterate over all batches; if the bytes are in memory or mapped, they can be read after closing."""
         batches = self._opened()
-        if batches.ranged:
-            return iter(self)
         every: Iterator[RecordBatch] = iter(partial(next, map(batches.batch, count())), None)
         return (self._selected(batch, number) for number, batch in enumerate(every))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from stat import S_IMODE
 from typing import Any, NoReturn
 
@@ -31,8 +30,8 @@ class Source:
 
     Notes
     -----
-    Thread safety: the attributes change only in :meth:`close`. :meth:`read` and :meth:`fetch` may be called from
-    several threads; a sequential source belongs to one reader, which serializes its calls.
+    Thread safety: the attributes change only in :meth:`close`. :meth:`read` may be called from several threads; a
+    sequential source belongs to one reader, which serializes its calls.
     """
 
     __slots__ = ("closed", "data", "location", "mapped", "mapping", "name", "size")
@@ -87,9 +86,6 @@ class Source:
 
     def _read(self, start: int, stop: int) -> Bytes:
         raise InvalidType(f"{self.name} is read in sequence, not at random")
-
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prefetch (start, stop) ranges for :meth:`read`; no effect if the bytes are in memory."""
 
     def read_into(self, view: Any) -> int:
         """Fill a writable buffer with the next bytes; returns their number, fewer only at the end.

@@ -1,32 +1,33 @@
 """Sources over seekable file objects that cannot be mapped, such as ``fsspec`` files on an object store.
 
-Only requested ranges are read. :meth:`RangeSource.fetch` merges ranges less than :data:`MERGED_GAP` bytes apart, up to
-:data:`MERGED_BYTES`. The read-ahead of ``fsspec`` files, of megabytes per range, is bypassed. Nothing is copied: arrays
-are views of the bytes read.
-
-Bytes read are cached up to :data:`CACHE_BYTES`; the ranges of the last ``fetch`` are always kept.
+Only the ranges that somebody needs are read, those less than :data:`MERGED_GAP` bytes apart together, up to
+:data:`MERGED_BYTES`. The read-ahead of ``fsspec`` files, of megabytes per range, is bypassed. The body of a message is
+anonymous memory of its full size, into which ranges are read: what builds arrays finds bytes, as in a mapped file.
 """
 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
+import sys
 from _thread import allocate_lock
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import EMPTY, Bytes, as_bytes
-from shmarrow.errors import Closed, InvalidData, InvalidType, StorageError
+from shmarrow.buffer import EMPTY, U1, Bytes, as_bytes
+from shmarrow.errors import Closed, InvalidData, InvalidType, LimitExceeded, StorageError
 from shmarrow.sources.base import Source, name_of
 from shmarrow.sources.sequential import SequentialSource, is_decompressing, raise_io_error
 
 MERGED_GAP = 1 << 13
 MERGED_BYTES = 1 << 23
-CACHE_BYTES = 1 << 24
+
+# The last one may be larger than the memory that there is. It has a name from Python 3.13 on.
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000 * (sys.platform == "linux"))
 
 
 def open_ranges(file: Any) -> RangeSource | None:
@@ -52,7 +53,7 @@ class RangeSource(Source):
     Calls are serialized by a lock, and raise in a forked child, whose reads would move its parent's position.
     """
 
-    __slots__ = ("_cached", "_cached_bytes", "_fetcher", "_file", "_lock", "_pid", "_starts", "_stream")
+    __slots__ = ("_ahead", "_fetcher", "_file", "_lock", "_pid", "_stream")
 
     def __init__(self, file: Any, name: str, size: int) -> None:
         super().__init__(name, None, size=size)
@@ -62,89 +63,44 @@ class RangeSource(Source):
         self._fetcher = getattr(getattr(file, "cache", None), "fetcher", None)
         self._lock = allocate_lock()
         self._pid = os.getpid()
-        # Cached parts by start, in LRU order; and their total size.
-        self._cached: dict[int, Bytes] = {}
-        self._starts: list[int] = []
-        self._cached_bytes = 0
+        self._ahead: tuple[int, Bytes] = 0, EMPTY
 
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        for start, stop in ranges:
-            self._check(start, stop)
-        with self._lock:
-            self._load_all(ranges)
-
-    def _load_all(self, ranges: Sequence[tuple[int, int]]) -> None:
-        parts = {each: self._part_with(*each) for each in ranges if each[0] < each[1]}
-        total = sum([len(self._cached[part]) for part in {*parts.values()} if part is not None])
-        wanted = sorted([each for each, part in parts.items() if part is None])
-        total += sum([len(self._load(start, stop)) for start, stop in merged(wanted)])
-        self._shrink(max(CACHE_BYTES, total))
+    def read_ahead(self, start: int, stop: int) -> Bytes:
+        """Read bytes as :meth:`read`, and keep them for reads of parts of them, until the next call."""
+        part = self.read(start, stop)
+        self._ahead = start, part
+        return part
 
     def _read(self, start: int, stop: int) -> Bytes:
-        self._check(start, stop)
-        if start == stop:
-            return EMPTY
-        with self._lock:
-            found = self._find(start, stop)
-            if found is None:
-                found = self._load(start, stop)
-                self._shrink(CACHE_BYTES)
-        return found
-
-    def _check(self, start: int, stop: int) -> None:
         if os.getpid() != self._pid:
             raise Closed(f"{self.name} was opened by process {self._pid}; open it again in its children")
         if not 0 <= start <= stop <= (self.size or 0):
             raise InvalidData(f"{self.name}: expected the bytes [{start}, {stop}), found {self.size} bytes")
-
-    def _find(self, start: int, stop: int) -> Bytes | None:
-        """The range, if it is cached."""
-        first = self._part_with(start, stop)
-        return None if first is None else self._cached[first][start - first : stop - first]
-
-    def _part_with(self, start: int, stop: int) -> int | None:
-        """Start of the cached part that contains the range; no part contains another."""
-        if self.closed:
-            raise self._closed_error()
-        at = bisect_right(self._starts, start) - 1
-        first = self._starts[at] if at >= 0 else 0
-        if at < 0 or stop - first > len(self._cached[first]):
-            return None
-        self._cached[first] = self._cached.pop(first)  # most recently used
-        return first
-
-    def _load(self, start: int, stop: int) -> Bytes:
-        try:
-            if callable(self._fetcher):
-                part = as_bytes(self._fetcher(start, stop))
-            else:
-                self._file.seek(start)
-                part = self._stream.take(stop - start)
-        except Exception as error:
-            raise_io_error(error, "read", self.name)
+        first, ahead = self._ahead
+        if first <= start and stop <= first + len(ahead):
+            return ahead[start - first : stop - first]
+        if start == stop:
+            return EMPTY
+        with self._lock:
+            if self.closed:
+                raise self._closed_error()
+            part = self._load(start, stop)
         if len(part) != stop - start:
             raise StorageError(
                 errno.EIO,
                 f"cannot read {self.name!r}: expected the bytes [{start}, {stop}), found {len(part)} of them; the file "
                 "may have been replaced",
             )
-        for inner in self._starts[bisect_left(self._starts, start) : bisect_left(self._starts, stop)]:
-            if inner + len(self._cached[inner]) <= stop:
-                self._drop(inner)
-        insort(self._starts, start)
-        self._cached[start] = part
-        self._cached_bytes += len(part)
         return part
 
-    def _drop(self, start: int) -> None:
-        part = self._cached.pop(start, None)
-        if part is not None:
-            self._starts.remove(start)
-            self._cached_bytes -= len(part)
-
-    def _shrink(self, most: int) -> None:
-        while self._cached_bytes > most:
-            self._drop(next(iter(self._cached)))
+    def _load(self, start: int, stop: int) -> Bytes:
+        try:
+            if callable(self._fetcher):
+                return as_bytes(self._fetcher(start, stop))
+            self._file.seek(start)
+            return self._stream.take(stop - start)
+        except Exception as error:
+            raise_io_error(error, "read", self.name)
 
     def _closed_error(self) -> Closed:
         return Closed(
@@ -155,16 +111,81 @@ class RangeSource(Source):
     def close(self) -> None:
         super().close()
         with nullcontext() if os.getpid() != self._pid else self._lock:  # a child's copy may stay locked
-            self._shrink(0)
+            self._ahead = 0, EMPTY
             self._stream.close()
             self._file = self._fetcher = None
 
 
-def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Sort ranges and merge those that overlap or are close; the results are disjoint."""
-    start = stop = -MERGED_GAP
+class SourceRange:
+    """The bytes of a source up to an offset, read when they are sliced; a substitute for an ndarray of them."""
+
+    __slots__ = ("_size", "_source")
+
+    def __init__(self, source: RangeSource, size: int) -> None:
+        self._source = source
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> Bytes:
+        return self._source.read(part.start, part.stop)
+
+    def body(self, start: int, stop: int) -> RangeBody:
+        """The body of a message, of which nothing is read yet."""
+        return RangeBody(self._source, start, stop - start)
+
+    def read_ahead(self, start: int, stop: int) -> None:
+        """Read bytes that are needed soon in one read; see :meth:`RangeSource.read_ahead`."""
+        self._source.read_ahead(start, stop)
+
+
+class RangeBody:
+    """The body of a message in memory of its full size, into which ranges are read when they are needed.
+
+    Notes
+    -----
+    Thread safety: may be shared. Threads that need the same bytes at the same time may both read them.
+    """
+
+    __slots__ = ("_data", "_present", "_room", "_source", "_start")
+
+    def __init__(self, source: RangeSource, start: int, size: int) -> None:
+        self._source = source
+        self._start = start
+        self._room = _memory(size)
+        self._data = self._room[:]
+        self._data.flags.writeable = False
+        # What was read: disjoint ranges in order; replaced as a whole.
+        self._present: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def have(self, ranges: Iterable[tuple[int, int]]) -> Bytes:
+        """Return the whole body, read-only, in which the bytes of some (start, stop) ranges are present."""
+        for start, stop in merged(sorted(ranges)):
+            for first, last in missing(self._present, start, stop):
+                self._room[first:last] = self._source.read(self._start + first, self._start + last)
+            self._present = list(merged(sorted([*self._present, (start, stop)]), 1, 1 << 63))
+        return self._data
+
+
+def _memory(size: int) -> Bytes:
+    """Anonymous memory, which takes none until it is written to."""
+    try:
+        return np.frombuffer(mmap.mmap(-1, size, flags=_FLAGS), U1) if size else EMPTY
+    except (OSError, OverflowError, ValueError):
+        raise LimitExceeded(f"not enough memory for a body of {size} bytes") from None
+
+
+def merged(
+    ranges: Iterable[tuple[int, int]], gap: int = MERGED_GAP, most: int = MERGED_BYTES
+) -> Iterator[tuple[int, int]]:
+    """Merge sorted ranges that overlap or are less than ``gap`` apart, up to ``most``; the results are disjoint."""
+    start = stop = -gap
     for first, last in ranges:
-        if first - stop >= MERGED_GAP or (first >= stop and last - start > MERGED_BYTES):
+        if first - stop >= gap or (first >= stop and last - start > most):
             if stop > 0:
                 yield start, stop
             start = first
@@ -173,29 +194,12 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield start, stop
 
 
-class SourceRange:
-    """The bytes ``[start, stop)`` of a source, read on access; a substitute for an ndarray of them.
-
-    Supports ``len()`` and slices with both ends; a slice reads its bytes unless :meth:`fetch` did.
-    """
-
-    __slots__ = ("_source", "_start", "_stop")
-
-    def __init__(self, source: Source, start: int, stop: int) -> None:
-        self._source = source
-        self._start = start
-        self._stop = stop
-
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    def __getitem__(self, part: slice) -> Bytes:
-        return self._source.read(self._start + part.start, self._start + part.stop)
-
-    def part(self, part: slice) -> SourceRange:
-        """A subrange; reads nothing."""
-        return SourceRange(self._source, self._start + part.start, self._start + part.stop)
-
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prefetch (start, stop) ranges for the slices that follow; adjacent ones in one read."""
-        self._source.fetch([(self._start + start, self._start + stop) for start, stop in ranges])
+def missing(present: Sequence[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The parts of a range that are in none of some disjoint ranges in order."""
+    for first, last in present:
+        if start < last and first < stop:
+            if start < first:
+                yield start, first
+            start = last
+    if start < stop:
+        yield start, stop

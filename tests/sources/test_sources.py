@@ -25,7 +25,7 @@ from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow.sources import open_source
-from shmarrow.sources.ranges import CACHE_BYTES, MERGED_GAP, RangeSource
+from shmarrow.sources.ranges import MERGED_GAP, RangeBody, RangeSource
 
 PEER_BATCH = pa.record_batch({"x": pa.array([3, 1, 2], pa.int64()), "s": ["a", None, "ccc"]})
 VALUES = PEER_BATCH.to_pydict()
@@ -282,12 +282,20 @@ class Counted(io.RawIOBase):
         return got
 
 
+def body_of(file: Any) -> RangeBody:
+    """All of a file as the body of a message."""
+    source = open_source(file)
+    assert isinstance(source, RangeSource)
+    return RangeBody(source, 0, len(BYTES))
+
+
 def test_only_what_is_asked_for_is_read() -> None:
     file = Counted(BYTES)
     source = open_source(file)
     assert (source.size, source.data, source.mapped) == (len(BYTES), None, False)
     assert file.ranges == []
-    assert source.read(1000, 1010).tobytes() == BYTES[1000:1010]
+    assert isinstance(source, RangeSource)
+    assert source.read_ahead(1000, 1010).tobytes() == BYTES[1000:1010]
     assert source.read(1002, 1005).tobytes() == BYTES[1002:1005]
     assert len(source.read(7, 7)) == 0
     assert file.ranges == [(1000, 1010)]
@@ -295,15 +303,17 @@ def test_only_what_is_asked_for_is_read() -> None:
 
 def test_neighbours_are_read_together() -> None:
     file = Counted(BYTES)
-    source = open_source(file)
+    body = body_of(file)
     far = 1500 + MERGED_GAP
     ranges = [(1000, 1500), (10, 20), (20, 30), (1500 + MERGED_GAP, far + 8), (1200, 1300), (60_000, 60_001)]
-    source.fetch(ranges)
+    data = body.have(ranges)
     assert file.ranges == [(10, 1500), (far, far + 8), (60_000, 60_001)]
     for start, stop in ranges:
-        assert source.read(start, stop).tobytes() == BYTES[start:stop]
-    source.fetch(ranges)
+        assert data[start:stop].tobytes() == BYTES[start:stop]
+    body.have(ranges)
     assert len(file.ranges) == 3
+    assert body.have([(5, 20), (1490, 1510)])[5:1510].tobytes() == BYTES[5:1510]
+    assert file.ranges[3:] == [(5, 10), (1500, 1510)]
 
 
 def test_reads_that_give_a_part_are_repeated() -> None:
@@ -311,8 +321,8 @@ def test_reads_that_give_a_part_are_repeated() -> None:
     assert source.read(100, 200).tobytes() == BYTES[100:200]
 
 
-def test_memory_of_what_was_read_is_bounded() -> None:
-    data = bytes(CACHE_BYTES + (8 << 20))
+def test_what_was_read_is_not_kept() -> None:
+    data = bytes(24 << 20)
     file = Counted(data)
     source = open_source(file)
     assert isinstance(source, RangeSource)
@@ -320,19 +330,48 @@ def test_memory_of_what_was_read_is_bounded() -> None:
     before = tracemalloc.get_traced_memory()[0]
     for start in range(0, len(data), 1 << 20):
         source.read(start, start + (1 << 20))
-        assert tracemalloc.get_traced_memory()[0] - before < CACHE_BYTES + (1 << 20)
-    source.fetch([(0, len(data))])  # what is about to be asked for stays, whatever its size
+        assert tracemalloc.get_traced_memory()[0] - before < 2 << 20
+    source.read_ahead(0, len(data))  # what is about to be asked for stays, whatever its size
     count = len(file.ranges)
     source.read(5, len(data))
     assert len(file.ranges) == count
-    source.read(0, 1 << 20)
     source.close()
     assert tracemalloc.get_traced_memory()[0] - before < 1 << 20
     tracemalloc.stop()
     with pytest.raises(sa.Closed):
         source.read(0, 1)
     with pytest.raises(sa.Closed):
-        source.fetch([(0, 1)])
+        source.read_ahead(0, 1)
+
+
+def test_a_body_takes_the_memory_of_what_was_read() -> None:
+    class Zeros(io.RawIOBase):
+        """A terabyte of zeros."""
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            return offset
+
+        def tell(self) -> int:
+            return 1 << 40
+
+        def seekable(self) -> bool:
+            return True
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, target: Any) -> int:
+            target[:] = bytes(len(target))
+            return len(target)
+
+    source = open_source(Zeros())
+    assert isinstance(source, RangeSource)
+    middle = 1 << 39
+    data = RangeBody(source, 0, 1 << 40).have([(middle, middle + 100)])
+    assert len(data) == 1 << 40
+    assert not data[middle : middle + 100].any()
+    with pytest.raises(sa.LimitExceeded, match="not enough memory"):
+        RangeBody(source, 0, 1 << 62)
 
 
 def test_ranges_outside_of_the_file() -> None:
@@ -341,7 +380,7 @@ def test_ranges_outside_of_the_file() -> None:
             with pytest.raises(sa.InvalidData, match=f"found {len(BYTES)} bytes"):
                 source.read(start, stop)
     with pytest.raises(sa.InvalidData):
-        open_source(Counted(BYTES)).fetch([(0, len(BYTES) + 1)])
+        body_of(Counted(BYTES)).have([(0, len(BYTES) + 1)])
 
 
 def test_a_file_that_lost_its_end() -> None:
@@ -366,14 +405,14 @@ def test_every_range_read_may_fail_once() -> None:
 
     for call in range(5):
         file = Failing(BYTES)
-        source = open_source(file)
+        body = body_of(file)
         file.fails = True
         ranges = [(i * 20_000, i * 20_000 + 10) for i in range(call + 1)]
         with pytest.raises(sa.StorageError, match="too slow"):
-            source.fetch(ranges)
-        source.fetch(ranges)
+            body.have(ranges)
+        data = body.have(ranges)
         for start, stop in ranges:
-            assert source.read(start, stop).tobytes() == BYTES[start:stop]
+            assert data[start:stop].tobytes() == BYTES[start:stop]
 
 
 def test_threads_read_their_ranges() -> None:
@@ -403,7 +442,7 @@ def test_a_forked_child_opens_its_own() -> None:
     assert isinstance(source, RangeSource)
 
     def child() -> None:
-        for call in (lambda: source.read(0, 10), lambda: source.fetch([(0, 10)])):
+        for call in (lambda: source.read(0, 10), lambda: RangeBody(source, 0, 20).have([(0, 10)])):
             with pytest.raises(sa.Closed, match=f"process {os.getppid()}"):
                 call()
         source.close()

@@ -36,6 +36,7 @@ from shmarrow.types import Schema
 
 if TYPE_CHECKING:
     from shmarrow.segment.mappings import Version
+    from shmarrow.sources.ranges import RangeBody
 
 FILE_STRIDE = 1 << 48
 """A buffer at ``k * FILE_STRIDE + n`` in a body is at offset ``n`` of the k-th file that the object shares with others.
@@ -55,18 +56,6 @@ class Dictionaries(Protocol):
 
     def get(self, id: int, /) -> Any:
         """The dictionary of an id; None if there is none."""
-
-
-class RangeBody(Protocol):
-    """A body that is not in memory; parts are read on access."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice) -> Bytes:
-        """Return the bytes from ``start`` to ``stop``."""
-
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prefetch these (start, stop) ranges, merging adjacent ones."""
 
 
 def open_batch(
@@ -137,7 +126,7 @@ class ArrayLoader:
     """
 
     __slots__ = (
-        "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_fetch", "_header",
+        "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_have", "_header",
         "_nodes", "_numbers", "_origin", "_schema", "_size", "_trust", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
@@ -157,8 +146,8 @@ class ArrayLoader:
         self.length, _, self._nodes, self._buffers, version, codec, _, _ = header
         if len(self._buffers) > limits.buffers:
             raise LimitExceeded(f"{where}: {len(self._buffers)} buffers, more than Limits.buffers = {limits.buffers}")
-        self._body = body
-        self._fetch = getattr(body, "fetch", None)
+        self._body: Any = body
+        self._have = getattr(body, "have", None)  # reads what is needed, and returns the body in memory
         self._size = len(body)
         self._trust = limits.trust  # the arrays' "validated" flag
         self._schema = schema
@@ -170,7 +159,7 @@ class ArrayLoader:
 
             self._decompressor = codecs.decompressor(*codec, where, limits)
         # Whether arrays can be views of the body.
-        self._direct = codec is None and self._fetch is None and not schema.big_endian
+        self._direct = codec is None and self._have is None and not schema.big_endian
         self._asked = 0
         self._numbers: list[tuple[int, int, Any] | None] | None = None
         self._variadic: tuple[list[int], list[int]] | None = None
@@ -183,7 +172,7 @@ class ArrayLoader:
         return "is big-endian" if self._schema.big_endian else ""
 
     def at_hand(self, index: int) -> bool:
-        return self._direct or (self._fetch is None and self.length <= _SMALL)
+        return self._direct or (self._have is None and self.length <= _SMALL)
 
     def check(self, index: int) -> None:
         wire = self._schema.wire(index)
@@ -358,15 +347,15 @@ class ArrayLoader:
         return self._body[start:stop]
 
     def _load(self, columns: Sequence[Iterable[int]], at_most: int | None = None) -> dict[int, Bytes]:
-        """Fetch the buffers of some columns if the body is not in memory, and decompress them.
+        """Have the buffers of some columns in memory, and decompress them.
 
         Returns the decompressed buffers by index.
         """
-        if self._fetch is None and self._decompressor is None:
+        if self._have is None and self._decompressor is None:
             return {}
         filled = [list(self._filled(column)) for column in columns]
-        if self._fetch is not None:
-            self._fetch([(start, stop) for column in filled for _, start, stop in column])
+        if self._have is not None:
+            self._body = self._have([(start, stop) for column in filled for _, start, stop in column])
         if self._decompressor is None:
             return {}
         body = self._body

@@ -17,8 +17,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from shmarrow.batch import RecordBatch
 from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidData, Limits, at
@@ -39,8 +37,10 @@ if TYPE_CHECKING:
 _HIDDEN = (ROW_COUNTS, STATISTICS)
 """The keys of the footer's metadata that are not the user's."""
 
-_GROUP = 1 << 23
-"""Approximate size of one read when all batches are read by ranges."""
+_GROUP, _SMALL = 1 << 23, 1 << 13
+"""Approximate size of one read when all batches are read by ranges, and of messages whose bodies are read as well."""
+
+_FEW = _GROUP // _SMALL
 
 
 class _File:
@@ -51,7 +51,7 @@ class _File:
     data : uint8 ndarray or SourceRange
         All bytes before the footer, which blocks may refer to.
     ranged : bool
-        Whether ``data`` is a SourceRange.
+        Whether the file is read by ranges, and ``data`` a SourceRange.
     footer : Footer
         What the footer says.
     version : Version or None
@@ -71,7 +71,7 @@ class _File:
         if source.data is None:
             from shmarrow.sources.ranges import SourceRange
 
-            self.data: Any = SourceRange(source, 0, end)
+            self.data: Any = SourceRange(source, end)  # type: ignore[arg-type]
         else:
             self.data = source.data[:end]
 
@@ -80,16 +80,18 @@ class _File:
         offset, metadata, size = block.item()
         found = message_at(self.data, offset, where, self.limits, block=(metadata, size), parse=read_message)
         assert found is not None
-        part = slice(found.body, found.end)
-        body = self.data.part(part) if self.ranged else self.data[part]
+        if self.ranged:
+            return found.message, self.data.body(found.body, found.end)
+        body = self.data[found.body : found.end]
         return found.message, body if self._shared is None else self._shared.body(body)
 
-    def fetch(self, blocks: NDArray, bodies: bool = False) -> None:
-        """Prefetch the metadata of many messages, and optionally their bodies, if the file is read by ranges."""
-        if self.ranged:
-            starts, sizes = blocks["offset"], blocks["metaDataLength"] + (blocks["bodyLength"] if bodies else 0)
-            good = (starts >= 0) & (sizes >= 0) & (starts <= len(self.data) - sizes)
-            self.data.fetch(np.stack([starts, starts + sizes], axis=1)[good].tolist())
+    def read_ahead(self, blocks: NDArray, bodies: bool = False) -> None:
+        """Read several messages in one read if the file is read by ranges, and they are small and close together."""
+        if self.ranged and len(blocks) > 1:
+            start = int(blocks["offset"].min())
+            stop = int((blocks["offset"] + blocks["metaDataLength"] + blocks["bodyLength"]).max())
+            if 0 <= start < stop <= len(self.data) and stop - start <= (2 * _GROUP if bodies else _SMALL * len(blocks)):
+                self.data.read_ahead(start, stop)
 
 
 class FileBatches:
@@ -133,8 +135,9 @@ class FileBatches:
     def read_rows(self) -> RowCounts:
         """The row counts of all batches, from their own metadata."""
         counts: RowCounts = []
-        self.file.fetch(self.file.footer.batches)
         for number, block in enumerate(self.file.footer.batches):
+            if not number % _FEW:
+                self.file.read_ahead(self.file.footer.batches[number : number + _FEW])
             where = f"{self.file.name}: batch {number}"
             message, _ = self.file.message(block, where)
             if isinstance(message, Message):
@@ -268,7 +271,7 @@ class RecordBatchFileReader(IndexedReader):
         count = len(file.footer.batches)
         step = max(1, _GROUP * count // len(file.data))
         for first in range(0, count, step):
-            file.fetch(file.footer.batches[first : first + step], bodies=self._included is None)
+            file.read_ahead(file.footer.batches[first : first + step], bodies=self._included is None)
             for i in range(first, min(first + step, count)):
                 batch = self.get_batch(i)
                 batch.columns  # noqa: B018
@@ -312,7 +315,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         budget = DictionaryBudget(file.limits)
         total = 0
         blocks = file.footer.dictionaries
-        file.fetch(blocks)
+        file.read_ahead(blocks[:_FEW])
         source = LazySchema.of(self._schema)
         if len(blocks) and source.nested_dictionaries:
             source.dictionary_wires()  # none refers to itself

@@ -129,7 +129,6 @@ class _StreamBatches:
         The record batches. Those beyond ``state.batches`` are of interrupted calls and do not count.
     """
 
-    ranged = False
     __slots__ = ("_locks", "_shared", "_source", "_version", "data", "places", "schema", "state")
 
     def __init__(self, source: Source, limits: Limits) -> None:
