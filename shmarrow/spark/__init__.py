@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
     from shmarrow.spark.host_once import Once, once
     from shmarrow.spark.joining import lookup
+    from shmarrow.spark.named import attached
     from shmarrow.spark.session import check_java, local_session
     from shmarrow.spark.sharing import share
 
@@ -29,6 +30,7 @@ __all__ = [
     "Once",
     "PartitionHandle",
     "SharedFrame",
+    "attached",
     "broadcast",
     "check_java",
     "local_session",
@@ -48,6 +50,7 @@ if not TYPE_CHECKING:
             ".host_broadcast": "HostBroadcast broadcast",
             ".host_once": "Once once",
             ".joining": "lookup",
+            ".named": "attached",
             ".session": "check_java local_session",
             ".sharing": "share",
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from shmarrow.errors import (
     full_name,
     shown,
 )
+from shmarrow.segment.host import host_name
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.handle import PartitionHandle, frame_name, remove_here
 from shmarrow.tables import Table
@@ -157,6 +159,31 @@ class SharedFrame:
             for table, (_, low, high) in zip(tables, wanted, strict=True)
         ]
         return Table(self.schema, [batch for table in parts for batch in table.batches])
+
+    def local(self) -> Table:
+        """Return rows that are on this host, as many on each host, for trainers on several hosts; zero-copy.
+
+        The handles say which host has how many rows, so nothing is asked. Each host gets as many rows as the one that
+        has the fewest, the first of its partitions: trainers with the same number of ranks on each host make the same
+        number of steps. A rank gets its part of them from ``BatchDataset(frame.local(), rank=local_rank,
+        world_size=local_world_size)``.
+
+        Raises
+        ------
+        StorageError
+            If no partition is on this host, or this process may not read it.
+        """
+        hosts: dict[AppStore, list[PartitionHandle]] = {}
+        for handle in self.handles:
+            hosts.setdefault(handle.store, []).append(handle)
+        least = min((sum(handle.num_rows for handle in each) for each in hosts.values()), default=0)
+        mine = [handle for each in hosts.values() for handle in each if handle.is_here]
+        if self.handles and not mine:
+            where = ", ".join(sorted({repr(handle.host) for handle in self.handles}))
+            raise StorageError(
+                errno.EREMOTE, f"no partition of the frame is on host {host_name()!r}: they are on {where}"
+            )
+        return SharedFrame(self.store, self.name, self.schema, mine).read_rows(0, least)
 
     def map(
         self, function: Callable[[Table], Any], schema: str | StructType, spark: SparkSession | None = None

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, shown
 from shmarrow.objects import decode
 from shmarrow.spark._pyspark import cluster_session
-from shmarrow.spark.app_store import AppStore, driver_store, executor_store, in_worker, location
+from shmarrow.spark.app_store import AppStore, driver_store, executor_store, in_worker, location, unless_gone
+from shmarrow.spark.code_key import code_key
 from shmarrow.spark.delivery import explaining_limits
 from shmarrow.spark.values import MISSING, as_given, as_stored, cache, cached, drop
 from shmarrow.store import Store
@@ -41,15 +42,16 @@ class Once:
     Thread safety: any thread may use it. A forked child may use its parent's.
     """
 
-    def __init__(self, name: str, function: Callable[[], Any], store: AppStore) -> None:
+    def __init__(self, name: str, function: Callable[[], Any], store: AppStore, code: str) -> None:
         self.name = name
         self._function = function
         self._store = store
+        self._code = code
 
     @property
     def _object(self) -> str:
-        """The name of its object on each host, which no other application has."""
-        return f"once/{self._store.id[:16]}-{self._store.owner}/{self.name}"
+        """The name of its object on each host, which no other application or function has."""
+        return f"{_application(self._store)}{self._code}/{self.name}"
 
     @property
     def value(self) -> Any:
@@ -111,17 +113,24 @@ def _is_there(store: Store, name: bytes, generation: int) -> bool:
     return found is not None and found.generation == generation
 
 
+def _application(store: AppStore) -> str:
+    """The beginning of the names of all values of an application."""
+    return f"once/{store.id[:16]}-{store.owner}/"
+
+
 def once(name: str, function: Callable[[], Any], store: Location | Store | None = None) -> Once:
     """Declare a value that the first Python worker on each host to use it computes; nothing is computed yet.
 
     Parameters
     ----------
     name : str
-        Name, unique in the application: another ``once`` of this name has the same value, whatever its function. Up to
+        Name, unique in the application: another ``once`` of this name and the same function has the same value. Up to
         200 bytes in UTF-8.
     function : callable
         Returns the value; called without arguments, in a worker or the driver. The value must be one accepted by
-        :func:`broadcast`, and is returned like :attr:`HostBroadcast.value`.
+        :func:`broadcast`, and is returned like :attr:`HostBroadcast.value`. Its code, its defaults and what it has from
+        functions around it are part of the key: an edited function gives a new value, and the old one is removed from
+        the driver's host. Other functions that it calls, and global variables, are not.
     store : str, PathLike or Store, optional
         The store for values, as for :func:`share`.
 
@@ -150,4 +159,12 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
         raise InvalidType(f"once needs a function that returns the value, found {shown(function)}")
     if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
         raise InvalidArgument(f"the name of a value must have 1 to 200 bytes in UTF-8, found {shown(name)}")
-    return Once(name, function, executor_store(location(store)) if in_worker() else driver_store(store))
+    there, code = executor_store(location(store)) if in_worker() else driver_store(store), code_key(function)
+    if not in_worker():
+        opened, application = there.store(), _application(there)
+        for each in opened.names(application):
+            known, _, other = each.removeprefix(application).partition("/")
+            if other == name and known != code:
+                with unless_gone():
+                    opened.delete(each)
+    return Once(name, function, there, code)

@@ -15,6 +15,7 @@ from shmarrow import errors
 from shmarrow.errors import (
     InvalidArgument,
     InvalidType,
+    MissingExtra,
     ObjectExists,
     ObjectNotFound,
     ShmarrowError,
@@ -40,7 +41,7 @@ def worker_errors() -> Iterator[None]:
     except ShmarrowError:
         raise
     except Exception as error:
-        own = raised_in_worker(error)
+        own = raised_in_worker(error) or _without_package(error)
         if own is None:
             raise
         raise own from error
@@ -104,6 +105,16 @@ def raised_in_worker(error: BaseException) -> ShmarrowError | None:
         return None
     number = next((number for base, number in _ERRNOS.items() if issubclass(kind, base)), None)
     return kind(found[2]) if number is None else kind(number, found[2])
+
+
+def _without_package(error: BaseException) -> MissingExtra | None:
+    if "No module named 'shmarrow" not in str(error):
+        return None
+    return MissingExtra(
+        "the Python of Spark's workers does not have shmarrow",
+        hint='set os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts; on a cluster, install '
+        "shmarrow where the workers run",
+    )
 
 
 def is_session(value: object) -> bool:

@@ -20,14 +20,15 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.optional import optional
 from shmarrow.segment import Location
-from shmarrow.spark._pyspark import arrow_schema
+from shmarrow.spark._pyspark import arrow_schema, is_local
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import frame_name
-from shmarrow.spark.jobs import is_session, session_for
+from shmarrow.spark.jobs import is_session, on_workers, session_for
+from shmarrow.spark.named import as_frame_name, register
 from shmarrow.spark.publishing import check_wanted, handle_column, handle_row, published
 from shmarrow.spark.results import pyarrow_batches
-from shmarrow.spark.types import check_type
+from shmarrow.spark.types import check_name, check_type
 from shmarrow.store import Store
 from shmarrow.types import Schema, has_dictionary
 from shmarrow.types.base import as_positive
@@ -48,6 +49,7 @@ def share(
     df: DataFrame,
     store: Location | Store | None = None,
     *,
+    name: str | None = None,
     function: Function | None = None,
     target_bytes: int = TARGET_BYTES,
 ) -> SharedFrame:
@@ -60,6 +62,10 @@ def share(
     store : str, PathLike or Store, optional
         The store for the objects: ``shm:NAME``, or a directory; by default the store of this user's Spark applications,
         ``shm:shmarrow-spark-UID``. On a host that does not see it, the store of that name there, created if missing.
+    name : str, optional
+        A name under which other applications and notebooks of this user find the frame: see :func:`attached`. It
+        replaces the frame of that name, whose objects are removed when this one is complete: sharing again in a
+        notebook leaves one copy. Tables that others have attached stay valid.
     function : callable, optional
         Called with an iterator over the batches of a partition (``pyarrow.RecordBatch``), and returns an iterator over
         the batches to share, as for ``mapInArrow``. They do not pass through Spark, so they may have types that Spark
@@ -98,14 +104,25 @@ def share(
     target_bytes = as_positive(target_bytes, "target_bytes")
     if function is not None and not callable(function):
         raise InvalidType(f"function must be callable, found {full_name(function)}")
+    if name is not None:
+        name = as_frame_name(name)
     spark = _session_of(df)
     source, names = numbered(df), tuple(df.columns)
-    found, name = driver_store(store), frame_name()
-    rows = source.mapInArrow(partial(_publish, found, name, names, function, target_bytes), handle_column())
-    made = published(rows, found, name, lambda: _schema_without_rows(df, function))
-    return SharedFrame(found, name, made.schema, made.handles, df.schema.json() if function is None else None).kept(
-        spark, made.rows, made.end
-    )
+    found, prefix = driver_store(store), frame_name()
+    rows = source.mapInArrow(partial(_publish, found, prefix, names, function, target_bytes), handle_column())
+    made = published(rows, found, prefix, lambda: _schema_without_rows(df, function))
+    spark_schema = df.schema.json() if function is None else None
+    frame = SharedFrame(found, prefix, made.schema, made.handles, spark_schema).kept(spark, made.rows, made.end)
+    if name is None:
+        return frame
+    try:
+        remove = register(frame, name)
+    except BaseException:
+        frame.destroy()
+        raise
+    if remove is not None and not is_local(spark):
+        on_workers(spark, remove)
+    return frame
 
 
 # --- what to share ----------------------------------------------------------------------------------------------
@@ -125,6 +142,7 @@ def _session_of(df: Any) -> SparkSession:
 def numbered(df: DataFrame) -> DataFrame:
     """Make a DataFrame acceptable to ``mapInArrow``, whatever its column names, even without columns."""
     for field in df.schema:
+        check_name(field.name, "the DataFrame has a column")
         check_type(field.dataType, f"column {field.name!r}")
     names = df.columns
     if not names:

@@ -181,14 +181,19 @@ def check_type(type: Any, where: str) -> None:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise InvalidType(f"{where} has several fields named {twice!r}", hint="rename them")
-    broken = next((name for name in names if "\0" in name), None)
-    if broken is not None:
-        raise InvalidType(f"{where} has a field named {broken!r}: names in Arrow end at NUL", hint="rename it")
+    for name in names:
+        check_name(name, f"{where} has a field")
     for field in getattr(type, "fields", ()):
         check_type(field.dataType, f"{where}, field {field.name!r}")
     for part in ("elementType", "keyType", "valueType"):
         if hasattr(type, part):
             check_type(getattr(type, part), where)
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuse a name that other libraries would cut, as a NUL ends it in C."""
+    if "\0" in name:
+        raise InvalidType(f"{where} named {name!r}: names in Arrow end at NUL", hint="rename it")
 
 
 def nullable(type: Any) -> Any:

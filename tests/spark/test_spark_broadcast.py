@@ -513,7 +513,7 @@ def test_outside_of_workers() -> None:
     from shmarrow.spark.app_store import AppStore
     from shmarrow.spark.host_once import Once
 
-    made = Once("v", lambda: 1, AppStore("shm:of-another-host", "0" * 32, 1, os.geteuid()))
+    made = Once("v", lambda: 1, AppStore("shm:of-another-host", "0" * 32, 1, os.geteuid()), "0")
     with pytest.raises(sa.StorageError, match=r"'shm:of-another-host' of another process is not visible in this one"):
         made.value  # noqa: B018
 
@@ -591,7 +591,12 @@ def test_once(spark: Any, store: sa.Store, tmp_path: Path) -> None:
     assert len(calls.read_text().split()) == 2
     assert made.value.sum() == total
     assert len(calls.read_text().split()) == 2
-    assert sas.once("numbers", fail, store).value is made.value  # the name is what counts
+    assert sas.once("numbers", compute, store).value is made.value  # the name and the code are what counts
+    edited = sas.once("numbers", lambda: np.arange(3.0), store)
+    assert store.names() == []  # the value of the function that was edited
+    assert [edited.value.tolist(), made.value.sum()] == [[0, 1, 2], total]
+    edited.destroy()
+    assert len(calls.read_text().split()) == 3
     errors = spark.sparkContext.parallelize(range(2), 2).map(failed).collect()
     assert all(error.startswith("KeyError 'no luck in") for error in errors)
     with pytest.raises(KeyError, match=f"no luck in {os.getpid()}"):
@@ -601,7 +606,7 @@ def test_once(spark: Any, store: sa.Store, tmp_path: Path) -> None:
     made.destroy()
     made.destroy()
     assert made.value.sum() == total
-    assert len(calls.read_text().split()) == 3
+    assert len(calls.read_text().split()) == 4
     with pytest.raises(sa.InvalidType, match=r"cannot share _thread\.lock.* it cannot be pickled"):
         sas.once("refused", threading.Lock, store).value  # noqa: B018
     for arguments in ((1, compute), ("", compute), ("x" * 201, compute), ("x", 1)):

@@ -255,6 +255,28 @@ def test_ranks_and_lost_partitions(spark: Any, home: str) -> None:
         assert caught.value.errno == errno.EREMOTE
 
 
+def test_rows_of_this_host_are_as_many_as_on_the_others(spark: Any, home: str) -> None:
+    with sas.share(spark.range(0, 10, 1, 3), home) as frame:  # 3, 3 and 4 rows
+        assert frame.local()["id"].to_pylist() == list(range(10))
+        elsewhere = frame.store._replace(id="0" * 32)
+
+        def local(*far: int) -> list[int]:
+            handles = [
+                replace(handle, store=elsewhere, host="far") if handle.partition in far else handle
+                for handle in frame.handles
+            ]
+            found: list[int] = sas.SharedFrame(frame.store, frame.name, frame.schema, handles).local()["id"].to_pylist()
+            return found
+
+        assert local(2) == [0, 1, 2, 3]
+        assert local(0) == [3, 4, 5]
+        assert local(0, 1) == [6, 7, 8, 9]
+        with pytest.raises(sa.StorageError, match=r"no partition of the frame is on host .*: they are on 'far'"):
+            local(0, 1, 2)
+    with sas.share(spark.range(0), home) as frame:
+        assert frame.local().num_rows == 0
+
+
 # --- other processes --------------------------------------------------------------------------------------------
 
 

@@ -281,3 +281,21 @@ def test_wrong_arguments(spark: Any, home: str, source: str, options: dict[str, 
     given = {"df": spark.range(1), "spark": spark, "none": None, "table": pa.table({})}[source]
     with pytest.raises((sa.InvalidArgument, sa.InvalidType), match=message):
         sas.share(given, home, **options)
+
+
+def test_names_that_c_would_cut(spark: Any, home: str) -> None:
+    with pytest.raises(sa.InvalidType, match=r"the DataFrame has a column named 'a.x00b': names in Arrow end at NUL"):
+        sas.share(spark.range(1).toDF("a\0b"), home)
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    inner = StructType([StructField("a\0b", LongType())])
+    with pytest.raises(sa.InvalidType, match=r"column 's' has a field named 'a.x00b': names in Arrow end at NUL"):
+        sas.share(spark.createDataFrame([((1,),)], StructType([StructField("s", inner)])), home)
+
+
+def test_workers_without_the_package(spark: Any, home: str) -> None:
+    def imports(batches: Iterator[Any]) -> Iterator[Any]:
+        raise ModuleNotFoundError("No module named 'shmarrow'")
+
+    with pytest.raises(sa.MissingExtra, match=r"workers does not have shmarrow; set os\.environ\[.PYSPARK_PYTHON"):
+        sas.share(spark.range(1), home, function=imports)
