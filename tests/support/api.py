@@ -12,7 +12,7 @@ from pathlib import Path
 
 from api_classes import CLASSES
 from api_files import FILES, NOTES
-from api_kinds import INSIDE, Class, Entry, Instead, Same
+from api_kinds import INSIDE, Class, Entry, Instead, Out
 from api_module import MODULE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pyarrow.md"
@@ -96,16 +96,16 @@ def page() -> str:
     for section, table in SECTIONS.items():
         for name, entry in table.items():
             full = f"{section}.{name}" if section else name
-            if isinstance(entry, Instead):
+            if isinstance(entry, Instead) and entry.reason:
                 different.setdefault(entry.reason, (entry, []))[1].append(full)
             elif isinstance(entry, Class):
                 by_class.setdefault((entry.ours, entry.reason), []).append(full)
-            elif not isinstance(entry, Same):
+            elif isinstance(entry, Out):
                 out.setdefault(entry.reason, []).append(full)
-    lines = [INTRODUCTION, "## Different", "", "| pyarrow | shmarrow, for example | why |", "| --- | --- | --- |"]
+    lines = [INTRODUCTION, "## Different", "", "| pyarrow | what differs | for example |", "| --- | --- | --- |"]
     for reason, (entry, names) in different.items():
         example = "" if entry.theirs == entry.ours else f"{_code(entry.ours)} for {_code(entry.theirs)}"
-        lines.append(f"| {_names(names)} | {example} | {reason} |")
+        lines.append(f"| {_names(names)} | {reason} | {example} |")
     lines += [
         "",
         *(f"- {note}" for note in NOTES),
