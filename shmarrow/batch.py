@@ -21,8 +21,7 @@ from shmarrow.capsules import PyCapsule
 from shmarrow.columns import Columns, Key, is_reader
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import check_slots
-from shmarrow.layout.memory import check_expansion, slice_bounds
+from shmarrow.layout.making import check_expansion, check_slots, slice_bounds
 from shmarrow.pickling import travels
 from shmarrow.types import (
     DataType,

@@ -38,8 +38,7 @@ from shmarrow.habits import missing, no_operator
 from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
-from shmarrow.layout.making import join_arrays, nulls
-from shmarrow.layout.memory import range_of, slice_bounds
+from shmarrow.layout.making import join_arrays, nulls, range_of, slice_bounds
 from shmarrow.layout.preview import clip
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes

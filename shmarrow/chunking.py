@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow.buffer import Indices, Mask
 from shmarrow.errors import LimitExceeded
-from shmarrow.layout.memory import no_index
+from shmarrow.layout.making import no_index
 
 _MOST = (1 << 63) - 1
 

@@ -29,7 +29,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.habits import missing
-from shmarrow.layout.memory import range_of
+from shmarrow.layout.making import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.field import is_field, own_field
 from shmarrow.types.schema import position

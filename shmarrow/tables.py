@@ -32,8 +32,7 @@ from shmarrow.errors import (
 )
 from shmarrow.habits import missing, no_batch
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import nulls
-from shmarrow.layout.memory import slice_bounds
+from shmarrow.layout.making import nulls, slice_bounds
 from shmarrow.optional import optional
 from shmarrow.pickling import travels
 from shmarrow.state_machine import CLOSE, ENDED, SEQUENTIAL, NotCopied, StateMachine

@@ -20,8 +20,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.from_numpy import array_from_numpy
 from shmarrow.layout.from_values import array_from_pylist
 from shmarrow.layout.listing import LISTS
-from shmarrow.layout.making import make_array, nulls
-from shmarrow.layout.memory import frozen
+from shmarrow.layout.making import frozen, make_array, nulls
 from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, ExtensionType
 from shmarrow.types.base import by_dtype

@@ -18,8 +18,7 @@ import numpy as np
 from shmarrow import types
 from shmarrow.errors import InvalidType
 from shmarrow.layout.from_numpy import array_from_numpy
-from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import frozen, validity_of
+from shmarrow.layout.making import frozen, make_array, validity_of
 from shmarrow.types import from_numpy_dtype
 from shmarrow.types.zones import zone_name
 

@@ -14,8 +14,7 @@ from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsup
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.parameters import as_json, checked_text, children_of, parameters_of
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import validity_of
+from shmarrow.layout.making import make_array, validity_of
 from shmarrow.types import DataType, ExtensionType, Field, from_numpy_dtype
 
 _MOST_DIMENSIONS = 63

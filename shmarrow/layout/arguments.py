@@ -12,7 +12,7 @@ from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Inval
 from shmarrow.layout import making
 from shmarrow.layout.array import Array
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.memory import checked_size, frozen, items_of, refuse_type, validity_of
+from shmarrow.layout.making import checked_size, frozen, items_of, refuse_type, validity_of
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType, DictionaryType, int64, storage_of
 

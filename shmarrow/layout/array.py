@@ -34,8 +34,7 @@ from shmarrow.errors import (
 from shmarrow.habits import missing, no_operator
 from shmarrow.layout import making, validation
 from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory
-from shmarrow.layout.memory import range_of, slice_bounds
+from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory, range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
 from shmarrow.pickling import packed, travels, unpacked

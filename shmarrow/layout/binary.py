@@ -17,8 +17,16 @@ from shmarrow.casts import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.layout.arguments import exact_integers, masked_validity
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import array_class, make_array
-from shmarrow.layout.memory import check_reach, frozen, offsets_of, read_only, refuse_type, validity_of
+from shmarrow.layout.making import (
+    array_class,
+    check_reach,
+    frozen,
+    make_array,
+    offsets_of,
+    read_only,
+    refuse_type,
+    validity_of,
+)
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,

@@ -22,7 +22,7 @@ from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidData, LimitExceeded, at
 from shmarrow.layout.listing import LISTING, BufferSpec, Layout, bytes_needed
-from shmarrow.layout.memory import LONGEST
+from shmarrow.layout.making import LONGEST
 from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.layout.preview import clip
 from shmarrow.types import DataType, Schema, storage_of, with_nulls

@@ -8,8 +8,7 @@ from typing import TypeVar
 from shmarrow import capsules
 from shmarrow.errors import InvalidArgument, not_expected
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import join_arrays
-from shmarrow.layout.memory import items_of
+from shmarrow.layout.making import items_of, join_arrays
 
 AnyArray = TypeVar("AnyArray", bound=Array)
 

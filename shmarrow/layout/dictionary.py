@@ -15,8 +15,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, shown
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import blank_mask, join_arrays, make_array, nulls, zeros
-from shmarrow.layout.memory import frozen, read_only, validity_of
+from shmarrow.layout.making import blank_mask, frozen, join_arrays, make_array, nulls, read_only, validity_of, zeros
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width, same_at
 from shmarrow.layout.runs import CHUNK

@@ -13,8 +13,17 @@ from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import spread_lists
 from shmarrow.layout.list_forms import Lists, Parts, of_one_length
-from shmarrow.layout.making import check_slots, join_arrays, make_array, spread, zeros
-from shmarrow.layout.memory import check_expansion, checked_size, refuse_type, validity_of
+from shmarrow.layout.making import (
+    check_expansion,
+    check_slots,
+    checked_size,
+    join_arrays,
+    make_array,
+    refuse_type,
+    spread,
+    validity_of,
+    zeros,
+)
 from shmarrow.types import DataType, Field, list_
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from shmarrow import types
 from shmarrow.buffer import DType, Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType
-from shmarrow.layout.making import array_class, make_array
-from shmarrow.layout.memory import frozen, offsets_of, read_only, validity_of
+from shmarrow.layout.making import array_class, frozen, make_array, offsets_of, read_only, validity_of
 from shmarrow.types import DataType, EncodedType, ExtensionType, UnionType, from_numpy_dtype
 
 # --- types for dtypes -------------------------------------------------------------------------------------------

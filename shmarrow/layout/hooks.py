@@ -38,15 +38,19 @@ from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
     array_class,
     check_bits,
+    check_expansion,
     check_slots,
     is_sparse,
     join_arrays,
     make_array,
+    no_index,
     no_memory,
     one_null,
+    ranges,
+    read_only,
+    total_of,
     zeros,
 )
-from shmarrow.layout.memory import check_expansion, no_index, ranges, read_only, total_of
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.layout.validation import has_required
 from shmarrow.types import DataType, Field, as_type

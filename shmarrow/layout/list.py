@@ -17,8 +17,16 @@ from shmarrow.errors import InvalidData, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array
 from shmarrow.layout.list_forms import Lists, Parts, in_list, packed
-from shmarrow.layout.making import join_arrays, make_array, spread
-from shmarrow.layout.memory import check_reach, frozen, offsets_of, refuse_type, validity_of
+from shmarrow.layout.making import (
+    check_reach,
+    frozen,
+    join_arrays,
+    make_array,
+    offsets_of,
+    refuse_type,
+    spread,
+    validity_of,
+)
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,

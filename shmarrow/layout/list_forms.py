@@ -11,8 +11,17 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, renumbered, row_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import items_of_lists
-from shmarrow.layout.making import array_class, is_sparse, make_array, no_memory
-from shmarrow.layout.memory import check_expansion, frozen, ranges, total_of, validity_of
+from shmarrow.layout.making import (
+    array_class,
+    check_expansion,
+    frozen,
+    is_sparse,
+    make_array,
+    no_memory,
+    ranges,
+    total_of,
+    validity_of,
+)
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, int32, int64
 from shmarrow.types.descriptors import TYPES

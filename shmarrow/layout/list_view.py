@@ -12,12 +12,14 @@ from shmarrow.errors import InvalidArgument, InvalidData, Part, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array
 from shmarrow.layout.list_forms import Lists, Parts
-from shmarrow.layout.making import blank_mask, join_arrays, make_array
-from shmarrow.layout.memory import (
+from shmarrow.layout.making import (
+    blank_mask,
     check_expansion,
     check_reach,
     frozen,
+    join_arrays,
     kept,
+    make_array,
     offsets_of,
     refuse_type,
     total_of,

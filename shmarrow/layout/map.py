@@ -20,8 +20,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
 from shmarrow.layout.list_forms import Lists, cast_lists
-from shmarrow.layout.making import array_class, make_array
-from shmarrow.layout.memory import check_expansion, refuse_type
+from shmarrow.layout.making import array_class, check_expansion, make_array, refuse_type
 from shmarrow.layout.validation import check_no_nulls, check_required
 from shmarrow.types import DataType, EncodedType, Field, StructType, map_
 

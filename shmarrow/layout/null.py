@@ -10,8 +10,7 @@ import numpy as np
 from shmarrow.buffer import Indices, Mask
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import make_array, nulls
-from shmarrow.layout.memory import LONGEST, check_expansion, total_of
+from shmarrow.layout.making import LONGEST, check_expansion, make_array, nulls, total_of
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:

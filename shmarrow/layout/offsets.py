@@ -9,7 +9,7 @@ import numpy as np
 
 from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidData
-from shmarrow.layout.memory import check_reach
+from shmarrow.layout.making import check_reach
 from shmarrow.layout.runs import CHUNK
 
 

@@ -16,8 +16,16 @@ from shmarrow import bitmap
 from shmarrow.buffer import EMPTY, DType, Indices, Mask, NDArray
 from shmarrow.errors import CopyRequired, InvalidData, counted
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import CLASSES, check_slots, make_array
-from shmarrow.layout.memory import check_expansion, frozen, read_only, validity_of, view_of
+from shmarrow.layout.making import (
+    CLASSES,
+    check_expansion,
+    check_slots,
+    frozen,
+    make_array,
+    read_only,
+    validity_of,
+    view_of,
+)
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, FloatType, LargeBinaryType
 

@@ -16,8 +16,7 @@ from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
 from shmarrow.layout.arguments import as_array
 from shmarrow.layout.array import Array
 from shmarrow.layout.codes import codes_of, slot_codes
-from shmarrow.layout.making import check_bits, check_slots, join_arrays, make_array, nulls
-from shmarrow.layout.memory import frozen, kept, refuse_type
+from shmarrow.layout.making import check_bits, check_slots, frozen, join_arrays, kept, make_array, nulls, refuse_type
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import check_repeats, has_fixed_width
 from shmarrow.layout.runs import CHUNK

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.buffer import Bytes, Indices, NDArray, Words
-from shmarrow.layout.memory import read_only
+from shmarrow.layout.making import read_only
 
 CHUNK = 1 << 20
 """Bytes or offsets processed at once."""

@@ -15,8 +15,16 @@ from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array
 from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import check_slots, join_arrays, make_array, nulls, zeros
-from shmarrow.layout.memory import check_expansion, items_of, validity_of
+from shmarrow.layout.making import (
+    check_expansion,
+    check_slots,
+    items_of,
+    join_arrays,
+    make_array,
+    nulls,
+    validity_of,
+    zeros,
+)
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, struct
 

@@ -16,8 +16,17 @@ from shmarrow.buffer import Bytes, Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import blank_mask, join_arrays, make_array, nulls, one_null
-from shmarrow.layout.memory import frozen, items_of, read_only, view_of
+from shmarrow.layout.making import (
+    blank_mask,
+    frozen,
+    items_of,
+    join_arrays,
+    make_array,
+    nulls,
+    one_null,
+    read_only,
+    view_of,
+)
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.repeats import same_at
 from shmarrow.layout.runs import CHUNK

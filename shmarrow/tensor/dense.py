@@ -20,7 +20,7 @@ from shmarrow.buffer import Bytes, DType, NDArray
 from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
 from shmarrow.layout.dlpack import CPU, elements_of, export, own_elements
-from shmarrow.layout.memory import check_expansion
+from shmarrow.layout.making import check_expansion
 from shmarrow.pickling import travels
 from shmarrow.tensor.element import Element, as_ndarray, as_storage, checked_bools, element_values, read_only
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata, storage_of

@@ -14,8 +14,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import U1, DType, Indices, NDArray
-from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import read_only
+from shmarrow.layout.making import make_array, read_only
 from shmarrow.types import storage_of
 
 _FEW = 256

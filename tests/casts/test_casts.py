@@ -15,8 +15,7 @@ import shmarrow as sa
 from shmarrow.casts import convert, convertible
 from shmarrow.casts.decimals import decimal_integers, decimal_words
 from shmarrow.casts.python import from_python
-from shmarrow.layout.making import make_array
-from shmarrow.layout.memory import frozen
+from shmarrow.layout.making import frozen, make_array
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

@@ -31,8 +31,7 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Limits, a
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import array_class, booleans, join_arrays, make_array, nulls
-from shmarrow.layout.memory import frozen
+from shmarrow.layout.making import array_class, booleans, frozen, join_arrays, make_array, nulls
 from shmarrow.layout.order import compare, extremes, ordered_type, plain_type
 from shmarrow.sources import open_source
 from shmarrow.sources.sinks import open_sink

@@ -26,7 +26,7 @@ from shmarrow.ipc.message.encode import key_values, message_values
 from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.types import FLAT_CLASSES, type_values
-from shmarrow.layout.memory import ranges
+from shmarrow.layout.making import ranges
 from shmarrow.types import DataType, Field, Schema, storage_field
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.ipc.flatbuffers.reader import U4, WORD, FlatBuffer, Offsets, extent
 from shmarrow.ipc.flatbuffers.tables import UNIONS
 from shmarrow.ipc.schema.types import SELF_CONTAINED
-from shmarrow.layout.memory import ranges
+from shmarrow.layout.making import ranges
 
 NAME, NULLABLE, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = range(7)
 """Numbers of the slots of a Field table."""
