@@ -56,8 +56,7 @@ from shmarrow.cli.report import (
 from shmarrow.cli.targets import kind_of, open_target, pipe_in, refuse_others
 from shmarrow.display import size as size_text
 from shmarrow.errors import printable
-from shmarrow.objects.decode import decode
-from shmarrow.objects.describe import describe
+from shmarrow.objects.decode import decode, describe
 from shmarrow.objects.encode import encode
 from shmarrow.segment.mappings import shared_of
 from shmarrow.sources.base import name_of

@@ -16,7 +16,7 @@ mapping of names to tensors                     a bundle: a file with the tensor
 Values with the same encoding are told apart by the key ``shmarrow:kind`` in the metadata of the file, the stream's
 first batch or the tensor; a mark that does not match its object is ignored.
 
-``encode`` and ``describe``, not needed for reading, are imported lazily.
+``encode``, not needed for reading, is imported lazily.
 """
 
 from shmarrow.objects.decode import decode

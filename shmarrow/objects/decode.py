@@ -1,4 +1,4 @@
-"""Decoding of stored objects.
+"""Decoding of stored objects, and their description without their values.
 
 Invariants:
 
@@ -9,7 +9,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.file.footer import MAGIC
-from shmarrow.ipc.file.reader import FileBatches
+from shmarrow.ipc.file.reader import FileBatches, RecordBatchFileReader
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
@@ -25,7 +25,7 @@ from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored
 from shmarrow.segment import Segment
 from shmarrow.sources import open_source
 from shmarrow.sources.base import Source
-from shmarrow.types import DateType, Metadata, Schema
+from shmarrow.types import DataType, DateType, Metadata, Schema, bool_, large_string
 
 if TYPE_CHECKING:
     from shmarrow.tables import Table
@@ -171,3 +171,65 @@ _MAKE: dict[str, Callable[[Any], Any] | None] = {
 """Conversions from an ndarray, by kind."""
 _DTYPES = {kind: [type.storage for type in types] for kind, types in NUMBERS.items()}
 _TENSORS: dict[bytes | None, str] = {kind.encode(): kind for kind in _MAKE}
+
+
+# --- descriptions -----------------------------------------------------------------------------------------------
+
+_TYPES = {"str": large_string(), "bool": bool_(), "int": None, "float": None}
+"""The types of single values; None if it is that of their elements."""
+
+
+class Description(NamedTuple):
+    """Description of an object, without its values.
+
+    Attributes
+    ----------
+    kind : str
+        ``"record_batch"``, ``"table"``, ``"array"``, ``"chunked_array"``, ``"tensor"``, ``"sparse_tensor"``,
+        ``"ndarray"``, ``"bundle"``, ``"bytes"``, ``"bytearray"``, ``"memoryview"``, ``"str"``, ``"int"``,
+        ``"float"`` or ``"bool"``.
+    schema : Schema or None
+        Of batches and tables.
+    num_rows : int or None
+        Of batches and tables; of arrays and chunked arrays their length.
+    num_batches : int or None
+        Of batches and tables; of arrays and chunked arrays the number of chunks.
+    type : DataType or None
+        Of arrays, chunked arrays and single values; of the elements of tensors, ndarrays and bytes.
+    shape : tuple of int or None
+        Of tensors, ndarrays and bytes; of bundles the number of tensors.
+    """
+
+    kind: str
+    schema: Schema | None = None
+    num_rows: int | None = None
+    num_batches: int | None = None
+    type: DataType | None = None
+    shape: tuple[int, ...] | None = None
+
+
+def describe(segment: Segment) -> Description:
+    """Describe the object in a segment; errors are those of :func:`decode`."""
+    if segment.data.data[: len(MAGIC)] != MAGIC:
+        header = header_of(segment.data, segment.name)[0]
+        if not isinstance(header, Message) or header.kind != "Schema":
+            from shmarrow.tensor import Tensor
+
+            tensor = read_first_tensor(segment)
+            kind = tensor_kind(tensor) if isinstance(tensor, Tensor) else "sparse_tensor"
+            if kind in _TYPES:
+                return Description(kind, type=_TYPES[kind] or tensor.type)
+            return Description(kind, type=tensor.type, shape=tuple(tensor.shape))
+        table = read_stream(segment, DEFAULT_LIMITS)
+        metadata = first_metadata(table.batches)
+    else:
+        reader = RecordBatchFileReader(open_source(segment), DEFAULT_LIMITS)
+        metadata = reader.metadata or {}
+        if BUNDLE_KEY in metadata:
+            return Description("bundle", shape=(reader.num_rows,))
+        table = reader.read_all()
+    kind = kind_of(metadata, table.schema, table.batches)
+    if kind in ("record_batch", "table"):
+        return Description(kind, table.schema, table.num_rows, len(table.batches))
+    type = table.schema.field(0).type
+    return Description(kind, None, table.num_rows, len(table.batches), type)

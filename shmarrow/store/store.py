@@ -382,7 +382,7 @@ class Store:
         ObjectNotFound
             If there is no object of this name.
         """
-        from shmarrow.objects.describe import describe
+        from shmarrow.objects.decode import describe
         from shmarrow.store.info import object_info
 
         segment = read_entry(self._catalog, as_name(name))
@@ -634,7 +634,7 @@ class Store:
         InvalidData
             If it is not an Arrow file, stream or tensor.
         """
-        from shmarrow.objects.describe import describe
+        from shmarrow.objects.decode import describe
 
         how = self._options(overwrite, expire_after)
         with segment.attach(source) as file:

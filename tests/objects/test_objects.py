@@ -32,7 +32,7 @@ from shmarrow import segment
 from shmarrow.layout.validation import make_safe
 from shmarrow.objects import decode
 from shmarrow.objects.check import are_safe
-from shmarrow.objects.describe import describe
+from shmarrow.objects.decode import describe
 from shmarrow.objects.encode import encode
 
 Save = Callable[..., segment.Segment]
