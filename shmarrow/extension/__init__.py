@@ -24,42 +24,39 @@ from shmarrow.types import storage_field as storage_field
 from shmarrow.types import unregister_extension_type as unregister_extension_type
 
 if TYPE_CHECKING:
-    from shmarrow.extension.booleans import Bool8Array as Bool8Array
-    from shmarrow.extension.booleans import Bool8Type as Bool8Type
-    from shmarrow.extension.booleans import bool8 as bool8
-    from shmarrow.extension.json import JsonArray as JsonArray
-    from shmarrow.extension.json import JsonType as JsonType
-    from shmarrow.extension.json import json_ as json_
-    from shmarrow.extension.opaque_values import OpaqueType as OpaqueType
-    from shmarrow.extension.opaque_values import opaque as opaque
+    from shmarrow.extension.canonical import Bool8Array as Bool8Array
+    from shmarrow.extension.canonical import Bool8Type as Bool8Type
+    from shmarrow.extension.canonical import JsonArray as JsonArray
+    from shmarrow.extension.canonical import JsonType as JsonType
+    from shmarrow.extension.canonical import OpaqueType as OpaqueType
+    from shmarrow.extension.canonical import TimestampWithOffsetArray as TimestampWithOffsetArray
+    from shmarrow.extension.canonical import TimestampWithOffsetType as TimestampWithOffsetType
+    from shmarrow.extension.canonical import UuidType as UuidType
+    from shmarrow.extension.canonical import VariantArray as VariantArray
+    from shmarrow.extension.canonical import VariantType as VariantType
+    from shmarrow.extension.canonical import bool8 as bool8
+    from shmarrow.extension.canonical import json_ as json_
+    from shmarrow.extension.canonical import opaque as opaque
+    from shmarrow.extension.canonical import parquet_variant as parquet_variant
+    from shmarrow.extension.canonical import timestamp_with_offset as timestamp_with_offset
+    from shmarrow.extension.canonical import uuid as uuid
     from shmarrow.extension.tensors import FixedShapeTensorArray as FixedShapeTensorArray
     from shmarrow.extension.tensors import FixedShapeTensorType as FixedShapeTensorType
     from shmarrow.extension.tensors import VariableShapeTensorArray as VariableShapeTensorArray
     from shmarrow.extension.tensors import VariableShapeTensorType as VariableShapeTensorType
     from shmarrow.extension.tensors import fixed_shape_tensor as fixed_shape_tensor
     from shmarrow.extension.tensors import variable_shape_tensor as variable_shape_tensor
-    from shmarrow.extension.uuids import UuidType as UuidType
-    from shmarrow.extension.uuids import uuid as uuid
-    from shmarrow.extension.variants import VariantArray as VariantArray
-    from shmarrow.extension.variants import VariantType as VariantType
-    from shmarrow.extension.variants import parquet_variant as parquet_variant
-    from shmarrow.extension.zoned_timestamps import TimestampWithOffsetArray as TimestampWithOffsetArray
-    from shmarrow.extension.zoned_timestamps import TimestampWithOffsetType as TimestampWithOffsetType
-    from shmarrow.extension.zoned_timestamps import timestamp_with_offset as timestamp_with_offset
 
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            ".booleans": "Bool8Array Bool8Type bool8",
-            ".json": "JsonArray JsonType json_",
-            ".opaque_values": "OpaqueType opaque",
+            ".canonical": "Bool8Array Bool8Type JsonArray JsonType OpaqueType TimestampWithOffsetArray "
+            "TimestampWithOffsetType UuidType VariantArray VariantType bool8 json_ opaque parquet_variant "
+            "timestamp_with_offset uuid",
             ".tensors": "FixedShapeTensorArray FixedShapeTensorType VariableShapeTensorArray VariableShapeTensorType "
             "fixed_shape_tensor variable_shape_tensor",
-            ".uuids": "UuidType uuid",
-            ".variants": "VariantArray VariantType parquet_variant",
-            ".zoned_timestamps": "TimestampWithOffsetArray TimestampWithOffsetType timestamp_with_offset",
         },
     )
 

@@ -391,7 +391,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If scipy is not installed.
         """
-        from shmarrow.interchange.scipy import sparse_from_scipy
+        from shmarrow.interchange.sparse import sparse_from_scipy
 
         return sparse_from_scipy(cls, value, dim_names, metadata=metadata)
 
@@ -407,7 +407,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If scipy is not installed.
         """
-        from shmarrow.interchange.scipy import sparse_to_scipy
+        from shmarrow.interchange.sparse import sparse_to_scipy
 
         return sparse_to_scipy(self)
 
@@ -424,7 +424,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If the package ``sparse`` is not installed.
         """
-        from shmarrow.interchange.pydata_sparse import sparse_from_pydata
+        from shmarrow.interchange.sparse import sparse_from_pydata
 
         return sparse_from_pydata(cls, value, dim_names, metadata=metadata)
 
@@ -440,7 +440,7 @@ class SparseTensor(AnyTensor):
         MissingExtra
             If the package ``sparse`` is not installed.
         """
-        from shmarrow.interchange.pydata_sparse import sparse_to_pydata
+        from shmarrow.interchange.sparse import sparse_to_pydata
 
         return sparse_to_pydata(self)
 

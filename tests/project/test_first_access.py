@@ -21,7 +21,7 @@ MOST = 90
 NOT_NEEDED = {
     "shmarrow.build", "shmarrow.chunked", "shmarrow.display", "shmarrow.integration", "shmarrow.interchange.handles",
     "shmarrow.interchange.pandas", "shmarrow.interchange.pyarrow",
-    "shmarrow.interchange.scipy", "shmarrow.interchange.torch", "shmarrow.ipc.batch.codecs",
+    "shmarrow.interchange.sparse", "shmarrow.interchange.torch", "shmarrow.ipc.batch.codecs",
     "shmarrow.ipc.batch.dictionaries", "shmarrow.ipc.batch.encode", "shmarrow.ipc.draft", "shmarrow.ipc.file.writer",
     "shmarrow.ipc.flatbuffers.builder", "shmarrow.ipc.stream", "shmarrow.ipc.tensor.bundle",
     "shmarrow.ipc.tensor.decode_sparse", "shmarrow.ipc.tensor.encode", "shmarrow.ipc.tensor.reader",

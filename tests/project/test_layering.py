@@ -109,7 +109,7 @@ DOORS = {
     "layout.array": {"interchange.jax", "interchange.pandas"},
     "tensor.convert": {"interchange.torch"},
     "tensor.dense": {"interchange.jax", "interchange.torch"},
-    "tensor.sparse": {"interchange.pydata_sparse", "interchange.scipy", "interchange.torch"},
+    "tensor.sparse": {"interchange.sparse", "interchange.torch"},
 }
 """What leads to another library: the files whose methods import a higher one, and what they import."""
 
