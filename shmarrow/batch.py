@@ -38,7 +38,7 @@ from shmarrow.types import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from shmarrow.layout.c_import import Rows
+    from shmarrow.layout.c_array import Rows
     from shmarrow.layout.struct import StructArray
 
 
@@ -402,7 +402,7 @@ class RecordBatch(Columns[Array]):
 
     def to_pyarrow(self) -> pa.RecordBatch:
         """Convert to a ``pyarrow.RecordBatch``, zero-copy. Errors as :meth:`Array.to_pyarrow`."""
-        from shmarrow.types.c_export import to_pyarrow
+        from shmarrow.types.c_schema import to_pyarrow
 
         return to_pyarrow(self, "RecordBatch")
 
@@ -414,7 +414,7 @@ class RecordBatch(Columns[Array]):
         Parameters and errors as for :meth:`Array.__arrow_c_array__`; a requested schema must have the same column
         names.
         """
-        from shmarrow.layout.c_export import export_batch
+        from shmarrow.layout.c_array import export_batch
 
         return export_batch(self, requested_schema, **unknown)
 
@@ -485,9 +485,9 @@ def batch_of(rows: Rows) -> RecordBatch:
 def read_record_batch(obj: object) -> RecordBatch:
     """Import the rows of an object with a PyCapsule interface as one batch: zero-copy unless it yields several."""
     from shmarrow.chunked import ChunkedArray
-    from shmarrow.layout.c_import import Importer, rows_at, rows_from_capsules
+    from shmarrow.layout.c_array import Importer, rows_at, rows_from_capsules
     from shmarrow.layout.c_stream import array_capsules, open_stream
-    from shmarrow.types.c_import import SingleColumn, schema_at
+    from shmarrow.types.c_schema import SingleColumn, schema_at
 
     try:
         if hasattr(obj, capsules.ARRAY):

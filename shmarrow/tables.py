@@ -592,8 +592,8 @@ class ImportedReader(NotCopied, RecordBatchReader):
     """
 
     def __init__(self, stream: CStream) -> None:
-        from shmarrow.layout.c_import import Importer
-        from shmarrow.types.c_import import schema_at
+        from shmarrow.layout.c_array import Importer
+        from shmarrow.types.c_schema import schema_at
 
         self._stream = stream
         self._states = stream.states
@@ -605,7 +605,7 @@ class ImportedReader(NotCopied, RecordBatchReader):
             raise
 
     def read_next_batch(self) -> RecordBatch:
-        from shmarrow.layout.c_import import rows_at
+        from shmarrow.layout.c_array import rows_at
 
         found = self._stream.next()
         if found is None:
@@ -640,7 +640,7 @@ def read_reader(obj: object) -> RecordBatchReader:
     """Open a reader over the rows of an object with a PyCapsule interface; each read requests one batch from it."""
     if hasattr(obj, capsules.STREAM):
         from shmarrow.layout.c_stream import open_stream
-        from shmarrow.types.c_import import SingleColumn
+        from shmarrow.types.c_schema import SingleColumn
 
         try:
             return ImportedReader(open_stream(obj))

@@ -607,7 +607,7 @@ class Array(LayoutHooks):
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        from shmarrow.types.c_export import to_pyarrow
+        from shmarrow.types.c_schema import to_pyarrow
 
         return to_pyarrow(self, "Array")
 
@@ -759,7 +759,7 @@ class Array(LayoutHooks):
         MissingExtra
             If nanoarrow is not installed.
         """
-        from shmarrow.layout.c_export import export_array
+        from shmarrow.layout.c_array import export_array
 
         return export_array(self, requested_schema, **unknown)
 

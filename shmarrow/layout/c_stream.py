@@ -29,15 +29,33 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.capsules import ARRAY, PyCapsule
 from shmarrow.errors import Failed, InvalidData, InvalidType, ShmarrowError, StorageError, Unsupported, at, full_name
-from shmarrow.layout.c_export import Tree, array_tree, batch_tree, capsules, in_schema, refuse, requested
-from shmarrow.layout.c_import import Importer, array_from_capsules
+from shmarrow.layout.c_array import (
+    Importer,
+    Tree,
+    array_from_capsules,
+    array_tree,
+    batch_tree,
+    capsules,
+    in_schema,
+    refuse,
+    requested,
+)
 from shmarrow.layout.making import join_arrays, nulls
 from shmarrow.optional import optional
 from shmarrow.state_machine import CLOSE, READ, SEQUENTIAL, StateMachine
 from shmarrow.types import DataType, Schema
-from shmarrow.types.c_export import placeholder, schema_schema, type_schema
-from shmarrow.types.c_import import field_at, text_of, type_from_capsule
-from shmarrow.types.c_structs import STREAM, ask, native, pointer
+from shmarrow.types.c_schema import (
+    STREAM,
+    ask,
+    field_at,
+    native,
+    placeholder,
+    pointer,
+    schema_schema,
+    text_of,
+    type_from_capsule,
+    type_schema,
+)
 
 if TYPE_CHECKING:
     from shmarrow.batch import RecordBatch

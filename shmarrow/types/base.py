@@ -188,7 +188,7 @@ class DataType:
             If ``other`` is neither.
         """
         if not isinstance(other, (str, DataType)):
-            from shmarrow.types.c_import import read_type
+            from shmarrow.types.c_schema import read_type
 
             other = capsules.comparable(other, DataType, read_type)
         return self == other
@@ -203,7 +203,7 @@ class DataType:
         MissingExtra
             If pyarrow or nanoarrow is not installed.
         """
-        from shmarrow.types.c_export import to_pyarrow
+        from shmarrow.types.c_schema import to_pyarrow
 
         return to_pyarrow(self, "DataType")
 
@@ -212,7 +212,7 @@ class DataType:
 
         Errors as for :meth:`Schema.__arrow_c_schema__`.
         """
-        from shmarrow.types.c_export import export_type
+        from shmarrow.types.c_schema import export_type
 
         return export_type(self)
 
@@ -342,7 +342,7 @@ def as_type(value: DataType | str) -> DataType:
             raise InvalidArgument(f"no type is named {shown(value)}{_alike(value)}")
         return found
     if capsules.has_schema(value):
-        from shmarrow.types.c_import import read_type
+        from shmarrow.types.c_schema import read_type
 
         return read_type(value)
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):

@@ -87,7 +87,7 @@ class Field:
             If ``other`` is not a field of any Arrow library.
         """
         if not isinstance(other, Field):
-            from shmarrow.types.c_import import read_field
+            from shmarrow.types.c_schema import read_field
 
             other = capsules.comparable(other, Field, read_field)
         if self != other:
@@ -135,7 +135,7 @@ class Field:
 
         Errors as for :meth:`DataType.to_pyarrow`.
         """
-        from shmarrow.types.c_export import to_pyarrow
+        from shmarrow.types.c_schema import to_pyarrow
 
         return to_pyarrow(self, "Field")
 
@@ -144,7 +144,7 @@ class Field:
 
         Errors as for :meth:`Schema.__arrow_c_schema__`.
         """
-        from shmarrow.types.c_export import export_field
+        from shmarrow.types.c_schema import export_field
 
         return export_field(self)
 
@@ -188,7 +188,7 @@ def own_field(value: Any) -> Field:
     """Convert a field of any Arrow library to ours."""
     if isinstance(value, Field):
         return value
-    from shmarrow.types.c_import import read_field
+    from shmarrow.types.c_schema import read_field
 
     return read_field(value)
 

@@ -205,7 +205,7 @@ class Schema:
         if self is other:
             return True
         if not isinstance(other, Schema):
-            from shmarrow.types.c_import import read_schema
+            from shmarrow.types.c_schema import read_schema
 
             other = capsules.comparable(other, Schema, read_schema)
         if len(self) != len(other):
@@ -228,7 +228,7 @@ class Schema:
 
     def to_pyarrow(self) -> pa.Schema:
         """Convert to a ``pyarrow.Schema`` with the metadata of each level; errors as :meth:`DataType.to_pyarrow`."""
-        from shmarrow.types.c_export import to_pyarrow
+        from shmarrow.types.c_schema import to_pyarrow
 
         return to_pyarrow(self, "Schema")
 
@@ -242,7 +242,7 @@ class Schema:
         MissingExtra
             If nanoarrow is not installed.
         """
-        from shmarrow.types.c_export import export_schema
+        from shmarrow.types.c_schema import export_schema
 
         return export_schema(self)
 
@@ -466,6 +466,6 @@ def as_schema(value: Any) -> Schema | None:
         return value
     if not capsules.has_schema(value):
         return None
-    from shmarrow.types.c_import import read_schema
+    from shmarrow.types.c_schema import read_schema
 
     return read_schema(value)

@@ -24,7 +24,7 @@ from shmarrow.layout import make_array
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("nanoarrow")
 
-from shmarrow.types.c_structs import ARRAY, SCHEMA, pointer  # noqa: E402
+from shmarrow.types.c_schema import ARRAY, SCHEMA, pointer  # noqa: E402
 
 
 def numbers(start: int, count: int = 5) -> Any:

@@ -22,7 +22,7 @@ import atexit, ctypes, gc, io, os, sys, threading, time
 import nanoarrow as na, numpy as np, polars as pl, pyarrow as pa
 from nanoarrow._utils import get_pyobject_buffer_count
 import shmarrow as sa
-from shmarrow.types.c_structs import KeptAlive
+from shmarrow.types.c_schema import KeptAlive
 
 batch = sa.record_batch({
     "n": np.arange(1000),

@@ -22,10 +22,9 @@ from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow.batch import batch_of
-from shmarrow.layout.c_import import array_from_capsules, rows_from_capsules
+from shmarrow.layout.c_array import array_from_capsules, rows_from_capsules
 from shmarrow.layout.c_stream import open_stream
-from shmarrow.types.c_import import field_from_capsule, schema_from_capsule
-from shmarrow.types.c_structs import ARRAY, SCHEMA, STREAM
+from shmarrow.types.c_schema import ARRAY, SCHEMA, STREAM, field_from_capsule, schema_from_capsule
 
 pa = pytest.importorskip("pyarrow")
 na = pytest.importorskip("nanoarrow")

@@ -68,8 +68,8 @@ def _nanoarrow(rows: sa.Table) -> Any:
 def _from_nanoarrow(theirs: Any) -> sa.Table:
     """Read in place: nanoarrow's own export of views with data buffers overruns its memory."""
     from shmarrow.batch import batch_of
-    from shmarrow.layout.c_import import Importer, rows_at
-    from shmarrow.types.c_import import schema_at
+    from shmarrow.layout.c_array import Importer, rows_at
+    from shmarrow.types.c_schema import schema_at
 
     schema = schema_at(theirs.schema, theirs.schema._addr())
     return sa.Table.from_batches([batch_of(rows_at(theirs, theirs._addr(), schema, Importer()))])
