@@ -813,7 +813,7 @@ def test_types_of_users_are_immutable_once_they_are_made() -> None:
 
 
 @pytest.mark.processes
-def test_a_type_brings_its_own_file_only() -> None:
+def test_types_are_imported_when_data_name_one() -> None:
     code = """if True:
         import io, sys
         import shmarrow as sa
@@ -825,13 +825,13 @@ def test_a_type_brings_its_own_file_only() -> None:
         sa.ipc.new_stream(sink, sa.schema([field])).close()
         print(loaded())
         print(sa.ipc.open_stream(sink.getvalue()).schema.field(0).type, loaded())
-        sa.bool8()
+        sa.fixed_shape_tensor(sa.int8(), [2])
         print(loaded())
     """
     assert python(code).splitlines() == [
         "['array']",
-        "extension<arrow.uuid> ['array', 'uuids']",
-        "['array', 'booleans', 'uuids']",
+        "extension<arrow.uuid> ['array', 'canonical']",
+        "['array', 'canonical', 'tensors']",
     ]
 
 
