@@ -241,7 +241,7 @@ DEVIATIONS = (
     ),
     Deviation(OURS, ("integer",), ("float",), "pyarrow does not check float16", "not exact as a 16-bit float", SAFE),
     Deviation(
-        THEIRS, ("integer",), ("float",), "pyarrow refuses all integers beyond 2**24 or 2**53, also those that are "
+        THEIRS, ("integer",), ("float",), "pyarrow refuses all integers beyond `2**24` or `2**53`, also those that are "
         "floats", "not in range", SAFE,
     ),
     Deviation(OURS, ("decimal",), ("float",), "pyarrow rounds to the nearest float", "float keeps", SAFE),
