@@ -50,10 +50,11 @@ def open_ranges(file: Any) -> RangeSource | None:
 class RangeSource(Source):
     """A file object read by ranges.
 
-    Calls are serialized by a lock, and raise in a forked child, whose reads would move its parent's position.
+    A read that follows the last one is extended to twice its size, so reading many small messages in order takes few
+    reads. Calls are serialized by a lock, and raise in a forked child, whose reads would move its parent's position.
     """
 
-    __slots__ = ("_ahead", "_fetcher", "_file", "_lock", "_pid", "_stream")
+    __slots__ = ("_end", "_fetcher", "_file", "_first", "_last", "_lock", "_pid", "_stream")
 
     def __init__(self, file: Any, name: str, size: int) -> None:
         super().__init__(name, None, size=size)
@@ -63,28 +64,37 @@ class RangeSource(Source):
         self._fetcher = getattr(getattr(file, "cache", None), "fetcher", None)
         self._lock = allocate_lock()
         self._pid = os.getpid()
-        self._ahead: tuple[int, Bytes] = 0, EMPTY
-
-    def read_ahead(self, start: int, stop: int) -> Bytes:
-        """Read bytes as :meth:`read`, and keep them for reads of parts of them, until the next call."""
-        part = self.read(start, stop)
-        self._ahead = start, part
-        return part
+        self._end = size
+        # The last bytes read, up to MERGED_BYTES, and where they begin.
+        self._first, self._last = 0, EMPTY
 
     def _read(self, start: int, stop: int) -> Bytes:
         if os.getpid() != self._pid:
             raise Closed(f"{self.name} was opened by process {self._pid}; open it again in its children")
-        if not 0 <= start <= stop <= (self.size or 0):
-            raise InvalidData(f"{self.name}: expected the bytes [{start}, {stop}), found {self.size} bytes")
-        first, ahead = self._ahead
-        if first <= start and stop <= first + len(ahead):
-            return ahead[start - first : stop - first]
-        if start == stop:
-            return EMPTY
+        if not 0 <= start <= stop <= self._end:
+            raise InvalidData(f"{self.name}: expected the bytes [{start}, {stop}), found {self._end} bytes")
         with self._lock:
             if self.closed:
                 raise self._closed_error()
-            part = self._load(start, stop)
+            first, last = self._first, self._first + len(self._last)
+            known = self._last[start - first : stop - first] if first <= start <= last else EMPTY
+            if len(known) == stop - start:
+                return known.copy()
+            begin = start + len(known)
+            ahead = 2 * len(self._last) if last <= begin < last + MERGED_GAP else 0
+            part = self._load(begin, max(stop, min(begin + ahead, begin + MERGED_BYTES, self._end)))
+            self._first, self._last = (begin, part) if len(part) <= MERGED_BYTES else (stop, EMPTY)
+        return part if len(part) == stop - start else np.concatenate([known, part[: stop - begin]])
+
+    def _load(self, start: int, stop: int) -> Bytes:
+        try:
+            if callable(self._fetcher):
+                part = as_bytes(self._fetcher(start, stop))
+            else:
+                self._file.seek(start)
+                part = self._stream.take(stop - start)
+        except Exception as error:
+            raise_io_error(error, "read", self.name)
         if len(part) != stop - start:
             raise StorageError(
                 errno.EIO,
@@ -92,15 +102,6 @@ class RangeSource(Source):
                 "may have been replaced",
             )
         return part
-
-    def _load(self, start: int, stop: int) -> Bytes:
-        try:
-            if callable(self._fetcher):
-                return as_bytes(self._fetcher(start, stop))
-            self._file.seek(start)
-            return self._stream.take(stop - start)
-        except Exception as error:
-            raise_io_error(error, "read", self.name)
 
     def _closed_error(self) -> Closed:
         return Closed(
@@ -111,7 +112,7 @@ class RangeSource(Source):
     def close(self) -> None:
         super().close()
         with nullcontext() if os.getpid() != self._pid else self._lock:  # a child's copy may stay locked
-            self._ahead = 0, EMPTY
+            self._last = EMPTY
             self._stream.close()
             self._file = self._fetcher = None
 
@@ -134,10 +135,6 @@ class SourceRange:
     def body(self, start: int, stop: int) -> RangeBody:
         """The body of a message, of which nothing is read yet."""
         return RangeBody(self._source, start, stop - start)
-
-    def read_ahead(self, start: int, stop: int) -> None:
-        """Read bytes that are needed soon in one read; see :meth:`RangeSource.read_ahead`."""
-        self._source.read_ahead(start, stop)
 
 
 class RangeBody:

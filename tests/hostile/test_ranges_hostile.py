@@ -31,12 +31,12 @@ def test_overlapping_ranges_are_read_once(step: int) -> None:
     body.have([(start, start + 9) for start in starts])
     ranges = [(start, start + SIZE - 300 * step) for start in starts]
     data = body.have(ranges)
-    assert file.total <= SIZE
+    assert file.total <= SIZE + 300 * 9
     for start, stop in ranges:
         assert data[start : start + 9].tobytes() == file.data[start : start + 9]
         assert data[stop - 9 : stop].tobytes() == file.data[stop - 9 : stop]
     body.have(ranges)
-    assert file.total <= SIZE
+    assert file.total <= SIZE + 300 * 9
 
 
 def unused_validity(compression: str | None) -> bytes:

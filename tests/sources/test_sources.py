@@ -25,7 +25,7 @@ from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow.sources import open_source
-from shmarrow.sources.ranges import MERGED_GAP, RangeBody, RangeSource
+from shmarrow.sources.ranges import MERGED_BYTES, MERGED_GAP, RangeBody, RangeSource
 
 PEER_BATCH = pa.record_batch({"x": pa.array([3, 1, 2], pa.int64()), "s": ["a", None, "ccc"]})
 VALUES = PEER_BATCH.to_pydict()
@@ -294,8 +294,7 @@ def test_only_what_is_asked_for_is_read() -> None:
     source = open_source(file)
     assert (source.size, source.data, source.mapped) == (len(BYTES), None, False)
     assert file.ranges == []
-    assert isinstance(source, RangeSource)
-    assert source.read_ahead(1000, 1010).tobytes() == BYTES[1000:1010]
+    assert source.read(1000, 1010).tobytes() == BYTES[1000:1010]
     assert source.read(1002, 1005).tobytes() == BYTES[1002:1005]
     assert len(source.read(7, 7)) == 0
     assert file.ranges == [(1000, 1010)]
@@ -321,27 +320,22 @@ def test_reads_that_give_a_part_are_repeated() -> None:
     assert source.read(100, 200).tobytes() == BYTES[100:200]
 
 
-def test_what_was_read_is_not_kept() -> None:
-    data = bytes(24 << 20)
+def test_reads_in_order_become_larger_and_are_not_kept() -> None:
+    data = bytes(range(256)) * (96 << 10)
     file = Counted(data)
     source = open_source(file)
-    assert isinstance(source, RangeSource)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    for start in range(0, len(data), 1 << 20):
-        source.read(start, start + (1 << 20))
-        assert tracemalloc.get_traced_memory()[0] - before < 2 << 20
-    source.read_ahead(0, len(data))  # what is about to be asked for stays, whatever its size
-    count = len(file.ranges)
-    source.read(5, len(data))
-    assert len(file.ranges) == count
-    source.close()
+    for start in range(0, len(data), 1 << 14):
+        assert source.read(start, start + (1 << 14)).tobytes() == data[start : start + (1 << 14)]
+        assert tracemalloc.get_traced_memory()[0] - before < 2 * MERGED_BYTES + (1 << 20)
+    assert len(file.ranges) < 16
+    source.read(0, len(data))
     assert tracemalloc.get_traced_memory()[0] - before < 1 << 20
+    source.close()
     tracemalloc.stop()
     with pytest.raises(sa.Closed):
         source.read(0, 1)
-    with pytest.raises(sa.Closed):
-        source.read_ahead(0, 1)
 
 
 def test_a_body_takes_the_memory_of_what_was_read() -> None:

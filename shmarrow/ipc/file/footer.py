@@ -104,7 +104,7 @@ def footer_bytes(source: Source, limits: Limits) -> tuple[int, Bytes]:
     first, data = 0, source.data
     if data is None:  # read from the end; the head is only checked if the same read covers it
         first = max(0, size - _GUESS)
-        data = source.read_ahead(first, size)  # type: ignore[attr-defined]
+        data = source.read(first, size)
     if not first and data[: len(MAGIC)].tobytes() != MAGIC:
         raise _no_file(name, data)
     if size < least:

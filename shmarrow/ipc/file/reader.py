@@ -18,7 +18,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.batch import RecordBatch
-from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidData, Limits, at
 from shmarrow.ipc.batch.decode import dictionary_body, open_batch
 from shmarrow.ipc.batch.header import BatchHeader, not_a_batch, read_message
@@ -36,11 +35,6 @@ if TYPE_CHECKING:
 
 _HIDDEN = (ROW_COUNTS, STATISTICS)
 """The keys of the footer's metadata that are not the user's."""
-
-_GROUP, _SMALL = 1 << 23, 1 << 13
-"""Approximate size of one read when all batches are read by ranges, and of messages whose bodies are read as well."""
-
-_FEW = _GROUP // _SMALL
 
 
 class _File:
@@ -85,14 +79,6 @@ class _File:
         body = self.data[found.body : found.end]
         return found.message, body if self._shared is None else self._shared.body(body)
 
-    def read_ahead(self, blocks: NDArray, bodies: bool = False) -> None:
-        """Read several messages in one read if the file is read by ranges, and they are small and close together."""
-        if self.ranged and len(blocks) > 1:
-            start = int(blocks["offset"].min())
-            stop = int((blocks["offset"] + blocks["metaDataLength"] + blocks["bodyLength"]).max())
-            if 0 <= start < stop <= len(self.data) and stop - start <= (2 * _GROUP if bodies else _SMALL * len(blocks)):
-                self.data.read_ahead(start, stop)
-
 
 class FileBatches:
     """The batches of a file; see :class:`~shmarrow.ipc.random_access.Batches`."""
@@ -136,8 +122,6 @@ class FileBatches:
         """The row counts of all batches, from their own metadata."""
         counts: RowCounts = []
         for number, block in enumerate(self.file.footer.batches):
-            if not number % _FEW:
-                self.file.read_ahead(self.file.footer.batches[number : number + _FEW])
             where = f"{self.file.name}: batch {number}"
             message, _ = self.file.message(block, where)
             if isinstance(message, Message):
@@ -243,12 +227,15 @@ class RecordBatchFileReader(IndexedReader):
 
     def read_all(self) -> Table:
         """Return all batches as a table, without copying. A file read by ranges is fetched now."""
+        if not self._opened().ranged:
+            return super().read_all()
         from shmarrow.tables import Table
 
-        batches = self._opened()
-        if not batches.ranged:
-            return super().read_all()
-        return Table(self.schema, list(self._read_ranges(batches.file)))
+        batches = []
+        for batch in self:
+            batch.columns  # noqa: B018
+            batches.append(batch)
+        return Table(self.schema, batches)
 
     def validate(self, full: bool = False) -> None:
         """Check all batches, see :meth:`RecordBatch.validate`; with ``full`` also the footer's statistics.
@@ -265,17 +252,6 @@ class RecordBatchFileReader(IndexedReader):
                 batch.validate(full=full)
                 if statistics is not None:
                     _check_statistics(statistics, number, batch)
-
-    def _read_ranges(self, file: _File) -> Iterator[RecordBatch]:
-        """Iterate over all batches with their columns, fetching many small ones in one read."""
-        count = len(file.footer.batches)
-        step = max(1, _GROUP * count // len(file.data))
-        for first in range(0, count, step):
-            file.read_ahead(file.footer.batches[first : first + step], bodies=self._included is None)
-            for i in range(first, min(first + step, count)):
-                batch = self.get_batch(i)
-                batch.columns  # noqa: B018
-                yield batch
 
     def __reduce__(self) -> tuple[object, ...]:
         from shmarrow.ipc import open_file
@@ -315,7 +291,6 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         budget = DictionaryBudget(file.limits)
         total = 0
         blocks = file.footer.dictionaries
-        file.read_ahead(blocks[:_FEW])
         source = LazySchema.of(self._schema)
         if len(blocks) and source.nested_dictionaries:
             source.dictionary_wires()  # none refers to itself
