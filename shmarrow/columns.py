@@ -231,7 +231,7 @@ class Columns(Generic[Column]):
             If a row is not a mapping.
         """
         from shmarrow.column_names import checked_schema, several
-        from shmarrow.layout.items import columns_of_dicts
+        from shmarrow.layout.values import columns_of_dicts
 
         schema = None if schema is None else checked_schema(schema)
         rows = several(mapping, "rows")

@@ -17,11 +17,10 @@ from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, row_of, shown
 from shmarrow.layout import arguments
 from shmarrow.layout.array import Array
-from shmarrow.layout.from_numpy import array_from_numpy
-from shmarrow.layout.from_values import array_from_pylist
 from shmarrow.layout.listing import LISTS
 from shmarrow.layout.making import frozen, make_array, nulls
 from shmarrow.layout.validation import check_required
+from shmarrow.layout.values import array_from_numpy, array_from_pylist
 from shmarrow.types import DataType, ExtensionType
 from shmarrow.types.base import by_dtype
 

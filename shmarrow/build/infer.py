@@ -16,9 +16,7 @@ from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, Part, renumbered, shown
 from shmarrow.extension import uuid
 from shmarrow.layout.array import Array
-from shmarrow.layout.from_numpy import lists_of, type_of_dtype
-from shmarrow.layout.from_values import null_kinds
-from shmarrow.layout.items import columns_of_dicts, forms_of
+from shmarrow.layout.values import columns_of_dicts, forms_of, lists_of, null_kinds, type_of_dtype
 from shmarrow.types import DataType, from_numpy_dtype
 from shmarrow.types.zones import zone_name
 

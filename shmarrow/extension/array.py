@@ -190,7 +190,7 @@ class ExtensionArray(Array, of=ExtensionType):
         valid : bool ndarray, optional
             False where a slot is null.
         """
-        from shmarrow.layout.from_values import array_from_numpy, array_from_pylist
+        from shmarrow.layout.values import array_from_numpy, array_from_pylist
 
         if values.dtype.kind == "O" and values.ndim == 1:
             keep = [True] * len(values) if valid is None else valid.tolist()

@@ -205,7 +205,7 @@ class FixedShapeTensorArray(ExtensionArray, of=FixedShapeTensorType):
     @classmethod
     def from_numpy(cls, type: Any, values: NDArray, valid: Mask | None = None) -> Self:
         """Create tensors from an ndarray in the form of :meth:`to_numpy_ndarray`; copies unless it is in row order."""
-        from shmarrow.layout.from_values import array_from_numpy
+        from shmarrow.layout.values import array_from_numpy
 
         if values.dtype.kind == "O" and values.ndim == 1:
             return super().from_numpy(type, values, valid)

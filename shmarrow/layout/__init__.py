@@ -1,8 +1,8 @@
 """Physical memory layouts (columnar format, "Physical Memory Layout"): one module and array class per layout.
 
 ``listing`` is the buffer listing as a table, ``array`` the base class, ``hooks`` the methods that each layout
-implements. ``making`` creates arrays from their parts, ``from_values`` and ``from_numpy`` from values; ``codes`` finds
-equal slots.
+implements. ``making`` creates arrays from their parts, ``values`` from values; ``codes`` finds equal
+slots.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ class DictionaryArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        from shmarrow.layout.from_values import array_from_pylist
+        from shmarrow.layout.values import array_from_pylist
 
         made = array_from_pylist(values, type.value_type)
         return encode(made, "mask", type.index_type, type.ordered, valid)

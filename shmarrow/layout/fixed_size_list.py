@@ -11,7 +11,6 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array
-from shmarrow.layout.items import spread_lists
 from shmarrow.layout.list_forms import Lists, Parts, of_one_length
 from shmarrow.layout.making import (
     check_expansion,
@@ -136,7 +135,7 @@ class FixedSizeListArray(Lists):
             i = int(wrong.argmax())
             raise InvalidData(f"{type}: expected {size} items, found {int(lengths[i])}", where=[("row", i)])
         validity, count = validity_of(valid)
-        child = spread_lists(items, size, lengths, valid)
+        child = _spread(items, size, lengths, valid)
         return make_array(type, len(lengths), [validity], count, 0, [child])
 
     @classmethod
@@ -180,3 +179,13 @@ class FixedSizeListArray(Lists):
             raise InvalidData(f"{made}: the child's length {len(child)} is not a multiple of the list size {size}")
         validity, count = masked_validity(mask, length)
         return cls._of_parts(made, length, [validity], count, 0, [child])
+
+
+def _spread(child: Any, size: int, lengths: Indices, valid: Mask | None) -> Any:
+    """Return the elements of lists of ``size`` each, with nulls for null lists."""
+    if valid is None or len(child) == size * len(lengths):
+        return child
+    filled = np.repeat(valid, size)
+    at = np.zeros(len(filled), np.int64)
+    at[filled] = np.arange(np.count_nonzero(filled))
+    return child._take(at, filled)

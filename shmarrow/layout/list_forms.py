@@ -10,7 +10,6 @@ import numpy as np
 from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, renumbered, row_of
 from shmarrow.layout.array import Array
-from shmarrow.layout.items import items_of_lists
 from shmarrow.layout.making import (
     array_class,
     check_expansion,
@@ -89,6 +88,8 @@ class Lists(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
+        from shmarrow.layout.values import items_of_lists
+
         return cls._from_items(type, *items_of_lists(type, values), valid)
 
     @classmethod

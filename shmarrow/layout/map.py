@@ -6,18 +6,17 @@ Physically a map is a list with 32-bit offsets ("Variable-size List Layout").
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Self
 
 import numpy as np
 
 from shmarrow.buffer import Indices, Mask
-from shmarrow.casts import exact_items, kinds_of
+from shmarrow.casts import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, at, counted, shown
 from shmarrow.layout.arguments import as_array
 from shmarrow.layout.array import Array
-from shmarrow.layout.items import flatten_lists
 from shmarrow.layout.list import ListArray
 from shmarrow.layout.list_forms import Lists, cast_lists
 from shmarrow.layout.making import array_class, check_expansion, make_array, refuse_type
@@ -170,7 +169,7 @@ class MapArray(ListArray):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         """Create maps from dicts or lists of (key, item) pairs."""
-        from shmarrow.layout.from_values import array_from_pylist
+        from shmarrow.layout.values import array_from_pylist
 
         lengths, keys, items = _pairs(type, values)
         entries = type.entries_field.type
@@ -190,6 +189,8 @@ def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[A
         maps: list[dict[Any, Any]] = [{} if value is None else value for value in values]
         lengths = np.fromiter(map(len, maps), np.int64, len(maps))
         return lengths, list(chain.from_iterable(maps)), list(chain.from_iterable([each.values() for each in maps]))
+    from shmarrow.layout.values import flatten_lists, pair_of
+
     lengths, pairs = flatten_lists(type, values)
     found = [pair_of(type, pair) for pair in pairs]
     return lengths, [pair[0] for pair in found], [pair[1] for pair in found]
@@ -234,14 +235,3 @@ def _falls(keys: Any) -> Mask | None:
         if blank is None:
             return None
     return np.fromiter(map(operator.lt, items[1:], items), np.bool_, max(len(items) - 1, 0))
-
-
-def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
-    """Return a (key, item) pair from a tuple, or from a dict of the two field names."""
-    if isinstance(item, (tuple, list)) and len(items := exact_items(item)) == 2:
-        return items[0], items[1]
-    if isinstance(item, Mapping):
-        names = [type.key_field.name, type.item_field.name]
-        if set(item) == set(names):
-            return item[names[0]], item[names[1]]
-    raise InvalidType(f"{type}: expected a (key, item) pair, found {shown(item)}")

@@ -243,7 +243,7 @@ class RunEndEncodedArray(Array):
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
-        from shmarrow.layout.from_values import array_from_pylist
+        from shmarrow.layout.values import array_from_pylist
 
         return encode(array_from_pylist(values, type.value_type), type)
 

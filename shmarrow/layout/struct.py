@@ -13,7 +13,6 @@ from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
 from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array
-from shmarrow.layout.items import columns_of_dicts
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
     check_expansion,
@@ -266,7 +265,7 @@ def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | 
 
 def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
     """Build one child; unions, which have no validity, are built from the slots of valid structs only."""
-    from shmarrow.layout.from_values import array_from_pylist
+    from shmarrow.layout.values import array_from_pylist
 
     if valid is None or type.layout not in ("dense_union", "sparse_union"):
         return array_from_pylist(column, type)
@@ -285,6 +284,8 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     """Return the values of each field; rows are dicts, whose missing keys are None, tuples, or lists of pairs."""
     names = type.names
     known = set(names)
+    from shmarrow.layout.values import columns_of_dicts
+
     width = len(names)
     kinds = kinds_of(values)
     if len(known) == width and kinds <= {dict, _NONE}:

@@ -355,8 +355,7 @@ class UnionArray(Array):
         InvalidType
             If no child holds a value exactly.
         """
-        from shmarrow.layout.choose import choose
-        from shmarrow.layout.from_values import array_from_pylist
+        from shmarrow.layout.values import array_from_pylist, choose
 
         numbers = choose(type, values)
         objects = np.fromiter(values, object, len(values))
