@@ -99,7 +99,8 @@ def page() -> str:
             if isinstance(entry, Instead) and entry.reason:
                 different.setdefault(entry.reason, (entry, []))[1].append(full)
             elif isinstance(entry, Class):
-                by_class.setdefault((entry.ours, entry.reason), []).append(full)
+                ours = "types" if entry.ours == f"types.{name}" else entry.ours
+                by_class.setdefault((ours, entry.reason), []).append(full)
             elif isinstance(entry, Out):
                 out.setdefault(entry.reason, []).append(full)
     lines = [INTRODUCTION, "## Different", "", "| pyarrow | what differs | for example |", "| --- | --- | --- |"]
@@ -117,7 +118,8 @@ def page() -> str:
     ]
     reasons: set[str] = set()
     for (ours, reason), names in by_class.items():
-        lines.append(f"| {_names(names)} | {_code(ours)} | {reason if reason not in reasons else ''} |")
+        where = f"the same name in {_code(ours)}" if ours == "types" else _code(ours)
+        lines.append(f"| {_names(names)} | {where} | {reason if reason not in reasons else ''} |")
         reasons.add(reason)
     lines += ["", "## Not here", "", "| pyarrow | why |", "| --- | --- |"]
     lines += [f"| {_names(names)} | {reason} |" for reason, names in out.items() if reason != INSIDE.reason]
