@@ -8,6 +8,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from shmarrow.errors import full_name
+from shmarrow.spark._pyspark import is_spark, pickled
 
 
 def code_key(function: Any) -> str:
@@ -56,9 +57,14 @@ def _cell(cell: Any, within: tuple[int, ...]) -> Any:
 
 
 def _pickled(value: Any) -> Any:
-    from shmarrow.spark._pyspark import pickled
-
     try:
-        return pickled(value, lambda buffer: True, lambda each: NotImplemented)
+        return pickled(value, lambda buffer: True, _without_broadcasts)
     except Exception:  # then it cannot be sent to a worker, either
         return full_name(value)
+
+
+def _without_broadcasts(value: Any) -> Any:
+    """Reduce broadcasts to what identifies them: Spark sends those that are pickled to the workers of the next job."""
+    if is_spark(value, "Broadcast"):
+        return str, (str(id(value)),)
+    return (str, (value.name,)) if type(value).__name__ == "HostBroadcast" else NotImplemented

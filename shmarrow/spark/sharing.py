@@ -179,7 +179,7 @@ def _publish(
                     writer.write_batch(record_batch(batch))
                     rows, count = rows + batch.num_rows, count + 1
         except StoreFull as error:
-            other = 'store= takes a directory on a disk, too; see "Containers" in the guide to Spark'
+            other = 'store= takes a directory on a disk, too; see "Containers" in the guide to Spark in operation'
             error.hint = f"{error.hint}; {other}" if error.hint else other
             raise
         return rows, count
