@@ -30,7 +30,8 @@ TEXT = """\
 
 How `spark.read.format("shmarrow")` maps each type. Values are never changed: one that does not fit is an error that
 names the column and the value. A type with no Spark counterpart raises an error at planning time;
-`.option("columns", ...)` chooses other columns.
+`.option("columns", ...)` chooses other columns. Dictionaries and runs become their values, and nested types are made of
+these:
 
 {to_spark}
 
@@ -90,19 +91,22 @@ def _in_spark(type: Any) -> str:
 
 
 def to_spark() -> Iterator[tuple[str, list[str]]]:
-    """Arrow's types, what they are in Spark, and what may be lost."""
-    seen = set()
+    """Arrow's types, what they are in Spark, and what may be lost, without those that are made of others."""
+    found: dict[tuple[str, str], list[str]] = {}
     for case in CASES:
-        name = str(case.type)
-        if name in seen or re.match("spec-|odd-|struct-duplicate|dictionary-u?int(16|32|64)", case.name):
+        name = f"`{case.type}`"
+        if name.count("<") > 1 or re.match("spec-|odd-|struct-duplicate|dictionary-|ree-", case.name):
             continue
-        seen.add(name)
         try:
             shown = f"`{_in_spark(case.type)}`"
             losses = "; ".join(dict.fromkeys(filter(None, map(_loss, _leaves(case.type)))))
         except sa.Unsupported:
             shown, losses = "unsupported", ""
-        yield f"`{name}`", [shown, losses]
+        names = found.setdefault((shown, losses), [])
+        if name not in names:
+            names.append(name)
+    for (shown, losses), names in found.items():
+        yield ", ".join(names), [shown, losses]
 
 
 def spark_types() -> list[tuple[str, Any]]:
