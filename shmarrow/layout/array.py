@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, overload
 import numpy as np
 
 from shmarrow import bitmap, capsules
-from shmarrow.buffer import Buffer, NDArray
+from shmarrow.buffer import Buffer, Bytes, Indices, Mask, NDArray
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     EXPANDED_VALUES,
@@ -34,6 +34,7 @@ from shmarrow.errors import (
 from shmarrow.habits import missing, no_operator
 from shmarrow.layout import making, validation
 from shmarrow.layout.hooks import LayoutHooks
+from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory, range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
@@ -84,7 +85,30 @@ class Array(LayoutHooks):
     number.
     """
 
-    __slots__ = ()
+    __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_safe", "_type")
+
+    def __init__(
+        self,
+        type: Any,
+        length: int = -1,
+        buffers: list[Bytes | None] | None = None,
+        null_count: int = -1,
+        offset: int = 0,
+        children: Sequence[Array] = (),
+        dictionary: Array | None = None,
+    ) -> None:
+        if buffers is None:
+            raise InvalidType("Array() takes a type and buffers; use shmarrow.array() for values")
+        self._type = type
+        self._length = length
+        self._buffers = buffers
+        self._null_count = null_count
+        self._offset = offset
+        self._children = children
+        self._dictionary = dictionary
+        # None if unknown, the Origin under which it may be known, True if safe to export, TRUSTED, or the array to
+        # export instead; see make_safe.
+        self._safe: Any = None
 
     def __init_subclass__(cls, of: type[DataType] | None = None) -> None:
         if of is not None:
@@ -97,6 +121,16 @@ class Array(LayoutHooks):
     def type(self) -> DataType:
         """The logical type."""
         return self._type
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def null_count(self) -> int:
+        """Number of null slots; computed on first use if unknown."""
+        if self._null_count < 0:
+            self._null_count = self._count_nulls()
+        return self._null_count
 
     @property
     def offset(self) -> int:
@@ -782,6 +816,138 @@ class Array(LayoutHooks):
         kept = self.trim()
         buffers = [None if data is None else packed(data, as_index(protocol)) for data in kept._buffers]
         return _rebuild, (kept._type, kept._length, buffers, kept.null_count, list(kept._children), kept._dictionary)
+
+    # --- its parts, as layouts and other operations use them ---
+
+    @property
+    def _storage(self) -> Array:
+        """The array itself; of an extension type, as an array of the storage type."""
+        own: Any = self
+        return own
+
+    def _validity(self) -> Bytes | None:
+        """The validity bitmap, starting at slot 0 of the buffers rather than of the array; None without one."""
+        buffers = self._buffers
+        return buffers[0] if buffers and LISTING[self._type.layout].has_validity else None
+
+    def _mask(self) -> Mask | None:
+        """True for valid slots according to the validity bitmap; None if no slot is null."""
+        if self.null_count == 0:
+            return None
+        validity = self._validity()
+        return None if validity is None else bitmap.unpack(validity, self._offset, self._length)
+
+    def _live(self, live: Mask | None) -> Mask | None:
+        """The slots of ``live`` that are not null; None if that is all."""
+        mask = self._mask()
+        return live if mask is None else mask if live is None else mask & live
+
+    def _trimmed_validity(self) -> Bytes | None:
+        """The validity bitmap shifted to slot 0, for :meth:`trim`; None if no slot is null."""
+        validity = self._validity()
+        if validity is None or self.null_count == 0:
+            return None
+        return making.read_only(bitmap.realign(validity, self._offset, self._length))
+
+    def _with(self, **changes: Any) -> Self:
+        """A copy of the array object with some parts replaced: ``type``, ``length``, ``buffers``, ``offset`` etc."""
+        values: dict[str, Any] = {
+            "type": self._type, "length": self._length, "buffers": self._buffers, "null_count": self._null_count,
+            "offset": self._offset, "children": self._children, "dictionary": self._dictionary,
+        }  # fmt: skip
+        values.update(changes)
+        return self._made(**values)
+
+    def _valid_bits(self) -> Bytes:
+        """A bitmap starting at bit 0, 0 for the slots in :meth:`_logical_nulls`."""
+        making.check_bits(self)
+        if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # only the bitmap counts
+            bits = self._trimmed_validity()
+        else:
+            missing = self._logical_nulls()
+            bits = None if missing is None else bitmap.pack(~missing)
+        return bitmap.ones(self._length) if bits is None else bits
+
+    def _masked(self, valid: Mask) -> Any:
+        """The same slots with their validity replaced; the array starts at slot 0."""
+        return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
+
+    def _with_validity(self, bits: Bytes, null_count: int) -> Any:
+        return self._with(buffers=[making.read_only(bits), *self._buffers[1:]], null_count=null_count)
+
+    @classmethod
+    def _made(cls, *arguments: Any, **keywords: Any) -> Self:
+        """:func:`make_array`, typed for results known to be of this class or a subclass."""
+        return make_array(*arguments, **keywords)
+
+    @classmethod
+    def _of_parts(cls, *arguments: Any) -> Self:
+        """As :meth:`_made`, of a caller's parts: checks the structure, and that non-nullable fields have no nulls."""
+        made = cls._made(*arguments)
+        validation.check(made, False)
+        validation.check_required(made)
+        return made
+
+    @classmethod
+    def _expect(cls, type: Any) -> DataType:
+        """Return a type of one of this class's layouts; InvalidType for others."""
+        made = as_type(type)
+        if made.layout not in cls.layouts:
+            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
+        return made
+
+    # --- operations that call hooks ---
+
+    def _take(self, indices: NDArray, valid: Mask | None = None) -> Any:
+        """The slots at indices of shape (n,), null where ``valid`` is False."""
+        indices = indices.astype(np.int64, copy=False)
+        if valid is not None:
+            if valid.all():
+                valid = None
+            elif not LISTING[self._type.layout].has_validity or not self._length:
+                extended = making.join_arrays([self, making.one_null(self._type)])
+                return extended._take(np.where(valid, indices, self._length))
+            else:
+                indices = np.where(valid, indices, 0)
+        if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
+            raise making.no_index(indices, self._length, "array", "value")
+        try:
+            own = self._valid_at(indices)
+            if own is not None:
+                valid = own if valid is None else own & valid
+                valid = None if valid.all() else valid
+            return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
+        except MemoryError:
+            raise no_memory(self, len(indices)) from None
+
+    def _valid_at(self, indices: Indices) -> Mask | None:
+        """True for the valid ones of the slots at in-range ``indices``; None if all may be valid."""
+        validity = self._validity() if self._null_count else None
+        if validity is not None and 16 * len(indices) < self._length:  # avoid unpacking all bits
+            return bitmap.bits_at(validity, indices + self._offset)
+        mask = self._mask()
+        return None if mask is None else mask[indices]
+
+    def _equal(self, other: Any, live: Mask | None) -> bool:
+        """Whether arrays of one type and length are equal in the slots where ``live`` is True; None means all."""
+        mine = self._validity() if self.null_count else None
+        theirs = other._validity() if other.null_count else None
+        if mine is not None or theirs is not None:
+            if live is not None:
+                if ((self._valid() != other._valid()) & live).any():
+                    return False
+            elif mine is None or theirs is None or not self._same_validity(mine, theirs, other):
+                return False
+        return self._same(other, live)
+
+    def _same_validity(self, mine: Bytes, theirs: Bytes, other: Any) -> bool:
+        return self.null_count == other.null_count and bitmap.same(
+            mine, self._offset, theirs, other._offset, self._length
+        )
+
+    def _cast_to(self, target: DataType, safe: bool) -> Any:
+        """As :meth:`Array.cast`, for children; nullability is checked once for the whole array."""
+        return self if self._type == target else making.array_class(target)._cast_from(self, target, safe)
 
 
 def _rebuild(

@@ -32,228 +32,45 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import Bytes, Indices, Mask, NDArray
-from shmarrow.errors import EXPANDED_VALUES, CopyRequired, InvalidData, InvalidType
+from shmarrow.errors import EXPANDED_VALUES, CopyRequired, InvalidData
 from shmarrow.layout import validation
-from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
-    array_class,
-    check_bits,
     check_expansion,
     check_slots,
     is_sparse,
-    join_arrays,
-    make_array,
-    no_index,
     no_memory,
-    one_null,
     ranges,
-    read_only,
     total_of,
     zeros,
 )
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.layout.validation import has_required
-from shmarrow.types import DataType, Field, as_type
+from shmarrow.types import DataType, Field
 
 if TYPE_CHECKING:
-    from shmarrow.layout.array import Array
+    pass
 
 
 class LayoutHooks:
-    """The parts of an array, helpers for hooks, and the hooks."""
+    """The hooks, with the defaults of those that most layouts need not implement."""
 
-    __slots__ = ("_buffers", "_children", "_dictionary", "_length", "_null_count", "_offset", "_safe", "_type")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        type: Any,
-        length: int = -1,
-        buffers: list[Bytes | None] | None = None,
-        null_count: int = -1,
-        offset: int = 0,
-        children: Sequence[Array] = (),
-        dictionary: Array | None = None,
-    ) -> None:
-        if buffers is None:
-            raise InvalidType("Array() takes a type and buffers; use shmarrow.array() for values")
-        self._type = type
-        self._length = length
-        self._buffers = buffers
-        self._null_count = null_count
-        self._offset = offset
-        self._children = children
-        self._dictionary = dictionary
-        # None if unknown, the Origin under which it may be known, True if safe to export, TRUSTED, or the array to
-        # export instead; see make_safe.
-        self._safe: Any = None
+    if TYPE_CHECKING:  # the parts of an array that defaults use
+        _type: Any
+        _length: int
+        _buffers: list[Bytes | None]
+        _null_count: int
+        _offset: int
+        _children: Sequence[Any]
+        to_pylist: Any
 
-    # --- helpers for hooks, the same for every layout ---
+        def _validity(self) -> Bytes | None: ...
+        def _mask(self) -> Mask | None: ...
+        def _take(self, indices: NDArray, valid: Mask | None = None) -> Any: ...
+        def _with(self, **changes: Any) -> Self: ...
 
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def null_count(self) -> int:
-        """Number of null slots; computed on first use if unknown."""
-        if self._null_count < 0:
-            self._null_count = self._count_nulls()
-        return self._null_count
-
-    @property
-    def _storage(self) -> Array:
-        """The array itself; of an extension type, as an array of the storage type."""
-        own: Any = self
-        return own
-
-    def _validity(self) -> Bytes | None:
-        """The validity bitmap, starting at slot 0 of the buffers rather than of the array; None without one."""
-        buffers = self._buffers
-        return buffers[0] if buffers and LISTING[self._type.layout].has_validity else None
-
-    def _mask(self) -> Mask | None:
-        """True for valid slots according to the validity bitmap; None if no slot is null."""
-        if self.null_count == 0:
-            return None
-        validity = self._validity()
-        return None if validity is None else bitmap.unpack(validity, self._offset, self._length)
-
-    def _live(self, live: Mask | None) -> Mask | None:
-        """The slots of ``live`` that are not null; None if that is all."""
-        mask = self._mask()
-        return live if mask is None else mask if live is None else mask & live
-
-    def _trimmed_validity(self) -> Bytes | None:
-        """The validity bitmap shifted to slot 0, for :meth:`trim`; None if no slot is null."""
-        validity = self._validity()
-        if validity is None or self.null_count == 0:
-            return None
-        return read_only(bitmap.realign(validity, self._offset, self._length))
-
-    def _with(self, **changes: Any) -> Self:
-        """A copy of the array object with some parts replaced: ``type``, ``length``, ``buffers``, ``offset`` etc."""
-        values: dict[str, Any] = {
-            "type": self._type, "length": self._length, "buffers": self._buffers, "null_count": self._null_count,
-            "offset": self._offset, "children": self._children, "dictionary": self._dictionary,
-        }  # fmt: skip
-        values.update(changes)
-        return self._made(**values)
-
-    def _valid_bits(self) -> Bytes:
-        """A bitmap starting at bit 0, 0 for the slots in :meth:`_logical_nulls`."""
-        check_bits(self)
-        if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # only the bitmap counts
-            bits = self._trimmed_validity()
-        else:
-            missing = self._logical_nulls()
-            bits = None if missing is None else bitmap.pack(~missing)
-        return bitmap.ones(self._length) if bits is None else bits
-
-    def _masked(self, valid: Mask) -> Any:
-        """The same slots with their validity replaced; the array starts at slot 0."""
-        return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
-
-    def _with_validity(self, bits: Bytes, null_count: int) -> Any:
-        return self._with(buffers=[read_only(bits), *self._buffers[1:]], null_count=null_count)
-
-    @classmethod
-    def _made(cls, *arguments: Any, **keywords: Any) -> Self:
-        """:func:`make_array`, typed for results known to be of this class or a subclass."""
-        return make_array(*arguments, **keywords)
-
-    @classmethod
-    def _of_parts(cls, *arguments: Any) -> Self:
-        """As :meth:`_made`, of a caller's parts: checks the structure, and that non-nullable fields have no nulls."""
-        made = cls._made(*arguments)
-        validation.check(made, False)
-        validation.check_required(made)
-        return made
-
-    @classmethod
-    def _expect(cls, type: Any) -> DataType:
-        """Return a type of one of this class's layouts; InvalidType for others."""
-        made = as_type(type)
-        if made.layout not in cls.layouts:
-            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
-        return made
-
-    # --- helpers for arrays of any layout ---
-
-    def _take(self, indices: NDArray, valid: Mask | None = None) -> Any:
-        """The slots at indices of shape (n,), null where ``valid`` is False."""
-        indices = indices.astype(np.int64, copy=False)
-        if valid is not None:
-            if valid.all():
-                valid = None
-            elif not LISTING[self._type.layout].has_validity or not self._length:
-                extended = join_arrays([self, one_null(self._type)])
-                return extended._take(np.where(valid, indices, self._length))
-            else:
-                indices = np.where(valid, indices, 0)
-        if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
-            raise no_index(indices, self._length, "array", "value")
-        try:
-            own = self._valid_at(indices)
-            if own is not None:
-                valid = own if valid is None else own & valid
-                valid = None if valid.all() else valid
-            return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
-        except MemoryError:
-            raise no_memory(self, len(indices)) from None
-
-    def _take_runs(self, starts: Indices, lengths: Indices) -> Any:
-        """The concatenated slots of runs within the array.
-
-        Raises
-        ------
-        LimitExceeded
-            If slots that occupy no memory need more than 2**24 indices, or memory runs out.
-        """
-        total = total_of(lengths)
-        if total > EXPANDED_VALUES and is_sparse(self):
-            used = lengths > 0
-            starts, lengths = starts[used], lengths[used]
-            if not np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
-                check_expansion(total, clip(str(self._type), 200))
-            return self._with(offset=self._offset + int(starts[0]), length=total, null_count=-1)
-        try:
-            return self._take(ranges(starts, lengths))
-        except MemoryError:
-            raise no_memory(self, total) from None
-
-    def _take_blocks(self, indices: Indices, size: int) -> Any:
-        """The concatenated slots of blocks of ``size`` slots each, given by number; raises as :meth:`_take_runs`."""
-        return self._take_runs(indices * size, np.full(len(indices), size, np.int64))
-
-    def _valid_at(self, indices: Indices) -> Mask | None:
-        """True for the valid ones of the slots at in-range ``indices``; None if all may be valid."""
-        validity = self._validity() if self._null_count else None
-        if validity is not None and 16 * len(indices) < self._length:  # avoid unpacking all bits
-            return bitmap.bits_at(validity, indices + self._offset)
-        mask = self._mask()
-        return None if mask is None else mask[indices]
-
-    def _equal(self, other: Any, live: Mask | None) -> bool:
-        """Whether arrays of one type and length are equal in the slots where ``live`` is True; None means all."""
-        mine = self._validity() if self.null_count else None
-        theirs = other._validity() if other.null_count else None
-        if mine is not None or theirs is not None:
-            if live is not None:
-                if ((self._valid() != other._valid()) & live).any():
-                    return False
-            elif mine is None or theirs is None or not self._same_validity(mine, theirs, other):
-                return False
-        return self._same(other, live)
-
-    def _same_validity(self, mine: Bytes, theirs: Bytes, other: Any) -> bool:
-        return self.null_count == other.null_count and bitmap.same(
-            mine, self._offset, theirs, other._offset, self._length
-        )
-
-    def _cast_to(self, target: DataType, safe: bool) -> Any:
-        """As :meth:`Array.cast`, for children; nullability is checked once for the whole array."""
-        return self if self._type == target else array_class(target)._cast_from(self, target, safe)
-
-    # --- hooks: the layout, and its nulls ---
+    # --- the layout, and its nulls ---
 
     layouts: ClassVar[tuple[str, ...]] = ()
     """The rows of :data:`~shmarrow.layout.listing.LISTING` that the class implements."""
@@ -287,7 +104,7 @@ class LayoutHooks:
         """An array of nulls; by default with zeroed buffers and empty children."""
         return zeros(type, length)
 
-    # --- hooks: values ---
+    # --- values ---
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
         """The values as Python objects, one per slot.
@@ -318,7 +135,7 @@ class LayoutHooks:
         """The values as an ndarray: a read-only view or a new array."""
         if zero_copy_only:
             raise CopyRequired(f"{self._type} has no zero-copy numpy form; call to_numpy(zero_copy_only=False)")
-        values = self.to_pylist()  # type: ignore[attr-defined]  # refuses what takes no memory here but would there
+        values = self.to_pylist()  # refuses what takes no memory here but would there
         result = np.empty(self._length, object)
         result[:] = values
         return result
@@ -333,7 +150,7 @@ class LayoutHooks:
         """True for floating-point NaN; None for types without."""
         return None
 
-    # --- hooks: gather, trim and concatenate ---
+    # --- gather, trim and concatenate ---
 
     def _gather(self, indices: Indices) -> Any:
         """The slots at in-range int64 ``indices``, without validity and with offset 0."""
@@ -342,6 +159,30 @@ class LayoutHooks:
     def _gather_valid(self, indices: Indices, valid: Mask) -> Any:
         """As :meth:`_gather`, where slots with ``valid`` False may have any value, such as an empty one."""
         return self._gather(indices)
+
+    def _take_runs(self, starts: Indices, lengths: Indices) -> Any:
+        """The concatenated slots of runs within the array.
+
+        Raises
+        ------
+        LimitExceeded
+            If slots that occupy no memory need more than 2**24 indices, or memory runs out.
+        """
+        total = total_of(lengths)
+        if total > EXPANDED_VALUES and is_sparse(self):
+            used = lengths > 0
+            starts, lengths = starts[used], lengths[used]
+            if not np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
+                check_expansion(total, clip(str(self._type), 200))
+            return self._with(offset=self._offset + int(starts[0]), length=total, null_count=-1)
+        try:
+            return self._take(ranges(starts, lengths))
+        except MemoryError:
+            raise no_memory(self, total) from None
+
+    def _take_blocks(self, indices: Indices, size: int) -> Any:
+        """The concatenated slots of blocks of ``size`` slots each, given by number; raises as :meth:`_take_runs`."""
+        return self._take_runs(indices * size, np.full(len(indices), size, np.int64))
 
     def trim(self) -> Self:
         """Return an equal array with offset 0 and minimal buffers.
@@ -366,7 +207,7 @@ class LayoutHooks:
         """Concatenate two or more trimmed arrays of one type, without validity."""
         raise NotImplementedError
 
-    # --- hooks: equality of values ---
+    # --- equality of values ---
 
     def _same(self, other: Any, live: Mask | None) -> bool:
         """Whether two arrays of one type and length, with the same nulls, have equal values.
@@ -387,7 +228,7 @@ class LayoutHooks:
 
         return np.flatnonzero(np.diff(codes.slot_codes(self), prepend=-2))
 
-    # --- hooks: validation ---
+    # --- validation ---
 
     def _takes(self, field: Field, found: DataType) -> bool:
         """Whether this type is allowed for the child of a field."""
@@ -457,7 +298,7 @@ class LayoutHooks:
         """The children, sliced from the first to the last referenced slot."""
         return ()
 
-    # --- hooks: casts ---
+    # --- casts ---
 
     def _cast(self, target: Any, safe: bool) -> Any:
         """The array as another type; None if there is no cast between the types."""
@@ -481,7 +322,7 @@ class LayoutHooks:
         """The same bytes as another type; None if that is impossible."""
         return None
 
-    # --- hooks: preview ---
+    # --- preview ---
 
     def _item_preview(self, index: int, budget: Budget) -> str:
         """A slot as text for ``str()``, within a budget; raises only what :meth:`_value` does."""
