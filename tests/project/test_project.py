@@ -110,3 +110,4 @@ def test_the_recipe_for_conda_has_the_requirements_of_the_package() -> None:
     (script,) = [f"{name} = {where}" for name, where in project["scripts"].items()]
     assert recipe["build"]["python"]["entry_points"] == [script]
     assert recipe["about"]["summary"] == project["description"]
+    assert recipe["context"]["version"] == shmarrow.__version__
