@@ -20,7 +20,7 @@ from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
 from shmarrow.columns import Columns, Key, is_reader
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.layout.making import check_expansion, check_slots, slice_bounds
 from shmarrow.pickling import travels
 from shmarrow.types import (

@@ -35,8 +35,8 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.habits import missing, no_operator
+from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array, checked_positions
-from shmarrow.layout.array import Array
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.making import join_arrays, nulls, range_of, slice_bounds
 from shmarrow.layout.preview import clip

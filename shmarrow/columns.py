@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from shmarrow.chunked import ChunkedArray
-    from shmarrow.layout.array import Array
+    from shmarrow.layout import Array
 
 Key = int | str
 Slice = slice

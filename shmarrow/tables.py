@@ -31,7 +31,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.habits import missing, no_batch
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.layout.making import nulls, slice_bounds
 from shmarrow.optional import optional
 from shmarrow.pickling import travels

@@ -15,8 +15,7 @@ from shmarrow.build.nulls import nan_to_null, without_nan
 from shmarrow.build.sources import plain
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, row_of, shown
-from shmarrow.layout import arguments
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array, arguments
 from shmarrow.layout.listing import LISTS
 from shmarrow.layout.making import frozen, make_array, nulls
 from shmarrow.layout.validation import check_required

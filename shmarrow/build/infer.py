@@ -15,7 +15,7 @@ from shmarrow.casts import exact_items, kinds_of
 from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, Part, renumbered, shown
 from shmarrow.extension import uuid
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.layout.values import columns_of_dicts, forms_of, lists_of, null_kinds, type_of_dtype
 from shmarrow.types import DataType, from_numpy_dtype
 from shmarrow.types.zones import zone_name

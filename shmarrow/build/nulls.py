@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.casts import kinds_of
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.types import ExtensionType
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.build import pandas
 from shmarrow.errors import InvalidType, MissingExtra, full_name
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.optional import optional
 
 Reader = Callable[[Any], Any]

@@ -29,7 +29,7 @@ from shmarrow.errors import Limits, printable, storage_error
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
-from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME
+from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.sources import open_source
 from shmarrow.sources.base import name_of
 from shmarrow.sources.formats import HEAD, recognized

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, shown
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.layout.making import array_class, nulls
 from shmarrow.layout.preview import Budget, clip
 from shmarrow.types import DataType, ExtensionType, Field

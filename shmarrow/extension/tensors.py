@@ -13,7 +13,7 @@ from shmarrow.buffer import Mask, NDArray
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsupported, shown
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.canonical import as_json, checked_text, children_of, parameters_of
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.layout.making import make_array, validity_of
 from shmarrow.types import DataType, ExtensionType, Field, from_numpy_dtype
 

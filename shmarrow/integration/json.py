@@ -39,8 +39,7 @@ from shmarrow.integration.json_values import (
 )
 from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.schema.decode import FieldLayout
-from shmarrow.layout import concat_arrays, nulls
-from shmarrow.layout.listing import LISTING, BufferSpec
+from shmarrow.layout import LISTING, BufferSpec, concat_arrays, nulls
 from shmarrow.layout.making import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.layout.text import decode

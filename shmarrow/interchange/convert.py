@@ -42,10 +42,9 @@ from shmarrow.optional import optional
 from shmarrow.scans import Scan, scan
 from shmarrow.scans.sources import find
 from shmarrow.segment.location import is_shm, resolve
-from shmarrow.sources import open_source
+from shmarrow.sources import open_sink, open_source
 from shmarrow.sources.formats import recognized
 from shmarrow.sources.pipes import Input, opened, spooled
-from shmarrow.sources.sinks import open_sink
 from shmarrow.tables import RecordBatchReader, Table, concat_batches
 from shmarrow.types import Schema, has_dictionary, schema
 from shmarrow.writer import Sink

@@ -34,7 +34,7 @@ from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.making import LONGEST, checked_size
 from shmarrow.segment import Location, SegmentWriter, is_location
-from shmarrow.sources.sinks import open_sink
+from shmarrow.sources import open_sink
 from shmarrow.types import Field, MetadataLike, Schema, storage_of
 from shmarrow.writer import Writer, operation
 

@@ -19,7 +19,7 @@ from shmarrow.column_names import included, several
 from shmarrow.errors import IndexOutOfRange, InvalidType, Limits
 from shmarrow.habits import missing, no_batch
 from shmarrow.ipc.batch.decode import check_zero_copy
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source
 from shmarrow.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.types import Schema
 

@@ -23,8 +23,7 @@ from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
 from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored
 from shmarrow.segment import Segment
-from shmarrow.sources import open_source
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source, open_source
 from shmarrow.types import DataType, DateType, Metadata, Schema, bool_, large_string
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from shmarrow.ring import protocol as p
 from shmarrow.ring.file import RingFile, Trusted, open_file, open_for_writing
 from shmarrow.ring.frames import Reader, Slot, frames_like
 from shmarrow.ring.protocol import CLOSED, HELD, MISSED, NEWEST, SEQUENCES, TAKEN, WAITS
-from shmarrow.segment.location import Location
+from shmarrow.segment import Location
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.directory import Trust, as_trust
 from shmarrow.sync.futex import Wait

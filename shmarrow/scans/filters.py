@@ -22,7 +22,7 @@ from shmarrow.buffer import Mask
 from shmarrow.build import array
 from shmarrow.column_names import several
 from shmarrow.errors import InvalidArgument, InvalidType, at, shown
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.layout.order import OPERATORS, compare, is_in, ordered_type
 from shmarrow.types import Schema
 

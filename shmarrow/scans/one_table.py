@@ -34,8 +34,7 @@ from shmarrow.errors import (
     counted,
     shown,
 )
-from shmarrow.layout.array import Array
-from shmarrow.layout.making import nulls
+from shmarrow.layout import Array, nulls
 from shmarrow.layout.order import plain_type
 from shmarrow.scans import partitions
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible

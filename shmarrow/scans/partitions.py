@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shmarrow.build import array
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.types import DataType, date32, int64, string
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -53,8 +53,7 @@ from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME, decoded, is_shm
-from shmarrow.sources import open_source
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source, open_source
 from shmarrow.sources.formats import HEAD, recognized
 from shmarrow.store import Store
 from shmarrow.store.directory import split_name

@@ -25,7 +25,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.interchange.handles import Handle
-from shmarrow.layout.making import nulls
+from shmarrow.layout import nulls
 from shmarrow.optional import optional
 from shmarrow.scans.sources import find, open_fragment
 from shmarrow.tables import Table, table

@@ -24,7 +24,7 @@ from shmarrow.types.schema import Schema
 if TYPE_CHECKING:
     from shmarrow.chunked import ChunkedArray
     from shmarrow.columns import Columns
-    from shmarrow.layout.array import Array
+    from shmarrow.layout import Array
 
 Column = TypeVar("Column", bound="Array | ChunkedArray")
 Rows = TypeVar("Rows", bound="Columns[Any]")

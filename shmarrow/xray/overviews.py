@@ -19,8 +19,7 @@ from shmarrow.ipc.message.framing import CONTINUATION, not_a_message
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.tensor import BUNDLE_KEY
-from shmarrow.sources import formats
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source, formats
 from shmarrow.types import Metadata, Schema
 from shmarrow.xray.checks import check_blocks
 from shmarrow.xray.claims import zeros

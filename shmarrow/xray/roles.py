@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from shmarrow.ipc.schema.decode import FieldLayout
-from shmarrow.layout.listing import LISTING
+from shmarrow.layout import LISTING
 
 
 class BufferRole(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Any
 
 from shmarrow.errors import ObjectNotFound
 from shmarrow.segment import SHM_SCHEME, is_location
-from shmarrow.sources import open_source
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source, open_source
 
 
 def open_target(target: Any, trust: bool = False) -> Source:

@@ -841,7 +841,7 @@ def test_threads_that_meet_lazy_parts_have_them_whole() -> None:
     code = """if True:
         import threading, time
         import shmarrow as sa
-        from shmarrow.layout.array import Array
+        from shmarrow.layout import Array
         real, half_done, found = Array.__init_subclass__.__func__, threading.Event(), []
         def slow(cls, **keywords):
             half_done.set()

@@ -16,7 +16,7 @@ import pytest
 from forms import stream_of
 
 import shmarrow as sa
-from shmarrow.layout.making import make_array
+from shmarrow.layout import make_array
 
 ROOM = 400 << 20
 """Bytes that a test may take beyond what the process has."""

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import make_array
+from shmarrow.layout import LISTING, make_array
 
 
 def own_buffers(array: Any) -> list[Any]:

@@ -26,7 +26,7 @@ from shmarrow import xray
 from shmarrow.cli import main
 from shmarrow.errors import InvalidArgument, InvalidType, StorageError
 from shmarrow.ipc.flatbuffers.tables import TABLES
-from shmarrow.layout.listing import LISTING
+from shmarrow.layout import LISTING
 from shmarrow.xray import page as pages
 from shmarrow.xray.sentences import PARTS
 from shmarrow.xray.walker import NAMES

@@ -34,8 +34,7 @@ from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.segment import Segment
-from shmarrow.sources import open_source
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source, open_source
 from shmarrow.tables import Table
 from shmarrow.types import DataType, Field, Metadata, Schema, storage_of
 

@@ -28,8 +28,8 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.schema.lazy import LazySchema
+from shmarrow.layout import make_array, nulls
 from shmarrow.layout.listing import LISTING, BufferSpec, swapped, swapped_views, walk
-from shmarrow.layout.making import make_array, nulls
 from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.layout.validation import Origin
 from shmarrow.types import Schema

@@ -18,7 +18,7 @@ from shmarrow.ipc.message.decode import check_version, read_key_values
 from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.message.template import LARGEST, Holes, Known
 from shmarrow.ipc.schema.cache import read_schema, schema_region
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source
 from shmarrow.types import Metadata, Schema, generation
 
 MAGIC = b"ARROW1"

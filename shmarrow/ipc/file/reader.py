@@ -25,7 +25,7 @@ from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, add_rows
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source
 from shmarrow.types import Metadata, Schema, as_metadata
 
 if TYPE_CHECKING:

@@ -30,11 +30,10 @@ from shmarrow.column_names import several
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Limits, at, counted
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
-from shmarrow.layout.array import Array
+from shmarrow.layout import Array
 from shmarrow.layout.making import array_class, booleans, frozen, join_arrays, make_array, nulls
 from shmarrow.layout.order import compare, extremes, ordered_type, plain_type
-from shmarrow.sources import open_source
-from shmarrow.sources.sinks import open_sink
+from shmarrow.sources import open_sink, open_source
 from shmarrow.types import FloatType, Schema, bool_, int64
 
 BOUND = 64

@@ -12,7 +12,7 @@ from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.ipc.flatbuffers.reader import I4, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, TYPE, TYPE_TAG, FieldTables
-from shmarrow.layout.listing import LISTING
+from shmarrow.layout import LISTING
 from shmarrow.types.descriptors import TYPES, TypeDescriptor
 
 # The code of a type: its number of buffers, and these flags.

@@ -27,7 +27,7 @@ from shmarrow.ipc.message.framing import CONTINUATION
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source
 from shmarrow.state_machine import (
     CLOSE,
     SEQUENTIAL,

@@ -47,8 +47,7 @@ from shmarrow.ipc.tensor.encode import encode_tensor
 from shmarrow.ipc.tensor.writer import write_payload
 from shmarrow.pickling import travels
 from shmarrow.segment.mappings import mapping_of
-from shmarrow.sources import open_sink, open_source
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source, open_sink, open_source
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.types import Metadata, MetadataLike, as_metadata

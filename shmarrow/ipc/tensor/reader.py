@@ -16,8 +16,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits, prin
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
-from shmarrow.sources import open_source
-from shmarrow.sources.base import Source
+from shmarrow.sources import Source, open_source
 from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tensor import SparseTensor, Tensor
 

@@ -33,7 +33,7 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.ipc.file.footer import MAGIC
-from shmarrow.layout.making import nulls
+from shmarrow.layout import nulls
 from shmarrow.segment.host import host_name
 from shmarrow.spark._pyspark import arrow_schema, check_version
 from shmarrow.spark.results import Fitting
