@@ -25,7 +25,7 @@ from harness.figures import AS_FAST, Point, faster, within
 from safetensors import safe_open
 
 import shmarrow as sa
-from shmarrow.ipc.tensor.encode import encode_tensor
+from shmarrow.ipc.tensor.writer import encode_tensor
 
 WIDTH = 1 << 12
 NAME = "weight"

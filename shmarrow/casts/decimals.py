@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from shmarrow.buffer import Mask
-from shmarrow.casts.exact import Fault, Values, divided, faults, multiplied, outside
+from shmarrow.casts.numbers import Fault, Values, divided, faults, multiplied, outside
 
 if TYPE_CHECKING:
     from shmarrow.types import DecimalType

@@ -8,7 +8,7 @@ import numpy as np
 
 from shmarrow.buffer import DType, Mask, NDArray
 from shmarrow.casts import storage, time
-from shmarrow.casts.exact import Values, faults
+from shmarrow.casts.numbers import Values, faults
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType
 from shmarrow.types import DataType, IntType, from_numpy_dtype
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from shmarrow.casts import kinds_of, time
 from shmarrow.casts.decimals import decimal_words
-from shmarrow.casts.exact import Fault, Values
 from shmarrow.casts.ndarray import from_ndarray
+from shmarrow.casts.numbers import Fault, Values
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.types import DataType
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shmarrow.buffer import Mask
 from shmarrow.casts import decimals, numbers, time
-from shmarrow.casts.exact import Fault, Values
+from shmarrow.casts.numbers import Fault, Values
 from shmarrow.errors import InvalidData, InvalidType
 
 if TYPE_CHECKING:

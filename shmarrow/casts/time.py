@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.buffer import Mask
-from shmarrow.casts.exact import Fault, Values, divided, faults, multiplied, outside
+from shmarrow.casts.numbers import Fault, Values, divided, faults, multiplied, outside
 from shmarrow.errors import InvalidData, InvalidType
 
 Outcome = tuple[Values, list[Fault]]

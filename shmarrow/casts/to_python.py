@@ -16,7 +16,7 @@ import numpy as np
 
 from shmarrow.buffer import Mask
 from shmarrow.casts.decimals import decimal_integers
-from shmarrow.casts.exact import Values, divided, outside
+from shmarrow.casts.numbers import Values, divided, outside
 from shmarrow.casts.python import DayTime, MonthDayNano, decimal_module
 from shmarrow.casts.storage import shown
 from shmarrow.casts.time import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, PER_SECOND, time_zone

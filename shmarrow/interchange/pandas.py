@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow import types
-from shmarrow.build.frames import OWN, stored_type
-from shmarrow.build.labels import from_json
+from shmarrow.build.frames import OWN, from_json, stored_type
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, ShmarrowError, Unsupported, at, shown
 from shmarrow.layout.listing import LISTS
 from shmarrow.optional import optional

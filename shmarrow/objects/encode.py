@@ -37,7 +37,7 @@ from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
-from shmarrow.ipc.tensor.encode import checked_options, dense_message, encode_dense, encode_tensor
+from shmarrow.ipc.tensor.writer import checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
 from shmarrow.objects.kinds import COLUMN, KIND, MARKS, NUMBERS, unmarked
 from shmarrow.sources.sinks import joined

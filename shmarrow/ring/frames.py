@@ -36,7 +36,7 @@ from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.tensor.decode import DenseHeader, read_header
-from shmarrow.ipc.tensor.encode import encode_tensor
+from shmarrow.ipc.tensor.writer import encode_tensor
 from shmarrow.layout.listing import LISTING, walk
 from shmarrow.layout.parts import take_apart
 from shmarrow.ring.protocol import BATCH, NDARRAY, TENSOR

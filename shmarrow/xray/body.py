@@ -14,10 +14,9 @@ from shmarrow.ipc.batch.decode import FILE_STRIDE
 from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.ipc.message.decode import Message
 from shmarrow.segment.mappings import shared_of
-from shmarrow.xray.claims import Claim, Path, Report, tile
 from shmarrow.xray.flat import chapter_of, padding
 from shmarrow.xray.messages import Batch
-from shmarrow.xray.model import Finding, Region
+from shmarrow.xray.model import Claim, Finding, Path, Region, Report, tile
 from shmarrow.xray.roles import BufferRole
 
 _COMPRESSION = "Columnar.rst, Compression"

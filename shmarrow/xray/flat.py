@@ -20,8 +20,7 @@ from shmarrow.errors import InvalidData, Limits, counted
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Offsets, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, SLOTS, STRUCTS, TABLES, UNIONS, Slot
 from shmarrow.types.descriptors import TYPES, Enumeration
-from shmarrow.xray.claims import EXAMINED, LONG_PADDING, Claim, Path, Report, tile, zeros
-from shmarrow.xray.model import Finding, Region
+from shmarrow.xray.model import EXAMINED, LONG_PADDING, Claim, Finding, Path, Region, Report, tile, zeros
 
 _DEPTH = 200
 """Maximum depth below the root; fields nest up to 64 deep."""

@@ -11,8 +11,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, ShmarrowError
 from shmarrow.ipc.batch.header import header_of
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import UNIONS
-from shmarrow.ipc.message.decode import Message, message_at
-from shmarrow.ipc.message.framing import CONTINUATION
+from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at
 
 MEMBERS = UNIONS["MessageHeader"]
 SCHEMA, DICTIONARY, BATCH, TENSOR, SPARSE = range(1, 6)

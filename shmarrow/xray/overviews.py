@@ -14,17 +14,15 @@ from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import message_at, read_key_values
-from shmarrow.ipc.message.framing import CONTINUATION, not_a_message
+from shmarrow.ipc.message.decode import CONTINUATION, message_at, not_a_message, read_key_values
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.sources import Source, formats
 from shmarrow.types import Metadata, Schema
 from shmarrow.xray.checks import check_blocks
-from shmarrow.xray.claims import zeros
 from shmarrow.xray.messages import BATCH, DICTIONARY, NO_MESSAGES, SCHEMA, SPARSE, TENSOR, Batch, read_batch, scan
-from shmarrow.xray.model import Finding
+from shmarrow.xray.model import Finding, zeros
 from shmarrow.xray.roles import BufferRole, expanded, fields_below, roles_of
 from shmarrow.xray.target import open_target
 

@@ -14,14 +14,12 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidType, Limits
 from shmarrow.ipc.file.footer import END, HEAD, MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import message_at, parse_metadata
-from shmarrow.ipc.message.framing import CONTINUATION
+from shmarrow.ipc.message.decode import CONTINUATION, message_at, parse_metadata
 from shmarrow.xray.body import Body
 from shmarrow.xray.checks import fitting
-from shmarrow.xray.claims import EXAMINED, Report, zeros
 from shmarrow.xray.flat import Flat, padding
 from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, read_envelope, scan, unparsed
-from shmarrow.xray.model import Finding, Region
+from shmarrow.xray.model import EXAMINED, Finding, Region, Report, zeros
 from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.roles import expanded, roles_of
 

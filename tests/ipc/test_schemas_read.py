@@ -20,7 +20,7 @@ import shmarrow as sa
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
-from shmarrow.ipc.message.framing import CONTINUATION
+from shmarrow.ipc.message.decode import CONTINUATION
 from shmarrow.ipc.schema.decode import parse_field
 from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema
 

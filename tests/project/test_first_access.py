@@ -24,7 +24,7 @@ NOT_NEEDED = {
     "shmarrow.interchange.sparse", "shmarrow.interchange.torch", "shmarrow.ipc.batch.codecs",
     "shmarrow.ipc.batch.dictionaries", "shmarrow.ipc.batch.encode", "shmarrow.ipc.draft", "shmarrow.ipc.file.writer",
     "shmarrow.ipc.flatbuffers.builder", "shmarrow.ipc.stream", "shmarrow.ipc.tensor.bundle",
-    "shmarrow.ipc.tensor.decode_sparse", "shmarrow.ipc.tensor.encode", "shmarrow.ipc.tensor.reader",
+    "shmarrow.ipc.tensor.decode_sparse", "shmarrow.ipc.tensor.writer", "shmarrow.ipc.tensor.reader",
     "shmarrow.layout.binary", "shmarrow.layout.c_array", "shmarrow.layout.dictionary",
     "shmarrow.layout.list", "shmarrow.layout.struct", "shmarrow.objects.encode",
     "shmarrow.segment.writer", "shmarrow.sources.ranges", "shmarrow.sources.sinks", "shmarrow.store.info",

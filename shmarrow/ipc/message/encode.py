@@ -15,7 +15,7 @@ import numpy as np
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, STRUCTS
-from shmarrow.ipc.message.framing import frame
+from shmarrow.ipc.message.decode import frame
 from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import Metadata

@@ -22,8 +22,8 @@ from shmarrow.errors import Unsupported
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.builder import Built
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
+from shmarrow.ipc.message.decode import frame
 from shmarrow.ipc.message.encode import key_values, message_values
-from shmarrow.ipc.message.framing import frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.types import FLAT_CLASSES, type_values
 from shmarrow.layout.making import ranges

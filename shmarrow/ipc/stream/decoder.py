@@ -21,8 +21,7 @@ from shmarrow.buffer import U1, Bytes, as_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.dictionaries import DictionaryBudget
 from shmarrow.ipc.batch.header import BatchHeader, read_message
-from shmarrow.ipc.message.decode import Message
-from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
+from shmarrow.ipc.message.decode import CONTINUATION, Message, read_prefix
 from shmarrow.ipc.stream.state import IpcStats, StreamState
 from shmarrow.state_machine import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
 from shmarrow.types import Schema

@@ -22,8 +22,7 @@ from shmarrow.column_names import included
 from shmarrow.errors import InvalidData, Limits
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
 from shmarrow.ipc.batch.header import BatchHeader, read_message
-from shmarrow.ipc.message.decode import Located, message_at
-from shmarrow.ipc.message.framing import CONTINUATION
+from shmarrow.ipc.message.decode import CONTINUATION, Located, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState

@@ -14,8 +14,8 @@ from shmarrow.batch import RecordBatch
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidData, full_name
 from shmarrow.ipc.batch.encode import Place, dictionaries_of, encode_batch, encode_dictionary, in_schema
+from shmarrow.ipc.message.decode import end_of_stream
 from shmarrow.ipc.message.encode import Payload
-from shmarrow.ipc.message.framing import end_of_stream
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.stream.state import IpcStats

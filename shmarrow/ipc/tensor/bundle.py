@@ -43,8 +43,7 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.random_access import reopened
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import read_header
-from shmarrow.ipc.tensor.encode import encode_tensor
-from shmarrow.ipc.tensor.writer import write_payload
+from shmarrow.ipc.tensor.writer import encode_tensor, write_payload
 from shmarrow.pickling import travels
 from shmarrow.segment.mappings import mapping_of
 from shmarrow.sources import Source, open_sink, open_source

@@ -13,8 +13,7 @@ from typing import Any, Self
 
 from shmarrow.buffer import ALIGNMENT, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits, printable
-from shmarrow.ipc.message.decode import Message, message_at
-from shmarrow.ipc.message.framing import CONTINUATION, read_prefix
+from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.sources import Source, open_source
 from shmarrow.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
