@@ -79,8 +79,8 @@ def recognized(head: bytes) -> tuple[str, str | None]:
     head : bytes
         The first bytes, up to :data:`HEAD`; four suffice for most formats.
     """
-    found = next((each for each in FORMATS if head.startswith(each.magic, each.offset)), None)
-    name, reader = (found.name, found.reader) if found else _by_structure(head)
+    form = next((each for each in FORMATS if head.startswith(each.magic, each.offset)), None)
+    name, reader = (form.name, form.reader) if form else _by_structure(head)
     return name, reader or None
 
 
@@ -88,7 +88,7 @@ def _by_structure(head: bytes) -> tuple[str, str]:
     """Recognise formats without fixed magic bytes."""
     if head.startswith(_ZIP):
         first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
-        return next((known[1:] for known in _ZIPPED if first.endswith(known[0])), ("a ZIP archive", "unpack it first"))
+        return next((row[1:] for row in _ZIPPED if first.endswith(row[0])), ("a ZIP archive", "unpack it first"))
     if head.startswith(_PICKLE):
         return "a pickle", "pickle.load or pandas.read_pickle reads it, if you trust where it comes from"
     if head[4:8] == bytes(4) and head[8:10] in (b'{"', b"{}", b"{ "):

@@ -82,10 +82,9 @@ _METHODS = (
 
 def _is_own(file: Any, kind: type) -> bool:
     """Whether a file object is of an ``io`` class, or a subclass that does not override its methods."""
-    found = type(file)
-    return found is kind or (
-        isinstance(file, kind)
-        and all(getattr(found, method, None) == getattr(kind, method, None) for method in _METHODS)
+    cls = type(file)
+    return cls is kind or (
+        isinstance(file, kind) and all(getattr(cls, method, None) == getattr(kind, method, None) for method in _METHODS)
     )
 
 

@@ -40,8 +40,8 @@ class Input(NamedTuple):
 def opened(source: Any) -> Input:
     """Return a source with its first bytes, which a pipe begins with again."""
     if segment.is_location(source):
-        with segment.attach(source) as found:
-            return Input(found.name, found.data[:HEAD].tobytes(), resolve(source)[1])
+        with segment.attach(source) as file:
+            return Input(file.name, file.data[:HEAD].tobytes(), resolve(source)[1])
     if not hasattr(source, "read"):
         raise InvalidType(f"a source must be a path, a shm: name or a file object, found {type(source).__name__}")
     head = b""
@@ -74,7 +74,7 @@ class _Prefixed(io.RawIOBase):
         return True
 
     def readinto(self, room: Any) -> int:
-        found = self._head or self._read(len(room))
-        taken, self._head = found[: len(room)], self._head[len(room) :]
+        data = self._head or self._read(len(room))
+        taken, self._head = data[: len(room)], self._head[len(room) :]
         room[: len(taken)] = taken
         return len(taken)

@@ -77,14 +77,14 @@ class RangeSource(Source):
             if self.closed:
                 raise self._closed_error()
             first, last = self._first, self._first + len(self._last)
-            known = self._last[start - first : stop - first] if first <= start <= last else EMPTY
-            if len(known) == stop - start:
-                return known.copy()
-            begin = start + len(known)
+            head = self._last[start - first : stop - first] if first <= start <= last else EMPTY
+            if len(head) == stop - start:
+                return head.copy()
+            begin = start + len(head)
             ahead = 2 * len(self._last) if last <= begin < last + MERGED_GAP else 0
             part = self._load(begin, max(stop, min(begin + ahead, begin + MERGED_BYTES, self._end)))
             self._first, self._last = (begin, part) if len(part) <= MERGED_BYTES else (stop, EMPTY)
-        return part if len(part) == stop - start else np.concatenate([known, part[: stop - begin]])
+        return part if len(part) == stop - start else np.concatenate([head, part[: stop - begin]])
 
     def _load(self, start: int, stop: int) -> Bytes:
         try:

@@ -138,15 +138,15 @@ def _own_readinto(file: Any) -> Any:
 
 def _read_into(file: Any, name: str, view: memoryview) -> int | None:
     """Emulate ``readinto`` with ``read``."""
-    found = file.read(len(view))
-    if found is None:
+    data = file.read(len(view))
+    if data is None:
         return None
-    if isinstance(found, str):
+    if isinstance(data, str):
         raise _is_text(name, "rb")
     try:
-        part = memoryview(found).cast("B")
+        part = memoryview(data).cast("B")
     except TypeError:
-        raise InvalidType(f"read() of {name} should give bytes, found {type(found).__name__}") from None
+        raise InvalidType(f"read() of {name} should give bytes, found {type(data).__name__}") from None
     if len(part) <= len(view):
         view[: len(part)] = part
     return len(part)

@@ -67,8 +67,8 @@ class Decompressor:
         sizes = [size for column in columns for size in self._claims(column, at_most)]
         threads = len(buffers) > 1 and sum(sizes) >= _WORTH_THREADS
         try:
-            found = in_threads(self._open, buffers, sizes) if threads else list(map(self._open, buffers, sizes))
-            return {index: data for (index, _), data in zip(buffers, found, strict=True)}
+            parts = in_threads(self._open, buffers, sizes) if threads else list(map(self._open, buffers, sizes))
+            return {index: data for (index, _), data in zip(buffers, parts, strict=True)}
         except MemoryError:
             raise LimitExceeded(f"not enough memory to decompress {sum(sizes)} bytes") from None
 
@@ -139,13 +139,13 @@ def decompress(codec: Codec, data: Bytes, size: int, what: str) -> Bytes:
     """
     target = allocate(size)
     try:
-        found = codec.decompress(data.data, target)
+        length = codec.decompress(data.data, target)
     except MemoryError:
         raise LimitExceeded(f"{what}: not enough memory to decompress {size} bytes") from None
     except (RuntimeError, ValueError, OverflowError) as error:
         raise InvalidData(f"{what}: invalid {codec.member} frame: {error or type(error).__name__}") from None
-    if found != size:
-        raise InvalidData(f"{what}: expected {size} decompressed bytes, found {'more' if found > size else found}")
+    if length != size:
+        raise InvalidData(f"{what}: expected {size} decompressed bytes, found {'more' if length > size else length}")
     target.flags.writeable = False
     return target
 

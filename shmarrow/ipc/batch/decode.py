@@ -206,31 +206,31 @@ class ArrayLoader:
 
         They are fetched together and decompressed on several threads.
         """
-        wanted = range(len(self._schema)) if indices is None else indices
-        return self._columns(wanted, len(wanted) > _MANY)
+        columns = range(len(self._schema)) if indices is None else indices
+        return self._columns(columns, len(columns) > _MANY)
 
-    def _columns(self, wanted: Sequence[int], many: bool) -> list[Any]:
+    def _columns(self, indices: Sequence[int], many: bool) -> list[Any]:
         if not self._direct:
             ready = None  # an error of one column alone says which
-            if len(wanted) > 1:
+            if len(indices) > 1:
                 with at(self.where):
-                    ready = self._load([self._used(self._schema.wire(i), self._start(i)) for i in wanted])
-            return [self._build(index, ready) for index in wanted]
+                    ready = self._load([self._used(self._schema.wire(i), self._start(i)) for i in indices])
+            return [self._build(index, ready) for index in indices]
         if many and self._numbers is None:
             self._numbers = self._find_numbers()
-        flat = self._numbers
-        if not flat:
-            return [self._build(index) for index in wanted]
+        numbers = self._numbers
+        if not numbers:
+            return [self._build(index) for index in indices]
         length, body = self.length, self._body
-        made: list[Any] = []
-        for index in wanted:
-            found = flat[index]
-            if found is None:
-                made.append(self._build(index))
+        arrays: list[Any] = []
+        for index in indices:
+            place = numbers[index]
+            if place is None:
+                arrays.append(self._build(index))
             else:
-                start, stop, type = found
-                made.append((type.array_class or make_array)(type, length, [None, body[start:stop]], 0))
-        return made
+                start, stop, type = place
+                arrays.append((type.array_class or make_array)(type, length, [None, body[start:stop]], 0))
+        return arrays
 
     def values(self, wire: FieldLayout, at_most: int) -> Any:
         """Build the single column of a dictionary batch.
@@ -276,12 +276,12 @@ class ArrayLoader:
             return []
         if starts is None or not self.length or len(self._nodes) < len(widths) or len(self._buffers) < starts[-1]:
             return []
-        known = (widths > 0) & (self._nodes[: len(widths)] == (self.length, 0)).all(axis=1)
-        begin, sizes = self._buffers[np.where(known, starts[:-1] + 1, 0)].T
-        known &= (begin >= 0) & (begin <= self._size) & (sizes <= self._size - begin)
-        known &= sizes // np.maximum(widths, 1) >= self.length
-        found = zip(known.tolist(), begin.tolist(), (begin + sizes).tolist(), types, strict=True)
-        return [(start, end, type) if good else None for good, start, end, type in found]
+        usable = (widths > 0) & (self._nodes[: len(widths)] == (self.length, 0)).all(axis=1)
+        begin, sizes = self._buffers[np.where(usable, starts[:-1] + 1, 0)].T
+        usable &= (begin >= 0) & (begin <= self._size) & (sizes <= self._size - begin)
+        usable &= sizes // np.maximum(widths, 1) >= self.length
+        rows = zip(usable.tolist(), begin.tolist(), (begin + sizes).tolist(), types, strict=True)
+        return [(start, end, type) if good else None for good, start, end, type in rows]
 
     # --- locating buffers ---
 
@@ -298,7 +298,7 @@ class ArrayLoader:
         """The buffers that an array which starts there needs: all of its own and its children's but unused validity."""
         node, buffer, variadic = start
         counts, _ = self.variadic_counts()
-        found: list[int] = []
+        buffers: list[int] = []
         for number, each in enumerate(walk([wire], lambda field: field.children), node):
             if number >= len(self._nodes):
                 break
@@ -307,8 +307,8 @@ class ArrayLoader:
             if layout.variadic:
                 buffer += counts[variadic] if variadic < len(counts) else 0
                 variadic += 1
-            found += range(first + (layout.has_validity and not self._nodes[number, 1]), buffer)
-        return found
+            buffers += range(first + (layout.has_validity and not self._nodes[number, 1]), buffer)
+        return buffers
 
     def variadic_counts(self) -> tuple[list[int], list[int]]:
         """Number of data buffers of each view array, and their running total from 0 on."""
@@ -336,9 +336,9 @@ class ArrayLoader:
 
     def bytes_of(self, index: int, ready: dict[int, Bytes]) -> Bytes:
         """The bytes of a buffer, decompressed if it is in ``ready``."""
-        found = ready.get(index)
-        if found is not None:
-            return found
+        data = ready.get(index)
+        if data is not None:
+            return data
         start, stop = self.place(index)
         if start == stop:
             return EMPTY
@@ -446,9 +446,9 @@ class ColumnParts(Parts):
         wire = self._wire
         assert wire.values is not None
         assert wire.dictionary_id is not None
-        found = self._loader._dictionaries.get(wire.dictionary_id)
-        if found is not None:
-            return found.array(wire.values)
+        dictionary = self._loader._dictionaries.get(wire.dictionary_id)
+        if dictionary is not None:
+            return dictionary.array(wire.values)
         if self._length == self._null_count:
             return nulls(0, wire.type.value_type)
         raise InvalidData(f"{wire.type}: its dictionary, id {wire.dictionary_id}, does not precede it")

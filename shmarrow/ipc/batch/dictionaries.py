@@ -102,10 +102,10 @@ class DictionaryBudget:
         with _lock:
             self.check(id, start, size)
             total, counted = self._counted
-            current, known = counted.get(id) or (start, 0)
+            current, earlier = counted.get(id) or (start, 0)
             if start >= current:
-                size = max(size, known) if start == current else size
-                self._counted = total + size - known, counted.with_entry(id, (start, size))
+                size = max(size, earlier) if start == current else size
+                self._counted = total + size - earlier, counted.with_entry(id, (start, size))
 
 
 class _Decoded:
@@ -170,8 +170,8 @@ class Dictionary:
 
     def _decode(self, wire: FieldLayout) -> Any:
         """Concatenate the longest decoded version with the later deltas; at least this version."""
-        known = self._decoded.values
-        reached = -1 if known is None else len(known)
+        decoded = self._decoded.values
+        reached = -1 if decoded is None else len(decoded)
         later: list[ArrayLoader] = []
         version: Dictionary | None = self
         while version is not None and version.length > reached:
@@ -180,7 +180,7 @@ class Dictionary:
                 return self._decode(wire)
             body, version = parts
             later.append(body)
-        pieces = [] if known is None else [known]
+        pieces = [] if decoded is None else [decoded]
         seen: set[int] = set()
         size = sum([_bytes_of(piece, seen) for piece in pieces])
         left = self._budget.left(self._id, self._start)

@@ -72,9 +72,9 @@ def read_message(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -
         message = parse_metadata(metadata, where, limits)
         return header_of(message, message.header, where) if message.kind == "RecordBatch" else message
     data = metadata.tobytes()
-    known = _KNOWN.find(data, limits.tables)
-    if known is not None:
-        rest, (length, body_length, nodes, buffers) = known
+    recognized = _KNOWN.find(data, limits.tables)
+    if recognized is not None:
+        rest, (length, body_length, nodes, buffers) = recognized
         if length >= 0 and body_length >= 0:
             nodes = np.ndarray((len(nodes) // 16, 2), _PAIR, nodes)
             buffers = np.ndarray((len(buffers) // 16, 2), _PAIR, buffers)

@@ -67,10 +67,10 @@ def _piece(size: int) -> mmap.mmap:
             _lock.release()
         if piece is not None:
             return piece
-    made = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(OSError, AttributeError):  # not supported by this kernel
-        made.madvise(mmap.MADV_HUGEPAGE)
-    return made
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
 
 
 def _give_back(piece: mmap.mmap) -> None:

@@ -67,9 +67,9 @@ def read_footer(source: Source, limits: Limits) -> Footer:
     small, key = len(data) <= LARGEST, (limits, generation())
     if small:
         own = data.tobytes()
-        known = _KNOWN.find(own, key)
-        if known is not None:
-            rest, parts = known
+        recognized = _KNOWN.find(own, key)
+        if recognized is not None:
+            rest, parts = recognized
             of_batches, of_dictionaries = (*parts, b"")[:2]
             batches = np.ndarray(len(of_batches) // _BLOCK.itemsize, _BLOCK, of_batches)
             dictionaries = np.ndarray(len(of_dictionaries) // _BLOCK.itemsize, _BLOCK, of_dictionaries)
@@ -143,9 +143,9 @@ def _no_file(name: str, data: Bytes) -> InvalidData:
     head = data[: formats.HEAD].tobytes()
     if not head:
         return InvalidData(f"{name}: expected an Arrow file, found an empty file")
-    found, hint = _MESSAGE if head[:4] == CONTINUATION else formats.recognized(head)
-    if found:
-        return InvalidData(f"{name}: expected an Arrow file, found {found}", hint=hint)
+    form, hint = _MESSAGE if head[:4] == CONTINUATION else formats.recognized(head)
+    if form:
+        return InvalidData(f"{name}: expected an Arrow file, found {form}", hint=hint)
     return InvalidData(f"{name}: expected an Arrow file, which starts with {MAGIC!r}, found {head[: len(MAGIC)]!r}")
 
 

@@ -72,12 +72,12 @@ class _File:
     def message(self, block: Any, where: str) -> tuple[BatchHeader | Message, Any]:
         """The message of a block, and its body."""
         offset, metadata, size = block.item()
-        found = message_at(self.data, offset, where, self.limits, block=(metadata, size), parse=read_message)
-        assert found is not None
+        located = message_at(self.data, offset, where, self.limits, block=(metadata, size), parse=read_message)
+        assert located is not None
         if self.ranged:
-            return found.message, self.data.body(found.body, found.end)
-        body = self.data[found.body : found.end]
-        return found.message, body if self._shared is None else self._shared.body(body)
+            return located.message, self.data.body(located.body, located.end)
+        body = self.data[located.body : located.end]
+        return located.message, body if self._shared is None else self._shared.body(body)
 
 
 class FileBatches:
@@ -164,8 +164,8 @@ class RecordBatchFileReader(IndexedReader):
     @property
     def metadata(self) -> Metadata | None:
         """The footer's metadata; None if it has none."""
-        found = {key: value for key, value in self._opened().file.footer.metadata.items() if key not in _HIDDEN}
-        return as_metadata(found) if found else None
+        metadata = {key: value for key, value in self._opened().file.footer.metadata.items() if key not in _HIDDEN}
+        return as_metadata(metadata) if metadata else None
 
     @property
     def statistics(self) -> RecordBatch | None:
@@ -191,8 +191,8 @@ class RecordBatchFileReader(IndexedReader):
     @property
     def dictionaries(self) -> Mapping[int, Dictionary]:
         """The file's dictionaries by id."""
-        found: Mapping[int, Dictionary] = self._opened().dictionaries
-        return found
+        dictionaries: Mapping[int, Dictionary] = self._opened().dictionaries
+        return dictionaries
 
     @property
     def stats(self) -> IpcStats:
@@ -280,14 +280,14 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         self._schema = file.footer.schema
 
     def _read(self) -> Mapping[int, Dictionary]:
-        found: Mapping[int, Dictionary] | None = self.__dict__.get("_by_id")
-        return self.__dict__.setdefault("_by_id", self._read_blocks()) if found is None else found
+        by_id: Mapping[int, Dictionary] | None = self.__dict__.get("_by_id")
+        return self.__dict__.setdefault("_by_id", self._read_blocks()) if by_id is None else by_id
 
     def _read_blocks(self) -> Mapping[int, Dictionary]:
         from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget
 
         file = self._file
-        found: dict[int, Dictionary] = {}
+        by_id: dict[int, Dictionary] = {}
         budget = DictionaryBudget(file.limits)
         total = 0
         blocks = file.footer.dictionaries
@@ -307,12 +307,12 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
             if isinstance(message, BatchHeader) or kind != "DictionaryBatch":
                 raise InvalidData(f"{where} is a {kind} message, expected a DictionaryBatch")
             content, id, delta = dictionary_body(message, body, self._schema, all_of_them, file.name, file.limits)
-            if id in found and not delta:
+            if id in by_id and not delta:
                 raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")
-            if delta and id not in found:
+            if delta and id not in by_id:
                 raise InvalidData(f"{where}: a delta for dictionary {id}, which does not precede it")
-            found[id] = Dictionary(id, content, found.get(id), i, budget)
-        return found
+            by_id[id] = Dictionary(id, content, by_id.get(id), i, budget)
+        return by_id
 
     def __getitem__(self, id: int) -> Dictionary:
         return self._read()[id]

@@ -160,8 +160,8 @@ def _text_above(text: str) -> str | None:
 
 
 def _bytes_above(data: bytes) -> bytes | None:
-    kept = data.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    prefix = data.rstrip(b"\xff")
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
 
 
 # --- as a record batch --------------------------------------------------------------------------------------------

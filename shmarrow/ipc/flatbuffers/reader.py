@@ -192,9 +192,9 @@ class Tracer(Reader):
         self.reads: set[tuple[int, int]] = set()
 
     def operation(self) -> Reader:
-        made = Tracer(self.data, self.where, self.limits)
-        made.reads = self.reads
-        return made
+        tracer = Tracer(self.data, self.where, self.limits)
+        tracer.reads = self.reads
+        return tracer
 
     def table_at(self, name: str, position: int) -> tuple[int, Offsets]:
         vtable, offsets = super().table_at(name, position)
@@ -202,10 +202,10 @@ class Tracer(Reader):
         return vtable, offsets
 
     def slot(self, name: str, position: int, offsets: Offsets, number: int, needs: int) -> int:
-        found = super().slot(name, position, offsets, number, needs)
-        if found:
-            self.reads.add((found, found + needs))
-        return found
+        place = super().slot(name, position, offsets, number, needs)
+        if place:
+            self.reads.add((place, place + needs))
+        return place
 
     def vector_at(self, position: int, itemsize: int, what: str, slot: str = "") -> tuple[int, int]:
         start, length = super().vector_at(position, itemsize, what, slot)

@@ -165,13 +165,13 @@ class Slot(NamedTuple):
 
 
 def _numbered(table: tuple[tuple[Any, ...], ...]) -> tuple[Slot, ...]:
-    made: list[Slot] = []
+    slots: list[Slot] = []
     for name, kind, *default in table:
         if kind.startswith("union "):
-            made.append(Slot(len(made), f"{name}_type", "u1", 1, 0))
+            slots.append(Slot(len(slots), f"{name}_type", "u1", 1, 0))
         dtype = SCALARS.get(kind) or STRUCTS.get(kind)
-        made.append(Slot(len(made), name, kind, 4 if dtype is None else dtype.itemsize, *default))
-    return tuple(made)
+        slots.append(Slot(len(slots), name, kind, 4 if dtype is None else dtype.itemsize, *default))
+    return tuple(slots)
 
 
 SLOTS: dict[str, tuple[Slot, ...]] = {name: _numbered(table) for name, table in TABLES.items()}

@@ -40,8 +40,8 @@ def not_a_message(data: Any, offset: int, where: str) -> InvalidData:
     from shmarrow.sources import formats
 
     head = bytes(data[offset : offset + formats.HEAD])
-    found, hint = formats.recognized(head)
-    return InvalidData(f"{where}: expected an Arrow message at {offset}, found {found or repr(head[:8])}", hint=hint)
+    form, hint = formats.recognized(head)
+    return InvalidData(f"{where}: expected an Arrow message at {offset}, found {form or repr(head[:8])}", hint=hint)
 
 
 def _is_plausible(data: Any, offset: int, size: int) -> bool:

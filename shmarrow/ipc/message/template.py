@@ -85,10 +85,10 @@ class Known:
 
     def __init__(self) -> None:
         self._layouts: dict[int, tuple[struct.Struct, ...]] = {}
-        self._found: dict[Any, tuple[Any, Any]] = {}
+        self._entries: dict[Any, tuple[Any, Any]] = {}
 
     def add(
-        self, data: bytes, holes: Holes, reads: Iterable[tuple[int, int]], found: Any, key: Hashable = None
+        self, data: bytes, holes: Holes, reads: Iterable[tuple[int, int]], value: Any, key: Hashable = None
     ) -> None:
         """Keep what was found of a FlatBuffer, under its constants and a key.
 
@@ -108,22 +108,22 @@ class Known:
         if overlap or len(data) > LARGEST or len({place for place, _ in holes}) < len(holes):
             return
         template = Template(data, holes)
-        if len(self._found) >= _MOST:
-            self._found.clear()
+        if len(self._entries) >= _MOST:
+            self._entries.clear()
             self._layouts.clear()
         places = [2 * template.order.index(hole) + 1 for hole in range(len(holes))]
         take = itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
-        self._found[key, template.constants] = take, found
-        known = self._layouts.get(len(data), ())
-        if all(template.layout.format != each.format for each in known):
-            self._layouts[len(data)] = (*known[1 - _MOST_LAYOUTS :], template.layout)
+        self._entries[key, template.constants] = take, value
+        layouts = self._layouts.get(len(data), ())
+        if all(template.layout.format != each.format for each in layouts):
+            self._layouts[len(data)] = (*layouts[1 - _MOST_LAYOUTS :], template.layout)
 
     def find(self, data: bytes, key: Hashable = None) -> tuple[Any, tuple[Any, ...]] | None:
         """Return what was decoded from a FlatBuffer with these constants, and the values in the holes of this one."""
         for layout in self._layouts.get(len(data), ()):
             parts = layout.unpack(data)
-            known = self._found.get((key, parts[::2]))
-            if known is not None:
-                take, found = known
-                return found, take(parts)
+            entry = self._entries.get((key, parts[::2]))
+            if entry is not None:
+                take, value = entry
+                return value, take(parts)
         return None

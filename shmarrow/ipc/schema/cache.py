@@ -161,19 +161,19 @@ def read_schema(
         start = min(position, vtable) & ~7
     region = data[start:]
     key = (len(region), position - start, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
-    known = _CACHE.find(key, region.data)
-    if known is not None:
-        return known
+    cached = _CACHE.find(key, region.data)
+    if cached is not None:
+        return cached
     if mapped and (seen := hash(key)) not in _SEEN:
         if len(_SEEN) >= _MOST_SEEN:
             _SEEN.clear()
         _SEEN.add(seen)
         return _parse(data, position, 0, where, limits, True)[0]
     own = bytearray(region)
-    kept = np.frombuffer(own, U1)
-    kept.flags.writeable = False
+    copy = np.frombuffer(own, U1)
+    copy.flags.writeable = False
     try:
-        schema, source = _parse(kept, position, start, where, limits, False)
+        schema, source = _parse(copy, position, start, where, limits, False)
     except InvalidData:
         whole = data.copy()
         whole.flags.writeable = False

@@ -117,23 +117,23 @@ class LazySchema:
 
     def wires(self, indices: Iterable[int] | None = None) -> list[FieldLayout]:
         """The layouts of some or all columns, in one operation."""
-        known, tables = self._layouts.get, self._tables
+        cached, tables = self._layouts.get, self._tables
         if indices is None and self._count > max(FEW, len(self._layouts)):
             self._parse_alike()
         reader = tables.buffer.operation()
-        found = []
+        layouts = []
         grown = 0
         for i in range(self._count) if indices is None else indices:
-            layout = known(i)
+            layout = cached(i)
             if layout is None:
                 layout = parse_field(reader.table("Field", tables.position_of(i)), reader.limits)
                 if self._held + grown <= _MOST_HELD * reader.size:  # else too much is shared to be cached
                     layout = self._layouts.setdefault(i, layout)
                     grown += _memory_of(layout)
-            found.append(layout)
+            layouts.append(layout)
         if grown:
             self._account(grown)
-        return found
+        return layouts
 
     def _parse_alike(self) -> None:
         """Parse the fields of a wide schema that differ in name and nullability only: a type once for all of them."""
@@ -145,11 +145,11 @@ class LazySchema:
         size = _FIELD_BYTES * self._count + 4 * sum(map(len, names))
         if self._held + size > _MOST_HELD * tables.buffer.size:
             return
-        known = self._layouts.setdefault
+        add = self._layouts.setdefault
         for group, first in zip(groups, self.wires([group[0] for group in groups]), strict=True):
             if first.field.type is first.type:
                 for i in group:
-                    known(i, FieldLayout(Field(names[i], first.type, nullable[i]), first.type, None, (), None))
+                    add(i, FieldLayout(Field(names[i], first.type, nullable[i]), first.type, None, (), None))
         self._account(size)
 
     def _account(self, size: int) -> None:
@@ -171,18 +171,18 @@ class LazySchema:
             If fields share a dictionary but differ in value type, or a dictionary refers to itself.
         """
         if self._dictionary_values is None:
-            found: dict[int, FieldLayout] = {}
+            by_id: dict[int, FieldLayout] = {}
             for wire in encoded_fields(self.wires()):
                 id, values = wire.dictionary_id, wire.values
                 assert id is not None
                 assert values is not None
-                type = found.setdefault(id, values).field.type
+                type = by_id.setdefault(id, values).field.type
                 if type != values.field.type:
                     raise InvalidData(
                         f"dictionary {id} has values of type {type} in one field and {values.field.type} in another"
                     )
-            _check_nesting({id: inner_dictionaries(values) for id, values in found.items()}, self._tables.buffer.limits)
-            self._dictionary_values = found
+            _check_nesting({id: inner_dictionaries(values) for id, values in by_id.items()}, self._tables.buffer.limits)
+            self._dictionary_values = by_id
         return self._dictionary_values
 
     def plain(self) -> tuple[list[Any], Indices]:
@@ -210,20 +210,20 @@ class LazySchema:
     def find(self, name: str) -> list[int]:
         """The positions of the columns of a name; a few times by searching the bytes, then all names are listed."""
         try:
-            wanted = name.encode()
+            coded = name.encode()
         except UnicodeEncodeError:
             return []
         if self._by_name is None:
             self._searches += 1
             if self._count > FEW and self._searches <= _FEW_SEARCHES:
-                return self._tables.search(wanted)
+                return self._tables.search(coded)
             names = self._tables.names()
             positions: dict[bytes, list[int]] = {}
             for i, each in enumerate(names):
                 positions.setdefault(each, []).append(i)
             self._by_name = positions
             self._account(_NAME_BYTES * len(names) + sum(map(len, names)))
-        return list(self._by_name.get(wanted, ()))
+        return list(self._by_name.get(coded, ()))
 
     # --- where columns begin ---
 
@@ -328,8 +328,8 @@ def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:
     if features is not None:
         unknown = features[(features < 0) | (features > max(ENUMS["Feature"].values()))]
         if len(unknown):
-            known = ", ".join([f"{number} ({name})" for name, number in ENUMS["Feature"].items()])
-            raise Unsupported(f"{reader.where}: the schema uses unknown feature number {unknown[0]}; known are {known}")
+            names = ", ".join([f"{number} ({name})" for name, number in ENUMS["Feature"].items()])
+            raise Unsupported(f"{reader.where}: the schema uses unknown feature number {unknown[0]}; known are {names}")
     slot = table.offset_of("fields")
     if not slot:
         raise InvalidData(f"{reader.where}: the schema has no vector of fields")

@@ -53,19 +53,19 @@ def _few_codes(tables: FieldTables, start: int, end: int) -> bytearray | None:
     """The same of a few columns, one by one; None if one is nested, encoded or invalid."""
     buffer = tables.buffer
     view, size = buffer.view, buffer.size
-    known, table_size, tag_at = -1, 0, 0
+    last_vtable, table_size, tag_at = -1, 0, 0
     codes = bytearray()
     for index in range(start, end):
         position = tables.position_of(index)
         if position + 4 > size:
             return None
         vtable = position - I4(view, position)[0]
-        if vtable != known:
+        if vtable != last_vtable:
             offsets = buffer.table_at("Field", position)[1]
             tag_at, _, dictionary = (*offsets, 0, 0, 0, 0, 0)[TYPE_TAG : DICTIONARY + 1]
             if dictionary or tag_at < 4:
                 return None
-            known, table_size = vtable, extent("Field", offsets)
+            last_vtable, table_size = vtable, extent("Field", offsets)
         if position + table_size > size:
             return None
         codes.append(_CODES_LISTED[view[position + tag_at]])

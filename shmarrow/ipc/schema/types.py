@@ -33,10 +33,10 @@ def _make_type(member: str, table: TableView, children: _Children) -> DataType:
     descriptor = BY_MEMBER[member]
     parameters = {each.name: _read(each, table[each.slot]) for each in descriptor.parameters}
     try:
-        made: DataType = descriptor.make(parameters, children)
+        type: DataType = descriptor.make(parameters, children)
     except InvalidArgument as error:
         raise recast(InvalidData, error) from None
-    return made
+    return type
 
 
 def _read(parameter: Parameter, value: Any) -> Any:
@@ -79,13 +79,13 @@ def read_type(member: str, table: TableView, children: _Children) -> DataType:
     if children or member not in SELF_CONTAINED or len(content) > _LARGEST_CACHED:
         return _make_type(member, table, children)
     key = (member, table.offsets, content)
-    found = _CACHED.get(key)
-    if found is None:
-        found = _make_type(member, table, children)
+    type = _CACHED.get(key)
+    if type is None:
+        type = _make_type(member, table, children)
         if len(_CACHED) >= _MOST_CACHED:
             _CACHED.clear()
-        _CACHED[key] = found
-    return found
+        _CACHED[key] = type
+    return type
 
 
 def read_index_type(table: TableView) -> types.IntType:

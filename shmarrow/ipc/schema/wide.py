@@ -172,8 +172,8 @@ class FieldTables:
         tags, starts, vtables = tables
         for tag in np.unique(tags).tolist():
             group = np.flatnonzero(tags == tag)
-            known = 0 < tag <= len(UNIONS["Type"]) and bool((vtables[group] == vtables[group[0]]).all())
-            if known and self._same_tables(starts[group], UNIONS["Type"][tag - 1]):
+            same_vtable = 0 < tag <= len(UNIONS["Type"]) and bool((vtables[group] == vtables[group[0]]).all())
+            if same_vtable and self._same_tables(starts[group], UNIONS["Type"][tag - 1]):
                 yield group.tolist()
             else:
                 yield from ([i] for i in group.tolist())

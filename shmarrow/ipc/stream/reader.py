@@ -72,10 +72,10 @@ class RecordBatchStreamReader(NotCopied, RecordBatchReader):
         if decoder is None:
             return None
         while (event := decoder.next_event()) is None and not decoder.ended:
-            wanted = decoder.wants
-            data = self._source.take(wanted)
+            size = decoder.wants
+            data = self._source.take(size)
             decoder.feed(data)
-            if len(data) < wanted:
+            if len(data) < size:
                 decoder.close()
         return None if isinstance(event, EndEvent) else event
 
@@ -147,8 +147,8 @@ class _StreamBatches:
     @property
     def lock(self) -> _thread.RLock:
         """The lock for reading further; each process has its own, as a fork may copy one that is held."""
-        found = self._locks.get(os.getpid())
-        return self._locks.setdefault(os.getpid(), _thread.RLock()) if found is None else found
+        lock = self._locks.get(os.getpid())
+        return self._locks.setdefault(os.getpid(), _thread.RLock()) if lock is None else lock
 
     def _message_after(self, state: StreamState) -> Located | None:
         """The next message after a state; None at the end of the stream."""
@@ -157,19 +157,19 @@ class _StreamBatches:
     def _step(self) -> RecordBatch | None:
         """Index one more message, or the end of the stream; returns the batch if it is one."""
         state = self.state
-        found = self._message_after(state)
-        if found is None:
+        located = self._message_after(state)
+        if located is None:
             self._source.advance(self.end)
             self.state = state._replace(ended=True)
             return None
-        message, end, body = found.message, found.end, self._body(found)
+        message, end, body = located.message, located.end, self._body(located)
         after = state.after(message, body, end)
         batch = state.batch(message, body, self._version) if isinstance(message, BatchHeader) else None
         self._source.advance(end)
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
         if batch is not None:
-            self.places[state.batches :] = [_Place(state, message.length, found.body, end)]
+            self.places[state.batches :] = [_Place(state, message.length, located.body, end)]
         self.state = after
         return batch
 
@@ -201,10 +201,10 @@ class _StreamBatches:
         if not self.reach(number):
             return None
         before, _, _, end = self.places[number]
-        found = self._message_after(before)
-        if found is None or found.end != end:
+        located = self._message_after(before)
+        if located is None or located.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
-        return before.batch(found.message, self._body(found), self._version)
+        return before.batch(located.message, self._body(located), self._version)
 
     def _next(self, number: int) -> RecordBatch | None:
         """Index messages up to a batch, and return it; None if it was indexed meanwhile, or there is none."""
@@ -214,9 +214,9 @@ class _StreamBatches:
                 return batch
         return None
 
-    def _body(self, found: Located) -> Any:
+    def _body(self, located: Located) -> Any:
         """The body of a message."""
-        body = self.data[found.body : found.end]
+        body = self.data[located.body : located.end]
         return body if self._shared is None else self._shared.body(body)
 
     def count_rows(self) -> int:

@@ -114,16 +114,16 @@ class StreamState(NamedTuple):
             )
         schema = self._begun(kind)
         content, id, delta = dictionary_body(message, body, schema, self._inner(message), self.where, self.limits)
-        known = self.dictionaries.get(id)
-        if delta and known is None:
+        earlier = self.dictionaries.get(id)
+        if delta and earlier is None:
             raise InvalidData(f"{self.where}: a delta for dictionary {id}, which does not precede it")
-        dictionary = Dictionary(id, content, known if delta else None, self.offset, self.budget)
+        dictionary = Dictionary(id, content, earlier if delta else None, self.offset, self.budget)
         return self._replace(
             offset=end,
             dictionaries=self.dictionaries.with_entry(id, dictionary),
             dictionary_batches=self.dictionary_batches + 1,
             deltas=self.deltas + delta,
-            replaced=self.replaced + (known is not None and not delta),
+            replaced=self.replaced + (earlier is not None and not delta),
         )
 
     def batch(self, header: BatchHeader | Message, body: Any, version: Version | None = None) -> RecordBatch:
@@ -145,5 +145,5 @@ class StreamState(NamedTuple):
         values = source.dictionary_wires().get(message.header["id"]) if source.nested_dictionaries else None
         if values is None:
             return {}
-        found = {id: self.dictionaries.get(id) for id in inner_dictionaries(values)}
-        return {id: dictionary for id, dictionary in found.items() if dictionary is not None}
+        inner = {id: self.dictionaries.get(id) for id in inner_dictionaries(values)}
+        return {id: dictionary for id, dictionary in inner.items() if dictionary is not None}

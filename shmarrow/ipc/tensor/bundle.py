@@ -112,8 +112,8 @@ def save_tensors(
     ...     print(list(layer), layer["weight"])
     ['weight', 'bias'] <Tensor double, shape (2, 2), strides (16, 8)>
     """
-    made, own = _checked(tensors, metadata)
-    return _write(made, own, open_sink(target, overwrite=overwrite, mode=mode, durable=durable), options)
+    checked, own = _checked(tensors, metadata)
+    return _write(checked, own, open_sink(target, overwrite=overwrite, mode=mode, durable=durable), options)
 
 
 def write_tensors(
@@ -129,7 +129,7 @@ def _checked(
     """Check the tensors, and build the metadata of the file."""
     if not callable(getattr(tensors, "items", None)):
         raise InvalidType(f"expected a mapping of names to tensors, found {full_name(tensors)}")
-    made = {}
+    checked = {}
     for name, value in tensors.items():
         if not isinstance(name, str):
             raise InvalidType(f"the name of a tensor must be a string, found {shown(name)}")
@@ -138,24 +138,24 @@ def _checked(
         except UnicodeEncodeError as error:
             raise InvalidArgument(f"the name {name!r} of a tensor cannot be encoded as UTF-8: {error.reason}") from None
         with at("tensor", name):
-            made[name] = as_tensor(value)
-    given = as_metadata(metadata) or {}
-    if BUNDLE_KEY in given:
+            checked[name] = as_tensor(value)
+    own = as_metadata(metadata) or {}
+    if BUNDLE_KEY in own:
         raise InvalidArgument(f"the key {BUNDLE_KEY.decode()!r} in the metadata marks a file as a bundle; leave it out")
-    return made, {**given, BUNDLE_KEY: BUNDLE_VERSION}
+    return checked, {**own, BUNDLE_KEY: BUNDLE_VERSION}
 
 
 def _write(
-    made: Mapping[str, Tensor | SparseTensor], metadata: MetadataLike, sink: Sink, options: IpcWriteOptions | None
+    tensors: Mapping[str, Tensor | SparseTensor], metadata: MetadataLike, sink: Sink, options: IpcWriteOptions | None
 ) -> int:
     with RecordBatchFileWriter(sink, INDEX, options, metadata) as writer:
         writer.begin()
-        offsets = np.empty(len(made), np.int64)
-        for row, tensor in enumerate(made.values()):
+        offsets = np.empty(len(tensors), np.int64)
+        for row, tensor in enumerate(tensors.values()):
             payload = encode_tensor(tensor, options, sink.size)
             offsets[row] = sink.size
             write_payload(sink, payload)
-        names = list(made)
+        names = list(tensors)
         columns = {
             "name": names,
             "offset": offsets,
@@ -294,16 +294,16 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
             is not mapped, they are copies.
         """
         index, pages = self._private() if writable else (self._index(), None)
-        made = {}
+        arrays = {}
         for name, tensor in self._read_all(index):
             if not isinstance(tensor, Tensor):
-                made[name] = tensor.to_dense()
+                arrays[name] = tensor.to_dense()
             else:
                 array = tensor.to_numpy(writable and pages is None)
                 if pages is not None:
                     array.flags.writeable = True  # its private pages are writable
-                made[name] = array
-        return made
+                arrays[name] = array
+        return arrays
 
     def to_torch(self, device: Any = None, *, writable: bool = True) -> dict[str, Any]:
         """Return all tensors as torch tensors, for ``load_state_dict``.
@@ -330,11 +330,11 @@ class Bundle(Mapping[str, Tensor | SparseTensor]):
         device : jax.Device, optional
             The target device; the CPU by default.
         """
-        made = {}
+        arrays = {}
         for name, tensor in self._read_all(self._index()):
             dense = tensor if isinstance(tensor, Tensor) else Tensor.from_numpy(tensor.to_dense())
-            made[name] = dense.to_jax(device)
-        return made
+            arrays[name] = dense.to_jax(device)
+        return arrays
 
     def _private(self) -> tuple[_Index, Bytes | None]:
         """An index over private pages of the bundle, and the pages; None if it is not mapped."""
@@ -396,8 +396,8 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
     # Each message ends at the start of the next one or the index.
     offsets = np.append(starts.to_numpy(), reader._opened().file.footer.batches["offset"][:1])
     first = int(offsets[0])
-    found = message_at(source.read(_SCHEMA, max(first, _SCHEMA)), 0, f"{name}: the schema", limits)
-    end = _SCHEMA if found is None else _SCHEMA + found.end
+    located = message_at(source.read(_SCHEMA, max(first, _SCHEMA)), 0, f"{name}: the schema", limits)
+    end = _SCHEMA if located is None else _SCHEMA + located.end
     if first != end:
         raise InvalidData(f"{name}: the first message starts at {first}, expected {end}")
     back = offsets[1:] <= offsets[:-1]
@@ -433,17 +433,17 @@ class _Index(NamedTuple):
 
     def find(self, name: str) -> int | None:
         """The row of a name."""
-        wanted = name.encode(errors="surrogatepass")  # a name with surrogates never matches
+        coded = name.encode(errors="surrogatepass")  # a name with surrogates never matches
         low, high = 0, self.length
         while low < high:
             middle = (low + high) // 2
             row = int(self.by_name[middle])
             if not 0 <= row < self.length:
                 raise InvalidData(f"{self.source.name}: row {row} in the order of names, of {self.length} rows")
-            found = self.name(row)
-            if found == wanted:
+            other = self.name(row)
+            if other == coded:
                 return row
-            low, high = (middle + 1, high) if found < wanted else (low, middle)
+            low, high = (middle + 1, high) if other < coded else (low, middle)
         return None
 
     def read(self, row: int, limits: Limits) -> Tensor | SparseTensor:
@@ -451,15 +451,15 @@ class _Index(NamedTuple):
         where = f"{self.source.name}: the tensor {self.text(row)!r}"
         start, end = self.offsets[row : row + 2].tolist()
         data = self.source.read(start, end)
-        found = message_at(data, 0, where, limits, parse=read_header)
-        if found is None or found.end != len(data):
+        located = message_at(data, 0, where, limits, parse=read_header)
+        if located is None or located.end != len(data):
             raise InvalidData(
                 f"{where}: expected a message over all of [{start}, {end}), "
-                f"found {'none' if found is None else f'one up to {start + found.end}'}"
+                f"found {'none' if located is None else f'one up to {start + located.end}'}"
             )
-        header = found.message
+        header = located.message
         if isinstance(header, Message):
             raise InvalidData(f"{where} is a {header.kind} message, expected a Tensor or a SparseTensor")
         if padded(header.data_end) != header.body_length:
             raise InvalidData(f"{where}: the elements end at {header.data_end} of a body of {header.body_length} bytes")
-        return header.over(data[found.body :])
+        return header.over(data[located.body :])

@@ -117,8 +117,8 @@ _LARGEST = 1024
 def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | SparseHeader | Message:
     """The header of a tensor message; for other messages, the message itself."""
     key = metadata.tobytes() if len(metadata) <= _LARGEST and limits is DEFAULT_LIMITS else b""
-    known = _KNOWN.find(key)
-    header = None if known is None else _with_numbers(*known)
+    recognized = _KNOWN.find(key)
+    header = None if recognized is None else _with_numbers(*recognized)
     if header is not None:
         return header
     reader = Tracer if key else Reader
@@ -150,17 +150,17 @@ def dense_holes(message: TableView) -> Holes:
     return [(place, "q") for place in places]
 
 
-def _with_numbers(known: DenseHeader, numbers: tuple[int, ...]) -> DenseHeader | None:
+def _with_numbers(header: DenseHeader, numbers: tuple[int, ...]) -> DenseHeader | None:
     """A header with other numbers; None unless the elements are contiguous, in row-major or column-major order."""
     body, size, *rest = numbers
-    ndim, itemsize = len(known.shape), known.dtype.itemsize
+    ndim, itemsize = len(header.shape), header.dtype.itemsize
     strides, shape = tuple(rest[:ndim]), tuple(rest[ndim:])
     total = prod(shape) * itemsize
     if min(shape, default=1) <= 0 or total != size or not 0 < size <= body:
         return None
     if strides != row_major(shape, itemsize) and strides[::-1] != row_major(shape[::-1], itemsize):
         return None
-    return DenseHeader(known.element, known.dtype, shape, strides, 0, size, known.dim_names, known.metadata, body)
+    return DenseHeader(header.element, header.dtype, shape, strides, 0, size, header.dim_names, header.metadata, body)
 
 
 def _dense_header(message: Message, where: str) -> DenseHeader:
@@ -168,13 +168,13 @@ def _dense_header(message: Message, where: str) -> DenseHeader:
     dtype = element.dtype
     shape, names = shape_of(message, where, dtype.itemsize)
     offset, end = buffer_range(message.header["data"], message.body_length, where)
-    given = message.header["strides"]
-    if given is None:
+    vector = message.header["strides"]
+    if vector is None:
         strides = row_major(shape, dtype.itemsize)
-    elif len(given) == len(shape):
-        strides = tuple(given.tolist())
+    elif len(vector) == len(shape):
+        strides = tuple(vector.tolist())
     else:
-        raise InvalidData(f"{where}: {len(given)} strides for {len(shape)} dimensions")
+        raise InvalidData(f"{where}: {len(vector)} strides for {len(shape)} dimensions")
     check_reach(shape, strides, dtype.itemsize, end - offset, where)
     if 0 in shape:
         strides = row_major(shape, dtype.itemsize)

@@ -35,11 +35,11 @@ def read_sparse(message: Message, body: Bytes, where: str) -> Any:
     if index is None:
         raise InvalidData(f"{where}: unknown sparse index, found {kind}")
     storage = _array(header["data"], dtype, count, body, f"{where}: the data")
-    found = _INDEXES[kind](index, shape, count, body, where)
-    order, canonical = found.axis_order, found.is_canonical
+    parts = _INDEXES[kind](index, shape, count, body, where)
+    order, canonical = parts.axis_order, parts.is_canonical
     try:
         with at(where):
-            return FORMS[found.form](shape, found.arrays, storage, element, order, canonical, names, metadata)
+            return FORMS[parts.form](shape, parts.arrays, storage, element, order, canonical, names, metadata)
     except InvalidArgument as error:
         raise recast(InvalidData, error) from None
 
@@ -56,8 +56,8 @@ class _Index(NamedTuple):
 def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
     dtype = _int_type(index["indicesType"], where)
     offset, end = buffer_range(index["indicesBuffer"], len(body), f"{where}: the coordinates")
-    given = index["indicesStrides"]
-    strides = row_major((count, len(shape)), dtype.itemsize) if given is None else tuple(given.tolist())
+    vector = index["indicesStrides"]
+    strides = row_major((count, len(shape)), dtype.itemsize) if vector is None else tuple(vector.tolist())
     if len(strides) != 2:
         raise InvalidData(f"{where}: the coordinates must be a matrix, found {len(strides)} strides")
     check_reach((count, len(shape)), strides, dtype.itemsize, end - offset, f"{where}: the coordinates")
@@ -86,11 +86,11 @@ _AXES = {
 def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
     starts, nodes = _int_type(index["indptrType"], where), _int_type(index["indicesType"], where)
     ptr_buffers, node_buffers, order = index["indptrBuffers"], index["indicesBuffers"], index["axisOrder"]
-    found = [0 if vector is None else len(vector) for vector in (ptr_buffers, node_buffers, order)]
+    counts = [0 if vector is None else len(vector) for vector in (ptr_buffers, node_buffers, order)]
     ndim = len(shape)
-    if found != [ndim - 1, ndim, ndim]:
+    if counts != [ndim - 1, ndim, ndim]:
         raise InvalidData(
-            f"{where}: CSF of {ndim} dimensions has {ndim - 1} indptr, {ndim} indices and {ndim} axes, found {found}"
+            f"{where}: CSF of {ndim} dimensions has {ndim - 1} indptr, {ndim} indices and {ndim} axes, found {counts}"
         )
     ptrs = [] if ptr_buffers is None else ptr_buffers.tolist()
     levels = node_buffers.tolist()

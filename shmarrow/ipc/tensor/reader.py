@@ -81,15 +81,15 @@ class MessageCursor:
 
     def read_first(self) -> Tensor | SparseTensor:
         """Read a tensor from the first message; a message of another kind is an error."""
-        found = self._read_message()
-        if found is None or isinstance(found, Message):
+        tensor = self._read_message()
+        if tensor is None or isinstance(tensor, Message):
             raise InvalidData(
                 f"{self._source.name}: expected a Tensor or a SparseTensor message, "
-                f"found {'the end of the stream' if found is None else f'a {found.kind}'}; "
+                f"found {'the end of the stream' if tensor is None else f'a {tensor.kind}'}; "
                 "ipc.read_tensors finds tensors among other messages"
             )
         self._source.advance(self._position)
-        return found
+        return tensor
 
     def _read_message(self) -> Tensor | SparseTensor | Message | None:
         """Read the next message: a tensor, or the message itself if of another kind; None at the end."""
@@ -106,12 +106,12 @@ class MessageCursor:
                 continue
             where = f"{name}: the message at {start}"
             if source.data is not None:
-                found = message_at(source.data, start, name, limits, parse=read_header)
-                if found is None:
+                located = message_at(source.data, start, name, limits, parse=read_header)
+                if located is None:
                     return None
-                self._position = found.end
-                body = source.data[found.body : found.end]
-                return found.message if isinstance(found.message, Message) else found.message.over(body)
+                self._position = located.end
+                body = source.data[located.body : located.end]
+                return located.message if isinstance(located.message, Message) else located.message.over(body)
             prefix = read_prefix(head, 0, where, limits)
             if prefix is None:
                 return None
@@ -157,17 +157,17 @@ class TensorReader(NotCopied, MessageCursor):
         return self
 
     def __next__(self) -> Tensor | SparseTensor:
-        found = self._states.read(self._next)
-        if found is None:
+        tensor = self._states.read(self._next)
+        if tensor is None:
             raise StopIteration
-        return found
+        return tensor
 
     def _next(self) -> Tensor | SparseTensor | None:
-        found = self._read_message()
-        while isinstance(found, Message):
-            found = self._read_message()
+        message = self._read_message()
+        while isinstance(message, Message):
+            message = self._read_message()
         self._source.advance(self._position)
-        return found
+        return message
 
     def close(self) -> None:
         """Release the source; existing tensors keep their memory."""
