@@ -21,6 +21,7 @@ from shmarrow.errors import (
     full_name,
     shown,
 )
+from shmarrow.optional import optional
 from shmarrow.segment.host import host_name
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.handle import PartitionHandle, frame_name, remove_here
@@ -338,9 +339,9 @@ class SharedFrame:
         if not indices:
             return session.range(self.num_rows).select()
         names = [f"c{i}" for i in range(len(indices))]  # Spark does not support duplicate names here
-        fitting = Fitting(arrow_schema(StructType(every)), names)
+        fields = [field.with_name(name) for name, field in zip(names, arrow_schema(StructType(every)), strict=True)]
         plain = [type(each)(name, each.dataType, each.nullable) for name, each in zip(names, every, strict=True)]
-        task = partial(mapped, partial(selected, indices), fitting)
+        task = partial(mapped, partial(selected, indices, names), Fitting(optional("pyarrow").schema(fields)))
         return self._run(session, task, StructType(plain)).toDF(*[field.name for field in every])
 
     def struct_of(self, indices: Sequence[int]) -> StructType:

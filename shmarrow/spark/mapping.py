@@ -128,9 +128,9 @@ def on_batches(function: Callable[[Iterator[Any]], Any], table: Table) -> Any:
     return function(iter(table.batches))
 
 
-def selected(columns: list[int], table: Table) -> Table:
-    """Return columns of a table."""
-    return table.select(columns)
+def selected(columns: list[int], names: list[str], table: Table) -> Table:
+    """Return columns of a table, with other names."""
+    return table.select(columns).rename_columns(names)
 
 
 def extended(

@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -88,7 +88,7 @@ def _several(found: Any) -> Iterator[Any]:
 
 
 def _is_plain_iterator(found: Any) -> bool:
-    return isinstance(found, Iterator) and not isinstance(found, RecordBatchReader) and not capsules.has_data(found)
+    return isinstance(found, Iterator) and not capsules.has_data(found)
 
 
 def of_frame(frame: Any) -> Table:
@@ -117,20 +117,17 @@ class Fitting:
     ----------
     schema : pyarrow.Schema
         The schema that Spark expects, from ``to_arrow_schema``.
-    names : sequence of str, optional
-        Columns are matched by position, not by name, and get these names.
 
     Thread safety: none; each task has its own.
     """
 
-    def __init__(self, schema: pa.Schema, names: Sequence[str] | None = None) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self.names = names
         self.wanted = checked_schema(schema)
         self._last: Schema | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Fitting, (self.schema, self.names)
+        return Fitting, (self.schema,)
 
     def fit(self, found: Any) -> Iterator[pa.RecordBatch]:
         """Convert a function's result to batches for Spark of about :data:`PIECE_BYTES` bytes.
@@ -161,9 +158,8 @@ class Fitting:
         self._check_names([name if isinstance(name, str) else shown(name) for name in columns])
         untyped = (None, np.dtype(object))
         made = {}
-        names: Iterable[Any] = self.wanted.names if self.names is None else columns
-        for field, name in zip(self.wanted, names, strict=True):
-            values = columns[name]
+        for field in self.wanted:
+            values = columns[field.name]
             is_typed = capsules.has_data(values) or getattr(values, "dtype", None) not in untyped
             with at(f"column {shown(field.name)}"):
                 made[field.name] = values if is_typed else array(values, field.type)
@@ -171,7 +167,7 @@ class Fitting:
 
     def _check_names(self, names: list[str]) -> None:
         wanted = self.wanted.names
-        if self.names is not None or (set(names) == set(wanted) and len(names) == len(wanted)):
+        if set(names) == set(wanted) and len(names) == len(wanted):
             return
         given = Counter(names)
         problems = {
@@ -189,8 +185,8 @@ class Fitting:
         if self._last is not None and schema.equals(self._last):
             return
         self._check_names(schema.names)
-        for i, target in enumerate(self.wanted):
-            field = schema.field(i if self.names is not None else target.name)
+        for target in self.wanted:
+            field = schema.field(target.name)
             where = f"column {shown(field.name)}"
             _check_zones(field.type, target.type, where)
             try:
@@ -202,16 +198,13 @@ class Fitting:
         self._last = schema
 
     def _fitted(self, batch: RecordBatch) -> pa.RecordBatch:
-        if self.names is None:
-            batch = batch.select(self.wanted.names)
         columns = []
-        for i, field in enumerate(self.wanted):
-            column = batch.column(i)
-            with at("column", batch.schema.field(i).name):
+        for field in self.wanted:
+            column = batch.column(field.name)
+            with at("column", field.name):
                 columns.append(column if column.type == field.type else _cast(column, field.type))
         fields = [field.with_nullable(True) for field in self.wanted]
-        made: pa.RecordBatch = RecordBatch(Schema(fields), batch.num_rows, columns).cast(self.wanted).to_pyarrow()
-        return made if self.names is None else made.rename_columns(list(self.names))
+        return RecordBatch(Schema(fields), batch.num_rows, columns).cast(self.wanted).to_pyarrow()
 
 
 def _cast(column: Array, type: DataType) -> Array:
