@@ -167,6 +167,8 @@ def _publish(
     first = next(given, None)
     if first is None:
         return
+    for column in first.schema.names:
+        check_name(column, "the function returned a column")
 
     def write(opened: Store, name: str) -> tuple[int, int]:
         rows = count = 0

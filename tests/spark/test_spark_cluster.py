@@ -199,17 +199,21 @@ def share_a_table(spark: Any) -> Any:
         rows = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitionsWithIndex(look).collect()
         mapped = frame.map(lambda table: {"rows": [table.num_rows]}, "rows long", spark).collect()
         made.destroy()
-        return rows, sorted(row["rows"] for row in mapped), sa.Store(STORE).names(frame.name)
+        names = sa.Store(STORE).names(frame.name)
+        keys = spark.range(0, 18_000, 3, 4).mapInArrow(slowly, "id long")
+        counts = sas.lookup(keys, frame, {"id": "x"}, ["s"]).groupBy("s").count().collect()
+        return rows, sorted(row["rows"] for row in mapped), names, {row["s"]: row["count"] for row in counts}
 
 
 def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any) -> None:
     here, there = cluster.hosts
-    rows, mapped, names = two_hosts.run(share_a_table, timeout=180)
+    rows, mapped, names, counts = two_hosts.run(share_a_table, timeout=180)
     found = {row["host"]: row for row in rows}
     assert found.keys() == {here, there}
     totals = [sum(range(i * 3_000, (i + 1) * 3_000)) for i in range(3)]
     assert [row["totals"] for row in rows] == [totals, totals]
     assert mapped == [3_000] * 3
+    assert counts == {"a": 3_000, None: 3_000}  # each host has an index of its own
     assert len(names) == 3
     assert all(file.startswith(f"/dev/shm/{STORE[4:]}/") for file in found[here]["files"])
     (file,) = set(found[there]["files"])  # all partitions lie in one file of Spark's

@@ -286,6 +286,9 @@ def test_wrong_arguments(spark: Any, home: str, source: str, options: dict[str, 
 def test_names_that_c_would_cut(spark: Any, home: str) -> None:
     with pytest.raises(sa.InvalidType, match=r"the DataFrame has a column named 'a.x00b': names in Arrow end at NUL"):
         sas.share(spark.range(1).toDF("a\0b"), home)
+    with pytest.raises(sa.InvalidType, match=r"the function returned a column named 'a.x00b': names in Arrow end"):
+        sas.share(spark.range(1), home, function=lambda batches: [pa.table({"a\0b": [1]})])
+
     from pyspark.sql.types import LongType, StructField, StructType
 
     inner = StructType([StructField("a\0b", LongType())])
