@@ -28,15 +28,13 @@ def check_version() -> None:
     Raises
     ------
     MissingExtra
-        If it is not installed, or not supported; names both versions.
+        If it is not installed, or not supported; names its version.
     """
     version: str = optional("pyspark").__version__
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if not OLDEST <= found < NEXT:
-        from importlib.metadata import version as installed
-
-        wanted = f"{OLDEST[0]}.{OLDEST[1]} or newer, below {NEXT[0]}"
-        raise MissingExtra(f"shmarrow {installed('shmarrow')} works with pyspark {wanted}, found pyspark {version}")
+        needed = f"{OLDEST[0]}.{OLDEST[1]} or newer, below {NEXT[0]}"
+        raise MissingExtra(f"shmarrow.spark needs pyspark {needed}, found pyspark {version}")
 
 
 def is_spark(value: object, name: str) -> bool:

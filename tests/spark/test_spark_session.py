@@ -32,7 +32,7 @@ def test_other_versions_of_pyspark(tmp_path: Path) -> None:
         (tmp_path / "pyspark.py").write_text(f"__version__ = {version!r}")
         environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
         ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-        said = f"shmarrow {sa.__version__} works with pyspark 4.0 or newer, below 5, found pyspark {version}\n"
+        said = f"shmarrow.spark needs pyspark 4.0 or newer, below 5, found pyspark {version}\n"
         assert (ran.returncode == 0, ran.stderr.endswith(said)) == (is_right, not is_right)
 
 
