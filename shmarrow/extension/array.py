@@ -137,8 +137,8 @@ class ExtensionArray(Array, of=ExtensionType):
         made = storage._windowed()
         return self if made is storage else self._under(made)
 
-    def _takes(self, field: Field, found: DataType) -> bool:
-        return self._storage._takes(field, found)
+    def _takes(self, field: Field, child_type: DataType) -> bool:
+        return self._storage._takes(field, child_type)
 
     def _check_nullability(self, live: Mask | None) -> None:
         self._storage._check_nullability(live)

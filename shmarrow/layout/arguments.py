@@ -60,19 +60,19 @@ def exact_integers(values: Any, dtype: DType, what: str) -> NDArray:
         values = plain.values
     refuse_type(values, what)
     try:
-        given = np.asarray(values)
+        array = np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidType(f"{what} must be integers: {error}") from None
-    if given.dtype.kind not in "iu" and given.size:
-        raise InvalidType(f"{what} must be integers, found {given.dtype}")
-    if given.ndim != 1:
-        raise InvalidArgument(f"{what} must have one dimension, found the shape {given.shape}")
-    if given.dtype != dtype and given.size:
+    if array.dtype.kind not in "iu" and array.size:
+        raise InvalidType(f"{what} must be integers, found {array.dtype}")
+    if array.ndim != 1:
+        raise InvalidArgument(f"{what} must have one dimension, found the shape {array.shape}")
+    if array.dtype != dtype and array.size:
         info = np.iinfo(dtype)
-        low, high = int(given.min()), int(given.max())
+        low, high = int(array.min()), int(array.max())
         if low < info.min or high > info.max:
             raise InvalidData(f"{what} range from {low} to {high}, which does not fit {dtype.name}")
-    return np.ascontiguousarray(given, dtype)
+    return np.ascontiguousarray(array, dtype)
 
 
 def offsets_and_nulls(offsets: Any, dtype: DType, what: str = "offsets") -> tuple[NDArray, Mask | None]:
@@ -83,27 +83,27 @@ def offsets_and_nulls(offsets: Any, dtype: DType, what: str = "offsets") -> tupl
     offsets = one_array(offsets)
     if getattr(offsets, "null_count", 0) or (isinstance(offsets, (list, tuple)) and None in offsets):
         offsets = as_array(offsets, what, int64())._storage
-        known = offsets._mask()
-        if known is not None and isinstance(offsets, PrimitiveArray):
-            nearest = np.where(known, np.arange(len(known)), len(known))
+        valid = offsets._mask()
+        if valid is not None and isinstance(offsets, PrimitiveArray):
+            nearest = np.where(valid, np.arange(len(valid)), len(valid))
             nearest = np.minimum.accumulate(nearest[::-1])[::-1]
             values = np.append(offsets.values, offsets.values.dtype.type(0))[nearest]
-            return exact_integers(values, dtype, what), known
+            return exact_integers(values, dtype, what), valid
     return exact_integers(offsets, dtype, what), None
 
 
 def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
     """Return indices of dtype int64 and shape (n,), and which are valid; None if all are."""
-    known: Mask | None = None
+    valid: Mask | None = None
     indices = one_array(indices)
     if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
         return indices, None
     indices = indices._storage if isinstance(indices, Array) else indices
     if isinstance(indices, PrimitiveArray):
-        known = indices._mask()
+        valid = indices._mask()
         values = np.asarray(indices.values)
-        if known is not None and values.dtype.kind in "iu":
-            values = np.where(known, values, 0)
+        if valid is not None and values.dtype.kind in "iu":
+            values = np.where(valid, values, 0)
     else:
         if getattr(indices, "null_count", 0):  # arrays of any library, which numpy would convert to floats
             indices = indices.to_pylist()
@@ -111,7 +111,7 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
             if isinstance(indices, (list, tuple)):
                 indices = exact_items(indices)
                 if None in indices:
-                    known = np.array([index is not None for index in indices], np.bool_)
+                    valid = np.array([index is not None for index in indices], np.bool_)
                     indices = [0 if index is None else index for index in indices]
                 kinds = set(map(type, indices))
                 if bool in kinds or np.bool_ in kinds:
@@ -137,7 +137,7 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
         raise InvalidType(f"indices must be integers, found {values.dtype}")
     if values.dtype.kind == "u" and int(values.max()) >= 1 << 63:
         raise IndexOutOfRange(f"index {int(values.max())} is out of range of any array")
-    return values.astype(np.int64, copy=False), known
+    return values.astype(np.int64, copy=False), valid
 
 
 def checked_mask(mask: Any, length: int) -> Mask:
@@ -155,8 +155,8 @@ def checked_mask(mask: Any, length: int) -> Mask:
     if getattr(mask, "null_count", 0):
         raise InvalidType(f"a mask must not have nulls, found {counted(mask.null_count, 'null')}")
     if isinstance(mask, (list, tuple)) and not (kinds := set(map(type, mask))) <= {bool, np.bool_}:
-        found = sorted(kind.__name__ for kind in kinds)[:8]
-        raise InvalidType(f"a mask must be bools, found {', '.join(found)}")
+        names = sorted(kind.__name__ for kind in kinds)[:8]
+        raise InvalidType(f"a mask must be bools, found {', '.join(names)}")
     try:
         values = np.asarray(mask)
     except (TypeError, ValueError) as error:
@@ -168,7 +168,7 @@ def checked_mask(mask: Any, length: int) -> Mask:
     return values.astype(np.bool_, copy=False)
 
 
-def masked_validity(mask: Any, length: int, known: Mask | None = None) -> tuple[Bytes | None, int]:
+def masked_validity(mask: Any, length: int, valid: Mask | None = None) -> tuple[Bytes | None, int]:
     """Return a validity bitmap and its null count, from a mask that is True for nulls, or from the valid slots.
 
     Raises
@@ -179,8 +179,8 @@ def masked_validity(mask: Any, length: int, known: Mask | None = None) -> tuple[
         If the mask is not bools.
     """
     if mask is None:
-        return validity_of(known)
-    if known is not None:
+        return validity_of(valid)
+    if valid is not None:
         raise InvalidArgument("found both a mask and null offsets; only one of them may mark nulls")
     return validity_of(~checked_mask(mask, length))
 

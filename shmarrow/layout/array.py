@@ -246,9 +246,9 @@ class Array(LayoutHooks):
         offset, length = slice_bounds(offset, length, self._length)
         if length == self._length:
             return self
-        made = self._with(offset=self._offset + offset, length=length, null_count=-1 if self._null_count else 0)
-        made._safe = safe_slice(self, offset, length)
-        return made
+        piece = self._with(offset=self._offset + offset, length=length, null_count=-1 if self._null_count else 0)
+        piece._safe = safe_slice(self, offset, length)
+        return piece
 
     def to_pylist(self) -> list[Any]:
         """Return the values as a list of Python objects, None for null.
@@ -509,8 +509,8 @@ class Array(LayoutHooks):
         """
         from shmarrow.layout.arguments import checked_parts
 
-        made = cls._expect(type) if cls.layouts else as_type(type)
-        result: Array = make_array(made, *checked_parts(made, length, buffers, null_count, offset, children or ()))
+        target = cls._expect(type) if cls.layouts else as_type(type)
+        result: Array = make_array(target, *checked_parts(target, length, buffers, null_count, offset, children or ()))
         result.validate()
         result._check_null_count()
         return result
@@ -542,10 +542,10 @@ class Array(LayoutHooks):
             try:
                 result: Array = self._cast_to(target, safe)
             except InvalidData:  # perhaps of a value that no slot refers to
-                kept = self._referenced_only()
-                if kept is self:
+                referenced = self._referenced_only()
+                if referenced is self:
                     raise
-                result = kept._cast_to(target, safe)
+                result = referenced._cast_to(target, safe)
         except MemoryError:
             raise LimitExceeded(
                 f"{clip(f'{self._type} to {target}', 200)}: no memory for the result of the cast; work on slices"
@@ -563,10 +563,10 @@ class Array(LayoutHooks):
             If a type has no fixed byte width, or the widths differ.
         """
         target = as_type(target_type)
-        made: Array | None = self._storage._view(target)
-        if made is None:
+        array: Array | None = self._storage._view(target)
+        if array is None:
             raise InvalidType(f"cannot view {self._type} as {target}: expected two types of the same fixed width")
-        return made
+        return array
 
     def unique(self) -> Self:
         """Return the distinct values in order of first appearance, null at most once; a copy.
@@ -608,8 +608,8 @@ class Array(LayoutHooks):
         """
         from shmarrow.layout.dictionary import DictionaryArray, encode
 
-        found: Any = self if isinstance(self._storage, DictionaryArray) else encode(self, null_encoding, index_type)
-        return found
+        encoded: Any = self if isinstance(self._storage, DictionaryArray) else encode(self, null_encoding, index_type)
+        return encoded
 
     def run_end_encode(self, run_end_type: DataType | str = "int32") -> RunEndEncodedArray:
         """Encode runs of equal adjacent values; adjacent nulls form one run.
@@ -623,8 +623,8 @@ class Array(LayoutHooks):
         """
         from shmarrow.layout.run_end_encoded import RunEndEncodedArray, encode
 
-        found: Any = self if isinstance(self._storage, RunEndEncodedArray) else encode(self, run_end_type)
-        return found
+        encoded: Any = self if isinstance(self._storage, RunEndEncodedArray) else encode(self, run_end_type)
+        return encoded
 
     # --- other libraries ---
 
@@ -813,9 +813,16 @@ class Array(LayoutHooks):
         return preview_items(self, budget)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
-        kept = self.trim()
-        buffers = [None if data is None else packed(data, as_index(protocol)) for data in kept._buffers]
-        return _rebuild, (kept._type, kept._length, buffers, kept.null_count, list(kept._children), kept._dictionary)
+        array = self.trim()
+        buffers = [None if data is None else packed(data, as_index(protocol)) for data in array._buffers]
+        return _rebuild, (
+            array._type,
+            array._length,
+            buffers,
+            array.null_count,
+            list(array._children),
+            array._dictionary,
+        )
 
     # --- its parts, as layouts and other operations use them ---
 
@@ -883,18 +890,18 @@ class Array(LayoutHooks):
     @classmethod
     def _of_parts(cls, *arguments: Any) -> Self:
         """As :meth:`_made`, of a caller's parts: checks the structure, and that non-nullable fields have no nulls."""
-        made = cls._made(*arguments)
-        validation.check(made, False)
-        validation.check_required(made)
-        return made
+        array = cls._made(*arguments)
+        validation.check(array, False)
+        validation.check_required(array)
+        return array
 
     @classmethod
     def _expect(cls, type: Any) -> DataType:
         """Return a type of one of this class's layouts; InvalidType for others."""
-        made = as_type(type)
-        if made.layout not in cls.layouts:
-            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {made}")
-        return made
+        expected = as_type(type)
+        if expected.layout not in cls.layouts:
+            raise InvalidType(f"{cls.__name__}: expected a type of layout {' or '.join(cls.layouts)}, found {expected}")
+        return expected
 
     # --- operations that call hooks ---
 

@@ -85,12 +85,12 @@ class BinaryArray(Array):
             bounds -= start
             if start < 0 or end > len(data) or int(np.diff(bounds).min()) < 0:
                 raise InvalidData(f"{self._type}: offsets after row {first} changed while they were read")
-            found = split(self._type, data[start:end], bounds[1:])
-            if found is None:
+            values = split(self._type, data[start:end], bounds[1:])
+            if values is None:
                 listed = bounds.tolist()
                 part = valid if valid is None else valid[first : first + _BLOCK]
-                found = slices(self._type, data[start:end].tobytes(), listed[:-1], listed[1:], part, first)
-            result += found
+                values = slices(self._type, data[start:end].tobytes(), listed[:-1], listed[1:], part, first)
+            result += values
         return result
 
     def _gather(self, indices: Indices, valid: Mask | None = None) -> Any:
@@ -115,12 +115,12 @@ class BinaryArray(Array):
         lengths[missing] = len(value.data)
         ends = offsets_of(lengths, self._type)
         data = np.empty(int(ends[-1]), np.uint8)
-        kept = np.ones(len(data), np.bool_)
+        rest = np.ones(len(data), np.bool_)
         places = ends[:-1][missing].astype(np.int64)
         for i, byte in enumerate(value.data.tolist()):
             data[places + i] = byte
-            kept[places + i] = False
-        data[kept] = self.data[int(offsets[0]) : int(offsets[-1])]
+            rest[places + i] = False
+        data[rest] = self.data[int(offsets[0]) : int(offsets[-1])]
         return make_array(self._type, self._length, [None, frozen(ends), read_only(data)], 0)
 
     def _copied_bytes(self, counts: NDArray) -> float:
@@ -172,12 +172,12 @@ class BinaryArray(Array):
     @classmethod
     def _of_bytes(cls, array: Any, target: Any) -> Any:
         """Bytes or strings of any layout as a type of this class."""
-        kept = array.trim() if isinstance(array, BinaryArray) else array
+        source = array.trim() if isinstance(array, BinaryArray) else array
         wider = isinstance(array, BinaryArray) and target.offset_dtype > array.offsets.dtype
-        offsets, data = (kept.offsets, kept.data) if wider else kept._contiguous(target)
+        offsets, data = (source.offsets, source.data) if wider else source._contiguous(target)
         check_reach(int(offsets[-1]), target)
-        buffers = [kept._trimmed_validity(), frozen(offsets.astype(target.offset_dtype)), data]
-        return make_array(target, len(kept), buffers, kept.null_count)
+        buffers = [source._trimmed_validity(), frozen(offsets.astype(target.offset_dtype)), data]
+        return make_array(target, len(source), buffers, source.null_count)
 
     def _contiguous(self, target: Any = None) -> tuple[NDArray, Bytes]:
         """Checked offsets, and the data buffer; copies nothing."""
@@ -239,18 +239,18 @@ class BinaryArray(Array):
             If the length of the mask is wrong.
         """
         refuse_type(offsets, "offsets")
-        made: Any = cls._expect(binary() if type is None else type)
-        typed = exact_integers(offsets, made.offset_dtype, "offsets")
+        expected: Any = cls._expect(binary() if type is None else type)
+        typed = exact_integers(offsets, expected.offset_dtype, "offsets")
         if not len(typed):
-            raise InvalidData(f"{made}: offsets must have the shape (n + 1,), found none")
+            raise InvalidData(f"{expected}: offsets must have the shape (n + 1,), found none")
         validity, nulls = masked_validity(mask, len(typed) - 1)
         try:
             raw = np.frombuffer(data, "u1") if memoryview(data).nbytes else EMPTY
         except (TypeError, ValueError, BufferError) as error:
             raise InvalidType(
-                f"{made}: data must be contiguous bytes, found {data.__class__.__name__}: {error}"
+                f"{expected}: data must be contiguous bytes, found {data.__class__.__name__}: {error}"
             ) from None
-        result: Self = make_array(made, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
+        result: Self = make_array(expected, len(typed) - 1, [validity, frozen(typed), frozen(raw)], nulls)
         result.validate()
         return result
 
@@ -265,8 +265,8 @@ def cast_bytes(array: Any, target: Any) -> Any:
         array._with(type=array.type.__class__(True)).validate(full=True)
     if target.layout == array.type.layout:
         return array._with(type=target)
-    made: Any = array_class(target)
-    return made._of_bytes(array, target)
+    cls: Any = array_class(target)
+    return cls._of_bytes(array, target)
 
 
 def _cast_to_fixed(array: Any, target: Any) -> Any:
@@ -308,11 +308,11 @@ def split(type: Any, data: Bytes, ends: NDArray) -> list[Any] | None:
     joined[room] = data
     raw = joined.tobytes()
     try:
-        found: list[Any] = raw.decode().split("\0") if type.text else raw.split(b"\0")
+        parts: list[Any] = raw.decode().split("\0") if type.text else raw.split(b"\0")
     except UnicodeDecodeError:
         return None
-    found.pop()
-    return found
+    parts.pop()
+    return parts
 
 
 def slices(
@@ -340,27 +340,27 @@ _JOINED = 1 << 12
 
 def join_bytes(type: Any, values: Sequence[Any], valid: Mask | None) -> tuple[bytes, Indices]:
     """The bytes of all values, concatenated, and their lengths; None is empty."""
-    known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
+    present = values if valid is None else list(itertools.compress(values, valid.tobytes()))
     if type.text:
         try:
-            text = "".join(known)
+            text = "".join(present)
         except TypeError:
-            raise _wrong_kind(type, known, str) from None
+            raise _wrong_kind(type, present, str) from None
         try:
             data = text.encode()
             if len(data) != len(text):
-                known = [value.encode() for value in known]
+                present = [value.encode() for value in present]
         except UnicodeEncodeError as error:
             raise InvalidData(f"{type}: a string with lone surrogates cannot be encoded as UTF-8: {error}") from None
     else:
-        kinds = kinds_of(known)
+        kinds = kinds_of(present)
         if not all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
-            raise _wrong_kind(type, known, (bytes, bytearray, memoryview))
+            raise _wrong_kind(type, present, (bytes, bytearray, memoryview))
         if memoryview in kinds:  # len() of a memoryview counts items, not bytes
-            known = [value.tobytes() if isinstance(value, memoryview) else value for value in known]
+            present = [value.tobytes() if isinstance(value, memoryview) else value for value in present]
         # join() asks all values for their memory before it copies, so there are some thousands at a time.
-        data = b"".join([b"".join(known[i : i + _JOINED]) for i in range(0, len(known), _JOINED)])
-    lengths = np.fromiter(map(len, known), np.int64, len(known))
+        data = b"".join([b"".join(present[i : i + _JOINED]) for i in range(0, len(present), _JOINED)])
+    lengths = np.fromiter(map(len, present), np.int64, len(present))
     if valid is None:
         return data, lengths
     filled = np.zeros(len(values), np.int64)

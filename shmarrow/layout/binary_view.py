@@ -157,12 +157,12 @@ class BinaryViewArray(Array):
     def _fail(self, slot: int) -> None:
         length, _, index, start = self.views[slot].tolist()
         sizes = [len(data) for data in self.data_buffers]
-        found = (
+        buffer = (
             f"of buffer {index}, which has {sizes[index]}"
             if 0 <= index < len(sizes)
             else f"of buffer {index} of {len(sizes)}"
         )
-        text = f"{self._type}: the view refers to bytes [{start}, {start + length}) {found}"
+        text = f"{self._type}: the view refers to bytes [{start}, {start + length}) {buffer}"
         raise InvalidData(text, where=[("row", slot)])
 
     def _bytes(self, index: int, most: int = MAX) -> tuple[bytes, int]:
@@ -193,12 +193,12 @@ class BinaryViewArray(Array):
             return [values[i] for i in places.tolist()]
         result: list[Any] = []
         for first, offsets, data in self._joined(sizes):
-            found = split(self._type, data, offsets[1:])
-            if found is None:
+            items = split(self._type, data, offsets[1:])
+            if items is None:
                 at = offsets.tolist()
                 part = None if valid is None else valid[first : first + PIECE]
-                found = slices(self._type, data.tobytes(), at[:-1], at[1:], part, first)
-            result += found
+                items = slices(self._type, data.tobytes(), at[:-1], at[1:], part, first)
+            result += items
         return result
 
     def _joined(self, sizes: Sizes) -> Iterator[tuple[int, Indices, Bytes]]:
@@ -265,29 +265,29 @@ class BinaryViewArray(Array):
         sizes = self._sizes(valid)
         data = self.data_buffers
         needed, low, high = extents(self._long(sizes), sizes, len(data))
-        kept = np.flatnonzero(high)
-        if 4 * int(needed.sum()) + 4096 < int((high - low)[kept].sum()):  # a small part of a large buffer
+        long = np.flatnonzero(high)
+        if 4 * int(needed.sum()) + 4096 < int((high - low)[long].sum()):  # a small part of a large buffer
             offsets, raw = self.contiguous()
             _, *buffers = BinaryViewArray.over(self._type, raw, offsets)._buffers
         else:
-            if low[kept].any() or len(kept) <= int(kept.max(initial=-1)):
+            if low[long].any() or len(long) <= int(long.max(initial=-1)):
                 words = words.copy()
                 moved = np.cumsum(high > 0) - 1
                 for slots, numbers, starts in self._long(sizes):
                     places = (starts - low[numbers]) << 32 | moved[numbers]
                     words[slots, 1] = places.view(np.uint64)
-            buffers = [frozen(words), *[data[i][low[i] : high[i]] for i in kept.tolist()]]
+            buffers = [frozen(words), *[data[i][low[i] : high[i]] for i in long.tolist()]]
         return self._with(offset=0, buffers=[self._trimmed_validity(), *buffers], null_count=self.null_count)
 
     @classmethod
     def _join(cls, arrays: Sequence[Any]) -> Any:
         buffers: list[Bytes] = []
-        known: dict[tuple[int, int], int] = {}
+        positions: dict[tuple[int, int], int] = {}
         numbers_of = []
         for array in arrays:
             numbers = []
             for data in array.data_buffers:
-                number = known.setdefault((data.ctypes.data, len(data)), len(buffers))
+                number = positions.setdefault((data.ctypes.data, len(data)), len(buffers))
                 if number == len(buffers):
                     buffers.append(data)
                 numbers.append(number)
@@ -313,14 +313,14 @@ class BinaryViewArray(Array):
     def _same(self, other: Any, live: Mask | None) -> bool:
         mine, theirs = self._words(), other._words()
         valid: Mask | None = None
-        known = same_views = True
+        all_equal = same_views = True
         for first in range(0, self._length, PIECE):
             piece = slice(first, first + PIECE)
             left, right = mine[piece], theirs[piece]
             if np.array_equal(left, right):
                 continue
-            if known:
-                valid, known = self._live(live), False
+            if all_equal:
+                valid, all_equal = self._live(live), False
             heads, tails = left[:, 0] != right[:, 0], left[:, 1] != right[:, 1]
             if valid is not None:
                 heads &= valid[piece]
@@ -331,7 +331,7 @@ class BinaryViewArray(Array):
                 if (tails & (left.view(np.uint32)[:, 0] <= INLINE)).any():
                     return False
                 same_views = False
-        sizes = self._sizes(self._live(live) if known else valid)
+        sizes = self._sizes(self._live(live) if all_equal else valid)
         if not len(sizes) or int(sizes.max()) <= INLINE:
             return True
         return (same_views and self._same_data(other, sizes)) or self._same_long(other, sizes)
@@ -363,13 +363,13 @@ class BinaryViewArray(Array):
 
     @classmethod
     def _of_bytes(cls, array: Any, target: Any) -> Any:
-        kept = array.trim()
-        if isinstance(kept, BinaryViewArray):
-            return kept._with(type=target)
-        offsets, data = kept._contiguous()
-        made = cls.over(target, data, offsets)
-        buffers = [kept._trimmed_validity(), *made._buffers[1:]]
-        return make_array(target, len(kept), buffers, kept.null_count)
+        source = array.trim()
+        if isinstance(source, BinaryViewArray):
+            return source._with(type=target)
+        offsets, data = source._contiguous()
+        views = cls.over(target, data, offsets)
+        buffers = [source._trimmed_validity(), *views._buffers[1:]]
+        return make_array(target, len(source), buffers, source.null_count)
 
     def _contiguous(self, target: Any = None) -> tuple[NDArray, Bytes]:
         """As :meth:`contiguous`; checked before the copy to be within reach of the offsets of a target."""
@@ -481,15 +481,15 @@ class BinaryViewArray(Array):
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         data, lengths = join_bytes(type, values, valid)
         offsets = offsets_from(lengths)
-        made = cls.over(type, np.frombuffer(data, np.uint8), offsets, valid)
+        array = cls.over(type, np.frombuffer(data, np.uint8), offsets, valid)
         long = np.flatnonzero(lengths > INLINE)
-        if len(made._buffers) != 3 or int(lengths[long].sum()) == len(data):
-            return made
+        if len(array._buffers) != 3 or int(lengths[long].sum()) == len(data):
+            return array
         # Short values are inline: leave them out of the single data buffer.
-        words, kept = made._words().copy(), offsets_from(lengths[long])
-        words[long, 1] = kept[:-1].view(np.uint64) << HALF
-        buffers = [made._buffers[0], frozen(words), gather_bytes(made.data_buffers[0], offsets[long], lengths[long])]
-        return cls._made(type, len(values), buffers, made.null_count)
+        words, starts = array._words().copy(), offsets_from(lengths[long])
+        words[long, 1] = starts[:-1].view(np.uint64) << HALF
+        buffers = [array._buffers[0], frozen(words), gather_bytes(array.data_buffers[0], offsets[long], lengths[long])]
+        return cls._made(type, len(values), buffers, array.null_count)
 
     @classmethod
     def over(cls, type: Any, data: Bytes, offsets: NDArray, valid: Mask | None = None) -> Self:

@@ -85,9 +85,9 @@ class BooleanArray(Array):
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         addresses = addresses_of(values)
-        bits, known = addresses == id(True), addresses == id(False)
-        known |= bits if valid is None else bits | ~valid
-        for i in np.flatnonzero(~known).tolist():
+        bits, done = addresses == id(True), addresses == id(False)
+        done |= bits if valid is None else bits | ~valid
+        for i in np.flatnonzero(~done).tolist():
             if not isinstance(values[i], np.bool_):
                 raise InvalidType(f"bool: cannot convert {shown(values[i])} of type {values[i].__class__.__name__}")
             bits[i] = values[i]

@@ -118,12 +118,12 @@ class CStream:
     def _members(self) -> tuple[int, ...]:
         return _STRUCT.unpack(ctypes.string_at(self._address, _STRUCT.size))
 
-    def _call(self, function: Any, address: int, wanted: str) -> None:
+    def _call(self, function: Any, address: int, item: str) -> None:
         code = function(self._address, address)
         if code:
-            found = self._last_error(self._address) if self._last_error is not None else 0
-            text = text_of(found or 0).decode(errors="replace") or os.strerror(code)
-            message = f"{self.what} failed to produce {wanted}: {text}"
+            text_at = self._last_error(self._address) if self._last_error is not None else 0
+            text = text_of(text_at or 0).decode(errors="replace") or os.strerror(code)
+            message = f"{self.what} failed to produce {item}: {text}"
             kind = _ERRORS.get(code)
             raise StorageError(code, message) if kind is None else kind(message)
 
@@ -140,17 +140,17 @@ class CStream:
         return self.states.read(self._next)
 
     def _next(self) -> Any:
-        made = self._allocate(self._empty)
+        array = self._allocate(self._empty)
         try:
-            self._call(self._get_next, made._addr(), f"batch {self._count}")
+            self._call(self._get_next, array._addr(), f"batch {self._count}")
         except BaseException:
             self._release()
             raise
-        if not made.is_valid():
+        if not array.is_valid():
             self._release()
             return None
         self._count += 1
-        return made
+        return array
 
     def fail(self, error: BaseException) -> None:
         """Fail the stream because an array from it is unusable, so that no later call skips it."""
@@ -196,8 +196,8 @@ def read_chunks(obj: object) -> tuple[list[Array], DataType]:
     stream = open_stream(obj)
     try:
         type, importer, chunks = field_at(stream.schema._addr()).type, Importer(), []
-        while (found := stream.next()) is not None:
-            chunks.append(importer.array(found, found._addr(), type))
+        while (array := stream.next()) is not None:
+            chunks.append(importer.array(array, array._addr(), type))
     finally:
         stream.close()
     return chunks, type
@@ -213,11 +213,11 @@ def read_array(obj: object) -> Array:
 
 def array_capsules(obj: object) -> tuple[PyCapsule, PyCapsule]:
     """Ask an object for the two capsules of an array."""
-    found = ask(obj, ARRAY)
-    if not isinstance(found, tuple) or len(found) != 2:
-        text = f"expected two capsules from __arrow_c_array__(), found {full_name(found)}"
+    pair = ask(obj, ARRAY)
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        text = f"expected two capsules from __arrow_c_array__(), found {full_name(pair)}"
         raise InvalidType(f"{full_name(obj)} did not return an Arrow array: {text}")
-    return found
+    return pair
 
 
 # --- exporting --------------------------------------------------------------------------------------------------
@@ -242,13 +242,13 @@ def export_batches(
 ) -> PyCapsule:
     """Export batches as a stream: up front if they are few and in place, else one by one."""
     refuse(unknown)
-    wanted = requested(schema, requested_schema)
+    target = requested(schema, requested_schema)
     source = iter(batches)
     first = list(islice(source, _FEW + 1))
-    few = len(first) == 1 or (len(first) <= _FEW and len(first) * len(wanted) <= _MOST_COLUMNS)
+    few = len(first) == 1 or (len(first) <= _FEW and len(first) * len(target) <= _MOST_COLUMNS)
     if few and all(batch._at_hand(i) for batch in first for i in range(len(batch.schema))):
-        return _at_once([batch_tree(in_schema(batch, wanted)) for batch in first], schema_schema(wanted))
-    return _one_by_one(wanted, chain(first, source))
+        return _at_once([batch_tree(in_schema(batch, target)) for batch in first], schema_schema(target))
+    return _one_by_one(target, chain(first, source))
 
 
 def export_reader(reader: RecordBatchReader, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
@@ -296,5 +296,5 @@ class _Exported:
 
 def _one_by_one(schema: Schema, batches: Iterable[RecordBatch], fail: Callable[..., None] = lambda _: None) -> Any:
     pa = optional("pyarrow")
-    made = _Exported(pa.record_batch, schema, iter(batches), fail)
-    return pa.RecordBatchReader.from_batches(pa.schema(schema), made).__arrow_c_stream__()
+    exported = _Exported(pa.record_batch, schema, iter(batches), fail)
+    return pa.RecordBatchReader.from_batches(pa.schema(schema), exported).__arrow_c_stream__()

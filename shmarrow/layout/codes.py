@@ -126,10 +126,10 @@ def pairs(left: Indices, right: Indices, bound: int) -> Words:
 def first_slots(codes: Indices) -> Indices:
     """Return the first slot with each slot's value, from arbitrary codes of at least -1."""
     first = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.int64)
-    known = np.flatnonzero(codes >= 0)[::-1]
-    first[codes[known]] = known  # the last write wins, which is the first slot
+    coded = np.flatnonzero(codes >= 0)[::-1]
+    first[codes[coded]] = coded  # the last write wins, which is the first slot
     slots = np.full(len(codes), -1, np.int64)
-    slots[known] = first[codes[known]]
+    slots[coded] = first[codes[coded]]
     return slots
 
 
@@ -168,11 +168,11 @@ def _first(
         table = np.empty(1 << bits, np.int64)
         places = ((hashes[some] * odd) >> np.uint64(64 - bits)).view(np.int64)
         table[places[::-1]] = rest[::-1]
-        found: Indices = table.take(places)
-        equal = same(found, some)
+        slots: Indices = table.take(places)
+        equal = same(slots, some)
         if isinstance(some, slice) and equal.all():
-            return found
-        first[rest[equal]] = found[equal]
+            return slots
+        first[rest[equal]] = slots[equal]
         rest = some = rest[~equal]
     seen: dict[bytes, int] = {}
     first[rest] = [seen.setdefault(key, row) for row, key in zip(rest.tolist(), exact(rest), strict=True)]
@@ -199,13 +199,13 @@ def _first_run(data: Bytes, starts: Indices, lengths: Indices) -> Indices:
 
     def same(left: Indices, right: Indices | slice) -> Mask:
         sizes, at = lengths[right], starts[right]
-        found: Mask = lengths.take(left) == sizes
-        found &= heads.take(left) == heads[right]
-        found &= tails.take(left) == tails[right]
-        longer = np.flatnonzero(found & (sizes > 16) & (starts[left] != at))
+        equal: Mask = lengths.take(left) == sizes
+        equal &= heads.take(left) == heads[right]
+        equal &= tails.take(left) == tails[right]
+        longer = np.flatnonzero(equal & (sizes > 16) & (starts[left] != at))
         for unequal in unequal_runs(data, starts[left[longer]], data, at[longer], sizes[longer]):
-            found[longer[unequal]] = False
-        return found
+            equal[longer[unequal]] = False
+        return equal
 
     def exact(rows: Indices) -> list[bytes]:
         bounds = zip(starts[rows].tolist(), lengths[rows].tolist(), strict=True)

@@ -58,16 +58,16 @@ class DictionaryArray(Array):
     def _codes(self) -> Indices:
         from shmarrow.layout import codes
 
-        kept = self._shortened()
-        return codes.first_slots(kept._through(codes.slot_codes(kept.dictionary)))
+        short = self._shortened()
+        return codes.first_slots(short._through(codes.slot_codes(short.dictionary)))
 
     def _through(self, codes: Indices) -> Indices:
         """Map codes of the dictionary's values to the slots; -1 for null."""
         mask = self._mask()
         if not len(codes) and mask is not None and not mask.any():
             return np.full(self._length, -1, np.int64)
-        found: Indices = codes[self._checked(mask)]
-        return found if mask is None else np.where(mask, found, -1)
+        values: Indices = codes[self._checked(mask)]
+        return values if mask is None else np.where(mask, values, -1)
 
     def _shortened(self) -> Self:
         """The array itself, or compacted if the dictionary is much longer."""
@@ -84,22 +84,22 @@ class DictionaryArray(Array):
 
     def _cast(self, target: Any, safe: bool) -> Any:
         """Cast the dictionary, then gather its values: each is converted once."""
-        kept = self._shortened()
-        with renumbered(lambda number: _first_use(number, kept._through(np.arange(len(kept.dictionary))))):
-            values = kept.dictionary._cast_to(target, safe)
-        return kept._repeated(values)
+        short = self._shortened()
+        with renumbered(lambda number: _first_use(number, short._through(np.arange(len(short.dictionary))))):
+            values = short.dictionary._cast_to(target, safe)
+        return short._repeated(values)
 
     def _referenced_only(self) -> Any:
-        kept = self._compact()
-        return kept._with(dictionary=kept.dictionary._referenced_only())
+        compact = self._compact()
+        return compact._with(dictionary=compact.dictionary._referenced_only())
 
     def _repeated(self, values: Any) -> Any:
         """Gather converted dictionary values, one per slot."""
         mask = self._mask()
         indices = self._checked(mask)
         if not has_fixed_width(values):
-            known = indices if mask is None else indices[mask]
-            check_repeats(values, np.bincount(known.astype(np.intp, copy=False), minlength=len(values)), indices.nbytes)
+            used = indices if mask is None else indices[mask]
+            check_repeats(values, np.bincount(used.astype(np.intp, copy=False), minlength=len(values)), indices.nbytes)
         return values._take(indices, mask)
 
     @classmethod
@@ -115,11 +115,11 @@ class DictionaryArray(Array):
                 values = array.dictionary._cast_to(target.value_type, safe)
                 return make_array(target, len(array), indices._buffers, indices._null_count, indices.offset, (), values)
             except InvalidData:  # perhaps of an unreferenced or duplicate value
-                kept = array._compact()
-                values = kept.dictionary._cast_to(target.value_type, safe)
+                compact = array._compact()
+                values = compact.dictionary._cast_to(target.value_type, safe)
                 codes, first = codes_of(values)
                 _check_reach(target, len(first))
-                return _over(target, kept._through(codes), values._take(first))
+                return _over(target, compact._through(codes), values._take(first))
         return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
 
     def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Self:
@@ -240,9 +240,11 @@ class DictionaryArray(Array):
         return same_at(left, at, right, there)
 
     def _check_structure(self) -> None:
-        found = self._dictionary_().type
-        if found != self._type.value_type:
-            raise InvalidData(f"{self._type}: expected a dictionary of {self._type.value_type}, found one of {found}")
+        value_type = self._dictionary_().type
+        if value_type != self._type.value_type:
+            raise InvalidData(
+                f"{self._type}: expected a dictionary of {self._type.value_type}, found one of {value_type}"
+            )
 
     def _check_references(self) -> None:
         values, size = self.indices.values, len(self._dictionary_())
@@ -278,16 +280,16 @@ class DictionaryArray(Array):
 
     @classmethod
     def _nulls(cls, type: Any, length: int) -> Any:
-        made = zeros(type, length)
-        made._dictionary = nulls(0, type.value_type)
-        return made
+        array = zeros(type, length)
+        array._dictionary = nulls(0, type.value_type)
+        return array
 
     @classmethod
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         from shmarrow.layout.values import array_from_pylist
 
-        made = array_from_pylist(values, type.value_type)
-        return encode(made, "mask", type.index_type, type.ordered, valid)
+        array = array_from_pylist(values, type.value_type)
+        return encode(array, "mask", type.index_type, type.ordered, valid)
 
     @classmethod
     def from_arrays(
@@ -347,8 +349,8 @@ class DictionaryArray(Array):
 def _first_use(number: int, indices: Indices, valid: Mask | None = None) -> int | tuple[Part, ...]:
     """The first row with a value of the dictionary, for :class:`renumbered`; its number if no row has it."""
     uses = indices == number
-    found = np.flatnonzero(uses if valid is None else uses & valid)
-    return int(found[0]) if len(found) else (("dictionary",), ("row", number))
+    slots = np.flatnonzero(uses if valid is None else uses & valid)
+    return int(slots[0]) if len(slots) else (("dictionary",), ("row", number))
 
 
 def encode(
@@ -377,8 +379,8 @@ def _check_reach(type: Any, count: int, remedy: str = "") -> None:
 
 def _over(type: Any, codes: Indices, dictionary: Any) -> Any:
     """A dictionary array from codes, -1 for null, and a dictionary."""
-    known = codes >= 0
-    validity, count = validity_of(None if known.all() else known)
+    present = codes >= 0
+    validity, count = validity_of(None if present.all() else present)
     indices = frozen(np.maximum(codes, 0).astype(type.storage))
     return make_array(type, len(codes), [validity, indices], count, 0, (), dictionary)
 
@@ -408,15 +410,15 @@ def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indice
     type = arrays[0].type
     merged = encode(join_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
     _check_reach(type, len(merged.dictionary), "; call dictionary_decode() or cast to a wider index type")
-    known = merged._mask()
-    codes = merged.indices.values if known is None else np.where(known, merged.indices.values, -1)
-    found, start = [], 0
+    valid = merged._mask()
+    codes = merged.indices.values if valid is None else np.where(valid, merged.indices.values, -1)
+    positions, start = [], 0
     for array in arrays:
         end = start + len(array.dictionary)
         indices = array._checked(array._mask())
-        found.append(codes[start:end][indices] if end > start else np.zeros(len(array), np.int64))
+        positions.append(codes[start:end][indices] if end > start else np.zeros(len(array), np.int64))
         start = end
-    return merged.dictionary, found
+    return merged.dictionary, positions
 
 
 def _used(dictionary: Any, indices: NDArray) -> tuple[Any, Indices]:

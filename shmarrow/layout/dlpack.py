@@ -131,10 +131,10 @@ def _capsule(array: NDArray, type: object, ml_dtype: str | None, max_version: tu
     """A DLPack capsule over a writable array of stored elements."""
     code = _type_code(array, type, ml_dtype)
     try:
-        made = array.__dlpack__(max_version=max_version)
+        capsule = array.__dlpack__(max_version=max_version)
     except BufferError as error:
         raise ExportRefused(f"DLPack has no type for {type}: {error}") from None
-    return made if code is None else _with_type_code(made, code)
+    return capsule if code is None else _with_type_code(capsule, code)
 
 
 # Offset of the type code in a managed tensor: after data pointer, device and ndim, which since version 1.0 follow
@@ -186,8 +186,8 @@ def array_to_dlpack(array: Any, **options: Any) -> Any:
 
 def to_torch(exported: Exposed | Any, device: Any) -> Any:
     """Make a torch tensor over what an object exports by DLPack, moved to a device if one is given."""
-    made = optional("torch").from_dlpack(exported)
-    return made if device is None else made.to(device)
+    result = optional("torch").from_dlpack(exported)
+    return result if device is None else result.to(device)
 
 
 def is_cpu(device: Any) -> bool:
@@ -201,8 +201,8 @@ def array_to_torch(array: Any, device: Any = None, *, writable: bool = True) -> 
     if array.type.layout == "bool" and not array.null_count:
         if not writable and is_cpu(device):
             raise CopyRequired("Arrow stores booleans as bits, torch as bytes: writable=False cannot share them")
-        made = optional("torch").from_numpy(array.to_numpy(zero_copy_only=False, writable=True))
-        return made if device is None else made.to(device)
+        result = optional("torch").from_numpy(array.to_numpy(zero_copy_only=False, writable=True))
+        return result if device is None else result.to(device)
     integers = integers_of(array.type)
     if integers:
         raise ExportRefused(f"torch has no type for {array.type}; {integers}.to_torch() gives the integers")
@@ -231,5 +231,5 @@ def _instead(type: DataType) -> str:
 
 def integers_of(type: DataType) -> str:
     """For messages, the call that returns dates and times as integers; empty for other types."""
-    known = type.descriptor.values in ("date", "time", "timestamp", "timedelta")
-    return f"view('int{type.bit_width}')" if known else ""
+    temporal = type.descriptor.values in ("date", "time", "timestamp", "timedelta")
+    return f"view('int{type.bit_width}')" if temporal else ""

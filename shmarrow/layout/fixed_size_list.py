@@ -169,16 +169,16 @@ class FixedSizeListArray(Lists):
             raise InvalidArgument("FixedSizeListArray: expected either list_size or type")
         if type is None:
             child = as_array(values, "values")
-            made: Any = list_(child.type, checked_size(list_size, "list_size"))
+            list_type: Any = list_(child.type, checked_size(list_size, "list_size"))
         else:
-            made = cls._expect(type)
-            child = as_array(values, "values", made.fields[0].type)
-        size = made.list_size
+            list_type = cls._expect(type)
+            child = as_array(values, "values", list_type.fields[0].type)
+        size = list_type.list_size
         length = len(child) // size if size else 0 if mask is None else len(mask)
         if length * size != len(child):
-            raise InvalidData(f"{made}: the child's length {len(child)} is not a multiple of the list size {size}")
+            raise InvalidData(f"{list_type}: the child's length {len(child)} is not a multiple of the list size {size}")
         validity, count = masked_validity(mask, length)
-        return cls._of_parts(made, length, [validity], count, 0, [child])
+        return cls._of_parts(list_type, length, [validity], count, 0, [child])
 
 
 def _spread(child: Any, size: int, lengths: Indices, valid: Mask | None) -> Any:

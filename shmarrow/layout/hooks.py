@@ -219,19 +219,19 @@ class LayoutHooks:
 
     # --- validation ---
 
-    def _takes(self, field: Field, found: DataType) -> bool:
+    def _takes(self, field: Field, child_type: DataType) -> bool:
         """Whether this type is allowed for the child of a field."""
-        return field.type == found
+        return field.type == child_type
 
     def _check_structure(self) -> None:
         """Raise InvalidData if the structure, other than buffer sizes, is invalid; takes constant time."""
 
     def _check_null_count(self) -> None:
         """Raise InvalidData if the null count is wrong."""
-        found = self._count_nulls()
-        if self._null_count >= 0 and found != self._null_count:
+        count = self._count_nulls()
+        if self._null_count >= 0 and count != self._null_count:
             raise InvalidData(
-                f"{self._type}: the null count is {self._null_count}, but the validity bitmap has {found} nulls"
+                f"{self._type}: the null count is {self._null_count}, but the validity bitmap has {count} nulls"
             )
 
     def _check_slots(self) -> None:

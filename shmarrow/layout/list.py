@@ -186,20 +186,20 @@ class ListArray(Lists):
             If the length of the mask is wrong, or offsets are null in addition to a mask.
         """
         refuse_type(offsets, "offsets")
-        wanted = None if type is None else cls._expect(type)
-        child = as_array(values, "values", None if wanted is None else wanted.fields[0].type)
-        result: Self = cls._from_child(offsets, child, wanted or cls._type_over(child.type), mask)
+        expected = None if type is None else cls._expect(type)
+        child = as_array(values, "values", None if expected is None else expected.fields[0].type)
+        result: Self = cls._from_child(offsets, child, expected or cls._type_over(child.type), mask)
         check_required(result)
         return result
 
     @classmethod
     def _from_child(cls, offsets: Any, child: Any, type: Any, mask: Any) -> Any:
-        typed, known = offsets_and_nulls(offsets, type.offset_dtype)
+        typed, valid = offsets_and_nulls(offsets, type.offset_dtype)
         if not len(typed):
             raise InvalidData(f"{type}: offsets must have the shape (n + 1,), found none")
-        if known is not None and not known[-1]:
+        if valid is not None and not valid[-1]:
             raise InvalidData(f"{type}: the last offset, the end of the last list, must not be null")
-        validity, nulls = masked_validity(mask, len(typed) - 1, None if known is None else known[:-1])
+        validity, nulls = masked_validity(mask, len(typed) - 1, None if valid is None else valid[:-1])
         result = make_array(type, len(typed) - 1, [validity, frozen(typed)], nulls, 0, [child])
         result.validate()
         return result

@@ -56,8 +56,8 @@ class Lists(Array):
         mask = self._mask()
         if mask is not None:
             sizes = np.where(mask, sizes, 0)
-        found = np.cumsum(sizes) - sizes, sizes, packed(starts, sizes, items)
-        parts, _, items = self._of_spans(self, self._type, *found)
+        moved = np.cumsum(sizes) - sizes, sizes, packed(starts, sizes, items)
+        parts, _, items = self._of_spans(self, self._type, *moved)
         return _over(self, self._type, parts, items._referenced_only())
 
     @property
@@ -102,9 +102,9 @@ class Lists(Array):
         dtype = getattr(self._type, "offset_dtype", np.dtype("<i4"))
         sizes, valid = self._spans()[1], self._mask()
         validity, nulls = validity_of(valid)
-        kept = sizes if valid is None else np.where(valid, sizes, 0)
+        lengths = sizes if valid is None else np.where(valid, sizes, 0)
         type = int64() if dtype.itemsize == 8 else int32()
-        return make_array(type, self._length, [validity, frozen(kept.astype(dtype))], nulls)
+        return make_array(type, self._length, [validity, frozen(lengths.astype(dtype))], nulls)
 
     def value_parent_indices(self) -> PrimitiveArray:
         """Return the slot of the list of each element of ``flatten()``, as an int64 array; a copy.
@@ -152,8 +152,8 @@ def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any
     if not issubclass(array_class(target), Lists):
         return None
     field = target.fields[0]
-    made: Any = array_class(target)
-    parts, starts, items = made._of_lists(array, target)
+    cls: Any = array_class(target)
+    parts, starts, items = cls._of_lists(array, target)
     try:
         with renumbered(in_list, starts):
             values = items._cast_to(field.type, safe) if convert is None else convert(items)

@@ -108,10 +108,10 @@ class ListViewArray(Lists):
     @staticmethod
     def _element(row: int, starts: Indices, sizes: Indices) -> tuple[Part, ...]:
         """The first list that has an element, and the element's position in it; its number if no list has it."""
-        found = np.flatnonzero((starts <= row) & (row < starts + sizes))
-        if not len(found):
+        lists = np.flatnonzero((starts <= row) & (row < starts + sizes))
+        if not len(lists):
             return ("child", "item"), ("row", row)
-        return ("row", int(found[0])), ("item", row - int(starts[found[0]]))
+        return ("row", int(lists[0])), ("item", row - int(starts[lists[0]]))
 
     def _gather(self, indices: Indices) -> Any:
         buffers = [None, frozen(self.offsets[indices]), frozen(self.sizes[indices])]
@@ -241,17 +241,17 @@ class ListViewArray(Lists):
             If the child has the wrong type.
         """
         refuse_type(offsets, "offsets")
-        wanted = None if type is None else cls._expect(type)
-        child = as_array(values, "values", None if wanted is None else wanted.fields[0].type)
-        made: Any = wanted or cls._type_over(child.type)
-        starts, known = offsets_and_nulls(offsets, made.offset_dtype)
-        lengths = exact_integers(sizes, made.offset_dtype, "sizes")
+        expected = None if type is None else cls._expect(type)
+        child = as_array(values, "values", None if expected is None else expected.fields[0].type)
+        list_type: Any = expected or cls._type_over(child.type)
+        starts, valid = offsets_and_nulls(offsets, list_type.offset_dtype)
+        lengths = exact_integers(sizes, list_type.offset_dtype, "sizes")
         if len(starts) != len(lengths):
-            raise InvalidArgument(f"{made}: {len(starts)} offsets but {len(lengths)} sizes")
-        if known is not None:
-            starts, lengths = (np.where(known, part, part.dtype.type(0)) for part in (starts, lengths))
-        validity, count = masked_validity(mask, len(starts), known)
-        return cls._of_parts(made, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
+            raise InvalidArgument(f"{list_type}: {len(starts)} offsets but {len(lengths)} sizes")
+        if valid is not None:
+            starts, lengths = (np.where(valid, part, part.dtype.type(0)) for part in (starts, lengths))
+        validity, count = masked_validity(mask, len(starts), valid)
+        return cls._of_parts(list_type, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
 
 
 class LargeListViewArray(ListViewArray):

@@ -248,9 +248,9 @@ class _Classes(dict[str, "type[Array]"]):
 
     def __missing__(self, layout: str) -> type[Array]:
         module, _, name = LISTING[layout].home.partition(".")
-        found: type[Array] = getattr(import_module(f"shmarrow.layout.{module}"), name)
-        self.update(dict.fromkeys(found.layouts, found))
-        return found
+        cls: type[Array] = getattr(import_module(f"shmarrow.layout.{module}"), name)
+        self.update(dict.fromkeys(cls.layouts, cls))
+        return cls
 
 
 CLASSES = _Classes()
@@ -266,8 +266,8 @@ def make_array(
     dictionary: Array | None = None,
 ) -> Any:
     """Create an array of the class for the type's layout; copies and checks nothing."""
-    made = type.array_class or CLASSES[type.layout]
-    return made(type, length, buffers, null_count, offset, children, dictionary)
+    cls = type.array_class or CLASSES[type.layout]
+    return cls(type, length, buffers, null_count, offset, children, dictionary)
 
 
 def array_class(type: DataType) -> type[Array]:
@@ -353,13 +353,13 @@ def nulls(size: int, type: DataType | str | None = None) -> Array:
         If memory runs out.
     """
     size = checked_size(size, "the number of nulls")
-    made = null() if type is None else as_type(type)
+    null_type = null() if type is None else as_type(type)
     try:
-        return array_class(made)._nulls(made, size)
+        return array_class(null_type)._nulls(null_type, size)
     except (MemoryError, ValueError, OverflowError) as error:
         if isinstance(error, ShmarrowError):
             raise
-        raise LimitExceeded(f"no memory for {size} nulls of {clip(str(made), 200)}") from None
+        raise LimitExceeded(f"no memory for {size} nulls of {clip(str(null_type), 200)}") from None
 
 
 def one_null(type: DataType) -> Any:

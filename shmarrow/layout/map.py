@@ -56,11 +56,11 @@ class MapArray(ListArray):
     def _join(cls, arrays: Sequence[Any]) -> Any:
         return super()._join([array._under(arrays[0].type) for array in arrays])
 
-    def _takes(self, field: Field, found: DataType) -> bool:
+    def _takes(self, field: Field, child_type: DataType) -> bool:
         """Allow any field names in entries, which do not take part in equality of map types."""
-        wanted = field.type.fields
-        return found.layout == "struct" and [(each.type, each.nullable) for each in found.fields] == [
-            (each.type, each.nullable) for each in wanted
+        fields = field.type.fields
+        return child_type.layout == "struct" and [(each.type, each.nullable) for each in child_type.fields] == [
+            (each.type, each.nullable) for each in fields
         ]
 
     def _cast(self, target: Any, safe: bool) -> Any:
@@ -70,12 +70,12 @@ class MapArray(ListArray):
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
         if not isinstance(array, Lists):
             return super()._cast_from(array, target, safe)
-        made = _cast_entries(array, target, safe)
-        if made is None:
+        result = _cast_entries(array, target, safe)
+        if result is None:
             raise InvalidType(
                 f"cannot cast {array.type} to {target}: the entries of a map must be structs of two fields"
             )
-        return made
+        return result
 
     def _check_nullability(self, live: Mask | None) -> None:
         for field, entries, used in self._referenced(self._live(live)):
@@ -149,19 +149,19 @@ class MapArray(ListArray):
             If the length of the mask is wrong, or offsets are null in addition to a mask.
         """
         refuse_type(offsets, "offsets")
-        made: Any = None if type is None else cls._expect(type)
-        wanted = (None, None) if made is None else (made.key_field.type, made.item_field.type)
-        parts = [as_array(keys, "keys", wanted[0]), as_array(items, "items", wanted[1])]
+        map_type: Any = None if type is None else cls._expect(type)
+        expected = (None, None) if map_type is None else (map_type.key_field.type, map_type.item_field.type)
+        parts = [as_array(keys, "keys", expected[0]), as_array(items, "items", expected[1])]
         if len(parts[0]) != len(parts[1]):
             raise InvalidData(
                 f"the numbers of keys and items must be equal, found {len(parts[0])} keys and {len(parts[1])} items"
             )
         if parts[0].null_count:
             raise InvalidData(f"the keys of maps must not be null, found {counted(parts[0].null_count, 'null')}")
-        made = made or map_(parts[0].type, parts[1].type)
-        entries = make_array(made.entries_field.type, len(parts[0]), [None], 0, 0, parts)
-        result: Self = cls._from_child(offsets, entries, made, mask)
-        if made.keys_sorted or not made.item_field.nullable:
+        map_type = map_type or map_(parts[0].type, parts[1].type)
+        entries = make_array(map_type.entries_field.type, len(parts[0]), [None], 0, 0, parts)
+        result: Self = cls._from_child(offsets, entries, map_type, mask)
+        if map_type.keys_sorted or not map_type.item_field.nullable:
             check_required(result)
             result._check_values()
         return result
@@ -192,8 +192,8 @@ def _pairs(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any], list[A
     from shmarrow.layout.values import flatten_lists, pair_of
 
     lengths, pairs = flatten_lists(type, values)
-    found = [pair_of(type, pair) for pair in pairs]
-    return lengths, [pair[0] for pair in found], [pair[1] for pair in found]
+    rows = [pair_of(type, pair) for pair in pairs]
+    return lengths, [pair[0] for pair in rows], [pair[1] for pair in rows]
 
 
 _NONE = type(None)
@@ -206,10 +206,10 @@ def _cast_entries(array: Any, target: Any, safe: bool) -> Any:
     inner = target.fields[0].type
     if any(type.__class__ is not StructType or len(type.fields) != 2 for type in (array.type.fields[0].type, inner)):
         return None
-    made = cast_lists(array, target, safe, lambda entries: entries._cast_fields(inner, [0, 1], safe))
+    result = cast_lists(array, target, safe, lambda entries: entries._cast_fields(inner, [0, 1], safe))
     if getattr(target, "keys_sorted", False):
-        made._check_order()
-    return made
+        result._check_order()
+    return result
 
 
 def _falls(keys: Any) -> Mask | None:

@@ -75,10 +75,10 @@ class NullArray(Array):
         from shmarrow.layout.dictionary import encode
 
         few = encode(self.slice(0, 1), null_encoding, index_type)
-        made: Any = nulls(self._length, few.type)
+        encoded: Any = nulls(self._length, few.type)
         if null_encoding == "encode":  # the zeroed indices refer to the null in the dictionary
-            made = made._with(null_count=0, buffers=[None, made._buffers[1]], dictionary=few.dictionary)
-        return made
+            encoded = encoded._with(null_count=0, buffers=[None, encoded._buffers[1]], dictionary=few.dictionary)
+        return encoded
 
     def _codes(self) -> Indices:
         return np.full(self._length, -1, np.int64)

@@ -69,8 +69,8 @@ def compare(array: Any, op: str, value: Any) -> Mask:
         distinct, places = array._distinct(mask)
         again = compare(distinct, op, value)[places]
         return again if mask is None else again & mask
-    found: Mask = OPERATORS[op](*_sides(array, value, op in ("=", "!=")))
-    return found if mask is None else found & mask
+    fits: Mask = OPERATORS[op](*_sides(array, value, op in ("=", "!=")))
+    return fits if mask is None else fits & mask
 
 
 def is_in(array: Any, values: Any) -> Mask:
@@ -79,15 +79,15 @@ def is_in(array: Any, values: Any) -> Mask:
         return _through(array, lambda inner: is_in(inner, values))
     if array.type.descriptor.values in _NUMBERS and array.values.ndim == 1:
         numbers = values.values
-        found: Mask = np.isin(_numbers(array), numbers)
+        fits: Mask = np.isin(_numbers(array), numbers)
         if numbers.dtype.kind == "f" and np.isnan(numbers).any():
-            found |= np.isnan(array.values)
+            fits |= np.isnan(array.values)
         mask = array._mask()
-        return found if mask is None else found & mask
-    found = np.zeros(len(array), np.bool_)
+        return fits if mask is None else fits & mask
+    fits = np.zeros(len(array), np.bool_)
     for i in range(len(values)):
-        found |= compare(array, "=", values.slice(i, 1))
-    return found
+        fits |= compare(array, "=", values.slice(i, 1))
+    return fits
 
 
 def _through(array: Any, ask: Callable[[Any], Mask]) -> Mask:
@@ -95,8 +95,8 @@ def _through(array: Any, ask: Callable[[Any], Mask]) -> Mask:
     if array.type.layout != "dictionary":
         return ask(array.cast(array.type.value_type))
     mask = array._mask()
-    found = np.append(ask(array.dictionary), False)  # an index of 0 into no values belongs to a null
-    result: Mask = found[array._checked(mask)]
+    fits = np.append(ask(array.dictionary), False)  # an index of 0 into no values belongs to a null
+    result: Mask = fits[array._checked(mask)]
     return result if mask is None else result & mask
 
 

@@ -106,13 +106,13 @@ def assemble(parts: Parts) -> Any:
     dictionary = parts.dictionary() if type.layout == "dictionary" else None
     if not layout.has_validity:
         null_count = length if type.layout == "null" else 0
-    made = make_array(type, length, buffers, null_count, offset, children, dictionary)
-    check_buffers(made)
-    made._check_structure()
+    array = make_array(type, length, buffers, null_count, offset, children, dictionary)
+    check_buffers(array)
+    array._check_structure()
     if valid is not None:
-        made = made._storage._with_nulls(valid)._with(type=type)
-    made._safe = TRUSTED if parts.trust else None
-    return made
+        array = array._storage._with_nulls(valid)._with(type=type)
+    array._safe = TRUSTED if parts.trust else None
+    return array
 
 
 def take_apart(arrays: Iterable[Any], *, trim: bool, dictionaries: bool = False) -> Iterator[Any]:

@@ -205,10 +205,10 @@ class PrimitiveArray(Array):
     def _as_binary(self) -> Any:
         """Fixed-size binary as binary with 64-bit offsets; copies no bytes."""
         check_slots(self)
-        kept = self.trim()
-        offsets = np.arange(len(kept) + 1, dtype=np.int64) * self._type.byte_width
-        buffers = [kept._buffers[0], frozen(offsets), kept._buffers[1]]
-        return make_array(LargeBinaryType(False), len(kept), buffers, kept.null_count)
+        trimmed = self.trim()
+        offsets = np.arange(len(trimmed) + 1, dtype=np.int64) * self._type.byte_width
+        buffers = [trimmed._buffers[0], frozen(offsets), trimmed._buffers[1]]
+        return make_array(LargeBinaryType(False), len(trimmed), buffers, trimmed.null_count)
 
     def _check_values(self) -> None:
         from shmarrow.casts import storage
@@ -235,11 +235,11 @@ class PrimitiveArray(Array):
             values = [value.tobytes() if isinstance(value, memoryview) else value for value in values]
         if valid is None:
             return cls._made(type, len(values), [None, frozen(from_python(type, values))], 0)
-        known = from_python(type, list(itertools.compress(values, valid.tobytes())))
+        present = from_python(type, list(itertools.compress(values, valid.tobytes())))
         data = np.zeros(len(values), type.storage)
         if type.byte_width:
-            data[valid] = known.view(type.storage).reshape(-1) if type.descriptor.values == "bytes" else known
-        nulls = len(values) - len(known)
+            data[valid] = present.view(type.storage).reshape(-1) if type.descriptor.values == "bytes" else present
+        nulls = len(values) - len(present)
         return cls._made(type, len(values), [read_only(bitmap.pack(valid)), read_only(data)], nulls)
 
     @classmethod
@@ -247,13 +247,15 @@ class PrimitiveArray(Array):
         """Create an integer or float array from numbers of that kind, with None where ``valid`` is False."""
         from shmarrow.casts.python import from_numbers
 
-        known = values if valid is None else list(itertools.compress(values, valid.tobytes()))
-        numbers = from_numbers(type, known)
+        present = values if valid is None else list(itertools.compress(values, valid.tobytes()))
+        numbers = from_numbers(type, present)
         if valid is None:
             return cls._made(type, len(values), [None, frozen(numbers)], 0)
         filled = np.zeros(len(values), type.storage)
         filled[valid] = numbers
-        return cls._made(type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(known))
+        return cls._made(
+            type, len(values), [read_only(bitmap.pack(valid)), read_only(filled)], len(valid) - len(present)
+        )
 
     @classmethod
     def from_numpy(cls, type: DataType, values: NDArray, valid: Mask | None = None, safe: bool = True) -> Self:

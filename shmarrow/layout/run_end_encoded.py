@@ -35,8 +35,8 @@ class RunEndEncodedArray(Array):
     @property
     def run_ends(self) -> PrimitiveArray:
         """Run ends as stored, regardless of slicing."""
-        found: Any = self._children[0]
-        return found
+        ends: Any = self._children[0]
+        return ends
 
     @property
     def values(self) -> Array:
@@ -271,12 +271,12 @@ class RunEndEncodedArray(Array):
             run ends do not increase from at least 1.
         """
         refuse_type(run_ends, "run ends")
-        made: Any = None if type is None else cls._expect(type)
-        ends: Any = as_array(run_ends, "run ends", None if made is None else made.run_end_type)
-        runs = as_array(values, "values", None if made is None else made.value_type)
+        expected: Any = None if type is None else cls._expect(type)
+        ends: Any = as_array(run_ends, "run ends", None if expected is None else expected.run_end_type)
+        runs = as_array(values, "values", None if expected is None else expected.value_type)
         derived = RunEndEncodedType(ends.type, runs.type)
         length = max(int(ends.values[-1]), 0) if len(ends) else 0
-        result: Self = make_array(made or derived, length, [], 0, 0, [ends, runs])
+        result: Self = make_array(expected or derived, length, [], 0, 0, [ends, runs])
         result.validate()
         if len(runs) != len(ends):
             raise InvalidData(f"{result.type}: {len(ends)} run ends for {len(runs)} values, expected one for each")
@@ -296,11 +296,11 @@ def _find(ends: NDArray, slot: int, side: Literal["left", "right"]) -> int:
 
 def encode(array: Any, type: DataType | str) -> Any:
     """Implement :meth:`Array.run_end_encode`; ``type`` is that of the run ends, or of the result."""
-    made = type if isinstance(type, RunEndEncodedType) else RunEndEncodedType(type, array.type)
+    target = type if isinstance(type, RunEndEncodedType) else RunEndEncodedType(type, array.type)
     check_slots(array)
     starts = array._run_starts()
     ends = np.append(starts[1:], len(array)) if len(array) else starts
-    return make_array(made, len(array), [], 0, 0, [_run_end_array(made, ends), array._take(starts)])
+    return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), array._take(starts)])
 
 
 def _run_end_array(type: DataType, ends: Indices) -> Any:

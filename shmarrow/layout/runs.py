@@ -104,11 +104,11 @@ def load(data: Bytes, starts: Indices, dtype: Any) -> NDArray:
     last = len(data) - size
     if not len(starts) or int(starts.max()) <= last:
         return _items_at(data, dtype)[starts]
-    found: NDArray = _items_at(data, dtype)[np.minimum(starts, last)]
+    items: NDArray = _items_at(data, dtype)[np.minimum(starts, last)]
     beyond = np.flatnonzero(starts > last)
     end = np.concatenate([data[last:], np.zeros(size, np.uint8)])
-    found[beyond] = _items_at(end, dtype)[np.minimum(starts[beyond] - last, size)]
-    return found
+    items[beyond] = _items_at(end, dtype)[np.minimum(starts[beyond] - last, size)]
+    return items
 
 
 def load_words(data: Bytes, starts: Indices) -> Words:

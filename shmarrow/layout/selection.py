@@ -38,19 +38,19 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
     mask = one_array(mask)
     if not isinstance(mask, np.ndarray) or mask.dtype == object:
         mask = as_array(mask, "a mask")
-    known = None
+    valid = None
     if isinstance(mask, Array):
         mask = mask.cast(bool_()) if isinstance(mask, NullArray) else mask
         if not isinstance(mask, BooleanArray):
             raise InvalidType(f"a mask must be bools, found {mask.type}")
-        known, mask = mask._mask(), mask.values
+        valid, mask = mask._mask(), mask.values
     keep = checked_mask(mask, length)
-    if known is None:
+    if valid is None:
         return np.flatnonzero(keep), None
     if null_selection_behavior == "drop":
-        return np.flatnonzero(keep & known), None
-    positions = np.flatnonzero(keep | ~known)
-    return positions, known[positions]
+        return np.flatnonzero(keep & valid), None
+    positions = np.flatnonzero(keep | ~valid)
+    return positions, valid[positions]
 
 
 def fill_null(array: Any, fill_value: Any) -> Any:
@@ -68,8 +68,8 @@ def fill_null(array: Any, fill_value: Any) -> Any:
     if missing is None or not missing.any():
         return array
     check_slots(array)
-    made = None if whole else array._filled(missing, values)
-    if made is not None:
-        return made
+    filled = None if whole else array._filled(missing, values)
+    if filled is not None:
+        return filled
     slots = np.arange(len(array))
     return join_arrays([array, values])._take(np.where(missing, len(array) + (slots if whole else 0), slots))

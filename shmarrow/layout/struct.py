@@ -232,26 +232,26 @@ class StructArray(Array):
             names = items_of(names, "names")
             if len(names) != len(children):
                 raise InvalidArgument(f"StructArray: {len(names)} names for {len(children)} arrays")
-            made: Any = struct([Field(name, child.type) for name, child in zip(names, children, strict=True)])
+            struct_type: Any = struct([Field(name, child.type) for name, child in zip(names, children, strict=True)])
         else:
-            made = cls._expect(struct(fields or ()) if type is None else type)
-            if len(arrays) != len(made.fields):
-                raise InvalidArgument(f"{made}: {len(made.fields)} fields for {len(arrays)} arrays")
+            struct_type = cls._expect(struct(fields or ()) if type is None else type)
+            if len(arrays) != len(struct_type.fields):
+                raise InvalidArgument(f"{struct_type}: {len(struct_type.fields)} fields for {len(arrays)} arrays")
             children = [
                 as_array(child, f"child {field.name!r}", field.type)
-                for child, field in zip(arrays, made.fields, strict=True)
+                for child, field in zip(arrays, struct_type.fields, strict=True)
             ]
         lengths = {len(child) for child in children} or {0 if mask is None else len(mask)}
         if len(lengths) > 1:
             raise InvalidData(
-                f"{made}: the children of a struct must have the same length, found {sorted(lengths)[:8]}"
+                f"{struct_type}: the children of a struct must have the same length, found {sorted(lengths)[:8]}"
             )
         length = lengths.pop()
         validity, count = masked_validity(mask, length)
-        return cls._of_parts(made, length, [validity], count, 0, children)
+        return cls._of_parts(struct_type, length, [validity], count, 0, children)
 
 
-def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | None], list[int]]:
+def match(fields: Sequence[Field], targets: Sequence[Field]) -> tuple[list[int | None], list[int]]:
     """Return for each wanted field the position of the one with its name, or None, and the unmatched positions.
 
     Duplicate names are matched in order.
@@ -259,7 +259,7 @@ def match(fields: Sequence[Field], wanted: Sequence[Field]) -> tuple[list[int | 
     left: dict[str, list[int]] = {}
     for i, field in enumerate(fields):
         left.setdefault(field.name, []).append(i)
-    places = [left[field.name].pop(0) if left.get(field.name) else None for field in wanted]
+    places = [left[field.name].pop(0) if left.get(field.name) else None for field in targets]
     return places, sorted(i for rest in left.values() for i in rest)
 
 
@@ -269,8 +269,8 @@ def _child(type: DataType, column: Sequence[Any], valid: Mask | None) -> Any:
 
     if valid is None or type.layout not in ("dense_union", "sparse_union"):
         return array_from_pylist(column, type)
-    known = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
-    return known._take(np.maximum(np.cumsum(valid) - 1, 0), valid)
+    present = array_from_pylist(list(itertools.compress(column, valid.tolist())), type)
+    return present._take(np.maximum(np.cumsum(valid) - 1, 0), valid)
 
 
 def _under(child: Any, valid: Mask) -> Any:
@@ -283,18 +283,18 @@ def _under(child: Any, valid: Mask) -> Any:
 def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
     """Return the values of each field; rows are dicts, whose missing keys are None, tuples, or lists of pairs."""
     names = type.names
-    known = set(names)
+    distinct = set(names)
     from shmarrow.layout.values import columns_of_dicts
 
     width = len(names)
     kinds = kinds_of(values)
-    if len(known) == width and kinds <= {dict, _NONE}:
+    if len(distinct) == width and kinds <= {dict, _NONE}:
         no_row = dict.fromkeys(names)
         dicts = [no_row if value is None else value for value in values] if _NONE in kinds else values
         whole = columns_of_dicts(dicts)
-        if whole is not None and known == whole.keys():
+        if whole is not None and distinct == whole.keys():
             return [whole[name] for name in names]
-        if all(map(known.issuperset, dicts)):
+        if all(map(distinct.issuperset, dicts)):
             return [[row.get(name) for row in dicts] for name in names]
     empty = (None,) * width
     rows = []
@@ -302,8 +302,8 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
         if value is None:
             rows.append(empty)
         elif isinstance(value, Mapping):
-            if not known.issuperset(value):
-                raise InvalidType(f"{type}: no field for {sorted(map(shown, set(value) - known))[:8]}")
+            if not distinct.issuperset(value):
+                raise InvalidType(f"{type}: no field for {sorted(map(shown, set(value) - distinct))[:8]}")
             rows.append(tuple([value.get(name) for name in names]))
         elif isinstance(value, (tuple, list)) and len(items := exact_items(value)) == width:
             pairs = width and all(
@@ -334,14 +334,14 @@ def structured_array(names: Sequence[str], columns: Sequence[Any], length: int) 
     if len({*names, ""}) <= len(names):
         raise InvalidArgument(f"the fields of a structured array need distinct, non-empty names, found {list(names)}")
     try:
-        made = np.empty(length, np.dtype(fields))
+        array = np.empty(length, np.dtype(fields))
     except MemoryError:
         raise LimitExceeded(f"no memory for {length} records of {len(names)} fields") from None
     except ValueError as error:
         raise InvalidArgument(f"numpy has no structured dtype for {list(names)}: {error}") from None
     for name, part in zip(names, parts, strict=True):
-        made[name] = part
-    return made
+        array[name] = part
+    return array
 
 
 def _part(column: Any) -> NDArray:

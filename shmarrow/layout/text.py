@@ -84,7 +84,7 @@ def are_first(data: Bytes, places: NDArray) -> Mask:
     """Mark the offsets that are character boundaries; the end of the data is one."""
     if len(places) and int(places.max()) >= len(data):
         inside = places < len(data)
-        found = np.ones(len(places), np.bool_)
-        found[inside] = (data.take(places[inside]) & 0xC0) != 0x80
-        return found
+        first = np.ones(len(places), np.bool_)
+        first[inside] = (data.take(places[inside]) & 0xC0) != 0x80
+        return first
     return np.asarray((data.take(places) & 0xC0) != 0x80)

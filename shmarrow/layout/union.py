@@ -190,8 +190,8 @@ class UnionArray(Array):
         result = {}
         for slots, number, at in self._each():
             if live is not None:
-                kept = live[slots]
-                slots, at = slots[kept], at[kept]
+                selected = live[slots]
+                slots, at = slots[selected], at[selected]
             if len(slots):
                 result[number] = (slots, at)
         return result
@@ -342,8 +342,8 @@ class UnionArray(Array):
             offsets = np.where(valid, self.offsets, len(first) - 1).astype(_OFFSET)
             buffers = [read_only(ids), frozen(offsets)]
             return self._with(offset=0, buffers=buffers, children=[first, *self._children[1:]])._in_order()
-        kept = self._take(np.arange(self._length))
-        children = [child._take(np.arange(len(valid)), valid) for child in kept._children]
+        array = self._take(np.arange(self._length))
+        children = [child._take(np.arange(len(valid)), valid) for child in array._children]
         return self._with(offset=0, buffers=[read_only(ids)], children=children)
 
     @classmethod
@@ -412,12 +412,12 @@ class UnionArray(Array):
         InvalidData
             If a child has the wrong type.
         """
-        made, arrays = cls._over("dense", children, field_names, type_codes, type)
+        union_type, arrays = cls._over("dense", children, field_names, type_codes, type)
         ids = exact_integers(types, _ID, "type ids")
         at = exact_integers(value_offsets, _OFFSET, "offsets")
         if len(at) != len(ids):
-            raise InvalidArgument(f"{made}: {len(ids)} type ids but {len(at)} offsets")
-        result: Self = make_array(made, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
+            raise InvalidArgument(f"{union_type}: {len(ids)} type ids but {len(at)} offsets")
+        result: Self = make_array(union_type, len(ids), [frozen(ids), frozen(at)], 0, 0, arrays)
         result.validate()
         return result
 
@@ -434,11 +434,13 @@ class UnionArray(Array):
 
         Parameters and errors are as in :meth:`from_dense`; a child of the wrong length raises InvalidData.
         """
-        made, arrays = cls._over("sparse", children, field_names, type_codes, type)
+        union_type, arrays = cls._over("sparse", children, field_names, type_codes, type)
         ids = exact_integers(types, _ID, "type ids")
         if any(len(child) != len(ids) for child in arrays):
-            raise InvalidData(f"{made}: {len(ids)} type ids but children of {[len(child) for child in arrays][:8]}")
-        result: Self = make_array(made, len(ids), [frozen(ids)], 0, 0, arrays)
+            raise InvalidData(
+                f"{union_type}: {len(ids)} type ids but children of {[len(child) for child in arrays][:8]}"
+            )
+        result: Self = make_array(union_type, len(ids), [frozen(ids)], 0, 0, arrays)
         result.validate()
         return result
 
@@ -454,16 +456,16 @@ class UnionArray(Array):
         """The type of a union over children, and the children as arrays."""
         children = items_of(children, "children")
         if type is not None:
-            made: Any = cls._expect(type)
-            if made.mode != mode:
-                raise InvalidType(f"expected a {mode} union, found {made}")
+            union_type: Any = cls._expect(type)
+            if union_type.mode != mode:
+                raise InvalidType(f"expected a {mode} union, found {union_type}")
             if names is not None or codes is not None:
-                raise InvalidArgument(f"{made}: the type already has names and type ids; pass either")
-            if len(children) != len(made.fields):
-                raise InvalidArgument(f"{made}: {len(made.fields)} fields for {len(children)} children")
-            wanted = [field.type for field in made.fields]
-            pairs = zip(children, wanted, strict=True)
-            return made, [as_array(child, f"child {i}", type) for i, (child, type) in enumerate(pairs)]
+                raise InvalidArgument(f"{union_type}: the type already has names and type ids; pass either")
+            if len(children) != len(union_type.fields):
+                raise InvalidArgument(f"{union_type}: {len(union_type.fields)} fields for {len(children)} children")
+            types = [field.type for field in union_type.fields]
+            pairs = zip(children, types, strict=True)
+            return union_type, [as_array(child, f"child {i}", type) for i, (child, type) in enumerate(pairs)]
         arrays = [as_array(child, f"child {i}") for i, child in enumerate(children)]
         names = [str(i) for i in range(len(arrays))] if names is None else list(names)
         if len(names) != len(arrays):

@@ -98,52 +98,52 @@ def make_safe(array: Any) -> Any:
         If more than 2**27 slots, or elements of list views, occupy less than a bit each: foreign code could run out of
         memory over a few bytes.
     """
-    known = array._safe
+    state = array._safe
     if _known_safe(array):
         return array
-    if known is not None and known.__class__ is not Origin:
-        return known
+    if state is not None and state.__class__ is not Origin:
+        return state
     check_buffers(array)
     array._check_structure()
     if array._length > EXPORTED_SLOTS and is_sparse(array):
         raise too_many(array, f"{array._length} slots that occupy no memory")
-    made = array._safe_values()
-    if not all(map(_known_safe, made._children)):
-        made = made._windowed()
-        children = [_safe_child(*part) for part in zip(array._type.fields, made._children, strict=True)]
-        if any(new is not old for new, old in zip(children, made._children, strict=True)):
-            made = made._with(children=children)
-    if made._dictionary is not None:
+    safe = array._safe_values()
+    if not all(map(_known_safe, safe._children)):
+        safe = safe._windowed()
+        children = [_safe_child(*part) for part in zip(array._type.fields, safe._children, strict=True)]
+        if any(new is not old for new, old in zip(children, safe._children, strict=True)):
+            safe = safe._with(children=children)
+    if safe._dictionary is not None:
         with at("dictionary"):
-            dictionary = make_safe(made._dictionary)
-        if dictionary is not made._dictionary:
-            made = made._with(dictionary=dictionary)
-    made._safe = True
-    if made is not array:
-        array._safe = made
-    elif known is not None:
-        known.remember()
-    return made
+            dictionary = make_safe(safe._dictionary)
+        if dictionary is not safe._dictionary:
+            safe = safe._with(dictionary=dictionary)
+    safe._safe = True
+    if safe is not array:
+        array._safe = safe
+    elif state is not None:
+        state.remember()
+    return safe
 
 
 def _known_safe(array: Any) -> bool:
     """Whether the array is known to be safe, or can be seen to be in constant time."""
-    known = array._safe
-    if known is None:
-        known = array._null_count == 0 and array._type.layout != "dictionary" and _fits(array)
-    elif known.__class__ is Origin:
-        known = known.is_safe
-    if known is True:
+    state = array._safe
+    if state is None:
+        state = array._null_count == 0 and array._type.layout != "dictionary" and _fits(array)
+    elif state.__class__ is Origin:
+        state = state.is_safe
+    if state is True:
         array._safe = True
-    return known is True or known is TRUSTED
+    return state is True or state is TRUSTED
 
 
 def safe_slice(array: Any, offset: int, length: int) -> Any:
     """Return what is known of a slice of an array, for its ``_safe``."""
-    known = array._safe
-    if known.__class__ is Origin:
-        return known.is_safe or None
-    return known if known is None or known is True or known is TRUSTED else known.slice(offset, length)
+    state = array._safe
+    if state.__class__ is Origin:
+        return state.is_safe or None
+    return state if state is None or state is True or state is TRUSTED else state.slice(offset, length)
 
 
 def _fits(array: Any) -> bool:
