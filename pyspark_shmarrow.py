@@ -6,12 +6,17 @@ So nothing is imported here before the source is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -37,22 +42,24 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes the rows of a DataFrame into a directory."""
-        from shmarrow.spark.source.writer import make_writer
+        from shmarrow.spark.source.writer import Writer
 
-        return make_writer(self.options, schema, overwrite)
+        return Writer(self.options, schema, overwrite)
 
-    def streamReader(self, schema: StructType) -> NoReturn:
-        """Refuse to read a stream."""
-        from shmarrow.errors import Unsupported
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """What reads the files of a directory as they appear."""
+        from shmarrow.spark.source.reader import stream_reader_of
 
-        raise Unsupported('format("shmarrow") cannot be read as a stream; read what is there with spark.read')
+        return stream_reader_of(self.options, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refuse to write a stream, and say what can."""
-        from shmarrow.errors import Unsupported
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """What writes each batch of a stream into a directory of its own."""
+        from pyspark.sql import datasource
 
-        raise Unsupported(
-            'format("shmarrow") cannot be written as a stream; write each of its batches: df.writeStream.foreachBatch('
-            'lambda batch, number: batch.write.format("shmarrow").mode("append").option("txnAppId", name)'
-            '.option("txnVersion", str(number)).save(path))'
-        )
+        from shmarrow.errors import MissingExtra
+
+        if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+            raise MissingExtra('writeStream.format("shmarrow") needs pyspark 4.1 or newer')
+        from shmarrow.spark.source.stream_writer import StreamWriter
+
+        return StreamWriter(self.options, schema, overwrite)

@@ -276,13 +276,15 @@ class Scan:
             found = self._readers.setdefault(number, opened)
         return found
 
-    def _batches(self, number: int, columns: Sequence[int], schema: Schema) -> Iterator[RecordBatch]:
-        """The batches of a source, with the rows that fulfil the filters."""
+    def _batches(
+        self, number: int, columns: Sequence[int], schema: Schema, batches: Iterable[int] | None = None
+    ) -> Iterator[RecordBatch]:
+        """The batches of a source, by default all that may have rows, with the rows that fulfil the filters."""
         reader = self._reader(number)
         fit = self._fit(number, reader.schema, columns, schema)
         needed = columns_of(self._filters)
         named = self._fit(number, reader.schema, needed, fields_at(self._full, needed))
-        for batch in _each(reader, self._possible(number, reader)):
+        for batch in _each(reader, self._possible(number, reader) if batches is None else batches):
             if not self._filters:
                 yield fit(batch)
             elif len(rows := self._matching(named(batch), needed)):

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import InvalidType, MissingExtra, shown
+from shmarrow.errors import InvalidType, MissingExtra, Unsupported, shown
 from shmarrow.optional import optional
 
 if TYPE_CHECKING:
@@ -201,3 +201,32 @@ def _arrow_schema(schema: Any, timezone: str, large: bool) -> pa.Schema:
     except TypeError:  # before 4.2: always UTC
         made = to_arrow_schema(schema, **given)
     return made
+
+
+# --- data sources -----------------------------------------------------------------------------------------------
+
+
+def pushes_filters() -> bool:
+    """Whether this process plans a read whose filters Spark offers to the source, as its module says.
+
+    Elsewhere, and where Spark has no such module, a reader that takes filters is an error.
+    """
+    return "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
+
+
+def stream_batch() -> tuple[str, str]:
+    """The id of the streaming query whose task this is, which its restarts share, and the number of the batch.
+
+    Raises
+    ------
+    Unsupported
+        If Spark does not say so.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None  # it runs in a task
+    query, number = [context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")]
+    if query is None or number is None:
+        raise Unsupported("this version of Spark does not tell its tasks which batch of which stream they write")
+    return query, number

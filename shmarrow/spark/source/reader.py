@@ -1,29 +1,32 @@
-"""The reader, which Spark calls to find the schema, to plan a query, and in its workers.
+"""The readers, which Spark calls to find the schema, to plan a query, and in its workers.
 
-All of these are Python processes of Spark's own; none of them has a session. Invariants:
+All of these are Python processes of Spark's own; none of them has a session. Sources, partition directories and filters
+are those of :func:`shmarrow.scan`. Invariants:
 
 * the plan reads only metadata: footers, and of streams the schema;
 * only the columns that are asked for are read, and those that Spark takes as they lie in the mapped files are not
   copied;
-* a task opens the file that the plan has seen: its size and the time of its last change have to be the same.
+* a task opens the file that the plan has seen: its size and the time of its last change have to be the same;
+* a filter that is taken from Spark is applied in full, as Spark does not ask again.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from shmarrow import ipc, segment
-from shmarrow.batch import RecordBatch
 from shmarrow.errors import (
     DEFAULT_LIMITS,
+    InvalidArgument,
     InvalidType,
+    Limits,
     ObjectNotFound,
     StorageError,
     Unsupported,
@@ -32,89 +35,94 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.ipc import RecordBatchFileReader
-from shmarrow.ipc.file.footer import MAGIC
-from shmarrow.layout import nulls
+from shmarrow.scans.one_table import Scan
+from shmarrow.scans.sources import Fragment, find
 from shmarrow.segment.host import host_name
-from shmarrow.spark._pyspark import arrow_schema, check_version
+from shmarrow.segment.location import is_shm, resolve
+from shmarrow.spark._pyspark import arrow_schema, check_version, pushes_filters
 from shmarrow.spark.results import Fitting
-from shmarrow.spark.source.listing import Place, places
 from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.options import ReadOptions, read_options
+from shmarrow.spark.source.pushing import translated
 from shmarrow.spark.types import spark_struct
-from shmarrow.types import Schema
+from shmarrow.types import Field, Schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
+_SPLIT = 64 << 20
 _LEAST_SPLIT = 1 << 20
-_stores: dict[str, Any] = {}
-"""The stores that this process reads from; they stay open, so that opening one again costs nothing."""
 
 
-class Piece(NamedTuple):
-    """A part of a file that a task reads.
+class ReadOptions(NamedTuple):
+    """Options of a read.
 
     Attributes
     ----------
-    place : Place
-        Where the file lies.
-    seen : tuple of int
-        Its size in bytes, and when it was last changed, in ns, or its generation in a store, as the plan has seen it.
-    first, stop : int
-        The record batches; all of them where ``stop`` is -1, as for streams.
+    paths : tuple of str
+        What :func:`shmarrow.scan` accepts as a source.
+    columns : tuple of str or None
+        The columns to read; None for all.
+    merge : bool
+        Whether the schema has the columns of all files, not those of the first.
+    split_bytes : int
+        How much one task reads at most, where record batches allow it.
+    limits : Limits
+        Bounds on what is accepted, and whether values are checked.
     """
 
-    place: Place
-    seen: tuple[int, int]
-    first: int
-    stop: int
+    paths: tuple[str, ...]
+    columns: tuple[str, ...] | None
+    merge: bool
+    split_bytes: int
+    limits: Limits
 
 
-# --- one file ---------------------------------------------------------------------------------------------------
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """The options of a read, from what Spark passes."""
+    check_version()
+    paths = json.loads(given.get("paths", "[]"))  # of load([...])
+    paths = [given["path"], *paths] if "path" in given else paths
+    if not paths:
+        raise InvalidArgument(
+            'nothing to read: give a path, as in spark.read.format("shmarrow").load("..."). Spark does not pass the '
+            "path of a table that CREATE TABLE has made: use CREATE TEMPORARY VIEW name USING shmarrow OPTIONS (path "
+            "'...')"
+        )
+    columns = names(given["columns"]) if "columns" in given else None
+    split = given.get("maxPartitionBytes", str(_SPLIT))
+    if not split.isdecimal() or not int(split):
+        raise InvalidArgument(f"option 'maxPartitionBytes' must be a number of bytes, found {shown(split)}")
+    limits = as_limits(DEFAULT_LIMITS, flag(given, "trust"))
+    return ReadOptions(tuple(map(local, paths)), columns, flag(given, "mergeSchema"), int(split), limits)
 
 
-@contextmanager
-def opened(place: Place, trust: bool = False, seen: tuple[int, int] | None = None) -> Iterator[Any]:
-    """Open a file or a stream; returns its reader and its size and time of change. Nothing is copied.
+def flag(given: Mapping[str, str], name: str) -> bool:
+    """An option that is true or false."""
+    text = given.get(name, "false")
+    if text.lower() not in ("true", "false"):
+        raise InvalidArgument(f"option {name!r} must be true or false, found {shown(text)}")
+    return text.lower() == "true"
 
-    Raises
-    ------
-    ObjectNotFound
-        If it is not there.
-    StorageError
-        If it is not what was seen, or cannot be read.
-    InvalidData
-        If it is neither an Arrow file nor a stream, or a broken one.
+
+def names(text: str) -> tuple[str, ...]:
+    """An option that is names with commas between them."""
+    return tuple([name.strip() for name in text.split(",")])
+
+
+def local(path: str) -> str:
+    """A location that means the same in all processes of this host, from one that may be a ``file:`` URI.
+
+    As in all of Spark, nothing in a URI is decoded: ``%``, ``#`` and ``?`` are characters of names.
     """
-    with _attach(place, seen is not None) as found:
-        now = found.size, found.status.st_mtime_ns if place.store is None else found.entry.generation
-        if seen is not None and seen != now:
-            raise StorageError(errno.ESTALE, f"{place} was changed after the query was planned; run the query again")
-        is_file = found.data[: len(MAGIC)].tobytes() == MAGIC
-        open = ipc.open_file if is_file or not found.size else ipc.open_stream
-        reader = open(found, limits=as_limits(DEFAULT_LIMITS, trust))
-        try:
-            yield reader, now
-        finally:
-            reader.close()
-
-
-def _attach(place: Place, planned: bool) -> Any:
-    from shmarrow.store import Store
-
+    if "\0" in path:
+        raise InvalidArgument(f"a path must not contain NUL, found {path!r}")
     try:
-        if place.store is None:
-            return segment.attach(place.where)
-        if place.store not in _stores:
-            _stores[place.store] = Store(place.store, create=False)
-        return _stores[place.store].attach(place.where)
-    except ObjectNotFound as error:
-        if planned:
-            error.hint = (
-                f"the query was planned while it was there: it was removed or overwritten since, or host "
-                f"{host_name()!r} does not have it; run the query again, on paths that all hosts share"
-            )
-        raise
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{path!r} cannot be encoded as a path: {error}") from None
+    if path.startswith("file:"):
+        path = "/" + path.removeprefix("file:").removeprefix("//localhost/").lstrip("/")
+    return path if is_shm(path) or ":/" in path else os.path.join(os.getcwd(), os.path.expanduser(path))
 
 
 # --- the schema -------------------------------------------------------------------------------------------------
@@ -122,7 +130,7 @@ def _attach(place: Place, planned: bool) -> Any:
 
 @sendable()
 def schema_of(given: Mapping[str, str]) -> StructType:
-    """The Spark schema of all files of a read together, from their footers.
+    """The Spark schema of a read, from the footer of the first file, and the names of directories.
 
     Parameters
     ----------
@@ -132,62 +140,43 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     Raises
     ------
     InvalidType
-        If files do not have the same columns, or not of the same types.
+        If there are no files.
     FieldNotFound, Unsupported
-        If a column that was asked for is in none of them, or Spark has no type for it.
+        If a column that was asked for does not exist, or Spark has no type for one.
     """
-    from pyspark.sql.types import StructType
-
-    check_version()
     options = read_options(given)
-    files = places(options)
-    if not files:
+    fragments = found(options)
+    if not fragments:
         raise InvalidType(
             f"there are no files in {', '.join(map(repr, options.paths))} to take a schema from; give one with "
             ".schema(...)"
         )
-    merged: dict[str, StructField] = {}
-    for place in files:
-        with opened(place) as (reader, _):
-            schema = reader.schema
-        with at(place):
-            found = _fields(schema, options)
-        if place is files[0]:
-            merged = found
-        elif not options.merge and found.keys() != merged.keys():
-            name = next(name for name in [*merged, *found] if name not in found or name not in merged)
-            has, lacks = (files[0], place) if name in merged else (place, files[0])
-            raise InvalidType(
-                f'{has} has a column {shown(name)}, which {lacks} lacks; .option("mergeSchema", "true") reads all '
-                "columns of all files, with nulls where one is missing"
-            )
-        for name, field in found.items():
-            other = merged.setdefault(name, field)
-            if other.dataType != field.dataType:
-                raise InvalidType(
-                    f"{place}: column {shown(name)} is {field.dataType.simpleString()} in Spark, and "
-                    f"{other.dataType.simpleString()} in {files[0]}: files that are read together must have the same "
-                    "types"
-                )
-    for name in options.columns or ():
-        if name not in merged:
-            with at(place):
-                schema.field(name)
-    return StructType([merged[name] for name in options.columns or merged])
+    with at(fragments[0]):
+        schema = Scan(fragments, None, options.limits).schema
+    for fragment in fragments[1:] if options.merge else ():
+        with at(fragment):
+            for field in Scan([fragment], None, options.limits).schema:
+                schema = schema if field.name in schema else schema.append(field)
+    with at(fragments[0]):
+        return _spark_schema(schema, options.columns)
 
 
-def _fields(schema: Schema, options: ReadOptions) -> dict[str, StructField]:
-    """Return the columns of a file that are read, as Spark has them."""
-    chosen = [field for field in schema if options.columns is None or field.name in options.columns]
+def found(options: ReadOptions) -> list[Fragment]:
+    """All files of a read, in order."""
+    return [fragment for path in options.paths for fragment in find(path)]
+
+
+def _spark_schema(schema: Schema, columns: tuple[str, ...] | None) -> StructType:
     hint = '.option("columns", ...) chooses others'
-    for name, count in Counter(field.name for field in chosen).items():
+    chosen = schema if columns is None else Schema([schema.field(name) for name in dict.fromkeys(columns)])
+    for name, count in Counter(chosen.names).items():
         if count > 1:
             raise Unsupported(
                 f"several columns are named {shown(name)}, and Spark cannot read that from a Python data source",
                 hint=hint,
             )
     try:
-        return {field.name: field for field in spark_struct(Schema(chosen))}
+        return spark_struct(chosen)
     except Unsupported as error:
         error.hint = hint
         raise
@@ -196,15 +185,35 @@ def _fields(schema: Schema, options: ReadOptions) -> dict[str, StructField]:
 # --- the rows ---------------------------------------------------------------------------------------------------
 
 
-@sendable()
-def reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Return a reader of the columns of a schema."""
-    check_version()
-    return ShmarrowReader(read_options(given), arrow_schema(schema))
+class Piece(NamedTuple):
+    """A part of a file that a task reads.
+
+    Attributes
+    ----------
+    fragment : Fragment
+        The file.
+    seen : tuple of int
+        What :func:`_state` has said about it.
+    batches : list of int or None
+        The numbers of the record batches; None for all of a stream.
+    """
+
+    fragment: Fragment
+    seen: tuple[int, int]
+    batches: list[int] | None
 
 
-class ShmarrowReader(DataSourceReader):
-    """Plans the splits of a read, and reads them.
+def _state(fragment: Fragment) -> tuple[int, int]:
+    """The size of a file in bytes, and when it was last changed, in ns, or its generation in a store."""
+    if fragment.store is not None:
+        found = fragment.store.info(fragment.where)
+        return found.nbytes, found.generation
+    status = os.stat(resolve(fragment.where)[1])
+    return status.st_size, status.st_mtime_ns
+
+
+class Query:
+    """What is read of files: columns, and the rows that fulfil filters; pickled into tasks.
 
     Parameters
     ----------
@@ -215,22 +224,21 @@ class ShmarrowReader(DataSourceReader):
     """
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
-        self._options = options
-        self._schema = schema
+        self.options = options
+        self.fitting = Fitting(schema)
+        self.filters: list[Any] = []
 
-    @sendable()
-    def partitions(self) -> list[InputPartition]:
-        """The splits: consecutive record batches of up to ``maxPartitionBytes``, or less to occupy all processors."""
-        pieces: list[tuple[Piece, int]] = []
-        fitting = Fitting(self._schema)
-        for place in places(self._options):
-            with opened(place) as (reader, seen), at(place):
-                fitting.check(_chosen_schema(reader.schema, fitting.wanted, self._options))
-                sizes = reader._block_sizes() if isinstance(reader, RecordBatchFileReader) else None
-            blocks = [(-1, seen[0])] if sizes is None else [(number + 1, size) for number, size in enumerate(sizes)]
-            pieces += [(Piece(place, seen, max(stop - 1, 0), stop), size) for stop, size in blocks]
+    def _scan(self, fragment: Fragment) -> Scan:
+        scan = Scan([fragment], self.fitting.wanted, self.options.limits)
+        for each in self.filters:
+            scan = scan.where(each)
+        return scan
+
+    def plan(self, fragments: list[Fragment]) -> list[InputPartition]:
+        """Splits: record batches of up to ``maxPartitionBytes``, or less to occupy all processors."""
+        pieces = [(piece, size) for fragment in fragments for piece, size in self._pieces(fragment)]
         total = sum(size for _, size in pieces)
-        most = min(self._options.split_bytes, max(_LEAST_SPLIT, total // len(os.sched_getaffinity(0))))
+        most = min(self.options.split_bytes, max(_LEAST_SPLIT, total // len(os.sched_getaffinity(0))))
         splits: list[list[Piece]] = []
         left = 0
         for piece, size in pieces:
@@ -239,40 +247,133 @@ class ShmarrowReader(DataSourceReader):
                 left = most
             left -= size
             last = splits[-1][-1] if splits[-1] else None
-            if last is not None and last.place == piece.place and last.stop == piece.first:
-                splits[-1][-1] = last._replace(stop=piece.stop)
+            if last is not None and last.batches and piece.batches and last.fragment is piece.fragment:
+                last.batches.extend(piece.batches)
             else:
                 splits[-1].append(piece)
-        return [InputPartition(split) for split in splits or [[]]]
+        return [InputPartition(split) for split in splits]
+
+    def _pieces(self, fragment: Fragment) -> Iterator[tuple[Piece, int]]:
+        """The record batches of a file that may have rows, and their sizes in bytes."""
+        scan = self._scan(fragment)
+        if not scan._kept():
+            return
+        seen = _state(fragment)  # before it is opened: one that is replaced in between is not what a task finds
+        reader = scan._reader(0)
+        keys = dict(fragment.keys)
+        schema = Schema([field if field.name in keys else _of(reader.schema, field) for field in self.fitting.wanted])
+        with at(fragment):
+            self.fitting.check(schema)
+        if not isinstance(reader, RecordBatchFileReader):
+            yield Piece(fragment, seen, None), seen[0]
+            return
+        sizes = list(reader._block_sizes())
+        for number in takewhile(lambda number: number < len(sizes), scan._possible(0, reader)):
+            yield Piece(fragment, seen, [number]), sizes[number]
+
+    def rows(self, pieces: list[Piece] | None) -> Iterator[Any]:
+        """The batches of one split, as pyarrow's."""
+        with sendable():
+            for piece in pieces or ():
+                try:
+                    scan = self._scan(piece.fragment)
+                    scan._reader(0)
+                    now = _state(piece.fragment)
+                except (FileNotFoundError, ObjectNotFound) as error:
+                    raise ObjectNotFound(
+                        errno.ENOENT,
+                        f"{piece.fragment} is not on host {host_name()!r}: the query was planned while it was there",
+                        hint="it was removed or overwritten since, or only other hosts have it: run the query again, "
+                        "on paths that all hosts share",
+                    ) from error
+                if now != piece.seen:
+                    raise StorageError(
+                        errno.ESTALE, f"{piece.fragment} was changed after the query was planned; run the query again"
+                    )
+                with at(piece.fragment):
+                    for batch in scan._batches(0, range(len(scan.schema)), scan.schema, piece.batches):
+                        yield from self.fitting.fit(batch)
+
+
+def _of(schema: Schema, field: Field) -> Field:
+    """The field of that name in a file; the field itself where the file lacks it, as its values are null then."""
+    return schema.field(field.name) if field.name in schema.names else field
+
+
+class Reader(DataSourceReader):
+    """Reads what there is when the query is planned."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._query = Query(options, arrow_schema(schema))
+
+    def partitions(self) -> list[InputPartition]:
+        """The splits of all files."""
+        with sendable():
+            return self._query.plan(found(self._options)) or [InputPartition([])]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one split, as pyarrow's."""
+        return self._query.rows(partition.value)
+
+
+class FilteringReader(Reader):
+    """A reader that is told which rows a query needs; Spark refuses its method while pushing filters is off."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
+        """Take the filters that mean the same to a scan, and return the others to Spark."""
+        for each in filters:
+            made = translated(each, self._query.fitting.wanted)
+            if made is None:
+                yield each
+            else:
+                self._query.filters.append(made)
+
+
+class StreamReader(DataSourceStreamReader):
+    """Reads each file of a directory once, after it has appeared.
+
+    An offset is the names of all files that were there at a time. So a batch is what its end names and its start does
+    not, also after a restart from a checkpoint; and what was removed is forgotten.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._query = Query(options, arrow_schema(schema))
+
+    def initialOffset(self) -> dict[str, bool]:
+        """No file."""
+        return {}
+
+    def latestOffset(self) -> dict[str, bool]:  # type: ignore[override]  # as before 4.2, and still accepted
+        """The names of all files that are there now."""
         with sendable():
-            for piece in partition.value:
-                fitting = Fitting(self._schema)
-                with opened(piece.place, self._options.trust, piece.seen) as (reader, _), at(piece.place):
-                    for batch in _batches(reader, piece):
-                        yield from fitting.fit(_chosen(batch, fitting.wanted))
+            return {str(fragment): True for fragment in found(self._options)}
+
+    def partitions(self, start: dict[str, bool], end: dict[str, bool]) -> list[InputPartition]:
+        """The splits of the files that came between two offsets."""
+        with sendable():
+            there = {str(fragment): fragment for fragment in found(self._options)}
+            new = [name for name in end if name not in start]
+            for name in new:
+                if name not in there:
+                    raise ObjectNotFound(
+                        errno.ENOENT, f"{name} is gone: it was there when the batch of the stream was planned"
+                    )
+            return self._query.plan([there[name] for name in new])
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The batches of one split, as pyarrow's."""
+        return self._query.rows(partition.value)
 
 
-def _chosen_schema(schema: Schema, wanted: Schema, options: ReadOptions) -> Schema:
-    """Return the schema of the columns that Spark expects, as a file has them."""
-    lacking = set(wanted.names) - set(schema.names) if options.merge else set()
-    return Schema([field if field.name in lacking else schema.field(field.name) for field in wanted])
+@sendable()
+def reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """Return a reader of the columns of a schema."""
+    return (FilteringReader if pushes_filters() else Reader)(read_options(given), schema)
 
 
-def _chosen(batch: RecordBatch, wanted: Schema) -> RecordBatch:
-    """Return the columns that Spark expects of a batch, with nulls for those that its file lacks."""
-    names = batch.schema.names
-    found = batch.select([name for name in wanted.names if name in names])
-    for field in wanted:
-        if field.name not in names:
-            found = found.append_column(field.name, nulls(batch.num_rows, field.type))
-    return found
-
-
-def _batches(reader: Any, piece: Piece) -> Iterator[RecordBatch]:
-    if piece.stop < 0:
-        yield from reader
-    for number in range(piece.first, piece.stop):
-        yield reader.get_batch(number)
+@sendable()
+def stream_reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Return a reader of the columns of a schema, of files that appear."""
+    return StreamReader(read_options(given), schema)

@@ -1,14 +1,18 @@
-"""`df.write.format("shmarrow")`: tasks write Arrow files, and one commit makes all of them count.
+"""`df.write.format("shmarrow")`: tasks write Arrow files where nobody looks, and a commit moves them.
+
+| in the directory | what it is |
+| --- | --- |
+| ``part-00000-<job>.arrow`` | a file of a job that was committed |
+| ``_temporary/<job>/`` | what the tasks of a job have written so far |
+| ``_SUCCESS`` | a job was committed, and none is replacing the files |
 
 Invariants:
 
 * what can be refused is refused while Spark plans the write, before a task runs;
-* tasks write in the directory of their job only, and never make it. So a task that ends after its job finds no place
-  for its file, and leaves nothing;
-* a commit moves the files into the directory, replaces the manifest, and removes what it replaced, in this order, under
-  the lock. A crash in between leaves files that the manifest does not name; the next commit removes them;
+* each attempt of a task writes a file of its own, and a commit takes the files that Spark names, and no others;
+* an overwrite removes what was there when all new files are in the directory, and nothing else;
 * files have the types of Spark's own Arrow schema, with times in UTC and all fields nullable, whatever the settings of
-  the session are, so sessions with other settings can append to them.
+  the session are.
 """
 
 from __future__ import annotations
@@ -17,307 +21,255 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import sha256
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from shmarrow import ipc, segment
+from shmarrow import ipc
 from shmarrow.batch import record_batch
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import (
+    DEFAULT_LIMITS,
     InvalidArgument,
     InvalidType,
-    MissingExtra,
     ObjectNotFound,
     StorageError,
+    at,
     shown,
 )
 from shmarrow.ipc import IpcWriteOptions
-from shmarrow.ipc.compression import CODECS, Codec
+from shmarrow.ipc.file.statistics import Collector
+from shmarrow.scans.sources import find, open_fragment
 from shmarrow.segment.host import host_name
-from shmarrow.segment.location import refused
+from shmarrow.segment.location import is_shm, refused
 from shmarrow.spark import _pyspark
 from shmarrow.spark.sharing import TARGET_BYTES, rechunked
-from shmarrow.spark.source.manifest import PART, STATE, Manifest, locked, opened_state, read_manifest, write_manifest
 from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.options import as_is, checked, flag, local
-from shmarrow.spark.types import check_type, nullable
-from shmarrow.types import difference
+from shmarrow.spark.source.reader import local, names
+from shmarrow.spark.types import check_type, nullable, spark_struct
+from shmarrow.store.protocol import CONTROL
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_CODECS: dict[str, Codec | None] = {"none": None, "uncompressed": None, **CODECS}
 
-
-class WriteOptions(NamedTuple):
-    """Options of a write.
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task has written.
 
     Attributes
     ----------
-    compression : str or None
-        The codec of the buffers.
-    durable : bool
-        Whether files and names are synced to disk before they count.
-    transaction : dict of str to int
-        The version of an append by its application, which changes nothing if it is not newer than that one's last.
+    partition : int
+        The number of the partition.
+    path : str or None
+        Its file; None if it had no rows.
     """
 
-    compression: str | None
-    durable: bool
-    transaction: dict[str, int]
+    partition: int
+    path: str | None
+
+    def name(self, unique: str) -> str:
+        """The name of the file once it is committed."""
+        return f"part-{self.partition:05d}-{unique}.arrow"
 
 
-def _codec(name: str, text: str) -> str | None:
-    if text.lower() not in _CODECS:
-        raise InvalidArgument(f"option {name!r} must be one of {', '.join(_CODECS)}, found {shown(text)}")
-    codec = _CODECS[text.lower()]
-    if codec is not None and find_spec(codec.package) is None:
-        raise MissingExtra(
-            f"option {name!r} is {codec.name}: pip install {codec.package} on the driver and the workers"
-        )
-    return codec and codec.name
-
-
-def _number(name: str, text: str) -> int:
-    if not text.isdecimal():
-        raise InvalidArgument(f"option {name!r} must be a whole number, such as the id of a batch, found {shown(text)}")
-    return int(text)
-
-
-_PARSERS = {
-    "compression": ("compression", _codec),
-    "durable": ("durable", flag),
-    "txnAppId": ("application", as_is),
-    "txnVersion": ("version", _number),
-}
-"""The options by the names that Spark's users know, with the attribute that each sets and what reads it."""
-
-
-@sendable()
-def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Writer:
-    """Return the writer that Spark sends to its workers; called where Spark plans a write.
+class Files:
+    """The files of one write; pickled into its tasks.
 
     Parameters
     ----------
-    options : mapping
-        ``path``, and those of :class:`WriteOptions` as texts.
+    given : mapping
+        The options of the write, as Spark passes them.
     schema : StructType
         The columns of the DataFrame.
-    overwrite : bool
-        Whether what is in the directory is replaced.
 
     Raises
     ------
     InvalidArgument
-        If the path or another option makes no sense, the DataFrame has no columns, or the directory has files that
-        Spark did not write.
+        If the path or another option makes no sense, or the DataFrame has no columns.
+    FieldNotFound
+        If there is no column to have statistics.
     InvalidType, Unsupported
-        If columns have the same name, or a type that cannot be written; or the files in the directory have other
-        columns, and are not replaced.
+        If columns have the same name, or a type that cannot be written.
     """
-    _pyspark.check_version()
-    values, rest = checked(options, _PARSERS)
-    application, version = values.get("application"), values.get("version")
-    if (application is None) != (version is None):
-        raise InvalidArgument("the options 'txnAppId' and 'txnVersion' belong together: give both, or none")
-    transaction = {} if application is None or version is None else {application: version}
-    given = WriteOptions(values.get("compression"), values.get("durable", False), transaction)
-    writer = Writer(_path(rest.get("path")), uuid.uuid4().hex, arrow_schema(schema), overwrite, given)
-    writer.begin()
-    return writer
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        _pyspark.check_version()
+        self.directory = _directory(given.get("path"))
+        codec = given.get("compression", "none").lower()
+        self.options = IpcWriteOptions(None if codec in ("none", "uncompressed") else codec)
+        said = given.get("statistics", "false")
+        self.statistics = {"true": True, "false": False}.get(said.lower(), names(said))
+        if not schema.fields:
+            raise InvalidArgument(
+                "cannot write a DataFrame without columns: Spark does not tell its tasks how many rows it has; add a "
+                "column"
+            )
+        check_type(schema, "the DataFrame")
+        self.schema = checked_schema(_pyspark.arrow_schema(nullable(schema)))
+        Collector(self.schema, self.statistics)  # raises if a column cannot have them
+
+    def temporary(self, name: str) -> str:
+        """The directory in which tasks write."""
+        return os.path.join(self.directory, "_temporary", name)
+
+    def write_rows(self, folder: str, iterator: Iterator[pa.RecordBatch]) -> str | None:
+        """Write the rows of a task into a file of its own, and return its path; None if there are no rows."""
+        first = next(iterator, None)
+        batches = iter(()) if first is None else rechunked(first, iterator, TARGET_BYTES)
+        first = next(batches, None)
+        return None if first is None else self.write(folder, chain([first], batches))
+
+    def write(self, folder: str, batches: Iterable[pa.RecordBatch]) -> str:
+        """Write a file, and return its path."""
+        path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+        try:
+            with ipc.new_file(path, self.schema, self.options, statistics=self.statistics) as writer:
+                for batch in batches:
+                    writer.write_batch(record_batch(batch).cast(self.schema))  # offsets, time zones and nullability
+        except ObjectNotFound:
+            raise ObjectNotFound(
+                errno.ENOENT,
+                f"cannot write to {self.directory!r} on host {host_name()!r}: the directory of this job, {folder!r}, "
+                "is not there. Either the job has ended without this task, or the path is not on a file system that "
+                "all hosts with workers share",
+            ) from None
+        return path
+
+    def clear(self, kept: Collection[str]) -> None:
+        """Remove all that readers see, but what is named."""
+        for entry in list(os.scandir(self.directory)):
+            if entry.name[0] not in "._" and entry.name not in kept:
+                (shutil.rmtree if entry.is_dir(follow_symlinks=False) else os.unlink)(entry.path)
+
+    def discard(self, name: str) -> None:
+        """Remove a directory in which tasks wrote."""
+        shutil.rmtree(self.temporary(name), ignore_errors=True)
+        with suppress(OSError):  # others write
+            os.rmdir(self.temporary(""))
 
 
-def _path(text: str | None) -> str:
+def _directory(text: str | None) -> str:
     if not text:
         raise InvalidArgument(
             "expected the path of a directory, found none: call save(path), or set the option 'path'; Spark does not "
             "pass the path of a table that CREATE TABLE has made"
         )
-    if text.startswith(segment.SHM_SCHEME):
+    path = local(text)
+    if is_shm(path) or os.path.isfile(os.path.join(path, CONTROL)):
         raise InvalidArgument(
-            f"cannot write to {text!r}: it names a store, and Spark writes directories; "
-            f"shmarrow.spark.share(df, {text!r}) puts a DataFrame into a store"
+            f"cannot write to {text!r}: it is a store, and Spark writes directories; shmarrow.spark.share(df) puts a "
+            "DataFrame into a store"
         )
-    return os.path.abspath(local(text))
+    if ":/" in path:
+        raise InvalidArgument(f"cannot write to {text!r}: only directories of mounted file systems can be written")
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise InvalidArgument(f"cannot write to {path!r}: expected a directory, found a file")
+    return path
 
 
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """The result of one task: the name of its file in the directory of the job; None if it had no rows."""
+def make_directory(path: str) -> None:
+    """Make a directory for tasks."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileNotFoundError:  # another job has just removed the one above, which was empty
+        os.makedirs(path, exist_ok=True)
 
-    partition: int
-    file: str | None
 
-
-class Writer(DataSourceArrowWriter):
-    """One write of a DataFrame; made by :func:`make_writer`.
-
-    Parameters
-    ----------
-    directory : str
-        What is written to; an absolute path.
-    job : str
-        32 hexadecimal digits.
-    target : pyarrow.Schema
-        The schema of the files.
-    overwrite : bool
-        Whether to replace what counts when the job is committed.
-    options : WriteOptions
-        How it is written.
-    """
-
-    def __init__(self, directory: str, job: str, target: pa.Schema, overwrite: bool, options: WriteOptions) -> None:
-        self.directory = directory
-        self.job = job
-        self.target = target
-        self.overwrite = overwrite
-        self.options = options
-
-    @property
-    def _prefix(self) -> str:
-        """The beginning of the names of the folders of all jobs of this one's application."""
-        return "".join(["job-", *[f"{sha256(each.encode()).hexdigest()[:16]}-" for each in self.options.transaction]])
-
-    @property
-    def folder(self) -> str:
-        """The directory in which tasks write."""
-        return os.path.join(self.directory, STATE, self._prefix + self.job)
-
-    def begin(self) -> None:
-        """Check the directory, and make the folder of the job."""
-        if os.path.lexists(self.directory) and not os.path.isdir(self.directory):
-            raise InvalidArgument(f"cannot write to {self.directory!r}: expected a directory, found a file")
-        self._check(read_manifest(self.directory))
+@contextmanager
+def writing_to(directory: str) -> Iterator[None]:
+    """Within the block, turn the errors of the operating system into ours, and give messages that can be sent."""
+    with sendable():
         try:
-            with opened_state(self.directory) as state:
-                for name in os.listdir(state):
-                    if self.options.transaction and name.startswith(self._prefix):
-                        shutil.rmtree(name, ignore_errors=True, dir_fd=state)  # its driver was killed in an append
-                os.mkdir(os.path.basename(self.folder), dir_fd=state)
+            yield
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
-            raise refused(error, "make", self.folder, self.folder) from None
+            raise refused(error, "write to", directory, directory) from error
 
-    def _check(self, found: Manifest | None) -> None:
-        """Check that the files of the job can be added to those that count, or replace them."""
-        if found is None:
-            with suppress(FileNotFoundError):
-                other = next((name for name in sorted(os.listdir(self.directory)) if name != STATE), None)
-                if other is not None:
-                    raise InvalidArgument(
-                        f"cannot write to {self.directory!r}: it has {other!r}, and no manifest, so Spark did not "
-                        "write it; pass an empty or a new directory"
-                    )
-            return
-        if self.overwrite or not found.files:
-            return
-        with ipc.open_file(os.path.join(self.directory, found.files[0])) as reader:
-            known, given = reader.schema, checked_schema(self.target)
-        if not known.equals(given):
-            raise InvalidType(
-                f"cannot append to {self.directory!r}, whose columns are those of {found.files[0]!r}: "
-                f"{difference(given, known)}. Nothing was changed: cast or select the columns, or overwrite"
-            )
 
-    @sendable()
+# --- one job ----------------------------------------------------------------------------------------------------
+
+
+class Writer(DataSourceArrowWriter):
+    """One write of a DataFrame.
+
+    Parameters
+    ----------
+    given, schema
+        As for :class:`Files`, whose errors it raises.
+    overwrite : bool
+        Whether what is in the directory is replaced.
+
+    Raises
+    ------
+    InvalidType
+        If the files that are there have other columns, and are not replaced.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        self.job = str(uuid.uuid4())
+        self.overwrite = overwrite
+        with sendable():
+            self.files = Files(given, schema)
+        with writing_to(self.files.directory):
+            if not overwrite and os.path.isdir(self.files.directory):
+                _check_append(self.files)
+            make_directory(self.files.temporary(self.job))
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one partition; runs in a task."""
         context = TaskContext.get()
         assert context is not None  # it runs in a task
-        partition, name = context.partitionId(), f"{context.partitionId():05d}-{context.taskAttemptId()}"
-        given = (batch.cast(self.target) for batch in iterator)  # offsets, time zones and nullability
-        first = next(given, None)
-        if first is None:
-            return Written(partition, None)
-        self._write_file(name, rechunked(first, given, TARGET_BYTES))
-        return Written(partition, name)
+        with writing_to(self.files.directory):
+            return Written(context.partitionId(), self.files.write_rows(self.files.temporary(self.job), iterator))
 
-    def _write_file(self, name: str, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write one file of the job."""
-        path = os.path.join(self.folder, name)
-        options = IpcWriteOptions(compression=self.options.compression)
-        try:
-            sink = segment.create(path, mode=None, overwrite=False, durable=self.options.durable)
-            with ipc.new_file(sink, checked_schema(self.target), options) as writer:
-                for batch in batches:
-                    writer.write_batch(record_batch(batch))
-        except ObjectNotFound:
-            raise ObjectNotFound(
-                errno.ENOENT,
-                f"cannot write to {self.directory!r} on host {host_name()!r}: the directory of this job, "
-                f"{self.folder!r}, is not there. Either the job has ended without this task, or the path is not on a "
-                "file system that all hosts with workers share",
-            ) from None
-
-    @sendable()
-    def commit(self, messages: list[Any]) -> None:
-        """Make the files of the tasks count; runs where Spark planned the write."""
-        written = [task.file for task in sorted(messages, key=lambda task: task.partition) if task.file]
-        try:
+    def commit(self, messages: Sequence[Any]) -> None:
+        """Move the files of the tasks into the directory; runs where Spark planned the write."""
+        with writing_to(self.files.directory):
+            written = [task for task in messages if task is not None and task.path is not None]
             if not written:  # no rows, and the columns are kept
-                self._write_file("empty", ())
-                written = ["empty"]
-            with locked(self.directory) as state:
-                before = read_manifest(self.directory)
-                known = {} if before is None else before.transactions
-                if any(known.get(name, -1) >= version for name, version in self.options.transaction.items()):
-                    return  # it was committed before
-                self._check(before)
-                if before is None:  # or a crash could leave files that count as there is none
-                    before = Manifest()
-                    write_manifest(state, before, self.options.durable)
-                self._commit(state, before, written)
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise refused(error, "commit to", self.directory, self.directory) from None
-        finally:
-            self.abort([])
+                written = [Written(0, self.files.write(self.files.temporary(self.job), ()))]
+            success = os.path.join(self.files.directory, "_SUCCESS")
+            if self.overwrite:
+                with suppress(FileNotFoundError):
+                    os.unlink(success)
+            for task in written:
+                os.rename(task.path, os.path.join(self.files.directory, task.name(self.job)))
+            if self.overwrite:
+                self.files.clear([task.name(self.job) for task in written])
+            self.files.discard(self.job)
+            with open(success, "wb"):
+                pass
 
-    def _commit(self, state: int, before: Manifest, written: Sequence[str]) -> None:
-        """Move files into the directory and replace the manifest; under the lock."""
-        files = [f"part-{number:05d}-{self.job}.arrow" for number in range(len(written))]
-        kept = () if self.overwrite else before.files
-        for name, named in zip(written, files, strict=True):
-            os.rename(os.path.join(self.folder, name), os.path.join(self.directory, named))
-        if self.options.durable:
-            segment.files.sync_directory(self.directory)
-        after = Manifest((*kept, *files), {**before.transactions, **self.options.transaction})
-        write_manifest(state, after, self.options.durable)
-        counts = set(after.files)
-        for name in os.listdir(self.directory):  # what was replaced, and parts of commits that were interrupted
-            if PART.fullmatch(name) and name not in counts:
-                with suppress(OSError):
-                    os.unlink(os.path.join(self.directory, name))
-
-    @sendable()
-    def abort(self, messages: list[Any]) -> None:
-        """Remove the uncommitted files of the tasks."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def abort(self, messages: Sequence[Any]) -> None:
+        """Remove the files of the tasks."""
+        self.files.discard(self.job)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema of the files for a DataFrame's.
-
-    Raises
-    ------
-    InvalidArgument
-        If there are no columns.
-    InvalidType, Unsupported
-        If columns have the same name, or a type that cannot be written.
-    """
-    if not schema.fields:
-        raise InvalidArgument(
-            "cannot write a DataFrame without columns: Spark does not tell its tasks how many rows it has; add a column"
+def _check_append(files: Files) -> None:
+    """Check that files can be read together with those that are there: with equal columns, in any order."""
+    there = find(files.directory)
+    if not there:
+        return
+    with at(there[0]):
+        before = spark_struct(open_fragment(there[0], DEFAULT_LIMITS).schema)
+    given = spark_struct(files.schema)
+    keys = {name.lower() for fragment in there for name, _ in fragment.keys}
+    known, mine = [{field.name: field.dataType for field in struct} for struct in (before, given)]
+    taken = [name for name in mine if name.lower() in keys]
+    if taken:
+        raise InvalidType(
+            f"cannot append to {files.directory!r}: the names of directories in it give the column {shown(taken[0])}"
         )
-    check_type(schema, "the DataFrame")
-    return _pyspark.arrow_schema(nullable(schema))
+    if known != mine:
+        raise InvalidType(
+            f"cannot append to {files.directory!r}, where {str(there[0])!r} has {before.simpleString()}: the DataFrame "
+            f"has {given.simpleString()}. Nothing was changed: cast or select the columns, or overwrite"
+        )
