@@ -36,9 +36,9 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans and reads the columns of a schema."""
-        from shmarrow.spark.source.reader import reader_of
+        from shmarrow.spark.source.reader import Reader
 
-        return reader_of(self.options, schema)
+        return Reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes the rows of a DataFrame into a directory."""
@@ -48,9 +48,9 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """What reads the files of a directory as they appear."""
-        from shmarrow.spark.source.reader import stream_reader_of
+        from shmarrow.spark.source.reader import StreamReader
 
-        return stream_reader_of(self.options, schema)
+        return StreamReader(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """What writes each batch of a stream into a directory of its own."""

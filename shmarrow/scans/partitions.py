@@ -35,6 +35,8 @@ def values_of(texts: Sequence[str | None], wanted: DataType | None = None) -> Ar
         If a text cannot be converted to the type.
     """
     known = [None if text == _NULL else text for text in texts]
+    if wanted is not None and all(text is None for text in known):
+        return array(known, wanted)
     if wanted is not None:
         return array(known, string()).cast(wanted) if hasattr(wanted, "text") else values_of(texts).cast(wanted)
     for type, pattern, convert in _TYPES:

@@ -164,13 +164,15 @@ def _files(directory: str, keys: Keys, above: tuple[tuple[int, int], ...]) -> It
 
 def _matches(pattern: str, in_memory: bool) -> Iterator[Fragment]:
     """The files that match a pattern; what comes after its first wildcard may be directories with keys."""
+    first = next(i for i in range(len(pattern)) if glob.has_magic(pattern[: i + 1] + "]"))
+    fixed = pattern.rfind("/", 0, first) + 1
     found = [
-        path for path in sorted(glob.glob(pattern, recursive=True)) if os.path.basename(path)[:1] not in ("_", ".")
+        path
+        for path in sorted(glob.glob(pattern, recursive=True))
+        if not any(part[:1] in ("_", ".") for part in path[fixed:].split("/"))
     ]
     if not found:
         raise ObjectNotFound(errno.ENOENT, f"no file matches {pattern!r}")
-    first = next(i for i in range(len(pattern)) if glob.has_magic(pattern[: i + 1] + "]"))
-    fixed = pattern.rfind("/", 0, first) + 1
     for path in found:
         if os.path.isdir(path):
             yield from sorted(_files(path, keys_of(path[fixed:]), ()), key=lambda fragment: fragment.where)

@@ -206,14 +206,6 @@ def _arrow_schema(schema: Any, timezone: str, large: bool) -> pa.Schema:
 # --- data sources -----------------------------------------------------------------------------------------------
 
 
-def pushes_filters() -> bool:
-    """Whether this process plans a read whose filters Spark offers to the source, as its module says.
-
-    Elsewhere, and where Spark has no such module, a reader that takes filters is an error.
-    """
-    return "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
-
-
 def stream_batch() -> tuple[str, str]:
     """The id of the streaming query whose task this is, which its restarts share, and the number of the batch.
 

@@ -43,6 +43,7 @@ def test_directory_in_the_order_of_paths(tmp_path: Path) -> None:
         (tmp_path / hidden).parent.mkdir(exist_ok=True)
         (tmp_path / hidden).write_bytes(b"no Arrow data")
     assert xs(sa.scan(tmp_path)) == [1, 2, 3] == ds.dataset(str(tmp_path), format="ipc").to_table()["x"].to_pylist()
+    assert xs(sa.scan(f"{tmp_path}/**/*.arrow")) == [1, 2, 3]
 
 
 def test_patterns_lists_streams_and_compression(tmp_path: Path) -> None:
@@ -220,6 +221,8 @@ def test_directories_give_columns(tmp_path: Path) -> None:
     assert sa.scan(tmp_path, partitioning=None).schema.names == ["x"]
     assert sa.scan(f"{tmp_path}/day=2024*/part=1/*").schema.names == ["x", "day", "part", "place"]
     assert sa.scan(f"{tmp_path}/day=2024-01-01").schema.names == ["x", "part", "place"]
+    missing = sa.scan(f"{tmp_path}/day=__*/*/*/*", schema=sa.schema({"day": "date32"}))
+    assert missing.to_table()["day"].to_pylist() == [None] * 4
     text = sa.scan(tmp_path, schema=sa.schema({"part": "string"}))
     assert set(text.to_table()["part"].to_pylist()) == {"1", "02"}
 

@@ -1,21 +1,25 @@
 """The data source ``shmarrow``: Arrow files, streams and objects of stores, read by Spark, and directories it writes.
 
-What Spark calls in processes of its own, making the source, planning and reading, is also called here directly where a
-job would show no more.
+What Spark calls in processes of its own, making the source, planning, reading and committing, is also called here
+directly where a job would show no more.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import re
 import signal
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import spark_kills
+import spark_lab
 import spark_types
 from cases.definition import Case
 from cases.table import CASES
@@ -143,9 +147,9 @@ def test_columns_are_chosen_and_ordered_and_others_are_not_looked_at(spark: Any,
     batch = sa.record_batch({"a.b": [1, 2], "bad": ["xx", "yy"], "c,d": [True, None], "`": [1.5, 2.5]})
     path = Path(write(tmp_path / "f.arrow", batch))
     path.write_bytes(path.read_bytes().replace(b"xxyy", b"\xff\xfe\xff\xfe"))
-    df = read(spark, path.as_uri(), columns='["`", "a.b", "c,d"]')
-    assert df.columns == ["`", "a.b", "c,d"]
-    assert [tuple(row) for row in df.collect()] == [(1.5, 1, True), (2.5, 2, None)]
+    df = read(spark, path.as_uri(), columns="`, a.b")
+    assert df.columns == ["`", "a.b"]
+    assert [tuple(row) for row in df.collect()] == [(1.5, 1), (2.5, 2)]
     asked = spark.read.format("shmarrow").schema("`c,d` boolean, `a.b` bigint").load([str(path), str(path)])
     assert [tuple(row) for row in asked.collect()] == [(True, 1), (None, 2)] * 2
     with pytest.raises(Exception, match=r"InvalidData: .*f.arrow.*'bad'.*UTF-8"):
@@ -153,68 +157,175 @@ def test_columns_are_chosen_and_ordered_and_others_are_not_looked_at(spark: Any,
 
 
 def test_directories_globs_and_shared_memory(tmp_path: Path, shm_name: str) -> None:
-    for name in ("2.arrow", "1.arrows", "_hidden", ".hidden", "3.txt", "day=1/4.arrow"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("2.arrow", "1.arrows", "_hidden", ".hidden", "3.txt", "in/4.arrow", "_temporary/job/5.arrow"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         write(tmp_path / name, {"name": [name]}, stream=name.endswith("s"))
 
     def names(path: Any, **options: str) -> list[str]:
         return [row["name"] for row in rows_of(source(path, **options))]
 
-    with pytest.raises(
-        sa.StorageError, match=r"contains directories \(the first is 'day=1'\).*partitionBy.*not read as"
-    ):
-        names(tmp_path)
-    assert names(tmp_path, recursiveFileLookup="true") == ["1.arrows", "2.arrow", "3.txt", "day=1/4.arrow"]
-    found = names(tmp_path, recursiveFileLookup="true", pathGlobFilter="*.arrow*")
-    assert found == ["1.arrows", "2.arrow", "day=1/4.arrow"]
-    assert names(tmp_path / "*.arrow*") == names(tmp_path / "[12].a*") == ["1.arrows", "2.arrow"]
+    assert names(tmp_path) == ["1.arrows", "2.arrow", "3.txt", "in/4.arrow"]
+    assert names(tmp_path / "**" / "*.arrow*") == ["1.arrows", "2.arrow", "in/4.arrow"]
+    assert names(tmp_path / "[12].a*") == ["1.arrows", "2.arrow"]
     assert names(tmp_path / "_hidden") == ["_hidden"]
     write(f"shm:{shm_name.removeprefix('shm:')}", {"name": ["m"]})  # type: ignore[arg-type]
     assert names(shm_name) == ["m"]
     sa.segment.delete(shm_name)
 
 
+def test_directories_become_columns(spark: Any, tmp_path: Path) -> None:
+    for i, name in enumerate(["day=2024-01-01/n=1", "day=2024-01-02/n=2", "day=__HIVE_DEFAULT_PARTITION__/n=3"]):
+        (tmp_path / name).mkdir(parents=True)
+        write(tmp_path / name / "f.arrow", {"x": [i, None]})
+    df = read(spark, str(tmp_path))
+    assert df.schema.simpleString() == "struct<x:bigint,day:date,n:bigint>"
+    days = [dt.date(2024, 1, 1), dt.date(2024, 1, 2), None]
+    assert [tuple(row) for row in df.collect()] == [(x, day, n + 1) for n, day in enumerate(days) for x in (n, None)]
+    assert rows_of(source(tmp_path), struct_of("n string"))[0] == {"n": "1"}
+    assert rows_of(source(tmp_path, filters='[["day", ">", "2024-01-01"]]')) == [
+        {"x": 1, "day": days[1], "n": 2}, {"x": None, "day": days[1], "n": 2},
+    ]  # fmt: skip
+
+
 def test_objects_of_stores(tmp_path: Path) -> None:
-    with sa.Store(tmp_path / "store") as store:
+    path = tmp_path / "store"
+    with sa.Store(path) as store:
         for name in ("day/1", "day/2", "other"):
             store.put(name, sa.table({"name": [name]}))
-        for given, expected in [("other", ["other"]), ("day", ["day/1", "day/2"]), ("*1", ["day/1"])]:
-            assert [row["name"] for row in rows_of(source(given, store=str(store.path)))] == expected
-        with pytest.raises(sa.ObjectNotFound, match="has no object 'x'"):
-            source("x", store=str(store.path)).schema()
-        with pytest.raises(sa.InvalidArgument, match=r"is a store: give it as \.option"):
-            source(store.path).schema()
+        for given, expected in [
+            ("store/other", ["other"]), ("store/day", ["day/1", "day/2"]), ("store/*1", ["day/1"]),
+            ("store", ["day/1", "day/2", "other"]),
+        ]:  # fmt: skip
+            assert [row["name"] for row in rows_of(source(tmp_path / given))] == expected
+        with pytest.raises(sa.ObjectNotFound, match=r"no object in the store .* matches 'x'"):
+            source(path / "x").schema()
+        planned = source(path / "other").reader(source(path / "other").schema())
+        (split,) = planned.partitions()
+        store.put("other", sa.table({"name": ["new"]}), overwrite=True)
+        with pytest.raises(sa.StorageError, match="was changed after the query was planned"):
+            list(planned.read(split))
         store.put("array", np.arange(3))
-        with pytest.raises(sa.Unsupported, match=r"array: .*a Tensor message"):
-            source("array", store=str(store.path)).schema()
+        with pytest.raises(sa.InvalidData, match="array is a tensor, which has no rows"):
+            source(path / "array").schema()
 
 
 def test_schemas_of_several_files(tmp_path: Path) -> None:
     write(tmp_path / "1", {"a": [1], "b": ["x"]})
     write(tmp_path / "2", {"b": ["y"], "c": [2.5]})
-    with pytest.raises(sa.InvalidType, match=r"1 has a column 'a', which .*2 lacks; .*mergeSchema"):
-        source(tmp_path).schema()
+    assert rows_of(source(tmp_path)) == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
     assert rows_of(source(tmp_path, mergeSchema="true")) == [
         {"a": 1, "b": "x", "c": None},
         {"a": None, "b": "y", "c": 2.5},
     ]
     assert rows_of(source(tmp_path, columns="b")) == [{"b": "x"}, {"b": "y"}]
     write(tmp_path / "2", {"a": ["1"], "b": ["y"]})
-    with pytest.raises(sa.InvalidType, match=r"2: column 'a' is string in Spark, and bigint in .*1"):
-        source(tmp_path).schema()
+    with pytest.raises(sa.InvalidType, match=r"2: column 'a': string has no exact cast to int64"):
+        rows_of(source(tmp_path))
     with pytest.raises(sa.FieldNotFound, match=r"no field is named 'A'; .*'a'"):
         source(tmp_path / "1", columns="A").schema()
 
 
 def test_splits_fall_along_batches(tmp_path: Path) -> None:
     path = write(tmp_path / "f.arrow", {"n": np.arange(1 << 20)}, batches=8)
-    reader = source(path, maxPartitionBytes="2m").reader(source(path).schema())
+    reader = source(path, maxPartitionBytes=str(2 << 20)).reader(source(path).schema())
     splits = reader.partitions()
     assert len(splits) in (4, 8)  # of one or two MiB
     parts = [[row for batch in reader.read(split) for row in batch["n"].to_pylist()] for split in splits]
     assert [row for part in parts for row in part] == list(range(1 << 20))
     empty = write(tmp_path / "empty.arrow", {"n": pa.array([], pa.int64())})
     assert rows_of(source(empty)) == []
+
+
+def test_filters_skip_batches_and_leave_rows(tmp_path: Path) -> None:
+    table = sa.table({"n": np.arange(1000), "x": [None if i % 7 == 0 else i / 4 for i in range(1000)]})
+    with sa.ipc.new_file(tmp_path / "f", table.schema, statistics=True) as writer:
+        for start in range(0, 1000, 100):
+            writer.write_batch(table.slice(start, 100).to_batches()[0])
+    reader = source(tmp_path / "f", filters='[["n", ">=", 250], ["n", "<", 310], ["x", "!=", 63]]').reader(
+        source(tmp_path / "f").schema()
+    )
+    splits = reader.partitions()
+    assert [piece.batches for split in splits for piece in split.value] == [[2, 3]]
+    rows = [n for split in splits for batch in reader.read(split) for n in batch["n"].to_pylist()]
+    assert rows == [n for n in range(250, 310) if n % 7 and n != 252]
+    assert rows_of(source(tmp_path / "f", filters='[["n", ">", 5000]]')) == []
+    either = source(tmp_path / "f", filters='[[["n", "<", 2]], [["n", "in", [7, 9]]]]')
+    assert [row["n"] for row in rows_of(either)] == [0, 1, 7, 9]
+
+
+def test_values_in_filters(tmp_path: Path) -> None:
+    from decimal import Decimal
+
+    rows = {
+        "day": [dt.date(2024, 1, 1), dt.date(2024, 1, 2)],
+        "t": [dt.datetime(2024, 1, hour, tzinfo=dt.UTC) for hour in (1, 2)],
+        "local": [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)],
+        "price": sa.array([Decimal("1.50"), Decimal("2.00")], sa.decimal128(10, 2)),
+        "s": ["a", "b"],
+        "ok": [True, False],
+        "f": [float("nan"), 2.0],
+    }
+    path = write(tmp_path / "f", rows)
+    for condition, expected in [
+        (["day", "=", "2024-01-02"], 1), (["t", "<", "2024-01-01T01:00:00+02:00"], 0), (["price", "in", ["1.5", 3]], 1),
+        (["t", ">=", "2024-01-01T00:00:00Z"], 2), (["local", "=", "2024-01-01"], 1), (["price", ">", "1.5"], 1),
+        (["s", "not in", ["a"]], 1), (["ok", "=", True], 1), (["f", ">", 1], 1), (["f", "!=", 1], 2),
+    ]:  # fmt: skip
+        assert len(rows_of(source(path, filters=json.dumps([condition])))) == expected, condition
+    for filters, kind, said in [
+        ("n < 3", sa.InvalidArgument, "option 'filters' must be a list in JSON, found 'n < 3'"),
+        ('[["day", "=", "tomorrow"]]', sa.InvalidArgument, "option 'filters': column 'day' is date32.*'tomorrow'"),
+        ('[["s", "=", 3]]', sa.InvalidType, "option 'filters'.*'s'.*3"),
+        ('[["t", "=", "2024-01-01"]]', sa.InvalidType, "'t'.*no time zone"),
+        ('[["price", "=", "a"]]', sa.InvalidArgument, "column 'price' is decimal128"),
+        ('[["s", "~", "a"]]', sa.InvalidArgument, "expected one of =, .*'~'"),
+        ('[["other", "=", "a"]]', sa.FieldNotFound, "no field is named 'other'"),
+        ('["s"]', sa.InvalidArgument, "expected filters like"),
+    ]:
+        with pytest.raises(kind, match=said):
+            source(path, filters=filters).reader(source(path).schema())
+
+
+def test_why_filters_of_queries_are_not_taken(spark: Any) -> None:
+    """Spark reads what one query left for all others over the same DataFrame; sources with pushFilters lose rows.
+
+    If this fails, Spark has mended that, and a reader can have ``pushFilters`` from that version on.
+    """
+    datasource = pytest.importorskip("pyspark.sql.datasource", exc_type=ImportError)
+    if not hasattr(datasource, "EqualTo"):
+        pytest.skip("pyspark before 4.1 has no filters")
+
+    class Filtering(datasource.DataSourceReader):  # type: ignore[misc, name-defined]
+        def pushFilters(self, filters: Any) -> Any:
+            self.least = max(each.value for each in filters if type(each).__name__ == "GreaterThan")
+            return [each for each in filters if type(each).__name__ != "GreaterThan"]
+
+        def read(self, partition: Any) -> Any:
+            return iter([(n,) for n in range(10) if n > self.least])
+
+    class Numbers(datasource.DataSource):  # type: ignore[misc, name-defined]
+        @classmethod
+        def name(cls) -> str:
+            return "numbers"
+
+        def schema(self) -> str:
+            return "n int"
+
+        def reader(self, schema: Any) -> Any:
+            return Filtering()
+
+    spark.dataSource.register(Numbers)
+    with settings(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):
+        df = spark.read.format("numbers").load()
+        assert df.where("n > 7").count() == 2
+        assert df.count() == 2  # of 10
+
+
+def test_settings_of_spark_change_no_rows(spark: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "f", {"n": np.arange(10)})
+    with settings(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):
+        df = read(spark, path)
+        assert (df.where("n > 7").count(), df.count(), df.where("n < 2").union(df.where("n = 5")).count()) == (2, 10, 3)
 
 
 def test_values_stay_in_the_mapped_file(tmp_path: Path) -> None:
@@ -229,11 +340,10 @@ def test_values_stay_in_the_mapped_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "kind", "said"),
     [
-        ("hdfs://host/x", sa.InvalidArgument, "only files of mounted file systems .* found the scheme 'hdfs'"),
+        ("hdfs://host/x", sa.ObjectNotFound, "hdfs://host/x"),
         ("/tmp/\ud800", sa.InvalidArgument, r"'/tmp/\\ud800' cannot be encoded as a path"),
-        ("shm:", sa.InvalidArgument, "NAME has 1 to 254 bytes"),
-        ("shm:no-such-object", sa.ObjectNotFound, "there is no 'shm:no-such-object' on host"),
-        ("/no/*/match", sa.ObjectNotFound, r"nothing matches '/no/\*/match'"),
+        ("shm:no-such-object", sa.ObjectNotFound, "shm:no-such-object"),
+        ("/no/*/match", sa.ObjectNotFound, r"no file matches '/no/\*/match'"),
         ("nul\0", sa.InvalidArgument, "NUL"),
         (None, sa.InvalidArgument, r"nothing to read: give a path"),
         ("/dev/null", sa.StorageError, "/dev/null"),
@@ -247,8 +357,7 @@ def test_paths_that_lead_nowhere(path: Any, kind: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "options", "kind", "said"),
     [
-        ({"a": [1]}, {"columns": ""}, sa.InvalidArgument, "option 'columns' must be names"),
-        ({"a": [1]}, {"maxPartitionByte": "1"}, sa.InvalidArgument, "did you mean 'maxPartitionBytes'"),
+        ({"a": [1]}, {"columns": ""}, sa.FieldNotFound, "no field is named ''"),
         ({"a": [1]}, {"trust": "perhaps"}, sa.InvalidArgument, "option 'trust' must be true or false"),
         ({"a": [1]}, {"maxPartitionBytes": "x"}, sa.InvalidArgument, "must be a number of bytes"),
         (sa.record_batch([[1], [2]], ["a", "a"]), {}, sa.Unsupported, "several columns are named 'a'.*columns"),
@@ -271,14 +380,15 @@ def test_what_cannot_be_read(rows: Any, options: Any, kind: Any, said: str, tmp_
 def test_schemas_that_a_file_does_not_fit(tmp_path: Path) -> None:
     path = write(tmp_path / "f", {"n": [1, None, 1 << 40], "t": sa.array([0, 1, 2], sa.timestamp("us"))})
     for ddl, kind, said in [
-        ("m long", sa.FieldNotFound, "no field is named 'm'"),
         ("n string", sa.InvalidType, "column 'n': int64 has no exact cast"),
         ("n int", sa.InvalidData, "n.*1099511627776"),
         ("n long not null", sa.InvalidData, "'n'"),
+        ("m long not null", sa.InvalidData, "'m'.*lacks it"),
         ("t timestamp", sa.InvalidType, "column 't' has times without a time zone"),
     ]:
         with pytest.raises(kind, match=said):
             rows_of(source(path), struct_of(ddl))
+    assert rows_of(source(path), struct_of("m long")) == [{"m": None}] * 3
     assert rows_of(source(path), struct_of("n decimal(20,0)"))[2] == {"n": 1 << 40}
 
 
@@ -289,7 +399,7 @@ def struct_of(ddl: str) -> StructType:
     return StructType.fromJson({"type": "struct", "fields": [field]})
 
 
-def test_errors_reach_the_driver_and_streams_are_refused(spark: Any, tmp_path: Path) -> None:
+def test_errors_reach_the_driver(spark: Any, tmp_path: Path) -> None:
     path = Path(write(tmp_path / "a\nb", {"n": [1]}))
     df = read(spark, str(path))
     assert [tuple(row) for row in df.collect()] == [(1,)]
@@ -301,12 +411,8 @@ def test_errors_reach_the_driver_and_streams_are_refused(spark: Any, tmp_path: P
     path.unlink()
     with pytest.raises(sa.ObjectNotFound, match="the query was planned while it was there"):
         list(planned.read(splits[0]))
-    with pytest.raises(Exception, match=r"ObjectNotFound: cannot read: there is no '.*a\\nb'"):
+    with pytest.raises(Exception, match=r"ObjectNotFound: .*a\\nb"):
         read(spark, str(path)).collect()
-    with pytest.raises(sa.Unsupported, match=r"cannot be read as a stream; .* spark\.read"):
-        source(tmp_path).streamReader(None)
-    with pytest.raises(sa.Unsupported, match=r"cannot be written as a stream; .*foreachBatch\("):
-        source(tmp_path).streamWriter(None, False)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -317,30 +423,27 @@ def save(df: Any, where: Any, mode: str = "append", **options: str) -> None:
 
 
 def numbers(where: Path) -> list[int]:
-    """The rows that count, read without Spark."""
-    empty = not json.loads((where / "_shmarrow" / "manifest.json").read_text())["files"]
-    return [] if empty else [row["id"] for row in rows_of(source(where))]
+    """The numbers that any Arrow program finds, in order."""
+    found: list[int] = dataset.dataset(where, format="arrow").to_table()["id"].to_pylist()
+    return sorted(found)
 
 
 def left(where: Path) -> set[str]:
-    """List a directory without the files that count."""
-    manifest = json.loads((where / "_shmarrow" / "manifest.json").read_text())
-    others = {path.name for path in where.iterdir()} - set(manifest["files"])
-    return others | {path.name for path in (where / "_shmarrow").iterdir()}
-
-
-IDLE = {"_shmarrow", "manifest.json", "lock"}
+    """List a directory without its files of rows."""
+    return {path.name for path in where.iterdir()} - {path.name for path in where.glob("part-*.arrow")}
 
 
 def test_append_and_overwrite(spark: Any, tmp_path: Path) -> None:
     where = tmp_path / "new" / "rows"
     save(spark.range(0, 10, 1, 2), where)
     save(spark.range(10, 15, 1, 1), where, compression="zstd")
-    assert numbers(where) == list(range(15))
-    assert dataset.dataset(where, format="arrow").count_rows() == 15  # what other programs see
+    assert numbers(where) == list(range(15)) == sorted(row["id"] for row in rows_of(source(where)))
+    assert {re.sub("-[0-9a-f-]{36}[.]", "-.", path.name) for path in where.glob("part-*")} == {
+        "part-00000-.arrow", "part-00001-.arrow",
+    }  # fmt: skip
     save(read(spark, str(where)).where("id < 3"), where, "overwrite")  # of what is replaced
     assert numbers(where) == [0, 1, 2]
-    assert left(where) == IDLE
+    assert left(where) == {"_SUCCESS"}
     with pytest.raises(Exception, match=r"InvalidType: cannot append to .*Nothing was changed: cast or select"):
         save(spark.range(3).selectExpr("id AS other"), where)
     save(spark.range(0, 40_000, 1, 5), where, "overwrite")
@@ -351,7 +454,44 @@ def test_append_and_overwrite(spark: Any, tmp_path: Path) -> None:
     for mode, said in (("error", 'use either the "Append" or "Overwrite"'), ("ignore", "use either")):
         with pytest.raises(Exception, match=said):
             save(spark.range(3), where, mode)
-    assert left(where) == IDLE
+    assert left(where) == {"_SUCCESS"}
+
+
+def test_what_others_have_written_is_added_to_and_replaced(spark: Any, tmp_path: Path) -> None:
+    ids = pa.table({"s": pa.array(["a"], pa.large_string()), "id": pa.array([7], pa.int64())})
+    with pa.ipc.new_file(tmp_path / "pyarrow.arrow", ids.schema) as writer:
+        writer.write_table(ids)
+    pytest.importorskip("polars").DataFrame({"id": [8], "s": ["b"]}).write_ipc(tmp_path / "polars.arrow")
+    df = spark.range(3).selectExpr("id", "'x' AS s")
+    save(df, tmp_path)
+    assert sorted(row["id"] for row in rows_of(source(tmp_path))) == [0, 1, 2, 7, 8]
+    (tmp_path / "day=1").mkdir()
+    write(tmp_path / "day=1" / "f", {"id": [9], "s": ["c"]})
+    (tmp_path / "link").symlink_to(tmp_path.parent)
+    (tmp_path / ".kept").touch()
+    save(df, tmp_path, "overwrite")
+    assert sorted(row["id"] for row in rows_of(source(tmp_path))) == [0, 1, 2]
+    assert left(tmp_path) == {"_SUCCESS", ".kept"}
+    assert tmp_path.parent.is_dir()
+
+
+def test_statistics_are_written(spark: Any, tmp_path: Path) -> None:
+    df = spark.range(0, 100, 1, 1).selectExpr("id", "string(id) AS s")
+    for said, expected in [("true", ["id", "s"]), ("id", ["id"]), ("false", [])]:
+        save(df, tmp_path / said, statistics=said)
+        (path,) = (tmp_path / said).glob("part-*")
+        with sa.ipc.open_file(path) as reader:
+            found = reader.statistics
+        assert ([] if found is None else found.schema.names) == expected
+    with pytest.raises(Exception, match="FieldNotFound: no field is named 'other'"):
+        save(df, tmp_path / "none", statistics="id, other")
+    assert not (tmp_path / "none").exists()
+
+
+def test_variants_that_are_null(spark: Any, tmp_path: Path) -> None:
+    save(spark.sql("""SELECT parse_json(x) AS v FROM VALUES ('{"a":1}'), (NULL) AS t(x)"""), tmp_path / "v")
+    found = read(spark, str(tmp_path / "v")).selectExpr("to_json(v)").collect()
+    assert sorted([row[0] for row in found], key=str) == [None, '{"a":1}']
 
 
 def fails(batches: Any) -> Any:
@@ -369,97 +509,97 @@ def fails(batches: Any) -> Any:
 def test_a_job_that_fails(spark: Any, tmp_path: Path) -> None:
     where = tmp_path / "rows"
     save(spark.range(3), where)
-    with pytest.raises(Exception, match="no such luck"):
-        save(spark.range(0, 10, 1, 2).mapInArrow(fails, "id long"), where)
-    assert numbers(where) == [0, 1, 2]
-    assert left(where) == IDLE
+    for mode in ("append", "overwrite"):
+        with pytest.raises(Exception, match="no such luck"):
+            save(spark.range(0, 10, 1, 2).mapInArrow(fails, "id long"), where, mode)
+        assert numbers(where) == [0, 1, 2]
+        assert left(where) == {"_SUCCESS"}
 
 
-def test_a_batch_that_is_repeated_changes_nothing(spark: Any, tmp_path: Path) -> None:
-    where = tmp_path / "rows"
-    for batch in (0, 1, 1, 0, 2, 2):
-        save(spark.range(batch * 10, batch * 10 + 10, 1, 2), where, txnAppId="q", txnVersion=str(batch))
-    assert numbers(where) == list(range(30))
-    save(spark.range(100, 101), where, txnAppId="another", txnVersion="1")
-    save(spark.range(101, 102), where)
-    assert numbers(where) == [*range(30), 100, 101]
-    assert left(where) == IDLE
-    with pytest.raises(Exception, match="'txnAppId' and 'txnVersion' belong together"):
-        save(spark.range(3), where, txnAppId="q")
-    with pytest.raises(Exception, match="'txnVersion' must be a whole number"):
-        save(spark.range(3), where, txnAppId="q", txnVersion="x")
+def job(where: Path, ids: Any, overwrite: bool = False) -> tuple[Any, list[Any]]:
+    """A writer, and what its tasks have told it, as Spark has them before the commit."""
+    from shmarrow.spark.source.writer import Writer, Written
+
+    made = Writer({"path": str(where)}, struct_of("id long"), overwrite)
+    folder = made.files.temporary(made.job)
+    parts = np.array_split(np.asarray(ids), 2)
+    paths = [made.files.write_rows(folder, iter([pa.record_batch({"id": part})])) for part in parts]
+    made.files.write(folder, [pa.record_batch({"id": [1000]})])  # of an attempt that failed
+    return made, [Written(i, path) for i, path in enumerate(paths)]
 
 
-def written(directory: Path, first: int, version: int) -> Any:
-    """A writer with the files of one task, as Spark has it before the commit."""
-    from shmarrow.spark.source import writer
+def test_jobs_at_the_same_time(tmp_path: Path) -> None:
+    """Appends do not disturb each other, and an overwrite removes what was there when it was committed."""
+    jobs = [job(tmp_path, range(i * 10, i * 10 + 10)) for i in range(3)]
+    replacing, written = job(tmp_path, range(100, 110), overwrite=True)
+    jobs[0][0].commit(jobs[0][1])
+    jobs[1][0].abort(jobs[1][1])
+    replacing.commit(written)
+    assert numbers(tmp_path) == list(range(100, 110))
+    jobs[2][0].commit(jobs[2][1])
+    assert numbers(tmp_path) == [*range(20, 30), *range(100, 110)]
+    assert left(tmp_path) == {"_SUCCESS"}
+    late, _ = job(tmp_path, range(3))
+    late.abort([])
+    with pytest.raises(sa.ObjectNotFound, match="Either the job has ended without this task, or the path is not on"):
+        late.files.write(late.files.temporary(late.job), [])
 
-    options = {"path": str(directory), "txnAppId": "q", "txnVersion": str(version)}
-    made = writer.make_writer(options, struct_of("id long"), False)
-    made._write_file("0", [pa.record_batch({"id": np.arange(first, first + 10)}).cast(made.target)])
-    return made, [writer.Written(0, "0")]
 
-
-def test_a_stream_that_is_killed_and_restarted_fifty_times(tmp_path: Path) -> None:
-    """Each commit is killed before another line, and its batch is repeated, as Spark does after a restart."""
-    where, killed = tmp_path / "rows", 0
-    version, point = 0, 0
-    while killed < 50:
+def test_a_commit_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    """An overwrite that is killed before any of its lines leaves all old rows or all new ones, and can be repeated."""
+    old, new = list(range(10)), list(range(100, 110))
+    for point in range(0, 1000, 4):
+        where = tmp_path / str(point)
+        for ids in (old[:5], old[5:]):
+            first, messages = job(where, ids)
+            first.commit(messages)
 
         def commit() -> None:
-            made, messages = written(where, version * 10, version)  # noqa: B023
+            made, messages = job(where, new, overwrite=True)  # noqa: B023
             spark_kills.kill_at(tmp_path / "notes", point)  # noqa: B023
             made.commit(messages)
 
         status = ended(forked(commit))
-        assert status in (0, -signal.SIGKILL)
+        found = numbers(where)
+        assert set(old) <= set(found) or set(new) <= set(found), point
+        again, messages = job(where, new, overwrite=True)
+        again.commit(messages)
+        assert numbers(where) == new
         if status == 0:
-            version, point = version + 1, 0
-            assert numbers(where) == list(range(version * 10))
-        else:
-            killed, point = killed + 1, point + 3
-            found = numbers(where) if (where / "_shmarrow" / "manifest.json").exists() else []
-            assert found in ([*range(version * 10)], [*range(version * 10 + 10)])
-    made, messages = written(where, version * 10, version)
-    made.commit(messages)
-    assert numbers(where) == list(range(version * 10 + 10))
-    assert left(where) == IDLE  # also of the jobs that were killed
+            break
+        assert status == -signal.SIGKILL
+    assert point > 20, "the commit was killed in several places"
 
 
 def test_directories_that_are_not_written(tmp_path: Path) -> None:
-    from shmarrow.spark.source.manifest import Manifest, opened_state, write_manifest
-    from shmarrow.spark.source.writer import make_writer
+    from shmarrow.spark.source.writer import Writer
 
-    def begin(path: Path, ddl: str = "id long") -> None:
-        make_writer({"path": str(path)}, struct_of(ddl), True)
+    def begin(path: Any, ddl: str = "id long", overwrite: bool = False, **options: str) -> None:
+        Writer({"path": str(path), **options}, struct_of(ddl), overwrite)
 
     (tmp_path / "others").mkdir()
-    (tmp_path / "others" / "a.txt").touch()
-    with pytest.raises(sa.InvalidArgument, match=r"it has 'a\.txt', and no manifest, so Spark did not write it"):
+    (tmp_path / "others" / "a.txt").write_text("a,b")
+    with pytest.raises(sa.InvalidData, match=r"a\.txt"):
         begin(tmp_path / "others")
     with pytest.raises(sa.InvalidArgument, match="expected a directory, found a file"):
         begin(tmp_path / "others" / "a.txt")
-    (tmp_path / "link").mkdir()
-    (tmp_path / "link" / "_shmarrow").symlink_to(tmp_path / "others")
-    with pytest.raises(sa.StorageError, match="_shmarrow"):
-        begin(tmp_path / "link")
-    state = tmp_path / "bad" / "_shmarrow"
-    state.mkdir(parents=True)
-    for text, kind, said in [
-        ('{"version": 9}', sa.Unsupported, r"manifest\.json: expected version 2, found 9"),
-        ("[", sa.InvalidData, "expected JSON"),
-        ('{"version": 2, "files": ["../x"], "transactions": {}}', sa.InvalidData, "expected the names of files"),
-        ('{"version": 2, "files": [], "transactions": {"a": "b"}}', sa.InvalidData, "expected numbers"),
+    (tmp_path / "parts" / "Day=1").mkdir(parents=True)
+    write(tmp_path / "parts" / "Day=1" / "f", {"day": [1]})
+    with pytest.raises(sa.InvalidType, match="the names of directories in it give the column 'day'"):
+        begin(tmp_path / "parts", "day long")
+    with sa.Store(tmp_path / "store"):
+        for overwrite in (False, True):
+            with pytest.raises(sa.InvalidArgument, match="it is a store"):
+                begin(tmp_path / "store", overwrite=overwrite)
+    for path, said in [
+        ("shm:x", "it is a store"),
+        ("hdfs://host/x", "mounted file systems"),
+        ("", "path of a directory"),
     ]:
-        (state / "manifest.json").write_text(text)
-        with pytest.raises(kind, match=said):
-            begin(tmp_path / "bad")
-        with pytest.raises(kind, match=said):
-            source(tmp_path / "bad").schema()
-    with opened_state(str(tmp_path / "bad")) as opened, pytest.raises(sa.StorageError, match="which nobody could read"):
-        write_manifest(opened, Manifest((), {"x" * (1 << 26): 1}), False)
-    with pytest.raises(sa.InvalidArgument, match="it names a store"):
-        make_writer({"path": "shm:x"}, struct_of("id long"), True)
+        with pytest.raises(sa.InvalidArgument, match=said):
+            begin(path)
+    with pytest.raises(sa.InvalidArgument, match="compression must be one of"):
+        begin(tmp_path / "new", compression="gzip")
     with pytest.raises(sa.Unsupported, match=r"the DataFrame, field 'id' is interval month, .*cast it to int"):
         begin_months(tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -468,6 +608,177 @@ def test_directories_that_are_not_written(tmp_path: Path) -> None:
 def begin_months(path: Path) -> None:
     from pyspark.sql.types import StructField, YearMonthIntervalType
 
-    from shmarrow.spark.source.writer import make_writer
+    from shmarrow.spark.source.writer import Writer
 
-    make_writer({"path": str(path)}, StructType([StructField("id", YearMonthIntervalType(1, 1))]), True)
+    Writer({"path": str(path)}, StructType([StructField("id", YearMonthIntervalType(1, 1))]), True)
+
+
+# --- streams ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def streams() -> None:
+    pytest.importorskip("pyspark", minversion="4.1")
+
+
+def start(spark: Any, here: Path, mode: str = "append", change: Any = lambda df: df, **options: str) -> Any:
+    """A query that reads the files of ``here/in`` as they appear, and writes ``here/out``."""
+    df = change(spark.readStream.format("shmarrow").options(**options).load(str(here / "in")))
+    places = {"path": str(here / "out"), "checkpointLocation": str(here / "state")}
+    return df.writeStream.format("shmarrow").outputMode(mode).options(**places)
+
+
+def step(query: Any) -> None:
+    """Let a query take what there is, and end."""
+    assert query.trigger(availableNow=True).start().awaitTermination(100)
+
+
+def add(here: Path, *names: str) -> None:
+    """New files, with ten numbers each, that begin with their names."""
+    (here / "in").mkdir(exist_ok=True)
+    for name in names:
+        write(here / "in" / name, {"id": np.arange(int(name) * 10, int(name) * 10 + 10)}, batches=2)
+
+
+def batches_in(here: Path) -> dict[int, list[int]]:
+    """The numbers of each batch, by what its directory says."""
+    found: dict[int, list[int]] = {}
+    for row in rows_of(source(here / "out")):
+        found.setdefault(row["batch"], []).append(row["id"])
+    return {number: sorted(ids) for number, ids in sorted(found.items())}
+
+
+def test_streams_take_new_files_and_write_a_directory_for_each_batch(streams: None, spark: Any, tmp_path: Path) -> None:
+    add(tmp_path, "0", "2")
+    step(start(spark, tmp_path))
+    add(tmp_path, "1", "3")
+    (tmp_path / "in" / "0").unlink()
+    (tmp_path / "in" / "_temporary").mkdir()
+    write(tmp_path / "in" / "2", {"id": [999]})  # a name that was read: not read again
+    step(start(spark, tmp_path))
+    step(start(spark, tmp_path))
+    expected = {0: [*range(10), *range(20, 30)], 1: [*range(10, 20), *range(30, 40)]}
+    assert batches_in(tmp_path) == expected
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["batch=0", "batch=1"]
+    assert dataset.dataset(tmp_path / "out", format="arrow").schema.names == ["id"]
+    assert rows_of(source(tmp_path / "out", filters='[["batch", ">", 0]]'))[0]["batch"] == 1
+
+
+def test_streams_that_replace_what_they_wrote(streams: None, spark: Any, tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        add(tmp_path, name)
+        step(start(spark, tmp_path, "complete", lambda df: df.groupBy().sum("id").toDF("total")))
+    assert rows_of(source(tmp_path / "out")) == [{"total": sum(range(20)), "batch": 1}]
+
+
+def test_a_stream_begins_again_in_the_directory_of_another(streams: None, spark: Any, tmp_path: Path) -> None:
+    add(tmp_path, "0")
+    step(start(spark, tmp_path))
+    (tmp_path / "state").rename(tmp_path / "lost")
+    add(tmp_path, "1")
+    with pytest.raises(Exception, match=r"batch=0.* is not of this query.*checkpoint was removed"):
+        step(start(spark, tmp_path))
+    assert batches_in(tmp_path) == {0: list(range(10))}
+    with pytest.raises(Exception, match="cannot write the column 'Batch' of a stream"):
+        step(start(spark, tmp_path, change=lambda df: df.withColumnRenamed("id", "Batch")))
+
+
+def test_what_a_stream_reads(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(sa.InvalidType, match=r"there are no files in .* give one with \.schema\(\.\.\.\)"):
+        source(tmp_path / "in").schema()
+    reader = source(tmp_path / "in", filters='[["id", "<", 5]]').streamReader(struct_of("id long"))
+    assert reader.latestOffset() == reader.initialOffset() == {}
+    add(tmp_path, "0", "1")
+    end = reader.latestOffset()
+    assert list(end) == [str(tmp_path / "in" / name) for name in ("0", "1")]
+    add(tmp_path, "2")  # while the batch is planned: of the next one
+    splits = reader.partitions({}, end)
+    assert [n for split in splits for batch in reader.read(split) for n in batch["id"].to_pylist()] == list(range(5))
+    assert reader.partitions(end, end) == []
+    (tmp_path / "in" / "1").unlink()
+    with pytest.raises(sa.ObjectNotFound, match="1 is gone: it was there when the batch of the stream was planned"):
+        reader.partitions({}, end)
+
+
+def batch(where: Path, number: int, query: str = "q") -> tuple[Any, list[Any]]:
+    """A writer of a batch of ten numbers, and what its tasks have told it, as Spark has them before the commit."""
+    from shmarrow.spark.source.stream_writer import StreamWriter, WrittenInStream
+    from shmarrow.spark.source.writer import make_directory
+
+    made = StreamWriter({"path": str(where)}, struct_of("id long"), False)
+    folder = made.files.temporary(f"batch={number}")
+    make_directory(folder)
+    parts = np.array_split(np.arange(number * 10, number * 10 + 10), 2)
+    paths = [made.files.write_rows(folder, iter([pa.record_batch({"id": part})])) for part in parts]
+    return made, [WrittenInStream(i, path, query) for i, path in enumerate(paths)]
+
+
+def test_a_commit_of_a_stream_that_is_killed_fifty_times(streams: None, tmp_path: Path) -> None:
+    """Each commit is killed before another line, and its batch is repeated, as Spark does after a restart."""
+    killed = number = point = 0
+    while killed < 50:
+
+        def commit() -> None:
+            made, messages = batch(tmp_path / "out", number)  # noqa: B023
+            spark_kills.kill_at(tmp_path / "notes", point)  # noqa: B023
+            made.commit(messages, number)  # noqa: B023
+
+        status = ended(forked(commit))
+        assert status in (0, -signal.SIGKILL)
+        there = any((tmp_path / "out").glob("batch=*"))
+        found = [n for ids in batches_in(tmp_path).values() for n in ids] if there else []
+        if status == 0:
+            number, point = number + 1, 0
+            assert found == list(range(number * 10))
+        else:
+            killed, point = killed + 1, point + 2
+            assert found in ([*range(number * 10)], [*range(number * 10 + 10)])
+    for _ in range(2):
+        made, messages = batch(tmp_path / "out", number)
+        made.commit(messages, number)
+    assert batches_in(tmp_path) == {i: list(range(i * 10, i * 10 + 10)) for i in range(number + 1)}
+    assert all(path.name.startswith("batch=") for path in (tmp_path / "out").iterdir())
+
+
+def write_stream(spark: Any, here: str) -> None:
+    """Write each file as a batch, until this process is killed."""
+    from spark_driver import say
+
+    query = start(spark, Path(here)).trigger(processingTime="20 milliseconds").start()
+    say("started")
+    query.awaitTermination()
+
+
+def test_a_stream_whose_driver_is_killed(streams: None, by_value: None, java: None, tmp_path: Path) -> None:
+    """Files come all the time, and drivers are killed at other moments each: each row is there once.
+
+    ``SHMARROW_KILLS`` sets how often, by default 3 times.
+    """
+    kills, number, out = int(os.environ.get("SHMARROW_KILLS", "3")), 0, tmp_path / "out"
+    add(tmp_path, "0")
+    for i in range(kills + 1):
+        with spark_lab.driver(tmp_path / "driver") as driver:
+            driver.begin(write_stream, str(tmp_path))
+            driver.hear()
+            wanted = len(list(out.glob("batch=*"))) + 1
+            for _ in range(8):
+                number += 1
+                add(tmp_path, str(number))
+                time.sleep(0.05)
+            spark_lab.wait_until(partial(has_batches, out, wanted), "a batch")
+            if i == kills:
+                spark_lab.wait_until(partial(has_rows, out, number * 10 + 10), "all rows")
+            time.sleep(i % 7 * 0.04)
+            driver.kill()
+    found = batches_in(tmp_path)
+    assert sorted(n for ids in found.values() for n in ids) == list(range(number * 10 + 10))
+    assert list(found) == list(range(len(found)))
+
+
+def has_batches(where: Path, count: int) -> bool:
+    return len(list(where.glob("batch=*"))) >= count
+
+
+def has_rows(where: Path, count: int) -> bool:
+    return len(rows_of(source(where))) >= count

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -352,26 +351,25 @@ def connect(spark: Any) -> None:
     made.destroy()
 
 
-def append_streams(spark: Any, folder: str) -> None:
-    """Append the numbers from 0, ten in each batch, by several streams; says when one begins to write, and has."""
-    lock = threading.Lock()
-
-    def tell(what: str) -> None:
-        with lock:
-            say(what)
+def write_streams(spark: Any, folder: str) -> None:
+    """Write the numbers from 0, ten in each batch, by several streams; says when a batch has been written."""
 
     def start(name: str) -> Any:
-        def append(batch: Any, number: int) -> None:
-            tell("begin")
-            options = {"txnAppId": name, "txnVersion": str(number)}
-            batch.select("value").write.format("shmarrow").mode("append").options(**options).save(f"{folder}/{name}")
-            tell("end")
-
         source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=2).load()
-        return source.writeStream.foreachBatch(append).option("checkpointLocation", f"{folder}/state-{name}").start()
+        options = {"path": f"{folder}/{name}", "checkpointLocation": f"{folder}/state-{name}"}
+        return source.select("value").writeStream.format("shmarrow").options(**options).start()
 
-    for query in [start(f"rows-{number}") for number in range(STREAMS)]:
-        query.awaitTermination()
+    queries = [start(f"rows-{number}") for number in range(STREAMS)]
+    said = [-1] * STREAMS
+    while True:
+        for number, query in enumerate(queries):
+            if query.exception() is not None:
+                raise query.exception()
+            progress = query.lastProgress
+            if progress is not None and progress["batchId"] > said[number]:
+                said[number] = progress["batchId"]
+                say("batch")
+        time.sleep(0.01)
 
 
 def read_numbers(spark: Any, folder: str) -> list[list[int]]:
@@ -530,19 +528,19 @@ def check_connect(lab: Lab) -> None:
 
 
 def check_streams(lab: Lab, restarts: int) -> None:
-    """Kill a driver that appends the batches of streams, at another moment each time, and start it again."""
+    """Kill a driver that writes the batches of streams, at another moment each time, and start it again."""
     folder, drivers = lab.folder(), -(-restarts // STREAMS)
     said = f"{STREAMS} streams, killed and restarted {drivers} times each"
     with lab.check(f"{said}: no row is missing, none is there twice, and nothing is left"):
         for number in range(drivers):
             with lab.alone() as driver:
-                driver.begin(append_streams, str(folder))
+                driver.begin(write_streams, str(folder))
                 for _ in range(STREAMS * (1 + number % 4) - number % STREAMS):
                     driver.hear()
                 time.sleep(number % 10 * 0.03)  # some time within a write, or between two
                 driver.kill()
         with lab.alone() as driver:
-            driver.begin(append_streams, str(folder))
+            driver.begin(write_streams, str(folder))
             for _ in range(6 * STREAMS):
                 driver.hear()
             driver.kill()
@@ -552,7 +550,7 @@ def check_streams(lab: Lab, restarts: int) -> None:
             assert rows == list(range(len(rows)))
         assert sum(map(len, found)) >= 10 * restarts // 4
         for path in folder.glob("rows-*"):  # of all that were killed, at most what the last one wrote
-            assert len(list(path.glob("_shmarrow/job-*"))) <= 1
+            assert len(list(path.glob("_temporary/*"))) <= 1
 
 
 def main() -> int:

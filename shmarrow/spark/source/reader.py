@@ -7,16 +7,19 @@ are those of :func:`shmarrow.scan`. Invariants:
 * only the columns that are asked for are read, and those that Spark takes as they lie in the mapped files are not
   copied;
 * a task opens the file that the plan has seen: its size and the time of its last change have to be the same;
-* a filter that is taken from Spark is applied in full, as Spark does not ask again.
+* filters are an option. Spark 4.1 to 4.3 offers those of queries (``pushFilters``), and then gives the rows that one
+  query needs to all queries over the same DataFrame, also to those with other filters or none.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,14 +38,14 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.ipc import RecordBatchFileReader
+from shmarrow.scans.filters import parse
 from shmarrow.scans.one_table import Scan
 from shmarrow.scans.sources import Fragment, find
 from shmarrow.segment.host import host_name
 from shmarrow.segment.location import is_shm, resolve
-from shmarrow.spark._pyspark import arrow_schema, check_version, pushes_filters
+from shmarrow.spark._pyspark import arrow_schema, check_version
 from shmarrow.spark.results import Fitting
 from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.pushing import translated
 from shmarrow.spark.types import spark_struct
 from shmarrow.types import Field, Schema
 
@@ -62,6 +65,8 @@ class ReadOptions(NamedTuple):
         What :func:`shmarrow.scan` accepts as a source.
     columns : tuple of str or None
         The columns to read; None for all.
+    filters : list or None
+        The rows to read, as :func:`shmarrow.scan` takes them, with lists for tuples and text for times and decimals.
     merge : bool
         Whether the schema has the columns of all files, not those of the first.
     split_bytes : int
@@ -72,6 +77,7 @@ class ReadOptions(NamedTuple):
 
     paths: tuple[str, ...]
     columns: tuple[str, ...] | None
+    filters: Any
     merge: bool
     split_bytes: int
     limits: Limits
@@ -80,7 +86,7 @@ class ReadOptions(NamedTuple):
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a read, from what Spark passes."""
     check_version()
-    paths = json.loads(given.get("paths", "[]"))  # of load([...])
+    paths = _json(given, "paths") or []  # of load([...])
     paths = [given["path"], *paths] if "path" in given else paths
     if not paths:
         raise InvalidArgument(
@@ -93,7 +99,21 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if not split.isdecimal() or not int(split):
         raise InvalidArgument(f"option 'maxPartitionBytes' must be a number of bytes, found {shown(split)}")
     limits = as_limits(DEFAULT_LIMITS, flag(given, "trust"))
-    return ReadOptions(tuple(map(local, paths)), columns, flag(given, "mergeSchema"), int(split), limits)
+    paths = tuple(map(local, paths))
+    return ReadOptions(paths, columns, _json(given, "filters"), flag(given, "mergeSchema"), int(split), limits)
+
+
+def _json(given: Mapping[str, str], name: str) -> Any:
+    """An option that is a list in JSON; None if it is missing."""
+    if name not in given:
+        return None
+    try:
+        found = json.loads(given[name])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise InvalidArgument(f"option {name!r} must be a list in JSON, found {shown(given[name])}")
+    return found
 
 
 def flag(given: Mapping[str, str], name: str) -> bool:
@@ -213,26 +233,28 @@ def _state(fragment: Fragment) -> tuple[int, int]:
 
 
 class Query:
-    """What is read of files: columns, and the rows that fulfil filters; pickled into tasks.
+    """Reads columns of files, and the rows that fulfil filters; pickled into tasks.
 
     Parameters
     ----------
-    options : ReadOptions
-        The options of the read.
-    schema : pyarrow.Schema
-        What Spark expects.
+    given : mapping
+        The options of the read, as Spark passes them.
+    schema : StructType
+        The columns.
     """
 
-    def __init__(self, options: ReadOptions, schema: Any) -> None:
+    @sendable()
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        options = read_options(given)
         self.options = options
-        self.fitting = Fitting(schema)
-        self.filters: list[Any] = []
+        self.fitting = Fitting(arrow_schema(schema))
+        with at("option 'filters'"):
+            self.filters = _conditions(options.filters, self.fitting.wanted)
+            parse(self.filters or [], self.fitting.wanted)  # raises here what is wrong with them
 
     def _scan(self, fragment: Fragment) -> Scan:
         scan = Scan([fragment], self.fitting.wanted, self.options.limits)
-        for each in self.filters:
-            scan = scan.where(each)
-        return scan
+        return scan.where(self.filters) if self.filters else scan
 
     def plan(self, fragments: list[Fragment]) -> list[InputPartition]:
         """Splits: record batches of up to ``maxPartitionBytes``, or less to occupy all processors."""
@@ -271,10 +293,10 @@ class Query:
         for number in takewhile(lambda number: number < len(sizes), scan._possible(0, reader)):
             yield Piece(fragment, seen, [number]), sizes[number]
 
-    def rows(self, pieces: list[Piece] | None) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one split, as pyarrow's."""
         with sendable():
-            for piece in pieces or ():
+            for piece in partition.value:
                 try:
                     scan = self._scan(piece.fragment)
                     scan._reader(0)
@@ -295,85 +317,68 @@ class Query:
                         yield from self.fitting.fit(batch)
 
 
+_PARSED: dict[str, Callable[[str], Any]] = {
+    "date": dt.date.fromisoformat,
+    "timestamp": dt.datetime.fromisoformat,
+    "decimal": Decimal,
+}
+"""What reads the values in filters that JSON has no form for."""
+
+
+def _conditions(given: Any, schema: Schema) -> Any:
+    """Filters as a scan takes them, from lists and text in JSON."""
+    if not isinstance(given, list):
+        return given
+    if len(given) != 3 or not isinstance(given[0], str):
+        return [_conditions(each, schema) for each in given]
+    name, op, value = given
+    several = value if isinstance(value, list) else [value]
+    read = _PARSED.get(schema.field(name).type.descriptor.values, str)
+    try:
+        values = [read(each) if isinstance(each, str) else each for each in several]
+    except (ArithmeticError, ValueError):
+        raise InvalidArgument(f"column {shown(name)} is {schema.field(name).type}, found {shown(value)}") from None
+    return name, op, values if isinstance(value, list) else values[0]
+
+
 def _of(schema: Schema, field: Field) -> Field:
     """The field of that name in a file; the field itself where the file lacks it, as its values are null then."""
     return schema.field(field.name) if field.name in schema.names else field
 
 
-class Reader(DataSourceReader):
+class Reader(Query, DataSourceReader):
     """Reads what there is when the query is planned."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._options = options
-        self._query = Query(options, arrow_schema(schema))
-
+    @sendable()
     def partitions(self) -> list[InputPartition]:
         """The splits of all files."""
-        with sendable():
-            return self._query.plan(found(self._options)) or [InputPartition([])]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of one split, as pyarrow's."""
-        return self._query.rows(partition.value)
+        return self.plan(found(self.options)) or [InputPartition([])]
 
 
-class FilteringReader(Reader):
-    """A reader that is told which rows a query needs; Spark refuses its method while pushing filters is off."""
-
-    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
-        """Take the filters that mean the same to a scan, and return the others to Spark."""
-        for each in filters:
-            made = translated(each, self._query.fitting.wanted)
-            if made is None:
-                yield each
-            else:
-                self._query.filters.append(made)
-
-
-class StreamReader(DataSourceStreamReader):
+class StreamReader(Query, DataSourceStreamReader):
     """Reads each file of a directory once, after it has appeared.
 
     An offset is the names of all files that were there at a time. So a batch is what its end names and its start does
     not, also after a restart from a checkpoint; and what was removed is forgotten.
     """
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._options = options
-        self._query = Query(options, arrow_schema(schema))
-
     def initialOffset(self) -> dict[str, bool]:
         """No file."""
         return {}
 
+    @sendable()
     def latestOffset(self) -> dict[str, bool]:  # type: ignore[override]  # as before 4.2, and still accepted
         """The names of all files that are there now."""
-        with sendable():
-            return {str(fragment): True for fragment in found(self._options)}
+        return {str(fragment): True for fragment in found(self.options)}
 
+    @sendable()
     def partitions(self, start: dict[str, bool], end: dict[str, bool]) -> list[InputPartition]:
         """The splits of the files that came between two offsets."""
-        with sendable():
-            there = {str(fragment): fragment for fragment in found(self._options)}
-            new = [name for name in end if name not in start]
-            for name in new:
-                if name not in there:
-                    raise ObjectNotFound(
-                        errno.ENOENT, f"{name} is gone: it was there when the batch of the stream was planned"
-                    )
-            return self._query.plan([there[name] for name in new])
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of one split, as pyarrow's."""
-        return self._query.rows(partition.value)
-
-
-@sendable()
-def reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Return a reader of the columns of a schema."""
-    return (FilteringReader if pushes_filters() else Reader)(read_options(given), schema)
-
-
-@sendable()
-def stream_reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Return a reader of the columns of a schema, of files that appear."""
-    return StreamReader(read_options(given), schema)
+        there = {str(fragment): fragment for fragment in found(self.options)}
+        new = [name for name in end if name not in start]
+        for name in new:
+            if name not in there:
+                raise ObjectNotFound(
+                    errno.ENOENT, f"{name} is gone: it was there when the batch of the stream was planned"
+                )
+        return self.plan([there[name] for name in new])
