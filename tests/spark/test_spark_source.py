@@ -753,9 +753,9 @@ def write_stream(spark: Any, here: str) -> None:
 def test_a_stream_whose_driver_is_killed(streams: None, by_value: None, java: None, tmp_path: Path) -> None:
     """Files come all the time, and drivers are killed at other moments each: each row is there once.
 
-    ``SHMARROW_KILLS`` sets how often, by default 3 times.
+    ``SHMARROW_KILLS`` sets how often, by default twice.
     """
-    kills, number, out = int(os.environ.get("SHMARROW_KILLS", "3")), 0, tmp_path / "out"
+    kills, number, out = int(os.environ.get("SHMARROW_KILLS", "2")), 0, tmp_path / "out"
     add(tmp_path, "0")
     for i in range(kills + 1):
         with spark_lab.driver(tmp_path / "driver") as driver:
