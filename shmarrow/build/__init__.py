@@ -78,7 +78,7 @@ def array(
         number = by_dtype().get(obj.dtype) if obj.dtype.kind in "iuf" else None
         if number is not None:
             return make_array(number, len(obj), [None, frozen(obj)], 0)
-    wanted = None if type is None else types.as_type(type)
+    target = None if type is None else types.as_type(type)
     count = None if size is None else _count(size)
     if not isinstance(obj, (list, tuple, np.ndarray, Array)):
         obj, pandas = plain(obj, count, array)
@@ -93,11 +93,11 @@ def array(
     result: Array
     try:
         try:
-            result = make(obj, wanted, valid, bool(from_pandas))
+            result = make(obj, target, valid, bool(from_pandas))
         except (InvalidData, InvalidType):
-            if safe or wanted is None:
+            if safe or target is None:
                 raise
-            result = make(obj, None, valid, bool(from_pandas)).cast(wanted, safe=False)
+            result = make(obj, None, valid, bool(from_pandas)).cast(target, safe=False)
         return result
     except RecursionError:
         raise InvalidType("the values are nested too deeply, or are recursive") from None
@@ -136,10 +136,10 @@ def _count(size: Any) -> int | None:
     return count if count >= 0 else None
 
 
-def _of_array(values: Any, wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
+def _of_array(values: Any, target: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
     result = nan_to_null(values) if nan_is_null else values
-    if wanted is not None and wanted != result.type:
-        result = result.cast(wanted)
+    if target is not None and target != result.type:
+        result = result.cast(target)
     return result if valid is None else result._take(np.arange(len(result)), valid)
 
 
@@ -149,7 +149,7 @@ def _lists(type: DataType, values: Any) -> DataType:
     return type
 
 
-def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
+def _of_ndarray(values: Any, target: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
     if not values.ndim:
         raise InvalidArgument("expected at least one dimension, found a 0-d ndarray")
     if isinstance(values, np.ma.MaskedArray):
@@ -165,17 +165,17 @@ def _of_ndarray(values: Any, wanted: DataType | None, valid: Mask | None, nan_is
             items = [item if keep else None for item, keep in zip(items, valid.reshape(-1).tolist(), strict=True)]
             valid = None
         if values.ndim == 1:
-            return _of_values(items, wanted, valid, nan_is_null)
-        kept = np.empty(len(items), object)
-        kept[:] = without_nan(items) if nan_is_null else items
-        values = kept.reshape(values.shape)
+            return _of_values(items, target, valid, nan_is_null)
+        objects = np.empty(len(items), object)
+        objects[:] = without_nan(items) if nan_is_null else items
+        values = objects.reshape(values.shape)
     elif nan_is_null and values.dtype.kind == "f":
         missing = np.isnan(values)
         if missing.any():
             valid = ~missing if valid is None else _deepened(valid, missing) & ~missing
-        if wanted is not None and values.ndim == 1 and missing.all():  # pandas has no other column of nothing
-            return nulls(len(values), wanted)
-    type = type_of_ndarray(values, valid) if wanted is None else wanted
+        if target is not None and values.ndim == 1 and missing.all():  # pandas has no other column of nothing
+            return nulls(len(values), target)
+    type = type_of_ndarray(values, valid) if target is None else target
     with renumbered(_in_shape, values.shape):
         return array_from_numpy(values, type, valid)
 
@@ -191,16 +191,16 @@ def _deepened(valid: Mask, like: Mask) -> Mask:
     return np.broadcast_to(valid.reshape(len(valid), *[1] * (like.ndim - 1)), like.shape) if valid.ndim == 1 else valid
 
 
-def _of_values(values: Sequence[Any], wanted: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
+def _of_values(values: Sequence[Any], target: DataType | None, valid: Mask | None, nan_is_null: bool) -> Any:
     if nan_is_null:
         values = without_nan(values)
     if valid is not None:
         values = [value if keep else None for value, keep in zip(values, valid.tolist(), strict=True)]
     kinds = kinds_of(values)
-    type = type_of_values(values, kinds) if wanted is None else wanted
+    type = type_of_values(values, kinds) if target is None else target
     try:
         result = array_from_pylist(values, type, kinds)
-        if type.fields and wanted is not None and type.layout != "map":
+        if type.fields and target is not None and type.layout != "map":
             check_required(result)
     except (InvalidData, InvalidType) as error:
         raise _located(error, values, type) from error.__cause__
@@ -213,10 +213,10 @@ def _located(error: InvalidData | InvalidType, values: Sequence[Any], type: Any)
         return error
     if type.layout == "dictionary" and not isinstance(type, ExtensionType):
         type = type.value_type  # the number of distinct values depends on the whole list
-    found = _first_refused(values, type)
-    if found is None:
+    refused = _first_refused(values, type)
+    if refused is None:
         return error  # no single value is invalid
-    slot, steps, error = found
+    slot, steps, error = refused
     error.where = (("row", slot), *steps, *[part for part in error.where if part[0] != "row"])
     return error
 
@@ -240,9 +240,9 @@ def _first_refused(values: Sequence[Any], type: DataType) -> _Refused | None:
     if error is None:
         return None
     for step, parts, part_type in _parts(values[start], type):
-        found = _first_refused(parts, part_type)
-        if found is not None:
-            at, steps, error = found
+        refused = _first_refused(parts, part_type)
+        if refused is not None:
+            at, steps, error = refused
             return start, [step or ("item", at), *steps], error
     return start, [], error
 

@@ -99,8 +99,8 @@ def type_of_ndarray(values: NDArray, valid: Mask | None = None) -> DataType:
     if values.ndim == 1 and not dtype.hasobject:
         return type_of_dtype(dtype)
     if dtype.kind == "O":
-        kept = values if valid is None else values[valid]
-        return lists_of(type_of_values(kept.reshape(-1).tolist()), values.shape[1:])
+        present = values if valid is None else values[valid]
+        return lists_of(type_of_values(present.reshape(-1).tolist()), values.shape[1:])
     if dtype.names is not None and dtype.hasobject:
         fields = {name: type_of_ndarray(values[name].reshape(-1)) for name in dtype.names}
         return lists_of(types.struct(fields), values.shape[1:])
@@ -158,11 +158,11 @@ def _decimals(values: Sequence[Any]) -> DataType:
 
 def _numpy_units(values: Sequence[Any], kind: Any) -> set[str]:
     """The Arrow units of numpy's datetimes or timedeltas among the values; NaT counts only if it has a unit."""
-    found = set()
+    units = set()
     for dtype in {value.dtype for value in values if isinstance(value, kind) and not _is_blank(value)}:
         type: Any = type_of_dtype(dtype)
-        found.add("D" if type.unit == "day" else type.unit)
-    return found
+        units.add("D" if type.unit == "day" else type.unit)
+    return units
 
 
 def _is_blank(value: Any) -> bool:
@@ -284,8 +284,8 @@ _MANY = 1 << 22
 """Number of elements above which a repeated list is inspected only once, as it may be recursive."""
 
 
-def _one_type(found: Iterable[DataType]) -> DataType:
-    distinct = list(dict.fromkeys(found))
+def _one_type(candidates: Iterable[DataType]) -> DataType:
+    distinct = list(dict.fromkeys(candidates))
     if len(distinct) > 1:
         raise InvalidType(f"no list type fits both {distinct[0]} and {distinct[1]} elements; pass type=")
     return distinct[0]

@@ -47,24 +47,24 @@ def values_of(obj: Any, build: Callable[..., Any], read: Callable[[Any], Any]) -
     if isinstance(dtype, np.dtype):
         return obj.to_numpy()
     kind = dtype.__class__.__name__
-    found = obj if any(base.__name__ == "ExtensionArray" for base in obj.__class__.__mro__) else obj.array
+    extension_array = obj if any(base.__name__ == "ExtensionArray" for base in obj.__class__.__mro__) else obj.array
     if kind in _REFUSED:
         raise InvalidType(f"no Arrow type for pandas' {dtype}: {_REFUSED[kind]}")
     if kind == "SparseDtype":
-        return np.asarray(found)
+        return np.asarray(extension_array)
     if kind == "CategoricalDtype":
-        return _categorical(found, build)
+        return _categorical(extension_array, build)
     if kind == "DatetimeTZDtype":
-        moments = np.asarray(found, f"M8[{dtype.unit}]")
+        moments = np.asarray(extension_array, f"M8[{dtype.unit}]")
         return array_from_numpy(moments, types.timestamp(dtype.unit, zone_name(dtype.tz)))
     if kind == "StringDtype" and dtype.storage == "python":
-        return build(np.asarray(found, object), types.string(), from_pandas=True)
-    data, mask = getattr(found, "_data", None), getattr(found, "_mask", None)
+        return build(np.asarray(extension_array, object), types.string(), from_pandas=True)
+    data, mask = getattr(extension_array, "_data", None), getattr(extension_array, "_mask", None)
     if isinstance(data, np.ndarray) and isinstance(mask, np.ndarray):
         return np.ma.MaskedArray(data, mask, copy=False)
-    if hasattr(found, "__arrow_array__"):
-        return read(found)
-    return found.to_numpy(object)
+    if hasattr(extension_array, "__arrow_array__"):
+        return read(extension_array)
+    return extension_array.to_numpy(object)
 
 
 _REFUSED = {
@@ -89,15 +89,15 @@ def with_extension(values: Any, build: Callable[..., Any]) -> tuple[Any, dict[st
 
 
 def _periods(values: Any, build: Callable[..., Any]) -> tuple[Any, str, dict[str, str]]:
-    found = getattr(values, "array", values)
-    ordinals = build(np.ma.MaskedArray(found.asi8, np.asarray(found.isna()), copy=False), types.int64())
+    periods = getattr(values, "array", values)
+    ordinals = build(np.ma.MaskedArray(periods.asi8, np.asarray(periods.isna()), copy=False), types.int64())
     return ordinals, "pandas.period", {"freq": str(values.dtype)[len("period[") : -1]}
 
 
 def _intervals(values: Any, build: Callable[..., Any]) -> tuple[Any, str, dict[str, str]]:
-    found = getattr(values, "array", values)
-    ends = [build(end, from_pandas=True) for end in (found.left, found.right)]
-    missing = np.asarray(found.isna())
+    intervals = getattr(values, "array", values)
+    ends = [build(end, from_pandas=True) for end in (intervals.left, intervals.right)]
+    missing = np.asarray(intervals.isna())
     fields = [types.field(name, end.type) for name, end in zip(("left", "right"), ends, strict=True)]
     validity, nulls = validity_of(~missing if missing.any() else None)
     array = make_array(types.struct(fields), len(values), [validity], nulls, 0, ends)

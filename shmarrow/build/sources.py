@@ -36,10 +36,10 @@ def _of_arrow_array(value: Any) -> Array:
     """
     pa = optional("pyarrow")
     try:
-        found = pa.array(value)
+        array = pa.array(value)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidType(f"{full_name(value)} did not return an Arrow array: {error}") from None
-    return _of_capsules(found)
+    return _of_capsules(array)
 
 
 _INTERFACES: dict[str, Reader] = {

@@ -227,10 +227,10 @@ def _into(target: Any, numbers: Unscaled, by: int, safe: bool) -> Outcome:
     scaled, inexact, over = rescaled(numbers, by)
     result, wide = stored(target, scaled)
     precision = _WIDE.format(target.precision)
-    found = faults(
+    problems = faults(
         (inexact if safe else None, _LOST.format(target.scale), "drops them"), (over, precision), (wide, precision)
     )
-    return result, found
+    return result, problems
 
 
 def decimals(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
@@ -257,19 +257,19 @@ def to_integers(values: Values, source: Any, target: Any, safe: bool) -> Outcome
         over = beyond if over is None else over | beyond
         whole = low
     limits = f"not within {info.min} to {info.max}"
-    found = faults(
+    problems = faults(
         (inexact if safe else None, "not a whole number", "drops fractions"),
         (over, limits),
         (outside(whole, info.min, info.max), limits),
     )
-    return whole.astype(target.storage), found
+    return whole.astype(target.storage), problems
 
 
 def to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     """Convert decimals to the nearest floats, exact if these round to the same decimals at the same scale."""
     numbers, scale, dtype = unscaled(source, values), source.scale, target.storage
     result = np.zeros(len(values), np.float64)
-    kept = np.ones(len(values), np.bool_)
+    is_exact = np.ones(len(values), np.bool_)
     easy = _easy(numbers, scale)
     some = numbers if easy is None else numbers[easy]
     if len(some):
@@ -278,18 +278,18 @@ def to_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
             narrow = near.astype(dtype).astype(np.float64)
             exact = near == narrow if dtype == np.float64 else _reads_back(narrow, scale, some)
         if easy is None:
-            result, kept = near, exact
+            result, is_exact = near, exact
         else:
-            result[easy], kept[easy] = near, exact
+            result[easy], is_exact[easy] = near, exact
     if easy is not None:
         hard = np.flatnonzero(~easy)
         pairs = [_float_of(number, scale, dtype) for number in decimal_integers(numbers[hard])]
         result[hard] = [pair[0] for pair in pairs]
-        kept[hard] = [pair[1] for pair in pairs]
+        is_exact[hard] = [pair[1] for pair in pairs]
     with np.errstate(over="ignore"):
         floats = result.astype(dtype)
     lost = f"more digits than a {8 * dtype.itemsize}-bit float keeps"
-    return floats, faults((~kept if safe and not kept.all() else None, lost, "rounds"))
+    return floats, faults((~is_exact if safe and not is_exact.all() else None, lost, "rounds"))
 
 
 def _easy(numbers: Unscaled, scale: int) -> Mask | None:
@@ -347,13 +347,14 @@ def from_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome
         easy = np.abs(scaled) < _CERTAIN
         numbers = np.where(easy, scaled, 0)
         back = _scaled_floats(numbers, -scale).astype(dtype) if abs(scale) <= _POWER else numbers
-    kept = back == values
+    is_exact = back == values
     result = numbers.astype(np.int64)
     precision = _WIDE.format(target.precision)
     if easy.all():
         storage, over = stored(target, result)
         return storage, faults(
-            (~kept if safe and not kept.all() else None, _LOST.format(target.scale), "rounds"), (over, precision)
+            (~is_exact if safe and not is_exact.all() else None, _LOST.format(target.scale), "rounds"),
+            (over, precision),
         )
     hard = np.flatnonzero(~easy)
     over = np.zeros(len(values), np.bool_)
@@ -365,7 +366,7 @@ def from_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome
             number = 0
         over[slot] = over_one
         integers.append(number)
-        kept[slot] = over_one or _float_of(number, scale, dtype)[0] == value
+        is_exact[slot] = over_one or _float_of(number, scale, dtype)[0] == value
     try:
         result[hard] = integers
     except OverflowError:
@@ -373,9 +374,9 @@ def from_floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome
         words = b"".join([number.to_bytes(32, "little", signed=True) for number in integers])
         result[hard] = np.frombuffer(words, "<u8").reshape(-1, 4)
     storage, wide_ones = stored(target, result)
-    found = faults(
+    problems = faults(
         (over, precision),
         (wide_ones, precision),
-        (~kept if safe and not kept.all() else None, _LOST.format(target.scale), "rounds"),
+        (~is_exact if safe and not is_exact.all() else None, _LOST.format(target.scale), "rounds"),
     )
-    return storage, found
+    return storage, problems

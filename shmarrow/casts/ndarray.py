@@ -39,30 +39,35 @@ def from_ndarray(type: DataType, values: Values, valid: Mask | None, safe: bool 
     """
     if values.ndim != 1:
         raise InvalidArgument(f"{type}: expected an ndarray of shape (n,), found {values.shape}")
-    wanted, kind = type.storage, type.descriptor.values
-    if kind == "bytes" and values.dtype.kind in "SV" and values.dtype.itemsize == wanted.itemsize:  # type: ignore[union-attr]
+    storage_dtype, kind = type.storage, type.descriptor.values
+    if kind == "bytes" and values.dtype.kind in "SV" and values.dtype.itemsize == storage_dtype.itemsize:  # type: ignore[union-attr]
         return values
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype.kind in "Mm":
-        made, found = time.from_numpy_time(values, type, safe)
-        storage.refuse(found, valid, type, lambda slot: str(values[slot]))
-        return made
-    if kind == "interval" and values.dtype == wanted:
+        result, problems = time.from_numpy_time(values, type, safe)
+        storage.refuse(problems, valid, type, lambda slot: str(values[slot]))
+        return result
+    if kind == "interval" and values.dtype == storage_dtype:
         return values
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         double = values.astype(np.float64)
         lost = (double != values) & (values == values) if safe else None
-        found = faults((lost, "not exact as a 64-bit float", "rounds"))
-        storage.refuse(found, valid, type, lambda slot: repr(values[slot]))
+        problems = faults((lost, "not exact as a 64-bit float", "rounds"))
+        storage.refuse(problems, valid, type, lambda slot: repr(values[slot]))
         values = double
     if values.dtype.kind not in "biuf" or kind == "bytes":
         raise InvalidType(f"{type}: cannot convert an ndarray of {values.dtype}")
-    given = from_numpy_dtype(values.dtype)
-    if values.dtype.kind in "iu" and wanted is not None and kind in (*time.KINDS, "interval") and wanted.kind == "i":
-        counts = IntType(8 * wanted.itemsize, True)
-        values, given = storage.convert(values, valid, given, counts, safe), counts
-    return storage.convert(values, valid, given, type, safe)
+    source = from_numpy_dtype(values.dtype)
+    if (
+        values.dtype.kind in "iu"
+        and storage_dtype is not None
+        and kind in (*time.KINDS, "interval")
+        and storage_dtype.kind == "i"
+    ):
+        counts = IntType(8 * storage_dtype.itemsize, True)
+        values, source = storage.convert(values, valid, source, counts, safe), counts
+    return storage.convert(values, valid, source, type, safe)
 
 
 def as_dtype(values: NDArray, dtype: Any, copy: bool | None) -> NDArray:
@@ -86,40 +91,40 @@ def as_dtype(values: NDArray, dtype: Any, copy: bool | None) -> NDArray:
     CopyRequired
         If a copy is needed and ``copy`` is False.
     """
-    wanted = values.dtype if dtype is None else np.dtype(dtype)
-    if wanted == values.dtype:
+    target = values.dtype if dtype is None else np.dtype(dtype)
+    if target == values.dtype:
         return values.copy() if copy else values
     if copy is False:
-        raise CopyRequired(f"converting {values.dtype} to {wanted} needs a copy")
-    if wanted.kind in "TUS" and values.dtype == object:
-        values = _without_none(values, wanted)
-    numbers = wanted.kind in "biuf" and values.dtype.kind in "biuf" and wanted.itemsize <= 8
-    if not numbers and (wanted.kind not in "mM" or wanted.kind != values.dtype.kind):
-        return values.astype(wanted)
+        raise CopyRequired(f"converting {values.dtype} to {target} needs a copy")
+    if target.kind in "TUS" and values.dtype == object:
+        values = _without_none(values, target)
+    numbers = target.kind in "biuf" and values.dtype.kind in "biuf" and target.itemsize <= 8
+    if not numbers and (target.kind not in "mM" or target.kind != values.dtype.kind):
+        return values.astype(target)
     try:
-        type = from_numpy_dtype(wanted)
+        type = from_numpy_dtype(target)
     except InvalidType:  # a unit that Arrow lacks
-        return values.astype(wanted)
+        return values.astype(target)
     if type.descriptor.values == "date":
-        return values.astype(wanted)
+        return values.astype(target)
     flat = values.reshape(-1)
     if numbers:
-        made = from_ndarray(type, flat, None)
+        array = from_ndarray(type, flat, None)
     else:
         missing = np.isnat(flat)
-        made = from_ndarray(type, flat, ~missing).view(wanted)
+        array = from_ndarray(type, flat, ~missing).view(target)
         if missing.any():
-            made = np.where(missing, np.array("NaT", wanted), made)
-    return made.astype(wanted, copy=np.may_share_memory(made, values)).reshape(values.shape)
+            array = np.where(missing, np.array("NaT", target), array)
+    return array.astype(target, copy=np.may_share_memory(array, values)).reshape(values.shape)
 
 
-def _without_none(values: NDArray, wanted: DType) -> NDArray:
+def _without_none(values: NDArray, target: DType) -> NDArray:
     """Objects to convert to strings, with None replaced by the null value of the ``StringDType``."""
     missing = values == np.array(None)
     if not missing.any():
         return values
-    if not hasattr(wanted, "na_object"):
+    if not hasattr(target, "na_object"):
         slot = int(missing.reshape(-1).argmax())
         hint = "np.dtypes.StringDType(na_object=None) can"
-        raise InvalidData(f"{wanted} cannot hold null", where=[("row", slot)], hint=hint)
-    return np.where(missing, np.array(wanted.na_object, object), values)
+        raise InvalidData(f"{target} cannot hold null", where=[("row", slot)], hint=hint)
+    return np.where(missing, np.array(target.na_object, object), values)

@@ -39,11 +39,11 @@ class Fault(NamedTuple):
     hint: str | None = None
 
 
-def faults(*found: tuple[Mask | None, str] | tuple[Mask | None, str, str]) -> list[Fault]:
+def faults(*checks: tuple[Mask | None, str] | tuple[Mask | None, str, str]) -> list[Fault]:
     """Return the faults whose masks are not None, from masks, reasons, and effects of ``safe=False``."""
     return [
         Fault(where, why, *[f"a cast with safe=False {effect}" for effect in effects])
-        for where, why, *effects in found
+        for where, why, *effects in checks
         if where is not None
     ]
 
@@ -136,14 +136,14 @@ def floats_to_integers(values: Values, source: Any, target: Any, safe: bool) -> 
     info = np.iinfo(target.storage)
     whole = np.trunc(wide)
     fits = (whole >= float(info.min)) & (whole < float(info.max + 1))
-    found = []
+    problems = []
     if not fits.all():
-        found = faults((~fits, f"not within {info.min} to {info.max}"))
+        problems = faults((~fits, f"not within {info.min} to {info.max}"))
         whole = np.where(fits, whole, 0)
         wide = np.where(fits, wide, 0)
     if safe and not np.array_equal(whole, wide):
-        found += faults((whole != wide, "not a whole number", "drops fractions"))
-    return whole.astype(target.storage), found
+        problems += faults((whole != wide, "not a whole number", "drops fractions"))
+    return whole.astype(target.storage), problems
 
 
 def floats(values: Values, source: Any, target: Any, safe: bool) -> Outcome:

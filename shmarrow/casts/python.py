@@ -139,12 +139,12 @@ def _refuse(type: DataType, value: Any, why: str, hint: str | None = None) -> Ne
     raise InvalidData(f"{type}: cannot convert {shown(value)}: {why}", hint=hint)
 
 
-def _checked(type: DataType, values: Sequence[Any], made: tuple[Values, list[Fault]]) -> Values:
+def _checked(type: DataType, values: Sequence[Any], outcome: tuple[Values, list[Fault]]) -> Values:
     """Return the converted storage if no value is invalid."""
-    for fault in made[1]:
+    for fault in outcome[1]:
         if fault.where.any():
             _refuse(type, values[int(fault.where.argmax())], fault.why, fault.hint)
-    return made[0]
+    return outcome[0]
 
 
 def _array_of(type: DataType, dtype: Any, numbers: Sequence[int]) -> Values:
@@ -294,14 +294,14 @@ def _pandas_times(type: Any, values: Sequence[Any]) -> Values:
     return _numpy_times(type, plain, values)
 
 
-def _numpy_times(type: Any, values: Sequence[Any], given: Sequence[Any] | None = None) -> Values:
+def _numpy_times(type: Any, values: Sequence[Any], originals: Sequence[Any] | None = None) -> Values:
     """Convert ``numpy.datetime64`` or ``numpy.timedelta64`` values, one unit at a time."""
     result = np.zeros(len(values), type.storage)
     dtypes = {value.dtype for value in values}
     for dtype in dtypes:
         slots = [i for i, value in enumerate(values) if value.dtype == dtype] if len(dtypes) > 1 else range(len(values))
         some = np.array([values[i] for i in slots], dtype)
-        named = [(given or values)[i] for i in slots]
+        named = [(originals or values)[i] for i in slots]
         missing = np.isnat(some)
         if missing.any():
             _refuse(type, named[int(missing.argmax())], "not a time; use None for null")
@@ -313,9 +313,9 @@ def _attributes(values: Sequence[Any], *names: str) -> list[Values]:
     return [np.fromiter(map(operator.attrgetter(name), values), np.int64, len(values)) for name in names]
 
 
-def _timedeltas(type: Any, values: Sequence[Any], given: Sequence[Any] | None = None) -> Values:
+def _timedeltas(type: Any, values: Sequence[Any], originals: Sequence[Any] | None = None) -> Values:
     days, seconds, micros = _attributes(values, "days", "seconds", "microseconds")
-    return _checked(type, given or values, time.from_parts(days * time.DAY_SECONDS + seconds, micros, type))
+    return _checked(type, originals or values, time.from_parts(days * time.DAY_SECONDS + seconds, micros, type))
 
 
 def _times(type: Any, values: Sequence[Any]) -> Values:

@@ -55,14 +55,14 @@ def convert(values: Values, valid: Mask | None, source: DataType, target: DataTy
     way = _WAYS.get((source.descriptor.values, target.descriptor.values))
     if way is None:
         raise no_way(source, target)
-    result, found = way(values, source, target, safe)
-    refuse(found, valid, target, lambda slot: shown(source, values[slot : slot + 1]))
+    result, problems = way(values, source, target, safe)
+    refuse(problems, valid, target, lambda slot: shown(source, values[slot : slot + 1]))
     return result
 
 
-def refuse(found: list[Fault], valid: Mask | None, target: DataType, show: Callable[[int], str]) -> None:
+def refuse(problems: list[Fault], valid: Mask | None, target: DataType, show: Callable[[int], str]) -> None:
     """Raise InvalidData for the first invalid slot that is not null; ``show`` formats its value."""
-    for fault in found:
+    for fault in problems:
         at = fault.where if valid is None else fault.where & valid
         if at.any():
             slot = int(at.argmax())

@@ -72,12 +72,12 @@ def in_units(values: Values, per_source: int, target: Any, safe: bool, floor: bo
     result, cut, over = counted(values, per_source, tick(target), floor)
     info = np.iinfo(target.storage)
     beyond = outside(result, info.min, info.max)
-    found = faults(
+    problems = faults(
         (cut if safe else None, f"not a whole number of {_plural(target.unit)}", "drops the rest"),
         (over, f"beyond {target}"),
         (beyond, f"beyond {target}"),
     )
-    return result.astype(target.storage, copy=False), found + rule_faults(target, result)
+    return result.astype(target.storage, copy=False), problems + rule_faults(target, result)
 
 
 def _plural(unit: str) -> str:
@@ -88,9 +88,9 @@ def to_dates(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     """Convert timestamps to dates, exact at midnight."""
     local, beyond = _local(values, source)
     days, cut, _ = counted(local, tick(source), DAY, floor=True)
-    result, found = in_units(days, DAY, target, safe)
+    result, problems = in_units(days, DAY, target, safe)
     midnight = (cut if safe else None, "not midnight", "drops the time of day")
-    return result, faults((beyond, _NO_ZONE), midnight) + found
+    return result, faults((beyond, _NO_ZONE), midnight) + problems
 
 
 def to_times(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
@@ -98,8 +98,8 @@ def to_times(values: Values, source: Any, target: Any, safe: bool) -> Outcome:
     local, beyond = _local(values, source)
     day = DAY_SECONDS * PER_SECOND[source.unit]
     other = outside(local, 0, day - 1) if safe else None
-    result, found = in_units(local % day, tick(source), target, safe)
-    return result, faults((beyond, _NO_ZONE), (other, "not on 1970-01-01", "drops the date")) + found
+    result, problems = in_units(local % day, tick(source), target, safe)
+    return result, faults((beyond, _NO_ZONE), (other, "not on 1970-01-01", "drops the date")) + problems
 
 
 _NO_ZONE = "time zones are known for the years 1 to 9999"
@@ -137,11 +137,11 @@ def offsets(seconds: Values, zone: dt.tzinfo) -> Values:
 
 def _offsets_at(seconds: list[int], zone: dt.tzinfo) -> Values:
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    found = []
+    offsets = []
     for second in seconds:
         offset = (epoch + dt.timedelta(seconds=second)).astimezone(zone).utcoffset()
-        found.append(0 if offset is None else offset.days * DAY_SECONDS + offset.seconds)
-    return np.array(found, np.int64)
+        offsets.append(0 if offset is None else offset.days * DAY_SECONDS + offset.seconds)
+    return np.array(offsets, np.int64)
 
 
 def time_zone(name: str) -> dt.tzinfo:
@@ -187,14 +187,14 @@ def from_numpy_time(values: Values, target: Any, safe: bool) -> Outcome:
     if target.descriptor.values not in kinds or unit == "generic" or (dtype.kind == "m" and unit in ("Y", "M")):
         raise InvalidType(f"{target}: cannot convert an ndarray of {dtype}")
     counts = values.view(np.int64)
-    found = []
+    problems = []
     if unit in ("Y", "M"):
         far = outside(counts, -_MONTHS // count, _MONTHS // count)
-        found = faults((far, f"beyond {target}"))
+        problems = faults((far, f"beyond {target}"))
         counts = (counts if far is None else np.where(far, 0, counts)).view(dtype).astype("M8[D]").view(np.int64)
         unit, count = "D", 1
     result, more = in_units(counts, _TICKS[unit] * count, target, safe, floor=target.descriptor.values == "date")
-    return result, found + more
+    return result, problems + more
 
 
 _MONTHS = 10**12
@@ -215,12 +215,12 @@ def from_parts(seconds: Values, micros: Values, target: Any) -> Outcome:
     result = whole + part
     wrapped = np.where(part < 0, result > whole, result < whole)
     beyond = f"beyond {target}"
-    found = faults(
+    problems = faults(
         (over, beyond),
         (wrapped if wrapped.any() else None, beyond),
         (cut, f"not a whole number of {_plural(target.unit)}"),
     )
-    return result.astype(target.storage, copy=False), found
+    return result.astype(target.storage, copy=False), problems
 
 
 # --- validation of values -----------------------------------------------------------------------------------------

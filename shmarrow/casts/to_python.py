@@ -71,10 +71,10 @@ def _within(
 
 def _decimals(type: Any, values: Values, valid: Mask | None, first: int) -> list[Any]:
     make, context = decimal_module()
-    made = map(make, decimal_integers(values))
+    decimals = map(make, decimal_integers(values))
     if not type.scale:
-        return list(made)
-    return list(map(make.scaleb, made, itertools.repeat(-type.scale), itertools.repeat(context)))
+        return list(decimals)
+    return list(map(make.scaleb, decimals, itertools.repeat(-type.scale), itertools.repeat(context)))
 
 
 _NO_DATE = "which is outside datetime's years 1 to 9999"

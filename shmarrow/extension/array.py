@@ -55,8 +55,8 @@ class ExtensionArray(Array, of=ExtensionType):
         if not isinstance(type, ExtensionType):
             raise InvalidType(f"expected an ExtensionType, found {shown(type)}")
         if not isinstance(storage, Array) or storage.type != type.storage_type:
-            found = storage.type if isinstance(storage, Array) else storage.__class__.__name__
-            raise InvalidType(f"{type}: expected a storage array of {type.storage_type}, found {found}")
+            storage_type = storage.type if isinstance(storage, Array) else storage.__class__.__name__
+            raise InvalidType(f"{type}: expected a storage array of {type.storage_type}, found {storage_type}")
         of_storage: Any = storage
         return of_storage._with(type=type)
 
@@ -129,13 +129,13 @@ class ExtensionArray(Array, of=ExtensionType):
 
     def _safe_values(self) -> Any:
         storage = self._storage
-        made = storage._safe_values()
-        return self if made is storage else self._under(made)
+        safe = storage._safe_values()
+        return self if safe is storage else self._under(safe)
 
     def _windowed(self) -> Any:
         storage = self._storage
-        made = storage._windowed()
-        return self if made is storage else self._under(made)
+        window = storage._windowed()
+        return self if window is storage else self._under(window)
 
     def _takes(self, field: Field, child_type: DataType) -> bool:
         return self._storage._takes(field, child_type)
@@ -211,17 +211,17 @@ def converted(type: Any, convert: Callable[[Any], Any], values: Sequence[Any], f
     InvalidData
         If the conversion raises anything but one of our errors.
     """
-    made: list[Any] = []
+    items: list[Any] = []
     try:
         for value in values:
-            made.append(None if value is None else convert(value))
+            items.append(None if value is None else convert(value))
     except ShmarrowError:
         raise
     except Exception as error:
-        slot = len(made)
+        slot = len(items)
         text = f"{type}: {convert.__name__}({shown(values[slot])}) raised {shown(error)}"
         raise InvalidData(text, where=[("row", first + slot)]) from error
-    return made
+    return items
 
 
 def _converts(type: Any) -> bool:

@@ -32,18 +32,18 @@ def parameters_of(what: str, serialized: bytes) -> dict[str, Any]:
     if len(serialized) > _MOST_PARAMETERS:
         raise InvalidArgument(f"{what}: {len(serialized)} bytes of parameters, expected at most {_MOST_PARAMETERS}")
     try:
-        found = json.loads(serialized.decode())
+        parameters = json.loads(serialized.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what}: the parameters {serialized[:80]!r} are not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parameters, dict):
         raise InvalidArgument(f"{what}: the parameters must be a JSON object, found {shown(serialized[:80])}")
-    return found
+    return parameters
 
 
 def as_json(parameters: dict[str, Any]) -> bytes:
     """Return parameters as compact JSON, without those that are None."""
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode()
+    present = {name: value for name, value in parameters.items() if value is not None}
+    return json.dumps(present, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def checked_text(what: str, name: str, value: Any) -> str:
@@ -61,10 +61,10 @@ def children_of(what: str, storage_type: DataType) -> dict[str, DataType]:
     """Return the types of a struct's fields by name."""
     if not isinstance(storage_type, types.StructType):
         raise InvalidArgument(f"{what}: the storage must be a struct, found {storage_type}")
-    found = {field.name: field.type for field in storage_type.fields}
-    if len(found) != len(storage_type.fields):
+    types_by_name = {field.name: field.type for field in storage_type.fields}
+    if len(types_by_name) != len(storage_type.fields):
         raise InvalidArgument(f"{what}: the storage has duplicate field names: {storage_type}")
-    return found
+    return types_by_name
 
 
 def values_of(type: DataType) -> DataType:
@@ -170,8 +170,8 @@ class JsonArray(ExtensionArray, of=JsonType):
             try:
                 result.append(None if text is None else json.loads(text))
             except (ValueError, RecursionError) as error:
-                found = f"{self._type}: {text[:80]!r} is not JSON: {error}"
-                raise InvalidData(found, where=[("row", i)]) from None
+                message = f"{self._type}: {text[:80]!r} is not JSON: {error}"
+                raise InvalidData(message, where=[("row", i)]) from None
         return result
 
     def _check_values(self) -> None:
@@ -211,8 +211,8 @@ class OpaqueType(ExtensionType):
 
     @classmethod
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> OpaqueType:
-        found = parameters_of(cls.extension_name, serialized)
-        return cls(storage_type, found.get("type_name"), found.get("vendor_name"))  # type: ignore[arg-type]
+        parameters = parameters_of(cls.extension_name, serialized)
+        return cls(storage_type, parameters.get("type_name"), parameters.get("vendor_name"))  # type: ignore[arg-type]
 
     def _key(self) -> tuple[Any, ...]:
         return (self.storage_type, self.type_name, self.vendor_name)
@@ -285,8 +285,8 @@ class VariantType(ExtensionType):
 
     def _check_value(self, children: dict[str, DataType]) -> None:
         if not children or not set(children) <= {"value", "typed_value"}:
-            found = list(children)[:20]
-            raise InvalidArgument(f"{self.extension_name}: expected 'value', 'typed_value' or both, found {found}")
+            names = list(children)[:20]
+            raise InvalidArgument(f"{self.extension_name}: expected 'value', 'typed_value' or both, found {names}")
         value, typed = children.get("value"), children.get("typed_value")
         if value is not None and value not in _BINARY:
             raise InvalidArgument(f"{self.extension_name}: 'value' must be binary, found {value}")

@@ -113,8 +113,8 @@ class FixedShapeTensorType(_TensorType):
 
     @classmethod
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> FixedShapeTensorType:
-        found = parameters_of(cls.extension_name, serialized)
-        return cls(storage_type, found.get("shape"), found.get("dim_names"), found.get("permutation"))  # type: ignore[arg-type]
+        parameters = parameters_of(cls.extension_name, serialized)
+        return cls(storage_type, parameters.get("shape"), parameters.get("dim_names"), parameters.get("permutation"))  # type: ignore[arg-type]
 
     def from_python(self, value: Any) -> Any:
         if not isinstance(value, np.ndarray):
@@ -292,8 +292,10 @@ class VariableShapeTensorType(_TensorType):
 
     @classmethod
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> VariableShapeTensorType:
-        found = parameters_of(cls.extension_name, serialized)
-        return cls(storage_type, found.get("dim_names"), found.get("permutation"), found.get("uniform_shape"))
+        parameters = parameters_of(cls.extension_name, serialized)
+        return cls(
+            storage_type, parameters.get("dim_names"), parameters.get("permutation"), parameters.get("uniform_shape")
+        )
 
     def from_python(self, value: Any) -> Any:
         if not isinstance(value, np.ndarray):
@@ -428,10 +430,10 @@ def _permutation(what: str, order: Any, ndim: int) -> tuple[int, ...] | None:
     """A permutation, or None for the identity."""
     if order is None:
         return None
-    found = _sizes(what, "permutation", order)
-    if len(found) != ndim or sorted(found) != list(range(ndim)):
-        raise InvalidArgument(f"{what}: permutation must have each of 0 to {ndim - 1} once, found {list(found)[:64]}")
-    return None if found == tuple(range(ndim)) else found
+    axes = _sizes(what, "permutation", order)
+    if len(axes) != ndim or sorted(axes) != list(range(ndim)):
+        raise InvalidArgument(f"{what}: permutation must have each of 0 to {ndim - 1} once, found {list(axes)[:64]}")
+    return None if axes == tuple(range(ndim)) else axes
 
 
 def _listed(parameter: tuple[Any, ...] | None) -> list[Any] | None:

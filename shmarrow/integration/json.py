@@ -136,14 +136,14 @@ def _parse(data: Bytes, name: str, limits: Limits) -> Any:
 def _inflated(data: bytes, name: str, limits: Limits) -> bytes:
     most = limits.most_decompressed(len(data))
     try:
-        found = gzip.GzipFile(fileobj=io.BytesIO(data)).read(most + 1)
+        content = gzip.GzipFile(fileobj=io.BytesIO(data)).read(most + 1)
     except EOFError:
         raise InvalidData(f"{name}: its gzip data is truncated") from None
     except (OSError, zlib.error) as error:
         raise InvalidData(f"{name}: its gzip data is corrupt: {error}") from None
-    if len(found) > most:
+    if len(content) > most:
         raise LimitExceeded(f"{name}: more decompressed bytes than Limits.decompressed_bytes = {most}")
-    return found
+    return content
 
 
 def _deflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -263,11 +263,11 @@ class _Columns:
                 raise InvalidData(f"dictionary {id} refers to itself")
             self._busy.add(id)
             (item,) = _items(value, "columns", 1)
-            made = assemble(_ColumnParts(self, item, values))
-            _check_count(made, _count(value))
+            array = assemble(_ColumnParts(self, item, values))
+            _check_count(array, _count(value))
         self._busy.discard(id)
-        self._made[key] = made
-        return made
+        self._made[key] = array
+        return array
 
 
 def _count(value: Any) -> int:
@@ -354,14 +354,14 @@ class _ColumnParts(Parts):
 
     def _offsets(self, spec: BufferSpec) -> Bytes:
         """Return the offsets of lists as they are; those of text are new, as its null slots take no bytes."""
-        given = self._integers(spec)
+        offsets = self._integers(spec)
         if LISTING[self.type.layout].buffers[-1].role != "data":
-            return given
+            return offsets
         storage = self._wire.type
         items = self._slots("data", "")
         with at(_KEYS["data"]):
             self._data, lengths = read_text(storage.text, items)
-            between = np.diff(given.view(storage.offset_dtype))
+            between = np.diff(offsets.view(storage.offset_dtype))
             wrong = between != lengths if len(lengths) else np.zeros(0, np.bool_)
             if self._valid is not None:
                 wrong &= self._valid

@@ -55,14 +55,14 @@ def member(value: Any, key: str, kind: type, default: Any = REQUIRED) -> Any:
     """
     if value.__class__ is not dict:
         raise InvalidData(f"expected an object, found {shown(value)}")
-    found = value.get(key)
-    if found.__class__ is kind:
-        return found
-    if found is None and default is not REQUIRED:
+    item = value.get(key)
+    if item.__class__ is kind:
+        return item
+    if item is None and default is not REQUIRED:
         return default
     if key not in value:
         raise InvalidData(f"expected a member {key!r}, found only {', '.join(list(value)[:20]) or 'none'}")
-    raise InvalidData(f"expected {_KINDS[kind]}, found {shown(found)}", where=[(key,)])
+    raise InvalidData(f"expected {_KINDS[kind]}, found {shown(item)}", where=[(key,)])
 
 
 def read_items(value: Any, key: str, read: Callable[[Any], T], default: Any = REQUIRED) -> list[T]:
@@ -96,23 +96,25 @@ def read_type(value: Any, children: tuple[Field, ...]) -> DataType:
         raise InvalidData(f"expected one of {', '.join(_NAMES)}, found {shown(name)}", where=[("name",)])
     parameters = {each.name: _read_parameter(each, value) for each in descriptor.parameters}
     try:
-        made: DataType = descriptor.make(parameters, children)
+        type: DataType = descriptor.make(parameters, children)
     except (InvalidArgument, InvalidType) as error:
         raise recast(InvalidData, error) from None
-    return made
+    return type
 
 
 def _read_parameter(parameter: Parameter, value: Any) -> Any:
     key, kind = parameter.json or parameter.slot, parameter.kind
-    found = member(value, key, _CLASSES.get(kind, str), parameter.optional)
+    parameter_value = member(value, key, _CLASSES.get(kind, str), parameter.optional)
     if isinstance(kind, Enumeration):
-        label = found.upper()  # union modes are specified as Sparse and Dense, but written SPARSE and DENSE
+        label = parameter_value.upper()  # union modes are specified as Sparse and Dense, but written SPARSE and DENSE
         if label not in kind.labels:
-            raise InvalidData(f"expected one of {', '.join(kind.labels)}, found {shown(found)}", where=[(key,)])
+            raise InvalidData(
+                f"expected one of {', '.join(kind.labels)}, found {shown(parameter_value)}", where=[(key,)]
+            )
         return kind.labels[label]
-    if kind == "[i4]" and not all(item.__class__ is int for item in found):
-        raise InvalidData(f"expected integers, found {shown(found)}", where=[(key,)])
-    return found
+    if kind == "[i4]" and not all(item.__class__ is int for item in parameter_value):
+        raise InvalidData(f"expected integers, found {shown(parameter_value)}", where=[(key,)])
+    return parameter_value
 
 
 def write_type(type: DataType) -> dict[str, Any]:

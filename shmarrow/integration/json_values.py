@@ -85,8 +85,8 @@ def _write_floats(type: Any, values: Values) -> list[Any]:
     if values.dtype.itemsize < 8:
         short = values.astype(np.str_).astype(np.float64)
         # A reader rounds twice, to 64 bits and then to the width, which for a few values yields an adjacent float.
-        kept = short.astype(values.dtype) == values
-        numbers: list[Any] = np.where(kept, short, values.astype(np.float64)).tolist()
+        is_exact = short.astype(values.dtype) == values
+        numbers: list[Any] = np.where(is_exact, short, values.astype(np.float64)).tolist()
     else:
         numbers = values.tolist()
     for i in np.flatnonzero(~np.isfinite(values)).tolist():

@@ -244,9 +244,9 @@ def _by_suffix(name: str) -> str | None:
     return next((format for format, suffixes in SUFFIXES.items() if name.lower().endswith(suffixes)), None)
 
 
-def _recognized(given: Input) -> str:
+def _recognized(source: Input) -> str:
     """The format of a source, by its first bytes, else by its suffix."""
-    name, head, _, _ = given
+    name, head, _, _ = source
     if not head:
         raise InvalidData(f"{name} is empty: expected a file or a stream")
     what, hint = recognized(head)
@@ -359,10 +359,10 @@ def _read_by_pyarrow(source: Input, format: str, columns: Sequence[str] | None) 
             return _Rows(checked_schema(reader.schema), _converted(reader, source.name))
         datasets = optional("pyarrow.dataset")
         dataset = datasets.dataset(source.path, format=format, partitioning="hive")
-        found = checked_schema(dataset.schema)
+        schema = checked_schema(dataset.schema)
         options: dict[str, Any] = {"batch_readahead": 2, "fragment_readahead": 1}
         if columns is not None:
-            options["columns"] = [found.names[found.index_of(name)] for name in columns]
+            options["columns"] = [schema.names[schema.index_of(name)] for name in columns]
         total = None
         if format == "parquet":  # whose fragments would be read into memory as a whole
             unbuffered = datasets.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)

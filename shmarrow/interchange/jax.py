@@ -30,8 +30,8 @@ def to_jax(storage: NDArray, type: object, ml_dtype: str | None = None, device: 
     jax = optional("jax")
     if ml_dtype is None and storage.dtype.kind in "iuf":
         storage = _narrowed(jax, storage)
-    made = jax.dlpack.from_dlpack(Exposed(storage if storage.flags.aligned else copied(storage), type, ml_dtype))
-    return made if device is None else jax.device_put(made, device)
+    array = jax.dlpack.from_dlpack(Exposed(storage if storage.flags.aligned else copied(storage), type, ml_dtype))
+    return array if device is None else jax.device_put(array, device)
 
 
 def _narrowed(jax: Any, values: NDArray) -> NDArray:

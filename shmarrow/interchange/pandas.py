@@ -70,10 +70,10 @@ def _frame(rows: Any, described: _Described, writable: bool, options: dict[str, 
     plain = plain.for_consumer("pandas")
     # Columns are numbered, as names may repeat; those restored by themselves are replaced after the others were made.
     blank = pa.nulls(rows.num_rows, pa.int8()).fill_null(0) if forms else None
-    made = iter(plain.to_pyarrow().columns)
-    table = pa.table([blank if i in forms else next(made) for i in places], [str(k) for k in range(len(places))])
-    wanted = [str(k) for k, i in enumerate(places) if names[i] in chosen]
-    result = table.to_pandas(**options, categories=wanted or None)
+    columns = iter(plain.to_pyarrow().columns)
+    table = pa.table([blank if i in forms else next(columns) for i in places], [str(k) for k in range(len(places))])
+    positions = [str(k) for k, i in enumerate(places) if names[i] in chosen]
+    result = table.to_pandas(**options, categories=positions or None)
     if not places:
         result = module.DataFrame(index=module.RangeIndex(rows.num_rows))
     source = iter(plain.columns)
@@ -99,10 +99,10 @@ def _exact(column: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The options for a column: integers beside nulls that a float, which pyarrow gives, cannot hold stay integers."""
     if options.get("integer_object_nulls") or not _are_rounded(getattr(column, "chunks", [column])):
         return options
-    given = options.get("types_mapper", lambda type: None)
+    mapper = options.get("types_mapper", lambda type: None)
 
     def nullable(type: Any) -> Any:
-        return given(type) or (
+        return mapper(type) or (
             optional("pandas").api.types.pandas_dtype(_NULLABLE[str(type)]) if str(type) in _NULLABLE else None
         )
 
@@ -127,7 +127,7 @@ _WHOLE = 1 << 53
 """Up to where every integer is exact as a float."""
 
 
-def _writable(column: Any, made: Any) -> Any:
+def _writable(column: Any, series: Any) -> Any:
     """Return the values of a series in private memory; None if they are private already.
 
     Parameters
@@ -139,15 +139,15 @@ def _writable(column: Any, made: Any) -> Any:
     """
     module = optional("pandas")
     chunks = getattr(column, "chunks", [column])
-    dtype = made.dtype
+    dtype = series.dtype
     if len(chunks) != 1 or isinstance(dtype, module.ArrowDtype):
         return None
     if not isinstance(dtype, np.dtype):
-        return made.copy()
+        return series.copy()
     if dtype.kind not in "iufmM" or column.null_count:
         return None
     values = chunks[0].to_numpy(False, writable=True)
-    return module.Series(values, made.index, name=made.name, copy=False) if values.dtype == dtype else None
+    return module.Series(values, series.index, name=series.name, copy=False) if values.dtype == dtype else None
 
 
 def _checked(options: dict[str, Any], arrow_backed: bool) -> dict[str, Any]:
@@ -257,18 +257,18 @@ class _Described:
     def labels(self, places: Sequence[int]) -> Any:
         """The labels of the columns at some fields; a field that was not in the frame has its name."""
         module = optional("pandas")
-        found = [self._entries[i][0] for i in places]
+        labels = [self._entries[i][0] for i in places]
         names = [self._schema.field(i).name for i in places]
         form = self._own.get("labels")
         if form is None:
             texts = [self._entries[i][1]["name"] if self._entries[i][1] else self._schema.field(i).name for i in places]
             return _read_labels(texts, self._found.get("column_indexes") or [])
         whole = _labels(form)
-        if found == list(range(len(whole))):
+        if labels == list(range(len(whole))):
             return whole
-        if None not in found:
-            return whole.take(found)
-        mixed = [name if place is None else whole[place] for place, name in zip(found, names, strict=True)]
+        if None not in labels:
+            return whole.take(labels)
+        mixed = [name if place is None else whole[place] for place, name in zip(labels, names, strict=True)]
         return module.Index(_objects(mixed), tupleize_cols=False, name=None if whole.nlevels > 1 else whole.name)
 
     def index(self, rows: Any, default: Any) -> Any:
@@ -410,8 +410,8 @@ def _restored(column: Any, form: Any) -> Any:
 
 
 def _chunked(column: Any) -> Any:
-    made = column.to_pyarrow()
-    return made if hasattr(made, "chunks") else optional("pyarrow").chunked_array([made])
+    chunks = column.to_pyarrow()
+    return chunks if hasattr(chunks, "chunks") else optional("pyarrow").chunked_array([chunks])
 
 
 def _one(column: Any) -> Any:
@@ -465,12 +465,12 @@ def _python(column: Any, form: Any) -> Any:
         absent = column.is_null().to_pylist()
         values = [missing if none else value for value, none in zip(values, absent, strict=True)]
         return _objects(values)
-    made = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytearray": bytearray}.get("".join(kinds))
+    cls = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytearray": bytearray}.get("".join(kinds))
     zoned = _form_of(column.type) is not None
     values = _lists(column, form).tolist() if zoned and "list" in kinds else column.to_pylist()
-    if zoned or made is not None:
-        made = made or list
-        values = [None if value is None else made(value) for value in values]
+    if zoned or cls is not None:
+        cls = cls or list
+        values = [None if value is None else cls(value) for value in values]
     return _objects([missing if value is None else value for value in values])
 
 

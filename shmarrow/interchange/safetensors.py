@@ -58,8 +58,8 @@ def read_safetensors(
     Unsupported
         If an element type does not take whole bytes.
     """
-    with segment.attach(path) as found, at(found.name):
-        return _read(found.data, limits)
+    with segment.attach(path) as file, at(file.name):
+        return _read(file.data, limits)
 
 
 def _read(data: Bytes, limits: Limits) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -110,10 +110,10 @@ def _read_header(data: Bytes, limits: Limits) -> tuple[dict[str, Any], int]:
 
 def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a dict of the pairs of a JSON object; ValueError if a name occurs twice."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name occurs twice")
-    return made
+    return members
 
 
 def _entry(name: str, value: Any) -> tuple[str, Element, tuple[int, ...], int, int]:

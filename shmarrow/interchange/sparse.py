@@ -38,9 +38,9 @@ def sparse_to_scipy(tensor: SparseTensor) -> Any:
         return compressed
     coo = tensor.as_form(SparseCOOTensor)
     (indices,) = _indices(coo.indices)
-    made = scipy.coo_array((coo.data, tuple(indices.T)), shape=coo.shape)
-    made.has_canonical_format = coo.is_canonical
-    return made
+    array = scipy.coo_array((coo.data, tuple(indices.T)), shape=coo.shape)
+    array.has_canonical_format = coo.is_canonical
+    return array
 
 
 def _indices(*index: NDArray) -> tuple[NDArray, ...]:
@@ -57,14 +57,14 @@ def sparse_from_scipy(
         raise InvalidType(f"expected a sparse array of scipy, found {type(value).__name__}")
     if cls is not SparseTensor:
         value = value.asformat(cls.form.lower() if issubclass(cls, SparseMatrix) else "coo")
-    given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
+    labels: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
     if value.format in ("csr", "csc") and value.ndim == 2:
         form = FORMS[value.format.upper()]
-        made: SparseTensor = form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given)
+        tensor: SparseTensor = form.from_numpy(value.data, value.indptr, value.indices, value.shape, **labels)
     else:
         coo = value.tocoo()
-        made = SparseCOOTensor.from_numpy(coo.data, np.stack(coo.coords, axis=1), coo.shape, **given)
-    return made.as_form(cls)
+        tensor = SparseCOOTensor.from_numpy(coo.data, np.stack(coo.coords, axis=1), coo.shape, **labels)
+    return tensor.as_form(cls)
 
 
 def sparse_to_pydata(tensor: SparseTensor) -> Any:
@@ -89,9 +89,9 @@ def sparse_from_pydata(
         raise InvalidType(f"expected a sparse.COO or sparse.GCXS, found {type(value).__name__}")
     if value.fill_value != 0:
         raise InvalidType(f"elements that are not stored are zero in Arrow, found the fill value {value.fill_value}")
-    given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
+    labels: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
     if isinstance(value, sparse.GCXS) and value.ndim == 2:
         form = SparseCSRMatrix if tuple(value.compressed_axes) == (0,) else SparseCSCMatrix
-        return form.from_numpy(value.data, value.indptr, value.indices, value.shape, **given).as_form(cls)
+        return form.from_numpy(value.data, value.indptr, value.indices, value.shape, **labels).as_form(cls)
     coo = value if isinstance(value, sparse.COO) else value.tocoo()
-    return SparseCOOTensor.from_numpy(coo.data, coo.coords.T, coo.shape, **given).as_form(cls)
+    return SparseCOOTensor.from_numpy(coo.data, coo.coords.T, coo.shape, **labels).as_form(cls)

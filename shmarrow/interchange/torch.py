@@ -74,13 +74,13 @@ def sparse_to_torch(
     """Implement :meth:`SparseTensor.to_torch`."""
     torch = optional("torch")
     tensor.validate(full=True)
-    given = (tensor.storage, *tensor.index) if writable and is_cpu(device) else ()
+    owners = (tensor.storage, *tensor.index) if writable and is_cpu(device) else ()
 
     def part(array: NDArray, dtype: str | None = None) -> Any:
         """Export a part; zero-copy if a conversion here has just allocated it."""
         if dtype is not None:
             array = array.astype(dtype, copy=False)
-        if any(np.may_share_memory(array, one) for one in given):
+        if any(np.may_share_memory(array, one) for one in owners):
             array = own_elements(array)
         element = tensor._element if dtype is None else as_element(array.dtype)
         return torch.from_dlpack(Exposed(array, element, element.ml_dtype))
@@ -90,13 +90,13 @@ def sparse_to_torch(
         make = getattr(torch, f"sparse_{tensor.form.lower()}_tensor")
         dtype = "<i4" if {each.dtype for each in tensor.index} == {np.dtype("<i4")} else "<i8"
         index = [part(each, dtype) for each in tensor.index]
-        made = make(*index, part(tensor.storage), tensor.shape, check_invariants=False)
+        result = make(*index, part(tensor.storage), tensor.shape, check_invariants=False)
     else:
         coo = tensor.as_form(SparseCOOTensor)
         canonical = coo.is_canonical or None
         coordinates, values = part(coo.indices, "<i8").T, part(coo.storage)
-        made = torch.sparse_coo_tensor(coordinates, values, coo.shape, is_coalesced=canonical, check_invariants=False)
-    return made if device is None else made.to(device)
+        result = torch.sparse_coo_tensor(coordinates, values, coo.shape, is_coalesced=canonical, check_invariants=False)
+    return result if device is None else result.to(device)
 
 
 def sparse_from_torch(
@@ -116,21 +116,21 @@ def sparse_from_torch(
         raise InvalidType(f"expected a sparse COO, CSR or CSC tensor, found one of layout {layout}")
     if value.dense_dim() or (layout is not torch.sparse_coo and value.ndim != 2):
         raise Unsupported(f"a tensor of shape {tuple(value.shape)} and layout {layout} with dense or batch dimensions")
-    given: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
+    labels: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
     shape = tuple(value.shape)
     if layout is torch.sparse_coo:
         coordinates = value._indices().numpy().T
         canonical = True if value.is_coalesced() else None
         values = tensor_from_torch(value._values())
-        return SparseCOOTensor.from_numpy(values, coordinates, shape, is_canonical=canonical, **given).as_form(cls)
+        return SparseCOOTensor.from_numpy(values, coordinates, shape, is_canonical=canonical, **labels).as_form(cls)
     values = tensor_from_torch(value.values())
     form, parts = (
         ("CSR", (value.crow_indices(), value.col_indices()))
         if layout is torch.sparse_csr
         else ("CSC", (value.ccol_indices(), value.row_indices()))
     )
-    made: SparseTensor = FORMS[form].from_numpy(values, *[part.numpy() for part in parts], shape, **given)
-    return made.as_form(cls)
+    tensor: SparseTensor = FORMS[form].from_numpy(values, *[part.numpy() for part in parts], shape, **labels)
+    return tensor.as_form(cls)
 
 
 # --- GPU --------------------------------------------------------------------------------------------------------

@@ -99,10 +99,10 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
 
 def header_of(data: Bytes, name: str) -> tuple[DenseHeader | SparseHeader | Message, int]:
     """The header of an object's first message, and its body's offset."""
-    found = message_at(data, 0, name, parse=read_header)
-    if found is None:
+    message = message_at(data, 0, name, parse=read_header)
+    if message is None:
         raise InvalidData(f"{name}: expected an Arrow file, stream or tensor, found none of them")
-    return found.message, found.body
+    return message.message, message.body
 
 
 def read_stream(segment: Segment, limits: Limits) -> Table:
@@ -141,11 +141,11 @@ def _of_tensor(data: Bytes, name: str, header: DenseHeader, start: int) -> Store
     elif isinstance(header.element.type, DateType):  # days have 64 bits in numpy, 32 in a tensor
         array = array.astype("M8[D]")
     try:
-        made: Stored = make(array)
+        value: Stored = make(array)
     except UnicodeDecodeError as error:
         text = f"{name}: the bytes of a str are not UTF-8: {error.reason} at {error.start}"
         raise InvalidData(text) from None
-    return made
+    return value
 
 
 def tensor_kind(tensor: Any) -> str:

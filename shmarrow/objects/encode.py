@@ -115,7 +115,7 @@ def _encoder_of(value: Any) -> Callable[..., Encoded] | None:
     """The function that encodes a value of this package or of Python; None for other values."""
     encoder = _ENCODERS.get(value.__class__)
     if encoder is None:
-        encoder = next((made for kind, made in _FAMILIES if isinstance(value, kind)), None)
+        encoder = next((candidate for kind, candidate in _FAMILIES if isinstance(value, kind)), None)
         if encoder is _bundle and may_be_tensor(value):  # as scipy's dok_array, which is a dict
             return None
     return encoder
@@ -134,9 +134,9 @@ class _Recorder(Sink):
         super().__init__("the writer of an object")
 
     def write(self, pieces: Iterable[Piece]) -> int:
-        kept = list(pieces)
-        size = sum(map(len, kept))
-        self.parts.append(kept)
+        part = list(pieces)
+        size = sum(map(len, part))
+        self.parts.append(part)
         self.size += size
         return size
 
@@ -159,9 +159,9 @@ def _batch(
             check_readable(encode_schema(batch.schema, options))
             break
     if options.compression is None:
-        found = encode_file(batch, columns, options, MARKS[kind], place)
-        if found is not None:
-            pieces, size = found
+        encoded = encode_file(batch, columns, options, MARKS[kind], place)
+        if encoded is not None:
+            pieces, size = encoded
             return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), columns)
     return _table(Table(batch.schema, [batch]), options, kind, place)
 
@@ -193,12 +193,12 @@ def _table(table: Table, options: IpcWriteOptions, kind: str = "table", place: P
 
     if options.compression is not None:
         return Encoded(kind, None, parts())
-    sink, kept = _Recorder(), True
+    sink, is_small = _Recorder(), True
     for _ in write(sink):
         if len(table.batches) > 1 and sink.size > _GROUP:  # what is as large is encoded again, batch by batch
-            sink.parts, kept = [], False
+            sink.parts, is_small = [], False
     columns = chain.from_iterable(batch.columns for batch in table.batches)
-    return Encoded(kind, sink.size, _groups(sink.take()) if kept else parts(), columns)
+    return Encoded(kind, sink.size, _groups(sink.take()) if is_small else parts(), columns)
 
 
 def _one_dictionary_each(table: Table) -> bool:
@@ -206,7 +206,11 @@ def _one_dictionary_each(table: Table) -> bool:
     if len(table.batches) < 2:
         return True
     first, *others = [dictionaries_of(batch.columns) for batch in table.batches]
-    return all(one is other or one.equals(other) for found in others for one, other in zip(first, found, strict=True))
+    return all(
+        one is other or one.equals(other)
+        for dictionaries in others
+        for one, other in zip(first, dictionaries, strict=True)
+    )
 
 
 def _array(values: Array, options: IpcWriteOptions, place: Place | None = None) -> Encoded:
@@ -413,9 +417,9 @@ def _instead(value: Any) -> str | None:
         and (isinstance(value[0], RecordBatch) or hasattr(value[0], "columns"))
     ):
         return "put shmarrow.table(batches)"
-    for made in (str, bytes, bytearray, int, float):  # subclasses would come back as another class
-        if isinstance(value, made):
-            return f"{made.__name__}(value) is kept as such"
+    for cls in (str, bytes, bytearray, int, float):  # subclasses would come back as another class
+        if isinstance(value, cls):
+            return f"{cls.__name__}(value) is kept as such"
     method = next((name for name in ("state_dict", "as_py") if hasattr(type(value), name)), "")
     if method:
         return f"put value.{method}()"
@@ -477,10 +481,10 @@ def check_type(type: DataType) -> None:
     """Reject types that would be read back as another type, as extension types are only identified by name."""
     if not any(isinstance(each, ExtensionType) for each in types_in(type)):
         return
-    found = _as_read(Field(COLUMN, type)).type
-    if found != type:
+    read_type = _as_read(Field(COLUMN, type)).type
+    if read_type != type:
         raise InvalidType(
-            f"an array of {type} would come back as one of {found}; "
+            f"an array of {type} would come back as one of {read_type}; "
             "register the type with shmarrow.register_extension_type, or put a batch, which keeps its name"
         )
 
@@ -492,9 +496,9 @@ def _as_read(field: Field) -> Field:
 
 def _read(encoded: EncodedSchema) -> Schema:
     """A schema as read back from its message."""
-    found = message_at(np.frombuffer(schema_message(encoded, DEFAULT_OPTIONS), np.uint8), 0, "schema", DEFAULT_LIMITS)
-    assert found is not None
-    header = found.message.header
+    message = message_at(np.frombuffer(schema_message(encoded, DEFAULT_OPTIONS), np.uint8), 0, "schema", DEFAULT_LIMITS)
+    assert message is not None
+    header = message.message.header
     return read_schema(header.reader.data, header.position, "schema", DEFAULT_LIMITS)
 
 

@@ -64,10 +64,10 @@ class Segment:
 
     __slots__ = ("_data", "_path", "name", "size", "status")
 
-    def __init__(self, name: str, path: str, data: Bytes, found: os.stat_result) -> None:
+    def __init__(self, name: str, path: str, data: Bytes, status: os.stat_result) -> None:
         self.name = name
         self.size = len(data)
-        self.status = found
+        self.status = status
         self._path = path
         self._data: Bytes | None = data
 
@@ -126,13 +126,13 @@ class Segment:
 
 def _attach_again(name: str, path: str, device: int, inode: int) -> Segment:
     """Attach to the object of a copied or pickled segment."""
-    found = Segment(*map_object(name, path))
-    if (found.status.st_dev, found.status.st_ino) != (device, inode):
+    segment = Segment(*map_object(name, path))
+    if (segment.status.st_dev, segment.status.st_ino) != (device, inode):
         raise ObjectNotFound(
             errno.ENOENT,
             f"cannot attach to {name!r} again: it was replaced, or this is another machine",
         )
-    return found
+    return segment
 
 
 def attach(where: Location) -> Segment:
@@ -160,26 +160,26 @@ def attach(where: Location) -> Segment:
 def map_object(name: str, path: str) -> tuple[str, str, Bytes, os.stat_result]:
     """Map a published object; returns what a :class:`Segment` is made of. Errors are those of :func:`attach`."""
     try:
-        fd, found = _open_object(name, path)
+        fd, status = _open_object(name, path)
         try:
             path = path if path.startswith("/") else os.path.abspath(path)  # stable across chdir
-            data = map_file(fd, found.st_size, name if is_shm(name) else path, found)
+            data = map_file(fd, status.st_size, name if is_shm(name) else path, status)
         finally:
             os.close(fd)
     except StorageError:
         raise
     except OSError as error:
         raise refused(error, "attach to" if is_shm(name) else "open", name, path) from None
-    return name, path, data, found
+    return name, path, data, status
 
 
 def read_object(where: Location) -> tuple[str, Bytes]:
     """Read a published object into memory; returns its name and bytes. Errors are those of :func:`attach`."""
     name, path = resolve(where)
     try:
-        fd, found = _open_object(name, path)
+        fd, status = _open_object(name, path)
         try:
-            return name, read_whole(fd, found.st_size, name)
+            return name, read_whole(fd, status.st_size, name)
         finally:
             os.close(fd)
     except StorageError:
@@ -215,10 +215,10 @@ def _open_object(name: str, path: str) -> tuple[int, os.stat_result]:
     # As shm_open does, refuse links: in a world-writable directory they may be planted.
     fd = os.open(path, O_ATTACH | os.O_NOFOLLOW if is_shm(name) else O_ATTACH)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise refused(not_regular(found), "attach to" if is_shm(name) else "open", name, path)
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise refused(not_regular(status), "attach to" if is_shm(name) else "open", name, path)
     except BaseException:
         os.close(fd)
         raise
-    return fd, found
+    return fd, status

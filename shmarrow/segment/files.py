@@ -199,8 +199,8 @@ def remove_unused(path: str) -> bool:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or not os.path.samestat(found, os.lstat(path)):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or not os.path.samestat(status, os.lstat(path)):
             return False
         os.unlink(path)
     except OSError:

@@ -104,5 +104,5 @@ def _left_in(path: str, root: str, limit: str, usage: str, droppable: tuple[str,
 
 
 def _read(folder: str, file: str) -> str:
-    with open(f"{folder}/{file}", encoding="utf-8") as found:
-        return found.read()
+    with open(f"{folder}/{file}", encoding="utf-8") as stream:
+        return stream.read()

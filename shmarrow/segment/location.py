@@ -110,17 +110,17 @@ def is_shm(name: str) -> bool:
     return name.startswith(SHM_SCHEME)
 
 
-def check_removable(found: os.stat_result) -> None:
+def check_removable(status: os.stat_result) -> None:
     """Reject replacing or unlinking anything but a file or a link to one."""
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
-        raise not_regular(found)
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+        raise not_regular(status)
 
 
-def is_planted(path: str, found: os.stat_result) -> bool:
+def is_planted(path: str, status: os.stat_result) -> bool:
     """Whether a file in a sticky world-writable directory belongs to another user."""
     directory = os.stat(os.path.dirname(path) or os.curdir)
     for_all = stat.S_ISVTX | stat.S_IWOTH
-    return directory.st_mode & for_all == for_all and found.st_uid not in (os.geteuid(), directory.st_uid)
+    return directory.st_mode & for_all == for_all and status.st_uid not in (os.geteuid(), directory.st_uid)
 
 
 def check_trusted_link(path: str, link: os.stat_result) -> None:
@@ -131,9 +131,9 @@ def check_trusted_link(path: str, link: os.stat_result) -> None:
         )
 
 
-def not_regular(found: os.stat_result) -> StorageError:
+def not_regular(status: os.stat_result) -> StorageError:
     """Return the error for something other than a regular file."""
-    kind = stat.filemode(found.st_mode)[0]
+    kind = stat.filemode(status.st_mode)[0]
     kinds = {"d": "directory", "p": "FIFO", "s": "socket", "c": "character device", "b": "block device"}
     code = errno.EISDIR if kind == "d" else errno.EINVAL
     text = f"expected a regular file, found a {kinds.get(kind, 'special file')}"
@@ -204,10 +204,10 @@ def _absence(name: str, path: str) -> str | None:
 def _space(path: str) -> str:
     directory = os.path.dirname(path)
     try:
-        found = os.statvfs(directory)
+        space = os.statvfs(directory)
     except OSError:
         return "free some space"
-    total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    total, free = space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
     text = f"the file system of {directory!r} has {total} bytes ({total >> 20} MiB), of which {free} are free"
     if directory == SHM_DIRECTORY:
         text += (
@@ -222,6 +222,6 @@ def _permissions(path: str) -> str:
     seen = []
     for place in (path, os.path.dirname(path) or "."):
         with suppress(OSError):
-            found = os.stat(place)
-            seen.append(f"{place!r} has mode {stat.S_IMODE(found.st_mode):04o} and owner {found.st_uid}")
+            status = os.stat(place)
+            seen.append(f"{place!r} has mode {stat.S_IMODE(status.st_mode):04o} and owner {status.st_uid}")
     return "; ".join([*seen, f"this process runs as user {os.geteuid()}"])

@@ -121,9 +121,9 @@ class Mapping:
     @property
     def identity(self) -> tuple[int, int, int, int]:
         """Device, inode, size and ctime (ns) of the file when mapped or published."""
-        found = self.status
-        assert found is not None
-        return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
+        status = self.status
+        assert status is not None
+        return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
     def private(self, start: int = 0, stop: int | None = None) -> Bytes | None:
         """Map the object privately (``MAP_PRIVATE``): copy-on-write, page by page.
@@ -185,8 +185,8 @@ class Mapping:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
             return None
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) == self.identity[:2]:
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) == self.identity[:2]:
             return fd
         os.close(fd)
         return None
@@ -214,13 +214,13 @@ def map_file(
         return EMPTY
     if (os.fstat(fd) if status is None else status).st_size < size:
         raise became_smaller("map", location or "a mapped file", size)
-    made = Mapping(fd, size, prot, mmap.MAP_SHARED)
-    made.location = location
-    made.status = status
-    made.settled = status is not None and max(status.st_mtime_ns, status.st_ctime_ns) + _SETTLED < time.time_ns()
-    made.pin = pin
-    made.shared = shared
-    return np.asarray(made)
+    mapping = Mapping(fd, size, prot, mmap.MAP_SHARED)
+    mapping.location = location
+    mapping.status = status
+    mapping.settled = status is not None and max(status.st_mtime_ns, status.st_ctime_ns) + _SETTLED < time.time_ns()
+    mapping.pin = pin
+    mapping.shared = shared
+    return np.asarray(mapping)
 
 
 def published(data: Bytes, status: os.stat_result, location: str) -> None:
@@ -269,23 +269,23 @@ class Version:
         None if other users than this one and root may write to the file, and if it was changed so recently that another
         change might not change its times.
         """
-        found, location = self._status, self._location
-        if found is None or location is None or not self._settled:
+        status, location = self._status, self._location
+        if status is None or location is None or not self._settled:
             return None
-        if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()) or found.st_uid == _NOBODY:
+        if status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()) or status.st_uid == _NOBODY:
             return None
         path = resolve(location)[1] if is_shm(location) else location
-        return path, _identity(found), self._kind
+        return path, _identity(status), self._kind
 
     @property
     def is_current(self) -> bool:
         """Whether the file is still at its path and unchanged."""
-        found, location = self._status, self._location
+        status, location = self._status, self._location
         with suppress(OSError):
             return (
-                found is not None
+                status is not None
                 and location is not None
-                and _identity(os.stat(resolve(location)[1])) == _identity(found)
+                and _identity(os.stat(resolve(location)[1])) == _identity(status)
             )
         return False
 
@@ -440,7 +440,7 @@ def _too_many() -> str | None:
 def _map_private(fd: int, offset: int, size: int, origin: Mapping) -> Bytes:
     """Map a part of a file privately and writable; the array keeps the shared mapping, and its pin, alive."""
     _check_count()
-    made = Mapping(fd, size, _READ_WRITE, mmap.MAP_PRIVATE | _MAP_NORESERVE, offset)
-    made.pin = origin
-    _alive.add(made)
-    return made.data
+    mapping = Mapping(fd, size, _READ_WRITE, mmap.MAP_PRIVATE | _MAP_NORESERVE, offset)
+    mapping.pin = origin
+    _alive.add(mapping)
+    return mapping.data

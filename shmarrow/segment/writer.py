@@ -137,15 +137,15 @@ def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_resu
     """
     for _ in range(_MOST_LINKS):
         try:
-            found = os.lstat(path)
+            status = os.lstat(path)
         except OSError:
             return path, None  # opening the new file raises a better error
-        if not overwrite and not stat.S_ISDIR(found.st_mode):  # a directory is not replaced either way
+        if not overwrite and not stat.S_ISDIR(status.st_mode):  # a directory is not replaced either way
             raise FileExistsError
-        if not (follow and stat.S_ISLNK(found.st_mode)):
-            check_removable(found)
-            return path, found if stat.S_ISREG(found.st_mode) else None
-        check_trusted_link(path, found)
+        if not (follow and stat.S_ISLNK(status.st_mode)):
+            check_removable(status)
+            return path, status if stat.S_ISREG(status.st_mode) else None
+        check_trusted_link(path, status)
         path = os.path.join(os.path.dirname(path), os.readlink(path))
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
@@ -356,8 +356,8 @@ class SegmentWriter(Sink):
     def _publish(self) -> None:
         """Give the complete file its owner, its mode and its name."""
         if self._mode is not None:
-            kept = self._owner is None or self._owned_by(*self._owner) or self._owned_by(-1, self._owner[1])
-            os.fchmod(self._fd, self._mode if kept else self._mode & ~0o070)  # these bits are for another group
+            same_group = self._owner is None or self._owned_by(*self._owner) or self._owned_by(-1, self._owner[1])
+            os.fchmod(self._fd, self._mode if same_group else self._mode & ~0o070)  # these bits are for another group
         if self._durable:
             os.fsync(self._fd)
         self._link()
@@ -402,8 +402,8 @@ class SegmentWriter(Sink):
         directory = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
         try:
             lock_exclusive(directory, time.monotonic() + _REPLACE_SECONDS)
-            found = os.stat(self.path)
-            if (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns) != expected:
+            status = os.stat(self.path)
+            if (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns) != expected:
                 raise StorageError(
                     errno.EBUSY,
                     f"cannot publish {self.name!r}: it was replaced or changed by another writer in the meantime; open "

@@ -474,13 +474,13 @@ def as_dim_names(names: Iterable[str] | None, ndim: int) -> DimNames:
     """Check dimension names: one for each, or none at all."""
     if names is None:
         return ()
-    given = tuple(names) if not isinstance(names, str) else (names,)
-    for name in given:
+    labels = tuple(names) if not isinstance(names, str) else (names,)
+    for name in labels:
         if not isinstance(name, str):
             raise InvalidType(f"the name of a dimension must be a string, found {shown(name)}")
-    if given and len(given) != ndim:
-        raise InvalidArgument(f"{ndim} dimensions need {ndim} names, found {len(given)}: {', '.join(given)}")
-    return given if any(given) else ()
+    if labels and len(labels) != ndim:
+        raise InvalidArgument(f"{ndim} dimensions need {ndim} names, found {len(labels)}: {', '.join(labels)}")
+    return labels if any(labels) else ()
 
 
 def same_values(left: NDArray, right: NDArray) -> bool:

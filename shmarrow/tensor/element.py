@@ -130,8 +130,8 @@ def as_element(type: DataType | DType | str) -> Element:
 @lru_cache(256)
 def _stored(dtype: DType) -> tuple[Element, DType]:
     """The element type of ndarrays of a dtype, and the dtype of what is stored."""
-    found = element_of(dtype)
-    return found, found.dtype
+    element = element_of(dtype)
+    return element, element.dtype
 
 
 def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element]:
@@ -145,30 +145,30 @@ def as_storage(values: NDArray, type: DataType | None) -> tuple[NDArray, Element
         The Arrow type, if not implied by the dtype: dates and decimals over integers.
     """
     if type is None:
-        found, dtype = _stored(values.dtype)
+        element, dtype = _stored(values.dtype)
     else:
-        found = Element(types.as_type(type))
-        dtype = found.dtype
+        element = Element(types.as_type(type))
+        dtype = element.dtype
     if values.dtype == dtype:
-        return values, found
-    if found.ml_dtype is not None:
-        return values.view(dtype), found
+        return values, element
+    if element.ml_dtype is not None:
+        return values.view(dtype), element
     if values.dtype.newbyteorder("<") == dtype:
-        return values.astype(dtype), found
-    if values.dtype == _DAYS and found.type == types.date32():
+        return values.astype(dtype), element
+    if values.dtype == _DAYS and element.type == types.date32():
         if np.isnat(values).any():
             raise InvalidData("a tensor cannot hold nulls, found NaT")
         days = values.astype(np.int64)
         if days.size and not (int(days.min()) >= -(1 << 31) and int(days.max()) < 1 << 31):
             raise InvalidData("days must fit into 32 bits, found one beyond 2**31 from 1970")
-        return days.astype(dtype), found
-    if values.dtype.kind not in "iuV" or (type is not None and found.type.descriptor.values in ("integer", "float")):
-        raise InvalidType(f"elements of {found} must have dtype {dtype}, found {values.dtype}; see ndarray.astype")
+        return days.astype(dtype), element
+    if values.dtype.kind not in "iuV" or (type is not None and element.type.descriptor.values in ("integer", "float")):
+        raise InvalidType(f"elements of {element} must have dtype {dtype}, found {values.dtype}; see ndarray.astype")
     if values.dtype.itemsize != dtype.itemsize or not values.dtype.isnative:
         raise InvalidType(
-            f"elements of {found} must be native integers of {dtype.itemsize} bytes, found {values.dtype}"
+            f"elements of {element} must be native integers of {dtype.itemsize} bytes, found {values.dtype}"
         )
-    return values.view(dtype), found
+    return values.view(dtype), element
 
 
 _DAYS = np.dtype("M8[D]")
@@ -265,7 +265,7 @@ def _named_element(name: bytes) -> Element | None:
     """The element type named in the metadata: a C data interface format string, or one of ML_DTYPES."""
     try:
         text = name.decode()
-        found = as_element(text) if text in ML_DTYPES else Element(parse_format(text))
-        return found if to_wire(found)[1] == {ELEMENT_KEY: name} else None
+        element = as_element(text) if text in ML_DTYPES else Element(parse_format(text))
+        return element if to_wire(element)[1] == {ELEMENT_KEY: name} else None
     except (UnicodeDecodeError, InvalidArgument, InvalidType):
         return None

@@ -83,13 +83,13 @@ class SparseCOOTensor(SparseTensor):
         InvalidData
             If the arrays' shapes do not match, or, if ``is_canonical`` is not given, a coordinate is out of bounds.
         """
-        made = cls._over(data, [as_index(coords, "coordinates")], shape, None, dim_names, type, metadata)
+        tensor = cls._over(data, [as_index(coords, "coordinates")], shape, None, dim_names, type, metadata)
         if is_canonical is None:
-            made.validate(full=True)
-            made.is_canonical = made._is_sorted()
+            tensor.validate(full=True)
+            tensor.is_canonical = tensor._is_sorted()
         else:
-            made.is_canonical = bool(is_canonical)
-        return made
+            tensor.is_canonical = bool(is_canonical)
+        return tensor
 
     @property
     def indices(self) -> NDArray:
@@ -100,12 +100,12 @@ class SparseCOOTensor(SparseTensor):
         return self.data, self.indices
 
     def _check_index(self) -> None:
-        wanted = [(len(self.storage), len(self.shape))]
-        found = [part.shape for part in self.index]
-        if found != wanted:
+        expected = [(len(self.storage), len(self.shape))]
+        shapes = [part.shape for part in self.index]
+        if shapes != expected:
             raise InvalidData(
                 f"the coordinates of {len(self.storage)} values in {len(self.shape)} dimensions have the shape "
-                f"{wanted[0]}, found {', '.join(map(str, found))}"
+                f"{expected[0]}, found {', '.join(map(str, shapes))}"
             )
 
     def _levels(self) -> tuple[Levels, Levels]:

@@ -166,7 +166,7 @@ class SparseTensor(AnyTensor):
         """The coordinates of the stored values in storage order; one array per dimension."""
         starts, stored = self._levels()
         levels = [*map(np.arange, self._implied()), *stored]
-        found: dict[int, NDArray] = {}
+        coordinates: dict[int, NDArray] = {}
         leaves: NDArray | None = None  # start of the leaves below each node of a level, and the end
         for level in range(len(levels) - 1, -1, -1):
             nodes = levels[level].astype(np.int64, copy=False)
@@ -174,8 +174,8 @@ class SparseTensor(AnyTensor):
                 indptr = starts[level].astype(np.int64, copy=False)
                 leaves = indptr if leaves is None else leaves[indptr]
                 nodes = np.repeat(nodes, leaves[1:] - leaves[:-1])
-            found[self.axis_order[level]] = nodes
-        return tuple([found[axis] for axis in range(len(levels))])
+            coordinates[self.axis_order[level]] = nodes
+        return tuple([coordinates[axis] for axis in range(len(levels))])
 
     def _places(self, axes: Sequence[int], coordinates: Coordinates) -> NDArray:
         """The positions of the values in a dense array whose dimensions are in the order ``axes``."""

@@ -208,15 +208,15 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
                 "cannot make a handle: the bundle was not mapped from a path or a shm: name, so no other process can "
                 "open it; save it to a file, or put it in a store, first"
             )
-        found = locator.find(data)
-        return "bundle", locator.buffer(data)[0] if found is None else found[0]
+        place = locator.find(data)
+        return "bundle", locator.buffer(data)[0] if place is None else place[0]
     raise InvalidType(f"expected a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
 
 
-def _only(found: Sequence[T]) -> T:
-    if len(found) != 1:
-        raise InvalidData(f"a damaged handle: expected one batch or array, found {len(found)}")
-    return found[0]
+def _only(items: Sequence[T]) -> T:
+    if len(items) != 1:
+        raise InvalidData(f"a damaged handle: expected one batch or array, found {len(items)}")
+    return items[0]
 
 
 def _open_tensor(content: object, memory: HandleObjects) -> Any:

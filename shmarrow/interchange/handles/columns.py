@@ -125,10 +125,10 @@ def schema_of(data: object) -> Schema:
     """Decode a Schema message."""
     if not isinstance(data, bytes):
         raise InvalidData(f"a damaged handle: expected a schema as bytes, found {shown(data)}")
-    found = message_at(np.frombuffer(data or b"\0", np.uint8), 0, "the schema of a handle", DEFAULT_LIMITS)
-    if found is None or found.message.kind != "Schema":
+    message = message_at(np.frombuffer(data or b"\0", np.uint8), 0, "the schema of a handle", DEFAULT_LIMITS)
+    if message is None or message.message.kind != "Schema":
         raise InvalidData("a damaged handle: expected a Schema message")
-    header = found.message.header
+    header = message.message.header
     return read_schema(header.reader.data, header.position, "the schema of a handle", DEFAULT_LIMITS)
 
 
@@ -156,8 +156,8 @@ class _Numbers:
         at = int(np.searchsorted(self._starts, start, sorter=self._order))
         if at == len(self._starts):
             return None
-        found = at if self._order is None else int(self._order[at])
-        return found if int(self._starts[found]) == start else None
+        number = at if self._order is None else int(self._order[at])
+        return number if int(self._starts[number]) == start else None
 
     def _number_in_stream(self, start: int) -> int | None:
         batches = self.reader._opened()
@@ -225,14 +225,14 @@ class ColumnWriter:
         body = getattr(loader._body, "own", loader._body) if isinstance(loader, ArrayLoader) else None
         if not isinstance(body, np.ndarray):
             return None
-        found = self._locator.find(body)
-        file = None if found is None else self._file(found[0], body)
-        number = None if file is None or found is None else file.number(found[1])
-        if found is None or number is None:
+        place = self._locator.find(body)
+        file = None if place is None else self._file(place[0], body)
+        number = None if file is None or place is None else file.number(place[1])
+        if place is None or number is None:
             return None
         if columns is not None:
             columns = self._known.setdefault(tuple(columns), tuple(columns))
-        return FileBatches(found[0], number, 1, columns, offset, length)
+        return FileBatches(place[0], number, 1, columns, offset, length)
 
     def _file(self, ref: int, body: Any) -> _Numbers | None:
         if ref not in self._files:
@@ -245,13 +245,13 @@ class ColumnWriter:
     def _has_schema(self, piece: FileBatches, schema: Schema) -> bool:
         """Whether the batch read from the file has this schema, so that the handle need not store it."""
         key = piece.ref, piece.columns
-        found = self._fits.get(key)
-        if found is None:
+        fits = self._fits.get(key)
+        if fits is None:
             file = self._files[piece.ref]
             assert file is not None
             expected = file.schema if piece.columns is None else fields_at(file.schema, piece.columns)
-            found = self._fits[key] = _same_schema(schema, expected)
-        return found
+            fits = self._fits[key] = _same_schema(schema, expected)
+        return fits
 
     def _packed(self, arrays: Sequence[Array], length: int, metadata: Metadata | None) -> PackedArrays:
         nodes: list[int] = []
@@ -260,8 +260,8 @@ class ColumnWriter:
             nodes += (part._length, part._null_count, part._offset, len(part._buffers))
             for data in part._buffers:
                 buffers += (_MISSING, 0, 0) if data is None else self._locator.buffer(data)
-        kept = tuple((metadata or {}).items())
-        return PackedArrays(length, np.array(nodes, "<i8").tobytes(), np.array(buffers, "<i8").tobytes(), kept)
+        pairs = tuple((metadata or {}).items())
+        return PackedArrays(length, np.array(nodes, "<i8").tobytes(), np.array(buffers, "<i8").tobytes(), pairs)
 
 
 def _same_schema(one: Schema, other: Schema) -> bool:

@@ -131,9 +131,9 @@ class Locator:
         size = len(data)
         if not size:
             return INLINE, 0, 0
-        found = self.find(data)
-        if found is not None:
-            return *found, size
+        place = self.find(data)
+        if place is not None:
+            return *place, size
         start = len(self.inline)
         if start + size > INLINE_BYTES:
             raise InvalidArgument(
@@ -156,12 +156,12 @@ def _ref_of(mapping: Mapping) -> ObjectRef | None:
     if name.startswith(("/proc/", "/dev/fd/")):
         return None
     try:
-        found = os.stat(resolve(name)[1])
+        status = os.stat(resolve(name)[1])
     except OSError:
         raise ObjectNotFound(
             errno.ENOENT, f"cannot make a handle: {name!r} was removed after it was mapped here; pass on a copy"
         ) from None
-    if (found.st_dev, found.st_ino) != (device, inode):
+    if (status.st_dev, status.st_ino) != (device, inode):
         raise ObjectNotFound(
             errno.ENOENT, f"cannot make a handle: {name!r} was replaced after it was mapped here; pass on a copy"
         )
@@ -169,11 +169,11 @@ def _ref_of(mapping: Mapping) -> ObjectRef | None:
         name,
         device,
         inode,
-        found.st_size,
-        found.st_mtime_ns,
+        status.st_size,
+        status.st_mtime_ns,
         *getattr(mapping.pin, "place", (-1, "")),
     )
-    if found.st_size == len(mapping):
+    if status.st_size == len(mapping):
         with _LOCK:
             _ATTACHED.setdefault(ref, mapping)
     return ref
@@ -235,9 +235,9 @@ def _attach(ref: ObjectRef, boot: str, host: str) -> Segment:
             f"cannot open the handle: {ref.shown} was removed after the handle was made{elsewhere}; keep an object "
             "until its handles have been opened",
         ) from None
-    found = segment.status
-    device = ref.device if elsewhere else found.st_dev  # device numbers differ between hosts
-    if (device, found.st_ino, found.st_size, found.st_mtime_ns) != ref[1:5]:
+    status = segment.status
+    device = ref.device if elsewhere else status.st_dev  # device numbers differ between hosts
+    if (device, status.st_ino, status.st_size, status.st_mtime_ns) != ref[1:5]:
         raise ObjectNotFound(
             errno.ENOENT,
             f"cannot open the handle: {ref.shown} was replaced or changed after the handle was made{elsewhere}; make "
@@ -288,10 +288,10 @@ class HandleObjects:
         """Return the attached object of a ref."""
         if not isinstance(number, int) or not 0 <= number < len(self._refs):
             raise InvalidData(f"a damaged handle: no object {shown(number)} among {len(self._refs)}")
-        found = self._segments.get(number)
-        if found is None:
-            found = self._segments[number] = attach(self._refs[number], self._boot, self._host)
-        return found
+        segment = self._segments.get(number)
+        if segment is None:
+            segment = self._segments[number] = attach(self._refs[number], self._boot, self._host)
+        return segment
 
     def data(self, number: object) -> Bytes:
         """Return all bytes of a ref, or the inline bytes."""

@@ -87,12 +87,12 @@ def describe(tensor: Any, locator: Locator) -> Parts:
 
 def _elements(array: NDArray, locator: Locator) -> Elements:
     name = "" if array.dtype.kind == "V" else array.dtype.str
-    found = locator.find(array) if array.size else None
-    if found is None:
+    place = locator.find(array) if array.size else None
+    if place is None:
         data = np.ascontiguousarray(array)
         ref, start, _ = locator.buffer(data.reshape(-1).view("u1") if data.size else np.empty(0, "u1"))
         return Elements(ref, start, name, array.shape, data.reshape(array.shape).strides)
-    return Elements(*found, name, array.shape, array.strides)
+    return Elements(*place, name, array.shape, array.strides)
 
 
 def restore(parts: object, memory: HandleObjects) -> Any:
@@ -122,10 +122,10 @@ def _element(parts: Parts) -> Element:
     type = schema_of(parts.schema).field(0).type
     if parts.ml_dtype is None:
         return as_element(type)
-    made = as_element(parts.ml_dtype) if parts.ml_dtype in ML_DTYPES else None
-    if made is None or made.type != type:
+    element = as_element(parts.ml_dtype) if parts.ml_dtype in ML_DTYPES else None
+    if element is None or element.type != type:
         raise InvalidData(f"a damaged handle: elements of {shown(parts.ml_dtype)} over {type}")
-    return made
+    return element
 
 
 def _array(elements: object, dtype: DType | None, memory: HandleObjects) -> NDArray:
