@@ -279,7 +279,7 @@ class Application:
         start = time.monotonic()
         if side == "share":
             frame = sas.share(given)
-            run = partial(frame.map, self.spark, sums_of_table, SUMS)
+            run = partial(frame.map, sums_of_table, SUMS, self.spark)
             end: Callable[[], Any] = frame.destroy
         elif side == "cache":
             given.cache().count()
@@ -309,7 +309,7 @@ class Application:
         start = time.monotonic()
         if side == "share_table":
             frame = sas.share_table(table, self.spark)
-            run = partial(frame.map, self.spark, sums_of_table, SUMS)
+            run = partial(frame.map, sums_of_table, SUMS, self.spark)
             end: Callable[[], Any] = frame.destroy
         else:
             run = partial(self.spark.createDataFrame(table).mapInArrow, sums, SUMS)
