@@ -132,7 +132,7 @@ def lookup(
     compared = [
         StructField(right.name, LongType() if _are_integers(left, right) else left.dataType) for left, right in pairs
     ]
-    types = checked_schema(arrow_schema(StructType(compared))).types
+    types = checked_schema(arrow_schema(StructType(compared), large=True)).types
     task = Looking(frame, tuple(keys), tuple(types), tuple(indices), Fitting(arrow_schema(added)))
     found = "shmarrow_looked_up"
 
@@ -219,5 +219,5 @@ def _index(task: Looking, table: Table) -> dict[str, NDArray]:
     arrays = []
     for position, type in zip(task.keys, task.types, strict=True):
         with at("column", table.schema.names[position]):
-            arrays.append(table.column(position).combine_chunks().cast(type))
+            arrays.append(table.column(position).cast(type).combine_chunks())
     return index_of(arrays)

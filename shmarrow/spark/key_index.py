@@ -102,7 +102,7 @@ def keys_of(arrays: Sequence[Any]) -> Keys:
     for array in arrays:
         mask = array._mask()
         valid = mask if valid is None else valid if mask is None else valid & mask
-        if array.type.layout == "binary":
+        if array.type.layout in ("binary", "large_binary"):
             offsets, data = array._contiguous()
             columns.append(Runs(data, offsets[:-1].astype(np.int64, copy=False), np.diff(offsets).astype(np.int64)))
         elif array.type.layout == "bool":

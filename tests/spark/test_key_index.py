@@ -22,6 +22,7 @@ KEYS: dict[str, Any] = {
     "the extremes": sa.array([(1 << 63) - 1, -(1 << 63)]),
     "bool": sa.array([True, None]),
     "text": sa.array(["a", "", "ab", None, "b" * 200, "b" * 199 + "c", "b" * 150 + "c" + "b" * 49]),
+    "large text": sa.array(["a", None, "ab", "b" * 200], "large_string"),
     "binary": sa.array([b"\x00", b"", b"\x00\x00"]),
     "date": sa.array([dt.date(2020, 1, 2), dt.date(1969, 1, 1)]),
     "timestamp": sa.array([dt.datetime(2020, 1, 2), dt.datetime(9999, 1, 1)]),
