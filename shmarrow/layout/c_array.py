@@ -139,16 +139,16 @@ def lay_out(root: Any) -> Tree:
     """Build the tree of a validated array; copies no buffer."""
     nodes, parents = [(root, root._offset, root._length)], [0]
     rows: list[tuple[int, ...]] = []
-    kept: list[Any] = []
+    alive: list[Any] = []
     for array, offset, length in nodes:  # grows as children are appended
-        kind, dictionary, found = _KINDS[array._type.layout], array._dictionary, list(array._buffers)
+        kind, dictionary, present = _KINDS[array._type.layout], array._dictionary, list(array._buffers)
         if kind == _VARIADIC:
-            found.append(np.array([len(data) for data in found[2:]], np.int64))
+            present.append(np.array([len(data) for data in present[2:]], np.int64))
         below = [(child, child._offset, child._length) for child in array._children] if array._children else []
         null_count = length if kind == _ALL_NULL else 0
         if kind <= _FIXED_SIZE:  # validity is exported only if there may be nulls; every other buffer has an address
-            if array._null_count == 0 or found[0] is None or not len(found[0]):
-                found[0] = False
+            if array._null_count == 0 or present[0] is None or not len(present[0]):
+                present[0] = False
             else:
                 null_count = -1
         if kind == _FIXED_SIZE:  # polars wants no more slots in the child than are used
@@ -156,17 +156,17 @@ def lay_out(root: Any) -> Tree:
             below[0] = child, start, (offset + length) * storage_of(array._type).list_size
         elif kind == _SPARSE:  # arro3 drops the offset of these, so each child gets it
             below = [(child, start + offset, length) for child, start, _ in below]
-            found[0] = found[0][offset:]
+            present[0] = present[0][offset:]
             offset = 0
         # pyarrow refers to bytes before an offset, so that without slots is 0.
-        rows.append((length, null_count, offset if length else 0, len(found), len(below), len(kept), len(nodes)))
+        rows.append((length, null_count, offset if length else 0, len(present), len(below), len(alive), len(nodes)))
         if dictionary is not None:
             below.append((dictionary, dictionary._offset, dictionary._length))
-        kept += found
+        alive += present
         parents += [len(rows) - 1] * len(below)
         nodes += below
 
-    buffers, pointers = np.array(_addresses(kept), np.uint64), np.empty(len(nodes) + 1, np.uint64)
+    buffers, pointers = np.array(_addresses(alive), np.uint64), np.empty(len(nodes) + 1, np.uint64)
     at, pointers_at = address_of(buffers), address_of(pointers)
     tree = np.array(  # a release that is not 0 marks a structure as valid; it is never called
         [(*row[:5], at + 8 * row[5], pointers_at + 8 * row[6], 0, 1, 0) for row in rows], np.int64
@@ -181,7 +181,7 @@ def lay_out(root: Any) -> Tree:
             patches.append(Patch(_way(i, parents, rows, nodes), rows[i][3], int(tree[i, _AT["buffers"]])))
             tree[i, _AT["n_buffers"]] = 1
             tree[i, _AT["buffers"]] += 8  # the second buffer: the first may be NULL, which keeps nothing alive
-    return Tree(KeptAlive([kept, tree, pointers, buffers]), start, patches)
+    return Tree(KeptAlive([alive, tree, pointers, buffers]), start, patches)
 
 
 def _way(node: int, parents: list[int], rows: list[Any], nodes: list[Any]) -> tuple[int, ...]:
@@ -201,16 +201,16 @@ _N_BUFFERS, _BUFFERS, _CHILDREN, _DICTIONARY = [
 
 def capsules(tree: Tree, schema: Any) -> tuple[PyCapsule, PyCapsule]:
     """Make capsules from a ``nanoarrow`` schema and a tree; each structure keeps the tree's memory alive."""
-    made: tuple[PyCapsule, PyCapsule] = native()._array.CArray(tree.memory, tree.address, schema).__arrow_c_array__()
+    pair: tuple[PyCapsule, PyCapsule] = native()._array.CArray(tree.memory, tree.address, schema).__arrow_c_array__()
     if tree.patches:
-        root = pointer(made[1], "arrow_array")
+        root = pointer(pair[1], "arrow_array")
         for way, n_buffers, buffers in tree.patches:
             at = root
             for i in way:
                 at = _word(at + _DICTIONARY).value if i < 0 else _word(_word(at + _CHILDREN).value + 8 * i).value
             _word(at + _N_BUFFERS).value = n_buffers
             _word(at + _BUFFERS).value = buffers
-    return made
+    return pair
 
 
 # --- arrays and record batches ----------------------------------------------------------------------------------
@@ -245,9 +245,9 @@ def batch_tree(batch: RecordBatch) -> Tree:
 
 def refuse(unknown: dict[str, object]) -> None:
     """Reject keywords of later versions of the interface, unless they are None."""
-    given = [name for name, value in unknown.items() if value is not None]
-    if given:
-        raise Unsupported(f"the Arrow PyCapsule interface has no keyword {', '.join(given)} here")
+    names = [name for name, value in unknown.items() if value is not None]
+    if names:
+        raise Unsupported(f"the Arrow PyCapsule interface has no keyword {', '.join(names)} here")
 
 
 def export_array(
@@ -275,8 +275,8 @@ def requested(schema: Schema, capsule: PyCapsule | None) -> Schema:
     """Return the schema requested by a consumer; that of the data if none, or the same, is requested."""
     if capsule is None:
         return schema
-    wanted = schema_from_capsule(capsule)
-    return schema if wanted.equals(schema) else wanted
+    target = schema_from_capsule(capsule)
+    return schema if target.equals(schema) else target
 
 
 def in_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
@@ -317,17 +317,17 @@ class CArray(NamedTuple):
         """
         if not address:
             raise InvalidData(f"{_name(type)}: expected an ArrowArray, found NULL")
-        found = cls._make(_STRUCT.unpack(_BLOCK.from_address(address)))
-        if not found.release:
+        array = cls._make(_STRUCT.unpack(_BLOCK.from_address(address)))
+        if not array.release:
             raise InvalidData(
                 f"{_name(type)}: the ArrowArray has already been released; each capsule can be imported once"
             )
-        length, nulls, offset = found[:3]
+        length, nulls, offset = array[:3]
         if length < 0 or offset < 0 or length + offset > LONGEST:
             raise InvalidData(f"{_name(type)}: expected a length and an offset of at least 0, found {length}, {offset}")
         if not -1 <= nulls <= length:
             raise InvalidData(f"{_name(type)}: expected a null_count of -1 to {length}, found {nulls}")
-        return found
+        return array
 
 
 def _name(type: object) -> str:
@@ -374,48 +374,48 @@ class Importer:
         """Build the dictionary at an address, or return the previous one if its memory is the same."""
         key = tuple(_fingerprint(address, type))
         place = (*path, type)
-        known = self._dictionaries.get(place)
-        if known is None or known[0] != key:
-            known = self._dictionaries[place] = (key, self.array(owner, address, type, (*path, -1)))
-        return known[1]
+        entry = self._dictionaries.get(place)
+        if entry is None or entry[0] != key:
+            entry = self._dictionaries[place] = (key, self.array(owner, address, type, (*path, -1)))
+        return entry[1]
 
 
 class _StructParts(Parts):
     """The parts of an ``ArrowArray``."""
 
-    __slots__ = ("_address", "_at", "_children", "_found", "_importer", "_offset", "_owner", "_path", "_slots", "type")
+    __slots__ = ("_address", "_array", "_at", "_children", "_importer", "_offset", "_owner", "_path", "_slots", "type")
 
     def __init__(self, importer: Importer, owner: Any, address: int, type: Any, path: tuple[int, ...]) -> None:
         self.type = type
         self._importer = importer
         self._owner = owner
         self._path = path
-        self._found = CArray.at(address, type)
+        self._array = CArray.at(address, type)
         # Zero slots reference nothing, whatever their offset: some producers omit buffers then.
-        self._offset = self._found.offset if self._found.length else 0
-        self._slots = self._offset + self._found.length
+        self._offset = self._array.offset if self._array.length else 0
+        self._slots = self._offset + self._array.length
 
     def node(self) -> Node:
-        found, type = self._found, self.type
+        array, type = self._array, self.type
         fields = type.fields
-        if found.n_children != len(fields):
-            raise InvalidData(f"{_name(type)}: expected {len(fields)} children, found n_children {found.n_children}")
-        self._children = child_addresses(found.n_children, found.children, _name(type)) if fields else ()
-        if found.dictionary and type.layout != "dictionary":
+        if array.n_children != len(fields):
+            raise InvalidData(f"{_name(type)}: expected {len(fields)} children, found n_children {array.n_children}")
+        self._children = child_addresses(array.n_children, array.children, _name(type)) if fields else ()
+        if array.dictionary and type.layout != "dictionary":
             raise InvalidData(f"{_name(type)}: found a dictionary, though the schema has none")
         layout = LISTING[type.layout]
         self._at = self._buffer_addresses(layout)
-        nulls = found.null_count
+        nulls = array.null_count
         if layout.has_validity and not self._at["validity"]:
             if nulls > 0:
                 raise InvalidData(f"{_name(type)}: null_count is {nulls}, but the validity bitmap is NULL")
             nulls = 0
-        return Node(found.length, nulls, self._offset)
+        return Node(array.length, nulls, self._offset)
 
     def _buffer_addresses(self, layout: Layout) -> dict[str, Any]:
         """Return the address of each buffer by its role, and those of the data buffers of views as ``variadic``."""
         rows, variadic = layout.buffers, layout.variadic
-        type, count = self.type, self._found.n_buffers
+        type, count = self.type, self._array.n_buffers
         if type.layout == "null" and count == 1:  # polars exports a validity buffer
             return {}
         if count <= len(rows) if variadic else count != len(rows):
@@ -425,9 +425,9 @@ class _StructParts(Parts):
             return {}
         if count > MAX_CHILDREN:
             raise LimitExceeded(f"{_name(type)}: {count} buffers; at most {MAX_CHILDREN:,} are read")
-        if not self._found.buffers:
+        if not self._array.buffers:
             raise InvalidData(f"{_name(type)}: expected {count} buffers, found a NULL pointer to them")
-        at = pointers_at(self._found.buffers, count)
+        at = pointers_at(self._array.buffers, count)
         return {**dict(zip([row.role for row in rows], at, strict=False)), "variadic": at[len(rows) :]}
 
     def buffer(self, spec: BufferSpec) -> Bytes | None:
@@ -454,20 +454,20 @@ class _StructParts(Parts):
             return []
         if not sizes:
             raise InvalidData(f"{_name(self.type)}: expected the sizes of {len(starts)} data buffers, found NULL")
-        found = (ctypes.c_int64 * len(starts)).from_address(sizes)[:]
-        if min(found) < 0:
-            raise InvalidData(f"{_name(self.type)}: a data buffer has {min(found)} bytes, expected at least 0")
-        return [self._view(start, size, "data") for start, size in zip(starts, found, strict=True)]
+        lengths = (ctypes.c_int64 * len(starts)).from_address(sizes)[:]
+        if min(lengths) < 0:
+            raise InvalidData(f"{_name(self.type)}: a data buffer has {min(lengths)} bytes, expected at least 0")
+        return [self._view(start, size, "data") for start, size in zip(starts, lengths, strict=True)]
 
     def child(self, index: int) -> Parts:
         type = self.type.fields[index].type
         return _StructParts(self._importer, self._owner, self._children[index], type, (*self._path, index))
 
     def dictionary(self) -> Any:
-        if not self._found.dictionary:
+        if not self._array.dictionary:
             raise InvalidData(f"{_name(self.type)}: expected a dictionary, found NULL")
         value_type = storage_of(self.type).value_type
-        return self._importer.dictionary(self._owner, self._found.dictionary, value_type, self._path)
+        return self._importer.dictionary(self._owner, self._array.dictionary, value_type, self._path)
 
     def _view(self, start: int, size: int, role: str) -> Bytes:
         """Return a read-only view of bytes at an address."""
@@ -485,15 +485,15 @@ def _fingerprint(address: int, type: Any) -> list[int]:
 
     While either is alive, its memory cannot be reused.
     """
-    found = CArray.at(address, type)
-    key = [found.length, found.offset, found.n_buffers]
-    if 0 < found.n_buffers <= MAX_CHILDREN and found.buffers:
-        key += pointers_at(found.buffers, found.n_buffers)
-    children = child_addresses(found.n_children, found.children, _name(type))
+    array = CArray.at(address, type)
+    key = [array.length, array.offset, array.n_buffers]
+    if 0 < array.n_buffers <= MAX_CHILDREN and array.buffers:
+        key += pointers_at(array.buffers, array.n_buffers)
+    children = child_addresses(array.n_children, array.children, _name(type))
     for field, child in zip(type.fields, children, strict=False):
         key += _fingerprint(child, field.type)
-    if found.dictionary:
-        key += _fingerprint(found.dictionary, getattr(storage_of(type), "value_type", type))
+    if array.dictionary:
+        key += _fingerprint(array.dictionary, getattr(storage_of(type), "value_type", type))
     return key
 
 
@@ -526,21 +526,21 @@ class _BatchColumns:
 
     __slots__ = ("_addresses", "_importer", "_length", "_offset", "_owner", "_schema")
 
-    def __init__(self, owner: Any, found: CArray, schema: Schema, importer: Importer) -> None:
+    def __init__(self, owner: Any, array: CArray, schema: Schema, importer: Importer) -> None:
         self._owner = owner
-        self._addresses = child_addresses(found.n_children, found.children, "the ArrowArray of a record batch")
-        self._length = found.length
-        self._offset = found.offset
+        self._addresses = child_addresses(array.n_children, array.children, "the ArrowArray of a record batch")
+        self._length = array.length
+        self._offset = array.offset
         self._schema = schema
         self._importer = importer
 
     def column(self, index: int) -> Any:
         field = self._schema.field(index)
         with at("column", index, field.name):
-            found = self._importer.array(self._owner, self._addresses[index], field.type, (index,))
-            if len(found) < self._offset + self._length:
-                raise InvalidData(f"expected {self._offset + self._length} values, found {len(found)}")
-        return found if len(found) == self._length else found.slice(self._offset, self._length)
+            column = self._importer.array(self._owner, self._addresses[index], field.type, (index,))
+            if len(column) < self._offset + self._length:
+                raise InvalidData(f"expected {self._offset + self._length} values, found {len(column)}")
+        return column if len(column) == self._length else column.slice(self._offset, self._length)
 
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
         return [self.column(i) for i in (range(len(self._addresses)) if indices is None else indices)]
@@ -552,9 +552,9 @@ class _BatchColumns:
         pass
 
 
-def _first_buffer(found: CArray) -> bool:
+def _first_buffer(array: CArray) -> bool:
     """Whether the first buffer is present."""
-    return bool(found.buffers) and pointers_at(found.buffers, 1) != [0]
+    return bool(array.buffers) and pointers_at(array.buffers, 1) != [0]
 
 
 def rows_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Rows:
@@ -562,16 +562,16 @@ def rows_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Row
 
     Null structs make the values of all columns null, which copies the columns.
     """
-    found = CArray.at(address, "a record batch")
-    if found.n_children != len(schema):
-        raise InvalidData(f"a record batch has {found.n_children} columns, its schema {len(schema)} fields")
-    if found.n_buffers != 1:
-        raise InvalidData(f"a record batch has the one buffer of a struct, found n_buffers {found.n_buffers}")
-    if found.null_count and _first_buffer(found):
+    array = CArray.at(address, "a record batch")
+    if array.n_children != len(schema):
+        raise InvalidData(f"a record batch has {array.n_children} columns, its schema {len(schema)} fields")
+    if array.n_buffers != 1:
+        raise InvalidData(f"a record batch has the one buffer of a struct, found n_buffers {array.n_buffers}")
+    if array.null_count and _first_buffer(array):
         rows = importer.array(owner, address, struct_type(schema.fields))
         if rows.null_count:
-            return Rows(with_nulls(schema), found.length, rows.flatten())
-    return Rows(schema, found.length, None, _BatchColumns(owner, found, schema, importer))
+            return Rows(with_nulls(schema), array.length, rows.flatten())
+    return Rows(schema, array.length, None, _BatchColumns(owner, array, schema, importer))
 
 
 # --- entry points -----------------------------------------------------------------------------------------------
@@ -607,6 +607,6 @@ def rows_from_capsules(schema: PyCapsule, array: PyCapsule) -> Rows:
 
     Errors within a column are raised when it is first accessed.
     """
-    made = schema_from_capsule(schema)
+    target = schema_from_capsule(schema)
     owner = move(array, "arrow_array")
-    return rows_at(owner, owner._addr(), made, Importer())
+    return rows_at(owner, owner._addr(), target, Importer())

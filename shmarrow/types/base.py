@@ -159,10 +159,10 @@ class DataType:
             If ``key`` is neither an int nor a string.
         """
         if isinstance(key, str):
-            found = [field for field in self.fields if field.name == key]
-            if len(found) != 1:
-                raise FieldNotFound(f"{self}: {len(found)} child fields are named {key!r}, expected exactly one")
-            return found[0]
+            fields = [field for field in self.fields if field.name == key]
+            if len(fields) != 1:
+                raise FieldNotFound(f"{self}: {len(fields)} child fields are named {key!r}, expected exactly one")
+            return fields[0]
         try:
             position = index(key)
         except TypeError:
@@ -310,10 +310,10 @@ def as_int(value: Any, what: str) -> int:
 
 def as_positive(value: Any, what: str) -> int:
     """Return an int of at least 1; InvalidType or InvalidArgument for anything else."""
-    found = as_int(value, what)
-    if found < 1:
-        raise InvalidArgument(f"{what} must be at least 1, found {found}")
-    return found
+    number = as_int(value, what)
+    if number < 1:
+        raise InvalidArgument(f"{what} must be at least 1, found {number}")
+    return number
 
 
 def as_utf8(value: str, what: str) -> bytes:
@@ -337,19 +337,19 @@ def as_type(value: DataType | str) -> DataType:
     if isinstance(value, DataType):
         return value
     if isinstance(value, str):
-        found = aliases().get(value)
-        if found is None:
+        named = aliases().get(value)
+        if named is None:
             raise InvalidArgument(f"no type is named {shown(value)}{_alike(value)}")
-        return found
+        return named
     if capsules.has_schema(value):
         from shmarrow.types.c_schema import read_type
 
         return read_type(value)
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        found = _of_dtype(value)
-        if found is None:
+        named = _of_dtype(value)
+        if named is None:
             raise InvalidType(f"no Arrow type for the numpy dtype {shown(value)}")
-        return found
+        return named
     if type(value).__module__ == "builtins":
         name = _OF_PYTHON.get(value) if isinstance(value, type) else None
         hint = f"write {name!r}" if name else None
@@ -394,5 +394,5 @@ def _alike(name: str) -> str:
     code = _of_dtype(name) if len(name) <= 3 else None
     if code is not None:
         return f"; numpy's {name!r} is {str(code)!r} here"
-    found = get_close_matches(name[:40], list(aliases()), 3)
-    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+    names = get_close_matches(name[:40], list(aliases()), 3)
+    return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""

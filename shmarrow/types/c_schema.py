@@ -98,8 +98,8 @@ class KeptAlive:
 
     __slots__ = ("__weakref__", "kept")
 
-    def __init__(self, kept: Any) -> None:
-        self.kept = kept
+    def __init__(self, parts: Any) -> None:
+        self.kept = parts
 
 
 class _AddressRange:
@@ -174,8 +174,8 @@ def move(capsule: PyCapsule, name: str) -> Any:
     """
     source = pointer(capsule, name)
     allocate, words = _room(name)
-    made = allocate()
-    at, target = words.from_address(source), words.from_address(made._addr())
+    owner = allocate()
+    at, target = words.from_address(source), words.from_address(owner._addr())
     # Of all threads that import the capsule, in any library, only one gets the callback: CPython does not switch
     # threads between these two lines, neither of which calls a function.
     release = at[-2]
@@ -185,7 +185,7 @@ def move(capsule: PyCapsule, name: str) -> Any:
         raise InvalidData(f"the {kind} has already been released; each capsule can be imported once")
     ctypes.memmove(target, at, ctypes.sizeof(words))
     target[-2] = release
-    return made
+    return owner
 
 
 @cache
@@ -247,11 +247,11 @@ def schema_schema(schema: Schema) -> Any:
     MissingExtra
         If nanoarrow is not installed.
     """
-    made = schema._exported
-    if made is None:
-        made = _laid_out((b"+s", b"", _packed(schema.metadata), 0, schema.fields, []))
-        object.__setattr__(schema, "_exported", made)
-    return made
+    exported = schema._exported
+    if exported is None:
+        exported = _laid_out((b"+s", b"", _packed(schema.metadata), 0, schema.fields, []))
+        object.__setattr__(schema, "_exported", exported)
+    return exported
 
 
 def export_type(type: DataType) -> PyCapsule:
@@ -308,19 +308,19 @@ def _named_safely(field: Field) -> Field:
     of its own types (``bit``, ``bignum``, ``time_tz`` and others) as its in-memory representation.
     """
     type: Any = field.type
-    made = storage_field(field)
-    name = (made.metadata or {}).get(NAME_KEY, b"").decode(errors="replace")
+    plain = storage_field(field)
+    name = (plain.metadata or {}).get(NAME_KEY, b"").decode(errors="replace")
     if name == "arrow.opaque":
         if getattr(type, "extension_name", "") == name and type.vendor_name.lower() != "duckdb":
-            return made
+            return plain
         name = getattr(type, "type_name", name)
     elif name not in _STORAGE:
-        return made
-    storage: Any = made.type
+        return plain
+    storage: Any = plain.type
     if getattr(storage, "value_type", storage).format == _STORAGE.get(name):
-        return made
-    left = {key: value for key, value in (made.metadata or {}).items() if key not in (NAME_KEY, METADATA_KEY)}
-    return Field(made.name, storage, made.nullable, left or None)
+        return plain
+    left = {key: value for key, value in (plain.metadata or {}).items() if key not in (NAME_KEY, METADATA_KEY)}
+    return Field(plain.name, storage, plain.nullable, left or None)
 
 
 @lru_cache(4096)
@@ -427,12 +427,12 @@ class CSchema(NamedTuple):
         """
         if not address:
             raise InvalidData("expected an ArrowSchema, found NULL")
-        found = cls._make(_STRUCT.unpack(_BLOCK.from_address(address)))
-        if not found.release:
+        schema = cls._make(_STRUCT.unpack(_BLOCK.from_address(address)))
+        if not schema.release:
             raise InvalidData("the ArrowSchema has already been released; each capsule can be imported once")
-        if not found.format:
+        if not schema.format:
             raise InvalidData("expected a format string in the ArrowSchema, found NULL")
-        return found
+        return schema
 
 
 def pointers_at(address: int, count: int) -> list[int]:
@@ -463,10 +463,10 @@ def child_addresses(n_children: int, children: int, what: str) -> list[int]:
         raise LimitExceeded(f"{what}: {n_children} children; at most {MAX_CHILDREN:,} are read")
     if not children:
         raise InvalidData(f"{what}: n_children is {n_children}, but the pointer to the children is NULL")
-    found = pointers_at(children, n_children)
-    if 0 in found:
-        raise InvalidData(f"{what}: child {found.index(0)} is NULL")
-    return found
+    addresses = pointers_at(children, n_children)
+    if 0 in addresses:
+        raise InvalidData(f"{what}: child {addresses.index(0)} is NULL")
+    return addresses
 
 
 def _metadata_at(address: int) -> Metadata | None:
@@ -476,11 +476,11 @@ def _metadata_at(address: int) -> Metadata | None:
 
     def number() -> int:
         nonlocal address
-        found = _int_at(address).value
-        if found < 0:
-            raise InvalidData(f"metadata: expected a count or a size of at least 0, found {found}")
+        value = _int_at(address).value
+        if value < 0:
+            raise InvalidData(f"metadata: expected a count or a size of at least 0, found {value}")
         address += 4
-        return found
+        return value
 
     def string() -> bytes:
         nonlocal address
@@ -488,11 +488,11 @@ def _metadata_at(address: int) -> Metadata | None:
         address += size
         return ctypes.string_at(address - size, size)
 
-    found = {}
+    metadata = {}
     for _ in range(number()):
         key = string()
-        found[key] = string()
-    return FrozenMetadata(found) if found else None
+        metadata[key] = string()
+    return FrozenMetadata(metadata) if metadata else None
 
 
 def _decoded(name: bytes) -> str:
@@ -508,48 +508,48 @@ def _leaf(text: bytes) -> DataType | None:
     """Return the childless type of a format string; None if it needs children or is unknown."""
     try:
         format = text.decode()
-        found: DataType = simple_types().get(format) or parse_format(format)
+        type: DataType = simple_types().get(format) or parse_format(format)
     except (InvalidArgument, UnicodeDecodeError):
         return None
-    return found
+    return type
 
 
-def _type(found: CSchema, depth: int) -> DataType:
+def _type(schema: CSchema, depth: int) -> DataType:
     """Return the storage type of a structure."""
     if depth > MAX_DEPTH:
         raise LimitExceeded(f"types nest up to {MAX_DEPTH} levels deep, found more")
-    text = text_of(found.format)
-    made = None if found.n_children else _leaf(text)
-    if made is None:
-        children = child_addresses(found.n_children, found.children, f"the ArrowSchema {shown(text)}")
+    text = text_of(schema.format)
+    type = None if schema.n_children else _leaf(text)
+    if type is None:
+        children = child_addresses(schema.n_children, schema.children, f"the ArrowSchema {shown(text)}")
         fields = [_field(address, depth + 1) for address in children]
         try:
-            made = parse_format(text.decode(), fields, keys_sorted=bool(found.flags & MAP_KEYS_SORTED))
+            type = parse_format(text.decode(), fields, keys_sorted=bool(schema.flags & MAP_KEYS_SORTED))
         except UnicodeDecodeError:
             raise InvalidData(f"the format string {shown(text)} is not UTF-8") from None
         except InvalidArgument as error:
             if text.startswith(b"_pl"):
                 raise Unsupported(f"{shown(text)} is polars' own: cast Int128 to Int64 or Decimal in polars") from None
             raise Unsupported(f"no type for the ArrowSchema {shown(text)}: {error.message}", hint=error.hint) from None
-        assert made is not None
-    if not found.dictionary:
-        return made
-    values = _field(found.dictionary, depth + 1).type
+        assert type is not None
+    if not schema.dictionary:
+        return type
+    values = _field(schema.dictionary, depth + 1).type
     try:
-        return DictionaryType(made, values, bool(found.flags & DICTIONARY_ORDERED))
+        return DictionaryType(type, values, bool(schema.flags & DICTIONARY_ORDERED))
     except (InvalidArgument, InvalidType) as error:
         error.where = ("the ArrowSchema", text), ("dictionary",), *error.where
         raise recast(InvalidData, error) from None
 
 
 def _field(address: int, depth: int = 0) -> Field:
-    found = CSchema.at(address)
-    name = _decoded(text_of(found.name))
+    schema = CSchema.at(address)
+    name = _decoded(text_of(schema.name))
     with at("field", name):
-        type, metadata = _type(found, depth), _metadata_at(found.metadata)
+        type, metadata = _type(schema, depth), _metadata_at(schema.metadata)
     if metadata is not None:
         type, metadata = extension_type(type, metadata)
-    return Field(name, type, bool(found.flags & NULLABLE), metadata)
+    return Field(name, type, bool(schema.flags & NULLABLE), metadata)
 
 
 class CFields:
@@ -569,20 +569,20 @@ class CFields:
     Thread safety: caches derive from immutable memory; concurrent threads compute equal values.
     """
 
-    __slots__ = ("_addresses", "_made", "_names", "_owner")
+    __slots__ = ("_addresses", "_fields", "_names", "_owner")
 
     def __init__(self, owner: Any, addresses: list[int]) -> None:
         self._owner = owner
         self._addresses = addresses
-        self._made: dict[int, Field] = {}
+        self._fields: dict[int, Field] = {}
         self._names: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self._addresses)
 
     def field(self, index: int) -> Field:
-        found = self._made.get(index)
-        return self._made.setdefault(index, _field(self._addresses[index])) if found is None else found
+        field = self._fields.get(index)
+        return self._fields.setdefault(index, _field(self._addresses[index])) if field is None else field
 
     def fields(self) -> list[Field]:
         return [self.field(i) for i in range(len(self._addresses))]
@@ -591,8 +591,8 @@ class CFields:
         return [_decoded(name) for name in self._all_names()]
 
     def find(self, name: str) -> list[int]:
-        names, wanted = self._all_names(), name.encode(errors="surrogatepass")
-        return [i for i, found in enumerate(names) if found == wanted] if wanted in names else []
+        names, coded = self._all_names(), name.encode(errors="surrogatepass")
+        return [i for i, each in enumerate(names) if each == coded] if coded in names else []
 
     def _all_names(self) -> list[bytes]:
         """Return the names of all fields, undecoded."""
@@ -641,12 +641,12 @@ def schema_from_capsule(capsule: PyCapsule) -> Schema:
 
 def schema_at(owner: Any, address: int) -> Schema:
     """Read the schema of an ``ArrowSchema`` that ``owner`` keeps alive."""
-    found = CSchema.at(address)
-    text = text_of(found.format)
-    if text != b"+s" or found.dictionary:
-        raise SingleColumn(str(_type(found, 0)))
-    addresses = child_addresses(found.n_children, found.children, "the ArrowSchema of a schema")
-    return Schema(metadata=_metadata_at(found.metadata), source=CFields(owner, addresses))
+    schema = CSchema.at(address)
+    text = text_of(schema.format)
+    if text != b"+s" or schema.dictionary:
+        raise SingleColumn(str(_type(schema, 0)))
+    addresses = child_addresses(schema.n_children, schema.children, "the ArrowSchema of a schema")
+    return Schema(metadata=_metadata_at(schema.metadata), source=CFields(owner, addresses))
 
 
 def field_at(address: int) -> Field:

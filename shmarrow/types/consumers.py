@@ -178,9 +178,9 @@ _NEGATIVE_SCALE = (
 )  # fmt: skip
 
 
-def _decoded(kept: set[str], which: str) -> Rule:
+def _decoded(kinds: set[str], which: str) -> Rule:
     """Return the rule that decodes dictionaries of all but some kinds of values."""
-    return Rule("dictionary", _values, "the type of the values", lambda t: kind_of(t.value_type) not in kept, which)
+    return Rule("dictionary", _values, "the type of the values", lambda t: kind_of(t.value_type) not in kinds, which)
 
 
 _NUMBERS = {

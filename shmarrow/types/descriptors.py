@@ -338,7 +338,7 @@ CLASSES: dict[str, Any] = _Classes()
 """The class of each member; filled as the classes are defined."""
 
 
-def claim(made: Any, members: Sequence[str]) -> tuple[TypeDescriptor, ...]:
+def claim(maker: Any, members: Sequence[str]) -> tuple[TypeDescriptor, ...]:
     """Claim the descriptors for a class that is being defined.
 
     Raises
@@ -348,8 +348,8 @@ def claim(made: Any, members: Sequence[str]) -> tuple[TypeDescriptor, ...]:
     """
     wrong = [member for member in members if member not in BY_MEMBER or member in CLASSES]
     if wrong or not members:
-        raise TypeError(f"{made.__name__} needs descriptors of its own in TYPES, found {wrong or 'none'}")
-    CLASSES.update(dict.fromkeys(members, made))
+        raise TypeError(f"{maker.__name__} needs descriptors of its own in TYPES, found {wrong or 'none'}")
+    CLASSES.update(dict.fromkeys(members, maker))
     return tuple([BY_MEMBER[member] for member in members])
 
 
@@ -369,7 +369,7 @@ def simple_types() -> dict[str, Any]:
 @functools.cache
 def _templates() -> list[tuple[re.Pattern[str], list[str], TypeDescriptor]]:
     """Patterns of the other format strings, with the parameters of their groups."""
-    found = []
+    rows = []
     simple = {type.descriptor.member for type in simple_types().values()}
     for descriptor in TYPES:
         kinds: dict[str, Any] = {parameter.name: parameter.kind for parameter in descriptor.parameters}
@@ -377,8 +377,8 @@ def _templates() -> list[tuple[re.Pattern[str], list[str], TypeDescriptor]]:
             literals, names = re.split(r"\{\w+\}", template), re.findall(r"\{(\w+)\}", template)
             groups = [f"({_PATTERNS.get(kinds[name]) or f'[{kinds[name].letters}]'})" for name in names]
             pattern = "".join([a + b for a, b in zip(map(re.escape, literals), [*groups, ""], strict=True)])
-            found.append((re.compile(pattern, re.DOTALL), names, descriptor))
-    return found
+            rows.append((re.compile(pattern, re.DOTALL), names, descriptor))
+    return rows
 
 
 def parse_format(text: str, children: Sequence[Any] = (), **stated: Any) -> Any:
@@ -398,9 +398,9 @@ def parse_format(text: str, children: Sequence[Any] = (), **stated: Any) -> Any:
     InvalidArgument
         If the format string is unknown or does not fit the children.
     """
-    found = simple_types().get(text)
-    if found is not None and not children:
-        return found
+    type = simple_types().get(text)
+    if type is not None and not children:
+        return type
     for pattern, names, descriptor in _templates():
         match = pattern.fullmatch(text)
         if match is not None:

@@ -32,12 +32,12 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
             dtype = np.dtype(dtype)
         except (TypeError, ValueError) as error:
             raise InvalidType(f"expected a numpy dtype, found {shown(dtype)}: {error}") from None
-    found = base.by_dtype().get(dtype.newbyteorder("<"))
-    if found is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
-        found = FixedSizeBinaryType(dtype.itemsize)
-    if found is None:
+    type = base.by_dtype().get(dtype.newbyteorder("<"))
+    if type is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+        type = FixedSizeBinaryType(dtype.itemsize)
+    if type is None:
         raise InvalidType(f"no Arrow type for the numpy dtype {dtype}")
-    return found
+    return type
 
 
 def by_dtype() -> dict[DType, DataType]:

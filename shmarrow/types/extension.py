@@ -47,9 +47,9 @@ class _Freezing(type):
     """Metaclass that makes instances immutable once ``__init__`` returns."""
 
     def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
-        made = super().__call__(*arguments, **keywords)
-        object.__setattr__(made, "_made", True)
-        return made
+        instance = super().__call__(*arguments, **keywords)
+        object.__setattr__(instance, "_made", True)
+        return instance
 
 
 class ExtensionType(DataType, abstract=True, metaclass=_Freezing):
@@ -222,8 +222,8 @@ def unregister_extension_type(name: str) -> None:
     global _generation
     with _LOCK:
         if not isinstance(name, str) or _REGISTRY.pop(name.encode(), None) is None:
-            known = sorted(known.decode() for known in _REGISTRY)
-            raise InvalidArgument(f"no extension type is registered as {shown(name)}; registered: {known}")
+            names = sorted(names.decode() for names in _REGISTRY)
+            raise InvalidArgument(f"no extension type is registered as {shown(name)}; registered: {names}")
         _generation += 1
 
 
@@ -241,14 +241,14 @@ def extension_type(storage: DataType, metadata: Metadata | None) -> tuple[DataTy
         return storage, metadata
     assert metadata is not None
     serialized = metadata.get(METADATA_KEY, b"")
-    found: DataType | None = _fitting(name, storage, serialized)
-    if found is None and isinstance(storage, DictionaryType):
+    type: DataType | None = _fitting(name, storage, serialized)
+    if type is None and isinstance(storage, DictionaryType):
         values = _fitting(name, storage.value_type, serialized)
-        found = None if values is None else DictionaryType(storage.index_type, values, storage.ordered)
-    if found is None:
+        type = None if values is None else DictionaryType(storage.index_type, values, storage.ordered)
+    if type is None:
         return storage, metadata
     left = {key: value for key, value in metadata.items() if key not in (NAME_KEY, METADATA_KEY)}
-    return found, left or None
+    return type, left or None
 
 
 def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType | None:
@@ -258,10 +258,10 @@ def _fitting(name: bytes, storage: DataType, serialized: bytes) -> ExtensionType
         return None
     cls = load()
     try:
-        made = cls.deserialize(storage, serialized)
+        type = cls.deserialize(storage, serialized)
     except Exception:  # user code over untrusted bytes: any exception means that they do not fit
         return None
-    return made if isinstance(made, ExtensionType) and made.storage_type == storage else None
+    return type if isinstance(type, ExtensionType) and type.storage_type == storage else None
 
 
 def storage_of(type: Any) -> Any:

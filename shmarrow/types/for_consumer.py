@@ -60,8 +60,8 @@ class Casting(NamedTuple):
             If the consumer has no type for it, or only a lossy one that the caller did not allow.
         """
         if isinstance(type, ExtensionType):
-            known = type.extension_name in self.consumer.extensions
-            if known and (self.consumer.nested_extensions or not inside):
+            accepted = type.extension_name in self.consumer.extensions
+            if accepted and (self.consumer.nested_extensions or not inside):
                 return Stages(type, type, type)
             if type.extension_name == "arrow.bool8":
                 return Stages(*[primitive.bool_()] * 3)
@@ -94,11 +94,11 @@ class Casting(NamedTuple):
         for i, field in enumerate(type.fields):
             with at("field", field.name) if len(type.fields) > 1 else nullcontext():
                 entries = type.layout == "map" and i == 0
-                found = self._children(field.type) if entries else self.stages(field.type, True)
-            parts.append([field.with_type(each) for each in found])
+                stages = self._children(field.type) if entries else self.stages(field.type, True)
+            parts.append([field.with_type(each) for each in stages])
         parameters = {each.name: getattr(type, each.name) for each in type.descriptor.parameters}
-        made = [type.descriptor.make(parameters, children) for children in zip(*parts, strict=True)]
-        return Stages(*[type if each == type else each for each in made])
+        types = [type.descriptor.make(parameters, children) for children in zip(*parts, strict=True)]
+        return Stages(*[type if each == type else each for each in types])
 
     def _unsupported(self, type: Any, kind: str, rules: list[Rule]) -> Unsupported:
         losing = next((rule for rule in rules if rule.lossy), None)
@@ -119,12 +119,12 @@ class Casting(NamedTuple):
             self.check_names(schema.names, "column")
         if self.consumer.some_column and not len(schema):
             raise Unsupported(f"{self.consumer.title} has no tables without columns")
-        known: dict[DataType, Stages] = {}
+        by_type: dict[DataType, Stages] = {}
         for field in schema:
-            if field.type not in known:
+            if field.type not in by_type:
                 with at("column", field.name):
-                    known[field.type] = self.stages(field.type)
-        return [known[field.type] for field in schema]
+                    by_type[field.type] = self.stages(field.type)
+        return [by_type[field.type] for field in schema]
 
     def column(self, column: Any, stages: Stages) -> Any:
         """Cast an array or chunked array; returns the same object if it has the type."""
@@ -142,8 +142,8 @@ class Casting(NamedTuple):
         return column
 
     def _hint(self, type: DataType) -> str | None:
-        found = {kind_of(storage_of(each)) for each in types_in(type)}
-        kinds = sorted(kind for kind in found if kind in LOSSY[self.name] and not self.allows(kind))
+        inner_kinds = {kind_of(storage_of(each)) for each in types_in(type)}
+        kinds = sorted(kind for kind in inner_kinds if kind in LOSSY[self.name] and not self.allows(kind))
         return "; ".join([f"lossy={kind!r} drops {LOSSY[self.name][kind]}" for kind in kinds]) or None
 
 
@@ -161,18 +161,18 @@ def _distinct(array: Any) -> Any:
 
 
 def _distinct_chunks(column: Any) -> Any:
-    made = [_distinct(chunk) for chunk in column.chunks]
-    same = all(new is old for new, old in zip(made, column.chunks, strict=True))
-    return column if same else type(column)(made, column.type)
+    chunks = [_distinct(chunk) for chunk in column.chunks]
+    same = all(new is old for new, old in zip(chunks, column.chunks, strict=True))
+    return column if same else type(column)(chunks, column.type)
 
 
 def casting_for(name: str, lossy: str | Iterable[str]) -> Casting:
     """Return the rules of a consumer by name, with the kinds of types whose values may change."""
     if not isinstance(name, str):
         raise not_expected("the name of a consumer", name)
-    found, name = name, name.lower()
+    argument, name = name, name.lower()
     if name not in CONSUMERS:
-        raise InvalidArgument(f"expected one of {', '.join(CONSUMERS)}, found {shown(found)}")
+        raise InvalidArgument(f"expected one of {', '.join(CONSUMERS)}, found {shown(argument)}")
     try:
         chosen = frozenset([lossy] if isinstance(lossy, str) else lossy)
     except TypeError:
@@ -184,13 +184,13 @@ def casting_for(name: str, lossy: str | Iterable[str]) -> Casting:
 
 def _nothing_lost(name: str, kind: Any) -> InvalidArgument:
     """Return the error for a kind in ``lossy`` that never loses anything."""
-    known = sorted(LOSSY[name])
-    expected = f"expected 'all', or one or more of {', '.join(known)}" if known else "leave lossy out"
+    kinds = sorted(LOSSY[name])
+    expected = f"expected 'all', or one or more of {', '.join(kinds)}" if kinds else "leave lossy out"
     if kind in KINDS:
         return InvalidArgument(
             f"lossy={shown(kind)}: {CONSUMERS[name].title} accepts it without loss, or not at all; {expected}"
         )
-    close = get_close_matches(str(kind)[:40], known, 1)
+    close = get_close_matches(str(kind)[:40], kinds, 1)
     hint = f"did you mean {close[0]!r}?" if close else expected
     return InvalidArgument(f"lossy={shown(kind)}: no kind of type has that name", hint=hint)
 
@@ -220,9 +220,9 @@ def rows_for(rows: Rows, name: str, lossy: str | Iterable[str]) -> Rows:
         if looked_at or any(field.type != type for type in each):
             column = rows.column(i)
             with at("column", field.name):
-                made = casting.column(column, each)
-            if made is not column:
-                new[i] = made
+                cast = casting.column(column, each)
+            if cast is not column:
+                new[i] = cast
     if not new:
         return rows
     places = [-1 if i in new else i for i in range(len(schema))]

@@ -259,10 +259,10 @@ class UnionType(DataType, members=("Union",)):
         if mode not in UNION_MODE.values:
             raise InvalidArgument(f"the mode of a union must be 'sparse' or 'dense', found {shown(mode)}")
         self._set(mode=mode, fields=as_fields(fields))
-        given = range(len(self.fields)) if type_codes is None else type_codes
-        if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
+        type_ids = range(len(self.fields)) if type_codes is None else type_codes
+        if isinstance(type_ids, (str, bytes)) or not hasattr(type_ids, "__iter__"):
             raise InvalidType(f"the type codes of a union must be a list of ints, found {shown(type_codes)}")
-        codes = tuple([as_int(code, "a type code of a union") for code in given])
+        codes = tuple([as_int(code, "a type code of a union") for code in type_ids])
         if len(codes) != len(self.fields):
             raise InvalidArgument(
                 f"expected {len(self.fields)} type codes, one for each field of the union, found {len(codes)}"

@@ -62,8 +62,8 @@ class FixedWidthType(DataType, abstract=True):
         assert storage is not None
         dtype = np.dtype(storage(self))
         if numpy is not storage:
-            found = numpy and numpy(self)
-            self._set(storage=dtype, numpy_dtype=found and np.dtype(found))
+            other = numpy and numpy(self)
+            self._set(storage=dtype, numpy_dtype=other and np.dtype(other))
         else:
             self._set(storage=dtype, numpy_dtype=dtype)
 
@@ -592,8 +592,8 @@ def string_view() -> BinaryViewType:
 
 def aliases() -> dict[str, DataType]:
     """Types of this module by name; cached by :func:`shmarrow.types.base.aliases`."""
-    found = {str(type): type for type in [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]}
-    return found | {alias: found[name] for alias, name in _ALIASES.items()}
+    by_name = {str(type): type for type in [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]}
+    return by_name | {alias: by_name[name] for alias, name in _ALIASES.items()}
 
 
 _ALIASES = {

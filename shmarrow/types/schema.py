@@ -124,12 +124,12 @@ class Schema:
     def index_of(self, key: int | str) -> int:
         """Return the non-negative position of a field given by position or name; raises as :meth:`field`."""
         if isinstance(key, str):
-            found = self.get_all_field_indices(key)
-            if len(found) == 1:
-                return found[0]
-            if found:
+            indices = self.get_all_field_indices(key)
+            if len(indices) == 1:
+                return indices[0]
+            if indices:
                 raise FieldNotFound(
-                    f"the name {key!r} occurs {len(found)} times in the schema, at {found[:8]}; use a position"
+                    f"the name {key!r} occurs {len(indices)} times in the schema, at {indices[:8]}; use a position"
                 )
             raise self._no_field(key)
         try:
@@ -153,8 +153,8 @@ class Schema:
             f"no field is named {name!r}; the schema has {counted(len(names), 'field')}: {names[:8]}"
             + (" ..." if len(names) > 8 else "")
         )
-        for found in get_close_matches(name, names[:_MOST_NAMES], n=1, cutoff=0.6):
-            error.hint = f"did you mean {found!r}?"
+        for match in get_close_matches(name, names[:_MOST_NAMES], n=1, cutoff=0.6):
+            error.hint = f"did you mean {match!r}?"
         return error
 
     def get_all_field_indices(self, name: str) -> list[int]:
@@ -176,8 +176,8 @@ class Schema:
 
         InvalidType if ``name`` is not a string.
         """
-        found = self.get_all_field_indices(name)
-        return found[0] if len(found) == 1 else -1
+        indices = self.get_all_field_indices(name)
+        return indices[0] if len(indices) == 1 else -1
 
     @property
     def fields(self) -> list[Field]:
@@ -371,14 +371,14 @@ def position(i: int, count: int) -> int:
         If ``i`` is not an int.
     """
     try:
-        found = as_index(i)
+        index = as_index(i)
     except TypeError:
         hint = f"drop_columns([{shown(i)}]) takes names" if isinstance(i, str) else None
         raise InvalidType(f"expected a position, found {shown(i)}", hint=hint) from None
-    if not 0 <= found < count:
+    if not 0 <= index < count:
         expected = f"expected 0 to {count - 1}" if count else "there are none"
-        raise IndexOutOfRange(f"position {shown(found)} is out of range: {expected}")
-    return found
+        raise IndexOutOfRange(f"position {shown(index)} is out of range: {expected}")
+    return index
 
 
 def _checked(field: Field) -> Field:
@@ -411,10 +411,10 @@ def schema(fields: Any, metadata: MetadataLike | None = None) -> Schema:
     InvalidType
         If ``fields`` is none of these.
     """
-    found = as_schema(fields)
-    if found is None:
+    result = as_schema(fields)
+    if result is None:
         return Schema(fields, metadata)
-    return found if metadata is None else found.with_metadata(metadata)
+    return result if metadata is None else result.with_metadata(metadata)
 
 
 PANDAS_KEY = b"pandas"
@@ -428,20 +428,20 @@ def with_nulls(schema: Schema) -> Schema:
     return Schema([field.with_nullable(True) for field in schema], schema.metadata)
 
 
-def difference(found: Schema, expected: Schema) -> str:
+def difference(schema: Schema, expected: Schema) -> str:
     """Describe the first difference of two unequal schemas, and how to resolve it, as the rest of a message."""
-    names, wanted = found.names, expected.names
-    if names != wanted:
-        missing = [name for name in wanted if name not in set(names)]
-        extra = [name for name in names if name not in set(wanted)]
+    names, others = schema.names, expected.names
+    if names != others:
+        missing = [name for name in others if name not in set(names)]
+        extra = [name for name in names if name not in set(others)]
         if missing or extra:
             return "; ".join(filter(None, [_named("missing", missing), _named("not expected", extra)]))
-        if len(names) != len(wanted):
-            return f"found {counted(len(names), 'column')}, expected {len(wanted)}: a name occurs more than once"
-        at = next(i for i, (name, other) in enumerate(zip(names, wanted, strict=True)) if name != other)
-        text = f"column {at} is {shown(names[at])}, expected {shown(wanted[at])}"
+        if len(names) != len(others):
+            return f"found {counted(len(names), 'column')}, expected {len(others)}: a name occurs more than once"
+        at = next(i for i, (name, other) in enumerate(zip(names, others, strict=True)) if name != other)
+        text = f"column {at} is {shown(names[at])}, expected {shown(others[at])}"
         return f"{text}; shmarrow.table(data).select(schema.names) puts them in order"
-    differing = [(mine, its) for mine, its in zip(found, expected, strict=True) if mine != its]
+    differing = [(mine, its) for mine, its in zip(schema, expected, strict=True) if mine != its]
     mine, its = differing[0]
     more = f" (the first of {len(differing)} that differ)" if len(differing) > 1 else ""
     if mine.type == its.type:

@@ -47,16 +47,16 @@ def unify_schemas(schemas: Iterable[Schema], *, promote_options: str = "default"
     """
     if promote_options not in ("default", "permissive"):
         raise InvalidArgument(f"promote_options must be 'default' or 'permissive', found {shown(promote_options)}")
-    found = []
-    for given in iterated(schemas, "a list of shmarrow.Schema"):
-        schema = as_schema(given)
+    checked = []
+    for item in iterated(schemas, "a list of shmarrow.Schema"):
+        schema = as_schema(item)
         if schema is None:
-            raise not_expected("a list of shmarrow.Schema", given)
-        found.append(schema)
-    if not found:
+            raise not_expected("a list of shmarrow.Schema", item)
+        checked.append(schema)
+    if not checked:
         raise InvalidArgument("expected at least one schema")
-    fields = _merged_fields([list(schema) for schema in found], promote_options == "permissive")
-    return Schema(fields, found[0].metadata)
+    fields = _merged_fields([list(schema) for schema in checked], promote_options == "permissive")
+    return Schema(fields, checked[0].metadata)
 
 
 def _merged_fields(several: Sequence[Sequence[Field]], permissive: bool) -> list[Field]:
@@ -67,8 +67,8 @@ def _merged_fields(several: Sequence[Sequence[Field]], permissive: bool) -> list
             twice = next(name for i, name in enumerate(names) if name in names[:i])
             raise InvalidArgument(f"fields are unified by name, but {twice!r} occurs more than once")
         for field in fields:
-            known = merged.get(field.name)
-            merged[field.name] = field if known is None else _merged_field(known, field, permissive)
+            earlier = merged.get(field.name)
+            merged[field.name] = field if earlier is None else _merged_field(earlier, field, permissive)
     return list(merged.values())
 
 
