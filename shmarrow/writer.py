@@ -42,7 +42,7 @@ KEEP = "keep"
 FINISH = "finish"
 ABORT = "abort"
 
-LIFE: Transitions = {
+TRANSITIONS: Transitions = {
     OPEN: {CHANGE: CHANGING, FINISH: FINISHING, ABORT: ENDED, CLOSE: CLOSED},
     CHANGING: {KEEP: OPEN, FAIL: FAILED, ABORT: ENDED, CLOSE: CLOSED},
     FINISHING: {END: ENDED, FAIL: FAILED, CLOSE: CLOSED},
@@ -94,7 +94,7 @@ class Writer(NotCopied):
     _released = True  # unless the constructor came far enough
 
     def __init__(self, what: str) -> None:
-        self._states = StateMachine(what, LIFE)
+        self._states = StateMachine(what, TRANSITIONS)
         self._released = False
 
     def _finish(self) -> None:

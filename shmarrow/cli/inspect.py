@@ -113,7 +113,7 @@ def facts(found: Overview, progress: Callable[[int], None] = lambda _: None) -> 
         "unreadable_batches": measured.broken,
         "metadata": schemas.text_pairs({} if found.schema is None else found.schema.metadata),
         "statistics": _statistics(found),
-        "columns": _columns(found.wires, measured, sizes, count()),
+        "columns": _columns(found.layouts, measured, sizes, count()),
         "dictionaries": _dictionaries(found),
         "alignment": _alignment(found, measured),
         "findings": {severity: severities.count(severity) for severity in ("error", "warning", "note")},
@@ -142,19 +142,19 @@ def _statistics(found: Overview) -> dict[str, Any] | None:
     return made
 
 
-def _columns(wires: Sequence[FieldLayout], measured: Measured, sizes: _Sizes, nodes: Iterator[int]) -> list[Any]:
+def _columns(layouts: Sequence[FieldLayout], measured: Measured, sizes: _Sizes, nodes: Iterator[int]) -> list[Any]:
     """The fields with all below them: type, nulls and bytes; they are numbered like the nodes of a batch."""
     made = []
-    for wire in wires:
+    for layout in layouts:
         node = next(nodes)
-        children = _columns(wire.children, measured, sizes, nodes)
+        children = _columns(layout.children, measured, sizes, nodes)
         own = sizes.get(node, [])
         stored = sum([size for _, size, _ in own]) + sum([each["bytes"] for each in children])
         plain = sum([size for _, _, size in own]) + sum([each["decompressed"] for each in children])
         column = {
-            "name": wire.field.name,
-            "type": str(wire.field.type),
-            "nullable": wire.field.nullable,
+            "name": layout.field.name,
+            "type": str(layout.field.type),
+            "nullable": layout.field.nullable,
             "values": measured.lengths[node],
             "nulls": measured.nulls[node],
             "bytes": stored,
@@ -172,7 +172,7 @@ def _dictionaries(found: Overview) -> list[dict[str, Any]]:
 
     made: dict[int, dict[str, Any]] = {}
     sums = {"values": 0, "bytes": 0, "batches": 0, "deltas": 0}
-    for field in encoded_fields(found.wires):
+    for field in encoded_fields(found.layouts):
         assert field.dictionary_id is not None
         assert field.values is not None
         id = field.dictionary_id

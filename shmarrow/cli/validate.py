@@ -177,7 +177,7 @@ class _Dictionaries:
         self._overview = overview
         self._reader = reader
         self._full = full
-        self._fields = {each.dictionary_id: each.values for each in encoded_fields(overview.wires)}
+        self._fields = {each.dictionary_id: each.values for each in encoded_fields(overview.layouts)}
         self._checked: dict[int, Any] = {}
         self._unreadable: set[int | None] = set()
         """The ids of dictionaries that cannot be read, so that no column with them can."""
@@ -209,7 +209,7 @@ class _Dictionaries:
 
     def caused(self, error: ShmarrowError, column: int) -> bool:
         """Whether an error of a column is that of one of its dictionaries, which was reported already."""
-        ids = {each.dictionary_id for each in encoded_fields(self._overview.wires[column : column + 1])}
+        ids = {each.dictionary_id for each in encoded_fields(self._overview.layouts[column : column + 1])}
         return bool(ids & self._unreadable) or any(part[0] == "dictionary" for part in error.where)
 
     def _extent(self, id: int, number: int) -> tuple[int, int]:

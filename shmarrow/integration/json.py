@@ -156,11 +156,11 @@ def _deflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _read_table(document: Any, limits: Limits) -> Table:
     header = member(document, "schema", dict)
     with at("schema"):
-        schema, wires = read_schema(header, limits)
+        schema, layouts = read_schema(header, limits)
     columns = _Columns(document)
 
     def read_batch(item: Any) -> RecordBatch:
-        return RecordBatch(schema, *columns.read_batch(item, wires))
+        return RecordBatch(schema, *columns.read_batch(item, layouts))
 
     return Table(schema, read_items(document, "batches", read_batch))
 
@@ -235,19 +235,19 @@ class _Columns:
                     raise InvalidData(f"dictionary {id} is already defined in dictionaries {self._dictionaries[id][1]}")
                 self._dictionaries[id] = (member(item, "data", dict), i)
 
-    def read_batch(self, value: Any, wires: Sequence[FieldLayout]) -> tuple[int, list[Any]]:
+    def read_batch(self, value: Any, layouts: Sequence[FieldLayout]) -> tuple[int, list[Any]]:
         """Return the number of rows and the columns of a batch object."""
         count = _count(value)
         columns = []
-        for i, (item, wire) in enumerate(zip(_items(value, "columns", len(wires)), wires, strict=True)):
+        for i, (item, layout) in enumerate(zip(_items(value, "columns", len(layouts)), layouts, strict=True)):
             with at("columns", i):
-                columns.append(assemble(_ColumnParts(self, item, wire, named=True)))
+                columns.append(assemble(_ColumnParts(self, item, layout, named=True)))
                 _check_count(columns[i], count)
         return count, columns
 
-    def dictionary(self, wire: FieldLayout, unused: bool) -> Any:
+    def dictionary(self, layout: FieldLayout, unused: bool) -> Any:
         """Return the dictionary of a field; if it is ``unused``, it need not be in the document."""
-        values, id = wire.values, wire.dictionary_id
+        values, id = layout.values, layout.dictionary_id
         assert values is not None
         assert id is not None
         key = (id, values.field.type)
@@ -255,7 +255,7 @@ class _Columns:
             return self._made[key]
         if id not in self._dictionaries:
             if unused:
-                return nulls(0, wire.type.value_type)
+                return nulls(0, layout.type.value_type)
             raise InvalidData(f"its dictionary, id {id}, is not among {sorted(self._dictionaries)[:20]}")
         value, number = self._dictionaries[id]
         with at("dictionaries", number):
@@ -293,20 +293,20 @@ def _items(value: Any, key: str, length: int) -> list[Any]:
 class _ColumnParts(Parts):
     """The parts of a column object."""
 
-    def __init__(self, columns: _Columns, value: Any, wire: FieldLayout, *, named: bool = False) -> None:
+    def __init__(self, columns: _Columns, value: Any, layout: FieldLayout, *, named: bool = False) -> None:
         if named:
             name = member(value, "name", str)
-            if name != wire.field.name:
-                expected = f"expected {shown(wire.field.name)}, as in the schema"
+            if name != layout.field.name:
+                expected = f"expected {shown(layout.field.name)}, as in the schema"
                 raise InvalidData(f"{expected}, found {shown(name)}", where=[("name",)])
-        self.type = wire.field.type
+        self.type = layout.field.type
         self._columns = columns
         self._value = value
-        self._wire = wire
+        self._layout = layout
         self._length = _count(value)
         self._children: list[Any] = member(value, "children", list, [])
-        if len(self._children) != len(wire.children):
-            expected = f"expected {len(wire.children)}, as in the schema"
+        if len(self._children) != len(layout.children):
+            expected = f"expected {len(layout.children)}, as in the schema"
             raise InvalidData(f"{expected}, found {len(self._children)}", where=[("children",)])
         self._valid: Mask | None = None
         self._null_count = 0
@@ -326,10 +326,10 @@ class _ColumnParts(Parts):
         return self._READ[spec.role](self, spec)
 
     def child(self, index: int) -> Parts:
-        return _ColumnParts(self._columns, self._children[index], self._wire.children[index], named=True)
+        return _ColumnParts(self._columns, self._children[index], self._layout.children[index], named=True)
 
     def dictionary(self) -> Any:
-        return self._columns.dictionary(self._wire, self._null_count == self._length)
+        return self._columns.dictionary(self._layout, self._null_count == self._length)
 
     def variadic(self) -> Sequence[Bytes]:
         return read_items(self._value, _VARIADIC, lambda item: as_bytes(read_hex([item])[0]))
@@ -357,7 +357,7 @@ class _ColumnParts(Parts):
         offsets = self._integers(spec)
         if LISTING[self.type.layout].buffers[-1].role != "data":
             return offsets
-        storage = self._wire.type
+        storage = self._layout.type
         items = self._slots("data", "")
         with at(_KEYS["data"]):
             self._data, lengths = read_text(storage.text, items)
@@ -374,14 +374,14 @@ class _ColumnParts(Parts):
         return as_bytes(self._data)
 
     def _values(self, spec: BufferSpec) -> Bytes:
-        storage = self._wire.type
+        storage = self._layout.type
         form = VALUES[storage.descriptor.values]
         items = self._slots(spec.role, form.zero(storage))
         with at(_KEYS[spec.role]):
             return frozen(form.read(storage, items))
 
     def _views(self, spec: BufferSpec) -> Bytes:
-        text = self._wire.type.text
+        text = self._layout.type.text
         packed = []
         for i, item in enumerate(self._slots(spec.role, _NO_VIEW)):
             with at(_KEYS[spec.role], i):

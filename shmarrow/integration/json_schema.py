@@ -192,8 +192,8 @@ def write_field(field: Field, ids: DictionaryIds) -> dict[str, Any]:
 
 def read_schema(value: Any, limits: Limits) -> tuple[Schema, list[FieldLayout]]:
     """Read a schema; also returns the layout of its columns in JSON."""
-    wires = read_items(value, "fields", lambda item: read_field(item, limits))
-    return Schema([wire.field for wire in wires], read_metadata(value)), wires
+    layouts = read_items(value, "fields", lambda item: read_field(item, limits))
+    return Schema([layout.field for layout in layouts], read_metadata(value)), layouts
 
 
 def write_schema(schema: Schema) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class BinaryViewArray(Array):
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
         sizes = self._sizes(valid)
-        if self._is_repeated(sizes):
+        if self._find_repeats(sizes):
             distinct, places = self._distinct(valid)
             values = distinct._pylist(None)
             return [values[i] for i in places.tolist()]
@@ -207,8 +207,8 @@ class BinaryViewArray(Array):
             offsets = offsets_from(piece.sizes)
             yield piece.first, offsets, gather_bytes(piece.source, piece.starts, np.diff(offsets))
 
-    def _is_repeated(self, sizes: Sizes) -> bool:
-        """Whether values add up to far more bytes than the array has, as views refer to the same bytes.
+    def _find_repeats(self, sizes: Sizes) -> bool:
+        """Find out whether values add up to far more bytes than the array has, as views refer to the same bytes.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class BinaryViewArray(Array):
         if total <= 4 * held + EXPANDED_VALUES:
             return False
         distinct = self._distinct(sizes > 0)[0]
-        if len(distinct) < self._length and not distinct._is_repeated(distinct._sizes(None)):
+        if len(distinct) < self._length and not distinct._find_repeats(distinct._sizes(None)):
             return True
         raise LimitExceeded(f"{self._type}: overlapping views add up to {total} bytes over {held}; take slices")
 
@@ -241,7 +241,7 @@ class BinaryViewArray(Array):
             If overlapping views add up to far more bytes than the buffers have.
         """
         sizes = self._sizes(self._mask())
-        if self._is_repeated(sizes):
+        if self._find_repeats(sizes):
             distinct, places = self._distinct(self._mask())
             offsets, data = distinct.contiguous()
             ends = offsets_from(np.diff(offsets)[places])
@@ -429,7 +429,7 @@ class BinaryViewArray(Array):
             return
         sizes = self._sizes(valid)
         sizes *= np.where(sizes > INLINE, not whole, not good)
-        if self._is_repeated(sizes):
+        if self._find_repeats(sizes):
             distinct = self._distinct(sizes > 0)[0]
             distinct._check_text(None, *distinct._check_places(None))
             return

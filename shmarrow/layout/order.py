@@ -65,7 +65,7 @@ def compare(array: Any, op: str, value: Any) -> Mask:
     if isinstance(array.type, EncodedType):
         return _through(array, lambda values: compare(values, op, value))
     mask = array._mask()
-    if array.type.layout == "binary_view" and array._is_repeated(array._sizes(mask)):
+    if array.type.layout == "binary_view" and array._find_repeats(array._sizes(mask)):
         distinct, places = array._distinct(mask)
         again = compare(distinct, op, value)[places]
         return again if mask is None else again & mask

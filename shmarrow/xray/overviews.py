@@ -197,7 +197,7 @@ class Overview:
     def _take_schema(self, table: Any, where: str, footer: bool) -> None:
         self.endianness = "big" if table["endianness"] == ENUMS["Endianness"]["Big"] else "little"
         schema = read_schema(table.reader.data, table.position, where, self.limits, self.source.mapped, footer)
-        _ = schema._source.wires()  # type: ignore[union-attr]  # every field is of a known type
+        _ = schema._source.layouts()  # type: ignore[union-attr]  # every field is of a known type
         self.schema = schema._detach()
 
     def _open_first(self) -> None:
@@ -225,19 +225,19 @@ class Overview:
         return self._cut is not None or (self.kind == "file" and self.footer is None)
 
     @property
-    def wires(self) -> list[FieldLayout]:
+    def layouts(self) -> list[FieldLayout]:
         """Storage of each column; empty without a schema."""
-        return [] if self.schema is None else self.schema._source.wires()  # type: ignore[union-attr]
+        return [] if self.schema is None else self.schema._source.layouts()  # type: ignore[union-attr]
 
     @cached_property
     def buffer_roles(self) -> tuple[BufferRole, ...]:
         """One role per buffer of a batch, in order; a single one for all data buffers of a view."""
-        return tuple(roles_of(self.wires, self._version == ENUMS["MetadataVersion"]["V4"]))
+        return tuple(roles_of(self.layouts, self._version == ENUMS["MetadataVersion"]["V4"]))
 
     @cached_property
     def num_nodes(self) -> int:
         """The number of field nodes of a batch."""
-        return len(list(fields_below(self.wires)))
+        return len(list(fields_below(self.layouts)))
 
     # --- batches ---
 

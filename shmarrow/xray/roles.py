@@ -47,48 +47,48 @@ class BufferRole(NamedTuple):
     variadic: bool = False
 
 
-def fields_below(wires: Iterable[FieldLayout]) -> Iterator[tuple[int, str, FieldLayout]]:
+def fields_below(layouts: Iterable[FieldLayout]) -> Iterator[tuple[int, str, FieldLayout]]:
     """Yield the top-level column, path and field of each node of a batch, in order."""
-    for column, wire in enumerate(wires):
-        stack = [(wire.field.name, wire)]
+    for column, layout in enumerate(layouts):
+        stack = [(layout.field.name, layout)]
         while stack:
             path, each = stack.pop()
             yield column, path, each
             stack += [(f"{path}.{child.field.name}", child) for child in reversed(each.children)]
 
 
-def type_name(wire: FieldLayout) -> str:
+def type_name(layout: FieldLayout) -> str:
     """Return a short name of a storage type; for nested types only the layout, as children are named separately."""
-    return wire.type.layout if wire.children else str(wire.type)
+    return layout.type.layout if layout.children else str(layout.type)
 
 
-def roles_of(wires: Iterable[FieldLayout], v4: bool, dictionary: bool = False) -> Iterator[BufferRole]:
+def roles_of(layouts: Iterable[FieldLayout], v4: bool, dictionary: bool = False) -> Iterator[BufferRole]:
     """Yield the buffers of a batch with these columns.
 
     Parameters
     ----------
-    wires : iterable of FieldLayout
+    layouts : iterable of FieldLayout
         Storage of the columns.
     v4 : bool
         Whether the metadata version is V4, in which unions have a validity bitmap.
     dictionary : bool
         Whether the batch holds the values of a dictionary.
     """
-    for node, (number, path, wire) in enumerate(fields_below(wires)):
+    for node, (number, path, layout) in enumerate(fields_below(layouts)):
         column = -1 if dictionary else number
-        type = wire.type
-        layout = LISTING[type.layout]
-        name, chapter = type_name(wire), f"Columnar.rst, {layout.chapter}"
-        if v4 and layout.v4_validity:
+        type = layout.type
+        listing = LISTING[type.layout]
+        name, chapter = type_name(layout), f"Columnar.rst, {listing.chapter}"
+        if v4 and listing.v4_validity:
             yield BufferRole(path, "validity", column, node, name, 1, 0, "Columnar.rst, Validity bitmaps")
-        for spec in layout.buffers:
+        for spec in listing.buffers:
             bits = 8 * type.byte_width if spec.bits == 0 else spec.bits
             where = "Columnar.rst, Validity bitmaps" if spec.role == "validity" else chapter
             if type.layout == "dictionary" and spec.role == "values":
                 yield BufferRole(path, "indices", column, node, str(type.index_type), bits, spec.extra, where)
             else:
                 yield BufferRole(path, spec.role, column, node, name, bits, spec.extra, where)
-        if layout.variadic:
+        if listing.variadic:
             yield BufferRole(path, "data", column, node, name, -1, 0, "Columnar.rst, Variadic buffers", True)
 
 

@@ -359,12 +359,12 @@ class _Walk:
         batch = batch_of(message, body, label)
         if message.kind == "RecordBatch":
             return made.batch(batch, found.roles_of(batch))
-        wires = () if found.schema is None else found.schema._source.dictionary_wires()  # type: ignore[union-attr]
+        layouts = () if found.schema is None else found.schema._source.dictionary_layouts()  # type: ignore[union-attr]
         id = message.header["id"]
-        if id not in wires:
+        if id not in layouts:
             return made.batch(batch, ())
         v4 = message.version == ENUMS["MetadataVersion"]["V4"]
-        return made.batch(batch, expanded(roles_of([wires[id]], v4, dictionary=True), batch.variadic))
+        return made.batch(batch, expanded(roles_of([layouts[id]], v4, dictionary=True), batch.variadic))
 
 
 def magic(start: int, end: int, padding: str = "") -> Region:

@@ -265,7 +265,7 @@ def shared(count: int, **values: Any) -> LazySchema:
     return lazy_schema(Reader(data, "test").root("Schema"))
 
 
-@pytest.mark.parametrize("ask_for", ["fields", "names", "dictionary_wires"])
+@pytest.mark.parametrize("ask_for", ["fields", "names", "dictionary_layouts"])
 def test_many_fields_that_are_one_are_refused_in_one_operation(ask_for: str) -> None:
     """2,000 references to a field with 40,000 bytes of text would make 80 MB out of 48 kB."""
     type = ("Timestamp", {"unit": 0, "timezone": "UTC" * 10})

@@ -175,13 +175,13 @@ class ArrayLoader:
         return self._direct or (self._have is None and self.length <= _SMALL)
 
     def check(self, index: int) -> None:
-        wire = self._schema.wire(index)
-        for number in self._used(wire, self._start(index)):
+        layout = self._schema.layout(index)
+        for number in self._used(layout, self._start(index)):
             start, size = self._buffers[number].tolist()
             if size and start % 8 and start < FILE_STRIDE:  # in the files of other objects, slices begin anywhere
                 raise InvalidData(f"buffer {number} starts at {start} of the body, expected a multiple of 8")
         node = self._start(index)[0]
-        for number, each in enumerate(walk([wire], lambda field: field.children), node):
+        for number, each in enumerate(walk([layout], lambda field: field.children), node):
             length, null_count = self.node(number)
             if each.type.layout == "null" and null_count != length:
                 raise InvalidData(f"node {number} has {length} slots of type null, but a null count of {null_count}")
@@ -214,7 +214,7 @@ class ArrayLoader:
             ready = None  # an error of one column alone says which
             if len(indices) > 1:
                 with at(self.where):
-                    ready = self._load([self._used(self._schema.wire(i), self._start(i)) for i in indices])
+                    ready = self._load([self._used(self._schema.layout(i), self._start(i)) for i in indices])
             return [self._build(index, ready) for index in indices]
         if many and self._numbers is None:
             self._numbers = self._find_numbers()
@@ -232,30 +232,30 @@ class ArrayLoader:
                 arrays.append((type.array_class or make_array)(type, length, [None, body[start:stop]], 0))
         return arrays
 
-    def values(self, wire: FieldLayout, at_most: int) -> Any:
+    def values(self, layout: FieldLayout, at_most: int) -> Any:
         """Build the single column of a dictionary batch.
 
         Buffers that declare more than ``at_most`` decompressed bytes are rejected.
         """
         with at(self.where):
-            ready = self._load([self._used(wire, (0, 0, 0))], at_most)
-            column = assemble(ColumnParts(self, wire, [0, 0, 0], ready))
+            ready = self._load([self._used(layout, (0, 0, 0))], at_most)
+            column = assemble(ColumnParts(self, layout, [0, 0, 0], ready))
             if len(column) != self.length:
                 raise InvalidData(f"{len(column)} values in a dictionary batch of {self.length} rows")
         return column
 
     def _build(self, index: int, ready: dict[int, Bytes] | None = None) -> Any:
         """Build a column of any type; ``ready`` holds its decompressed buffers."""
-        wire = self._schema.wire(index)
+        layout = self._schema.layout(index)
         try:
             start = self._start(index)
             if ready is None:
-                ready = {} if self._direct else self._load([self._used(wire, start)])
-            column = assemble(ColumnParts(self, wire, [*start], ready))
+                ready = {} if self._direct else self._load([self._used(layout, start)])
+            column = assemble(ColumnParts(self, layout, [*start], ready))
             if column._length != self.length:
                 raise InvalidData(f"{len(column)} values in a batch of {self.length} rows")
         except ShmarrowError as error:
-            error.where = (self.where,), ("column", index, wire.field.name), *error.where
+            error.where = (self.where,), ("column", index, layout.field.name), *error.where
             raise
         version, number = self._origin
         if version is not None and column._safe is None:
@@ -294,20 +294,20 @@ class ArrayLoader:
             buffer += ends[min(variadic, len(ends) - 1)]
         return node, buffer, variadic
 
-    def _used(self, wire: FieldLayout, start: tuple[int, int, int]) -> list[int]:
+    def _used(self, layout: FieldLayout, start: tuple[int, int, int]) -> list[int]:
         """The buffers that an array which starts there needs: all of its own and its children's but unused validity."""
         node, buffer, variadic = start
         counts, _ = self.variadic_counts()
         buffers: list[int] = []
-        for number, each in enumerate(walk([wire], lambda field: field.children), node):
+        for number, each in enumerate(walk([layout], lambda field: field.children), node):
             if number >= len(self._nodes):
                 break
-            layout, first = LISTING[each.type.layout], buffer
-            buffer += len(layout.buffers) + (self._v4 and layout.v4_validity)
-            if layout.variadic:
+            listing, first = LISTING[each.type.layout], buffer
+            buffer += len(listing.buffers) + (self._v4 and listing.v4_validity)
+            if listing.variadic:
                 buffer += counts[variadic] if variadic < len(counts) else 0
                 variadic += 1
-            buffers += range(first + (layout.has_validity and not self._nodes[number, 1]), buffer)
+            buffers += range(first + (listing.has_validity and not self._nodes[number, 1]), buffer)
         return buffers
 
     def variadic_counts(self) -> tuple[list[int], list[int]]:
@@ -380,7 +380,7 @@ class ColumnParts(Parts):
     ----------
     loader : ArrayLoader
         The batch.
-    wire : FieldLayout
+    layout : FieldLayout
         The field.
     at : list of int
         The next node, buffer and variadic count; shared with the parts of the children, and moved by all of them.
@@ -388,11 +388,11 @@ class ColumnParts(Parts):
         Decompressed buffers.
     """
 
-    def __init__(self, loader: ArrayLoader, wire: FieldLayout, at: list[int], ready: dict[int, Bytes]) -> None:
-        self.type = wire.field.type
+    def __init__(self, loader: ArrayLoader, layout: FieldLayout, at: list[int], ready: dict[int, Bytes]) -> None:
+        self.type = layout.field.type
         self.trust = loader._trust
         self._loader = loader
-        self._wire = wire
+        self._layout = layout
         self._at = at
         self._ready = ready
 
@@ -428,7 +428,7 @@ class ColumnParts(Parts):
         if not self._length:  # the offsets of no slots mean nothing: some writers leave the first one of a slice
             return EMPTY
         if self._loader._schema.big_endian and len(data):
-            return swapped_views(data, False) if spec.role == "views" else swapped(spec, self._wire.type, data)
+            return swapped_views(data, False) if spec.role == "views" else swapped(spec, self._layout.type, data)
         return data
 
     def variadic(self) -> Sequence[Bytes]:
@@ -440,18 +440,18 @@ class ColumnParts(Parts):
         return [self._next() for _ in range(counts[number])]
 
     def child(self, index: int) -> Parts:
-        return ColumnParts(self._loader, self._wire.children[index], self._at, self._ready)
+        return ColumnParts(self._loader, self._layout.children[index], self._at, self._ready)
 
     def dictionary(self) -> Any:
-        wire = self._wire
-        assert wire.values is not None
-        assert wire.dictionary_id is not None
-        dictionary = self._loader._dictionaries.get(wire.dictionary_id)
+        layout = self._layout
+        assert layout.values is not None
+        assert layout.dictionary_id is not None
+        dictionary = self._loader._dictionaries.get(layout.dictionary_id)
         if dictionary is not None:
-            return dictionary.array(wire.values)
+            return dictionary.array(layout.values)
         if self._length == self._null_count:
-            return nulls(0, wire.type.value_type)
-        raise InvalidData(f"{wire.type}: its dictionary, id {wire.dictionary_id}, does not precede it")
+            return nulls(0, layout.type.value_type)
+        raise InvalidData(f"{layout.type}: its dictionary, id {layout.dictionary_id}, does not precede it")
 
 
 def check_zero_copy(batch: RecordBatch, name: str) -> None:

@@ -151,7 +151,7 @@ class Dictionary:
         self._decoded: _Decoded = _Decoded() if earlier is None else earlier._decoded
         self.length: int = body.length + (0 if earlier is None else earlier.length)
 
-    def array(self, wire: FieldLayout) -> Any:
+    def array(self, layout: FieldLayout) -> Any:
         """The values, decoded once.
 
         Raises
@@ -161,14 +161,15 @@ class Dictionary:
         """
         values = self._decoded.values
         if values is None or len(values) < self.length:
-            values = self._decode(wire)
-        if values.type != wire.field.type:
+            values = self._decode(layout)
+        type = layout.field.type
+        if values.type != type:
             raise InvalidData(
-                f"dictionary {self._id} has values of type {values.type} in one field and {wire.field.type} in another"
+                f"dictionary {self._id} has values of type {values.type} in one field and {type} in another"
             )
         return values if len(values) == self.length else values.slice(0, self.length)
 
-    def _decode(self, wire: FieldLayout) -> Any:
+    def _decode(self, layout: FieldLayout) -> Any:
         """Concatenate the longest decoded version with the later deltas; at least this version."""
         decoded = self._decoded.values
         reached = -1 if decoded is None else len(decoded)
@@ -177,7 +178,7 @@ class Dictionary:
         while version is not None and version.length > reached:
             parts = version._parts
             if parts is None:  # another thread has just decoded it
-                return self._decode(wire)
+                return self._decode(layout)
             body, version = parts
             later.append(body)
         pieces = [] if decoded is None else [decoded]
@@ -185,7 +186,7 @@ class Dictionary:
         size = sum([_bytes_of(piece, seen) for piece in pieces])
         left = self._budget.left(self._id, self._start)
         for body in reversed(later):
-            pieces.append(body.values(wire, left - size))
+            pieces.append(body.values(layout, left - size))
             size += _bytes_of(pieces[-1], seen)
             self._budget.check(self._id, self._start, size)
         try:

@@ -50,7 +50,7 @@ class RecordBatchFileAppender(RecordBatchFileWriter):
             raise InvalidData(f"{file.name}: no schema message at {HEAD}; rewrite the file before appending to it")
         end = max([first.body, *[sum(block) for blocks in self._blocks.values() for block in blocks]])
         source = LazySchema.of(reader.schema)
-        fields = encoded_fields([source.wire(i) for i in range(len(source))])
+        fields = encoded_fields([source.layout(i) for i in range(len(source))])
         self._ids = [field.dictionary_id or 0 for field in fields]
         for field in fields:
             id = field.dictionary_id

@@ -293,7 +293,7 @@ class _FileDictionaries(Mapping[int, "Dictionary"]):
         blocks = file.footer.dictionaries
         source = LazySchema.of(self._schema)
         if len(blocks) and source.nested_dictionaries:
-            source.dictionary_wires()  # none refers to itself
+            source.dictionary_layouts()  # none refers to itself
         # Nested dictionaries may be anywhere in the file, so each gets the whole set, by weak reference to avoid a
         # cycle.
         all_of_them = weakref.proxy(self)

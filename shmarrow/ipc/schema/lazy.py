@@ -111,11 +111,11 @@ class LazySchema:
 
     # --- fields ---
 
-    def wire(self, index: int) -> FieldLayout:
+    def layout(self, index: int) -> FieldLayout:
         """The layout of a column."""
-        return self._layouts.get(index) or self.wires([index])[0]
+        return self._layouts.get(index) or self.layouts([index])[0]
 
-    def wires(self, indices: Iterable[int] | None = None) -> list[FieldLayout]:
+    def layouts(self, indices: Iterable[int] | None = None) -> list[FieldLayout]:
         """The layouts of some or all columns, in one operation."""
         cached, tables = self._layouts.get, self._tables
         if indices is None and self._count > max(FEW, len(self._layouts)):
@@ -146,7 +146,7 @@ class LazySchema:
         if self._held + size > _MOST_HELD * tables.buffer.size:
             return
         add = self._layouts.setdefault
-        for group, first in zip(groups, self.wires([group[0] for group in groups]), strict=True):
+        for group, first in zip(groups, self.layouts([group[0] for group in groups]), strict=True):
             if first.field.type is first.type:
                 for i in group:
                     add(i, FieldLayout(Field(names[i], first.type, nullable[i]), first.type, None, (), None))
@@ -157,12 +157,12 @@ class LazySchema:
         self.grown(size)
 
     def field(self, index: int) -> Field:
-        return self.wire(index).field
+        return self.layout(index).field
 
     def fields(self) -> list[Field]:
-        return [wire.field for wire in self.wires()]
+        return [layout.field for layout in self.layouts()]
 
-    def dictionary_wires(self) -> dict[int, FieldLayout]:
+    def dictionary_layouts(self) -> dict[int, FieldLayout]:
         """The layout of each dictionary's values, by id; parses all fields.
 
         Raises
@@ -172,8 +172,8 @@ class LazySchema:
         """
         if self._dictionary_values is None:
             by_id: dict[int, FieldLayout] = {}
-            for wire in encoded_fields(self.wires()):
-                id, values = wire.dictionary_id, wire.values
+            for layout in encoded_fields(self.layouts()):
+                id, values = layout.dictionary_id, layout.values
                 assert id is not None
                 assert values is not None
                 type = by_id.setdefault(id, values).field.type
@@ -194,11 +194,11 @@ class LazySchema:
             types: list[Any] = [None] * self._count
             widths = np.zeros(self._count, np.int64)
             groups = list(self._tables.alike())
-            for wire, group in zip(self.wires([group[0] for group in groups]), groups, strict=True):
-                if wire.type.layout == "primitive" and wire.field.type is wire.type:
-                    widths[group] = wire.type.storage.itemsize  # type: ignore[union-attr]
+            for layout, group in zip(self.layouts([group[0] for group in groups]), groups, strict=True):
+                if layout.type.layout == "primitive" and layout.field.type is layout.type:
+                    widths[group] = layout.type.storage.itemsize  # type: ignore[union-attr]
                     for i in group:
-                        types[i] = wire.type
+                        types[i] = layout.type
             self._plain = types, widths
         return self._plain
 
@@ -264,7 +264,7 @@ class LazySchema:
             If one does not, or a field is invalid.
         """
         if self.flat_starts() is None or not self._tables.types_within():
-            self.wires()
+            self.layouts()
 
     def _flat_to(self, end: int) -> Indices | None:
         """Scan the fields up to at least ``end``; if not all are flat, scan the whole schema.

@@ -149,7 +149,7 @@ class StreamDecoder(NotCopied):
     @property
     def wants(self) -> int:
         """Number of bytes that the decoder needs next; feeding more or fewer is fine. 0 after the end."""
-        return self._wants - self._held if self._states.state in _STAGES else 0
+        return self._wants - self._held if self._states.state in _HANDLERS else 0
 
     @property
     def trailing_data(self) -> bytes:
@@ -235,13 +235,13 @@ class StreamDecoder(NotCopied):
         raise.
         """
         states = self._states
-        while states.state in _STAGES:
+        while states.state in _HANDLERS:
             need = self._wants - self._held
             if need > len(piece):
                 self._hold(piece)
                 return None
             taken, piece = self._complete(piece, need)
-            _STAGES[states.state](self, taken)
+            _HANDLERS[states.state](self, taken)
         return piece
 
     def _hold(self, piece: Bytes) -> None:
@@ -307,7 +307,7 @@ class StreamDecoder(NotCopied):
         self._states.go(PREFIX)
 
 
-_STAGES = {
+_HANDLERS = {
     PREFIX: StreamDecoder._take_prefix,
     METADATA: StreamDecoder._take_metadata,
     BODY: StreamDecoder._take_body,

@@ -142,7 +142,7 @@ class StreamState(NamedTuple):
         """The dictionaries that the values of a dictionary batch refer to, as they are now."""
         assert self.schema is not None
         source = LazySchema.of(self.schema)
-        values = source.dictionary_wires().get(message.header["id"]) if source.nested_dictionaries else None
+        values = source.dictionary_layouts().get(message.header["id"]) if source.nested_dictionaries else None
         if values is None:
             return {}
         inner = {id: self.dictionaries.get(id) for id in inner_dictionaries(values)}

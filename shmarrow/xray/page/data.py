@@ -159,14 +159,14 @@ class _Page:
     def _fields(self, spans: list[_Span]) -> dict[str, Any]:
         """Return the fields of the schema with their depths, and their bytes in the batches of the page."""
         names, types, depths, columns = [], [], [], []
-        stack = [(column, 0, wire) for column, wire in reversed(list(enumerate(self._found.wires)))]
+        stack = [(column, 0, layout) for column, layout in reversed(list(enumerate(self._found.layouts)))]
         while stack:
-            column, depth, wire = stack.pop()
-            names.append(wire.field.name)
-            types.append(type_name(wire))
+            column, depth, layout = stack.pop()
+            names.append(layout.field.name)
+            types.append(type_name(layout))
             depths.append(depth)
             columns.append(column)
-            stack += [(column, depth + 1, child) for child in reversed(wire.children)]
+            stack += [(column, depth + 1, child) for child in reversed(layout.children)]
         own = np.zeros(len(names), np.int64)
         by_kind: dict[str, int] = {}
         for span in spans:
