@@ -22,7 +22,7 @@ from shmarrow.columns import Columns, Key, is_reader
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
 from shmarrow.layout import Array
 from shmarrow.layout.making import check_expansion, check_slots, slice_bounds
-from shmarrow.pickling import travels
+from shmarrow.pickling import passed_by_handle
 from shmarrow.types import (
     DataType,
     EncodedType,
@@ -117,7 +117,7 @@ class ColumnView:
         return column if self.length == len(column) else column.slice(self.offset, self.length)
 
 
-@travels
+@passed_by_handle
 class RecordBatch(Columns[Array]):
     """Columns of equal length (columnar format, "Serialization and Interprocess Communication").
 

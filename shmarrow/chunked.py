@@ -43,7 +43,7 @@ from shmarrow.layout.preview import clip
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.optional import optional
-from shmarrow.pickling import travels
+from shmarrow.pickling import passed_by_handle
 from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_, storage_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ Slice = slice
 T = TypeVar("T")
 
 
-@travels
+@passed_by_handle
 class ChunkedArray:
     """A column made of several arrays (chunks) of one type; indices run over all chunks.
 

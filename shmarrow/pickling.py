@@ -4,8 +4,8 @@ Invariants:
 
 * ``pickle.dumps`` gives a copy that depends on nothing. Only the pickler of ``multiprocessing``, which carries objects
   between the processes of one host, has a table of reducers of its own: handles are registered there;
-* modules may be imported in any order: :func:`travels` notes a class until ``multiprocessing`` is imported, which
-  nothing here does.
+* modules may be imported in any order: :func:`passed_by_handle` notes a class until ``multiprocessing`` is imported,
+  which nothing here does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REGISTERED: list[tuple[Callable[[type, Reduce], Any], Reduce]] = []
 """What registers a reducer with the pickler, once its module has been executed, and the reducer."""
 
 
-def travels(cls: C) -> C:
+def passed_by_handle(cls: C) -> C:
     """Pass instances of a class between processes as handles; a decorator."""
     _CLASSES.append(cls)
     for register, reduce in _REGISTERED:

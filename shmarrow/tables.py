@@ -34,7 +34,7 @@ from shmarrow.habits import missing, no_batch
 from shmarrow.layout import Array
 from shmarrow.layout.making import nulls, slice_bounds
 from shmarrow.optional import optional
-from shmarrow.pickling import travels
+from shmarrow.pickling import passed_by_handle
 from shmarrow.state_machine import CLOSE, ENDED, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tabular import as_column, frame_in_schema, made_from
 from shmarrow.types import (
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from shmarrow.layout.c_stream import CStream
 
 
-@travels
+@passed_by_handle
 class Table(Columns[ChunkedArray]):
     """A sequence of record batches with one schema.
 

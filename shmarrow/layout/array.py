@@ -38,7 +38,7 @@ from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory, range_of, slice_bounds
 from shmarrow.layout.preview import Budget, clip, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
-from shmarrow.pickling import packed, travels, unpacked
+from shmarrow.pickling import packed, passed_by_handle, unpacked
 from shmarrow.segment.mappings import own
 from shmarrow.types import DataType, as_type, has_floats
 
@@ -113,7 +113,7 @@ class Array(LayoutHooks):
     def __init_subclass__(cls, of: type[DataType] | None = None) -> None:
         if of is not None:
             of.array_class = cls
-        travels(cls)
+        passed_by_handle(cls)
 
     # --- properties ---
 

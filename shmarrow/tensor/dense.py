@@ -21,7 +21,7 @@ from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
 from shmarrow.layout.dlpack import CPU, elements_of, export, own_elements
 from shmarrow.layout.making import check_expansion
-from shmarrow.pickling import travels
+from shmarrow.pickling import passed_by_handle
 from shmarrow.tensor.element import Element, as_ndarray, as_storage, checked_bools, element_values, read_only
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata, storage_of
 
@@ -94,7 +94,7 @@ class AnyTensor:
         return self.equals(other) if isinstance(other, AnyTensor) else NotImplemented
 
 
-@travels
+@passed_by_handle
 class Tensor(AnyTensor):
     """A dense tensor; made by :meth:`from_numpy` or ``ipc.read_tensor``.
 

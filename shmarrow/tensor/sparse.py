@@ -23,7 +23,7 @@ import numpy as np
 
 from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded
-from shmarrow.pickling import travels
+from shmarrow.pickling import passed_by_handle
 from shmarrow.tensor.dense import AnyTensor, DimNames, Shape, Tensor, as_dim_names, same_values
 from shmarrow.tensor.element import Element, as_ndarray, as_storage, checked_bools, element_values, read_only
 from shmarrow.tensor.indices import (
@@ -106,7 +106,7 @@ class SparseTensor(AnyTensor):
         self._check_index()
 
     def __init_subclass__(cls) -> None:
-        travels(cls)
+        passed_by_handle(cls)
         if "form" in cls.__dict__:
             FORMS[cls.form] = cls
 

@@ -44,7 +44,7 @@ from shmarrow.ipc.random_access import reopened
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.writer import encode_tensor, write_payload
-from shmarrow.pickling import travels
+from shmarrow.pickling import passed_by_handle
 from shmarrow.segment.mappings import mapping_of
 from shmarrow.sources import Source, open_sink, open_source
 from shmarrow.tensor import SparseTensor, Tensor
@@ -203,7 +203,7 @@ def load_tensors(source: Any, *, limits: Limits = DEFAULT_LIMITS, memory_map: bo
     return Bundle(open_source(source, memory_map), limits)
 
 
-@travels
+@passed_by_handle
 class Bundle(Mapping[str, Tensor | SparseTensor]):
     """A mapping of names to tensors, read on access; made by :func:`load_tensors`.
 
