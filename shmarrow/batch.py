@@ -23,17 +23,8 @@ from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, count
 from shmarrow.layout import Array
 from shmarrow.layout.making import check_expansion, check_slots, slice_bounds
 from shmarrow.pickling import passed_by_handle
-from shmarrow.types import (
-    DataType,
-    EncodedType,
-    Metadata,
-    MetadataLike,
-    Schema,
-    as_metadata,
-    storage_of,
-    struct,
-    with_nulls,
-)
+from shmarrow.types import DataType, EncodedType, Metadata, MetadataLike, Schema, as_metadata, storage_of, struct
+from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -37,17 +37,8 @@ from shmarrow.optional import optional
 from shmarrow.pickling import passed_by_handle
 from shmarrow.state_machine import CLOSE, ENDED, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tabular import as_column, frame_in_schema, made_from
-from shmarrow.types import (
-    DataType,
-    Metadata,
-    MetadataLike,
-    Schema,
-    difference,
-    has_dictionary,
-    struct,
-    unify_schemas,
-    with_nulls,
-)
+from shmarrow.types import DataType, Metadata, MetadataLike, Schema, has_dictionary, struct, unify_schemas
+from shmarrow.types.schema import difference, with_nulls
 
 if TYPE_CHECKING:
     import pyarrow as pa

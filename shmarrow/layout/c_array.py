@@ -39,7 +39,7 @@ from shmarrow.layout.making import LONGEST, make_array
 from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.layout.preview import clip
 from shmarrow.layout.validation import make_safe
-from shmarrow.types import DataType, Schema, storage_of, with_nulls
+from shmarrow.types import DataType, Schema, storage_of
 from shmarrow.types import struct as struct_type
 from shmarrow.types.c_schema import (
     ARRAY,
@@ -59,6 +59,7 @@ from shmarrow.types.c_schema import (
     type_from_capsule,
     type_schema,
 )
+from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
     from shmarrow.batch import RecordBatch

@@ -44,7 +44,8 @@ from shmarrow.tabular import frame_in_schema, made_from
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import element_of, element_values
-from shmarrow.types import DateType, Field, Schema, difference, storage_of
+from shmarrow.types import DateType, Field, Schema, storage_of
+from shmarrow.types.schema import difference
 
 _REFUSED = ("dictionary", "binary_view")
 _IN_PLACE = ("primitive", "fixed_size_list", "struct")

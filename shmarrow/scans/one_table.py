@@ -40,7 +40,8 @@ from shmarrow.scans import partitions
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
 from shmarrow.scans.sources import Fragment, find, open_fragment
 from shmarrow.tables import RecordBatchReader, Table
-from shmarrow.types import DataType, Field, Schema, with_nulls
+from shmarrow.types import DataType, Field, Schema
+from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
     import polars as pl

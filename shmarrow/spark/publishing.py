@@ -31,7 +31,8 @@ from shmarrow.spark.app_store import AppStore
 from shmarrow.spark.handle import PartitionHandle, marker, remove_here
 from shmarrow.spark.jobs import cancelled_with, on_workers, worker_errors
 from shmarrow.store import Store
-from shmarrow.types import Schema, difference
+from shmarrow.types import Schema
+from shmarrow.types.schema import difference
 
 if TYPE_CHECKING:
     import pyarrow as pa

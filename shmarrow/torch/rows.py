@@ -30,7 +30,8 @@ from shmarrow.optional import optional
 from shmarrow.scans.sources import find, open_fragment
 from shmarrow.tables import Table, table
 from shmarrow.torch.gather import Gather, is_gathered
-from shmarrow.types import DataType, difference
+from shmarrow.types import DataType
+from shmarrow.types.schema import difference
 
 Column = int | str
 

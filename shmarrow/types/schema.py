@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = ["PANDAS_KEY", "FieldSource", "Schema", "SchemaLike", "as_schema", "difference", "schema", "with_nulls"]
+__all__ = ["PANDAS_KEY", "FieldSource", "Schema", "SchemaLike", "as_schema", "schema"]
 
 _MOST_NAMES = 1000
 """At most so many names are searched for one that is similar to a missing one."""

@@ -22,7 +22,8 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.parts import take_apart
 from shmarrow.layout.primitive import PrimitiveArray
-from shmarrow.types import Metadata, Schema, difference
+from shmarrow.types import Metadata, Schema
+from shmarrow.types.schema import difference
 from shmarrow.types.unify import same_values
 
 Place: TypeAlias = Callable[[Bytes], int | None]
