@@ -206,10 +206,10 @@ def checked_parts(
     for child in items_of(children, "children"):
         if not isinstance(child, Array):
             raise InvalidType(f"{type}: children must be Arrays, found {child.__class__.__name__}")
-    rows, given = LISTING[type.layout].buffers, items_of(buffers, "buffers")
-    if not LISTING[type.layout].has_validity and given and given[0] is None:
-        given = given[1:]
-    parts = [_as_bytes(type, data) for data in given]
+    rows, views = LISTING[type.layout].buffers, items_of(buffers, "buffers")
+    if not LISTING[type.layout].has_validity and views and views[0] is None:
+        views = views[1:]
+    parts = [_as_bytes(type, data) for data in views]
     filled = [
         EMPTY if data is None and row.role != "validity" else data for row, data in zip(rows, parts, strict=False)
     ]

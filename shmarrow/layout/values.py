@@ -46,9 +46,9 @@ def array_from_pylist(values: Sequence[Any], type: DataType, kinds: set[Any] | N
     number = None if isinstance(type, ExtensionType) else _NUMBERS.get(type.descriptor.values)
     all_numbers = number is not None and kinds <= {number, _NONE}
     if nulls and all_numbers:
-        made = (_floats_with_nulls if number is float else _integers_with_nulls)(type, values)
-        if made is not None:
-            return made
+        array = (_floats_with_nulls if number is float else _integers_with_nulls)(type, values)
+        if array is not None:
+            return array
     mask: Mask | None = addresses_of(values) != id(None) if nulls else None
     if all_numbers:
         return PrimitiveArray.from_numbers(type, values, mask)
@@ -77,11 +77,11 @@ def without_missing(values: Sequence[Any], kinds: set[Any]) -> tuple[Sequence[An
     moments = {kind for kind in kinds if issubclass(kind, (np.datetime64, np.timedelta64))}
     if not (blank or moments):
         return values, kinds
-    kept = [
+    present = [
         None if value.__class__ in blank or (value.__class__ in moments and np.isnat(value)) else value
         for value in values
     ]
-    return kept, kinds_of(kept)
+    return present, kinds_of(present)
 
 
 _NUMBERS: dict[str, Any] = {"integer": int, "float": float}
@@ -138,14 +138,14 @@ def items_of_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, Any]:
         return lengths, array_from_pylist(items, item)
     lengths = np.zeros(len(values), np.int64)
     if _NONE not in every:
-        known: Sequence[Any] = values
+        present: Sequence[Any] = values
         slots: Any = slice(None)
     else:
-        known = [value for value in values if value is not None]
+        present = [value for value in values if value is not None]
         slots = np.fromiter([value is not None for value in values], np.bool_, len(values))
-    made = join(known, item)
-    lengths[slots] = np.fromiter(map(len, known), np.int64, len(known))
-    return lengths, made
+    joined = join(present, item)
+    lengths[slots] = np.fromiter(map(len, present), np.int64, len(present))
+    return lengths, joined
 
 
 def _of_arrays(values: Sequence[Any], item: DataType) -> Any:
@@ -336,8 +336,8 @@ def _held(type: Any, cls: Any, items: Sequence[Any]) -> Mask:
         every = [_held(field.type, cls, items) for field in type.fields]
         return np.asarray(np.logical_or.reduce([np.zeros(len(items), np.bool_), *every]))
     if isinstance(type, ExtensionType):
-        made = type.__class__
-        if made.to_python is ExtensionType.to_python and made.from_python is ExtensionType.from_python:
+        extension = type.__class__
+        if extension.to_python is ExtensionType.to_python and extension.from_python is ExtensionType.from_python:
             return _held(type.storage_type, cls, items)
         return np.fromiter([_gives_back(type, item) for item in items], np.bool_, len(items))
     kind = _kind_of(type)
@@ -356,9 +356,9 @@ def _held(type: Any, cls: Any, items: Sequence[Any]) -> Mask:
     if kind == "float":
         if issubclass(cls, (int, np.integer)):
             return np.fromiter([_is_float(int(value), type.storage) for value in items], np.bool_, len(items))
-        given = np.array(items)
+        values = np.array(items)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray((given.astype(type.storage) == given) | np.isnan(given))
+            return np.asarray((values.astype(type.storage) == values) | np.isnan(values))
     if type.storage is None:
         return np.ones(len(items), np.bool_)
     return _accepted(type, items)
@@ -507,8 +507,8 @@ def array_from_numpy(values: NDArray, type: DataType, valid: Mask | None = None)
     if make is not None:
         return make(type, values, valid)
     if values.dtype.kind in "US":
-        made = (_text if values.dtype.kind == "U" else _bytes)(values, valid)
-        return made if made.type == type else made.cast(type)
+        array = (_text if values.dtype.kind == "U" else _bytes)(values, valid)
+        return array if array.type == type else array.cast(type)
     natural = type_of_dtype(values.dtype)
     if natural.storage is None or not hasattr(type, "text"):
         raise InvalidType(f"{type}: cannot convert an ndarray of {values.dtype} and {values.ndim} dimensions")
