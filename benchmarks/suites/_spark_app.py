@@ -44,6 +44,14 @@ class Started:
         return time.monotonic, ()
 
 
+def products_in(values: dict[int, tuple[float, int]], ids: Any) -> Any:
+    """What a pandas UDF does with a broadcast dict: a product for each id, null if it is not there."""
+    import pandas as pd
+
+    pairs = map(values.get, ids)
+    return pd.Series([None if pair is None else pair[0] * pair[1] for pair in pairs], dtype="float64")
+
+
 def sums(batches: Iterable[pa.RecordBatch]) -> Batches:
     """A Python job over all columns: for each the valid rows and a sum, of lengths where the values are strings."""
     import pyarrow as pa
@@ -174,6 +182,7 @@ class Application:
         self.sc = self.spark.sparkContext
         self.values: dict[int, Any] = {}
         self.tables: dict[str, Any] = {}
+        self.looked_in: dict[str, Any] = {}
         self.held: dict[str, Any] = {}
 
     def ready(self) -> str:
@@ -316,6 +325,37 @@ class Application:
             end = int
         prepared = time.monotonic() - start
         return self._run(start, prepared, run, end, number)
+
+    def lookup(self, side: str, folder: str, keys: int, rows: int) -> dict[str, Any]:
+        """Two columns of a table by key, for rows in Parquet, and a pandas UDF over them."""
+        from pyspark.sql.functions import broadcast, expr, pandas_udf
+
+        left, right = (os.path.join(folder, f"{name}-{keys}-{rows}") for name in ("lookup", "keys"))
+        if not os.path.exists(left):
+            ids = f"(id * 104729) % {keys + keys // 10} * 7919 AS id"  # a tenth of them is not among the keys
+            self.spark.range(0, rows, 1, 4).selectExpr(ids).write.parquet(left)
+            self.spark.range(keys).selectExpr("id * 7919 AS id", "id / 3 AS a", "id % 1000 AS b").write.parquet(right)
+        df, table = self.spark.read.parquet(left), self.spark.read.parquet(right)
+
+        product = pandas_udf(lambda a, b: a * b, "double")
+        if side not in self.looked_in:
+            if side == "lookup":
+                self.looked_in[side] = sas.share_table(table.toArrow(), self.spark)
+            elif side == "dict":
+                each = table.toArrow().to_pydict()
+                values = dict(zip(each["id"], zip(each["a"], each["b"], strict=True), strict=True))
+                self.looked_in[side] = self.sc.broadcast(values)
+        start = time.monotonic()
+        if side == "dict":
+            known = self.looked_in[side]
+            found = pandas_udf(lambda ids: products_in(known.value, ids), "double")
+            answer = df.select(found("id").alias("p"))
+        elif side == "lookup":
+            answer = sas.lookup(df, self.looked_in[side], "id").select(product("a", "b").alias("p"))
+        else:
+            answer = df.join(broadcast(table), "id", "left").select(product("a", "b").alias("p"))
+        total = answer.agg(expr("count(p)")).first()[0]
+        return {"seconds": time.monotonic() - start, "rows": total}
 
     def _run(
         self, start: float, prepared: float, run: Callable[[], Any], end: Callable[[], Any], number: int

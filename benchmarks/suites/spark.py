@@ -319,6 +319,23 @@ def table(bench: Bench, lab: Lab) -> None:
     report(bench, f"a table of the driver to 3 Python jobs, {lab.data()}", answers, faster(20), *JOB_PARTS)
 
 
+def lookup(bench: Bench, lab: Lab) -> None:
+    """Columns of a table by key."""
+    keys, rows = (100_000, 500_000) if bench.quick else (1_000_000, 5_000_000)
+    names = {"shmarrow": "lookup", "broadcast hash join": "join", "sc.broadcast of a dict": "dict"}
+    sides = {
+        name: partial(lab.usual, "lookup", side=side, folder=lab.folder, keys=keys, rows=rows)
+        for name, side in names.items()
+    }
+    answers = take_turns(sides, lab.rounds)
+    agree(answers)
+    required = {
+        "broadcast hash join": Faster(0.5, "half as fast"),
+        "sc.broadcast of a dict": Faster(1, "faster"),
+    }
+    report(bench, f"2 columns by {keys:,} keys for {rows:,} rows, and a pandas UDF", answers, required)
+
+
 JOBS = {
     "shmarrow": "share",
     "cache and mapInArrow": "cache",
@@ -395,5 +412,6 @@ def part(group: Callable[[Bench, Lab], None]) -> Callable[[Bench], None]:
 
 
 PARTS = {
-    group.__name__: part(group) for group in (broadcast, daemon, later, copies, hosts, table, jobs, share, peak, source)
+    group.__name__: part(group)
+    for group in (broadcast, daemon, later, copies, hosts, table, lookup, jobs, share, peak, source)
 }

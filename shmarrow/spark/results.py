@@ -77,6 +77,8 @@ def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
     for each in _several(found):
         if isinstance(each, pyarrow.RecordBatch):
             yield each
+        elif isinstance(each, pyarrow.Table):
+            yield from each.to_batches()
         else:
             yield from (batch.to_pyarrow() for batch in batches_of(each))
 
