@@ -355,10 +355,9 @@ def loaded_by(statement: str) -> set[str]:
 
 
 LATE = (
-    "build chunked casts.storage extension.booleans extension.json extension.opaque_values extension.tensors "
-    "extension.uuids extension.variants extension.zoned_timestamps ipc.batch.codecs ipc.stream.reader "
-    "ipc.stream.writer layout.binary_view layout.union ring sources.ranges sources.sequential sources.sinks store "
-    "tables tensor"
+    "build chunked casts.storage extension.canonical extension.tensors ipc.batch.codecs ipc.stream.reader "
+    "ipc.stream.writer layout.binary_view layout.union layout.values ring sources.ranges sources.sequential "
+    "sources.sinks store tables tensor"
 )
 """Parts of the package that ``import shmarrow`` does not import."""
 
