@@ -193,9 +193,10 @@ class _StreamBatches:
         return self.state.batches
 
     def batch(self, number: int) -> RecordBatch | None:
-        if number == self.state.batches:  # the next one, built as it is indexed
+        while number == self.state.batches and not self.state.ended:  # the next one, built as it is indexed
             with self.lock:
-                batch = self._next(number)
+                more = number == self.state.batches and not self.state.ended
+                batch = self._step() if more else None
             if batch is not None:
                 return batch
         if not self.reach(number):
@@ -205,14 +206,6 @@ class _StreamBatches:
         if located is None or located.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
         return before.batch(located.message, self._body(located), self._version)
-
-    def _next(self, number: int) -> RecordBatch | None:
-        """Index messages up to a batch, and return it; None if it was indexed meanwhile, or there is none."""
-        while number == self.state.batches and not self.state.ended:
-            batch = self._step()
-            if batch is not None:
-                return batch
-        return None
 
     def _body(self, located: Located) -> Any:
         """The body of a message."""
