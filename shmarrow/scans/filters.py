@@ -79,7 +79,7 @@ def parse(filters: Any, schema: Schema) -> Filter:
     Raises
     ------
     InvalidArgument
-        If they have another form or an unknown operator, or a value is None.
+        If they have another form or an unknown operator, or a value is null, as None and NaT are.
     FieldNotFound
         If a column does not exist.
     InvalidType
@@ -109,9 +109,10 @@ def _condition(item: Any, schema: Schema) -> Condition:
     field = schema.field(column)
     with at("a filter on column", field.name):
         values = _listed(value, op) if op in _MEMBERSHIP else [value]
-        if any(each is None for each in values):
-            raise InvalidArgument("a null matches nothing, so None cannot be asked for")
-        return Condition(column, op, array(values, ordered_type(field.type)))
+        converted = array(values, ordered_type(field.type))
+        if converted.null_count:  # None, NaT, pandas' NA
+            raise InvalidArgument(f"a null matches nothing, so it cannot be asked for, found {shown(value)}")
+        return Condition(column, op, converted)
 
 
 def _listed(value: Any, op: str) -> list[Any]:

@@ -105,7 +105,12 @@ def _filter(tree: Any, schema: Schema) -> Filter | None:
         case {"BinaryExpr": {"left": literal, "op": op, "right": {"Column": name}}} if op in _OPERATORS:
             op = _OPERATORS[op]
             return _comparison(name, _MIRRORED.get(op, op), literal, schema)
-        case {"Function": {"input": [{"Column": name}, literal], "function": {"Boolean": {"IsIn": _}}}}:
+        case {
+            "Function": {
+                "input": [{"Column": name}, literal],
+                "function": {"Boolean": {"IsIn": {"nulls_equal": False}}},
+            }
+        }:
             return _comparison(name, "in", literal, schema)
     return None
 

@@ -170,6 +170,12 @@ def with_statistics(batches: list[Any], statistics: Any) -> sa.ipc.RecordBatchFi
 BATCHES = [{"x": [1, 2, None]}, {"x": [5, 6, 7]}]
 
 
+def struct_of(*names: str) -> sa.RecordBatch:
+    """Statistics of two batches whose structs have these children, as no writer of ours makes them."""
+    children = [pa.array([0, 0], pa.int64())] * len(names)
+    return sa.record_batch(pa.record_batch([pa.StructArray.from_arrays(children, names)], ["x"]))
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -195,6 +201,8 @@ def test_wrong_statistics_are_found_by_full_validation(rows: Any, message: str) 
         (sa.record_batch({"x": [1, 2]}), "column 'x': expected a struct of nulls, least, greatest of int64"),
         (sa.record_batch({"x": [x(0, "1", "2")] * 2}), "column 'x': expected a struct"),
         (sa.record_batch({"none": [x(0, 1, 2)] * 2}), "none"),
+        (struct_of("nulls", "greatest", "least"), "in this order"),
+        (struct_of("nulls", "least", "greatest", "greatest"), "in this order"),
     ],
 )
 def test_invalid_statistics_are_an_error(statistics: Any, message: str) -> None:

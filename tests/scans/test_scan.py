@@ -273,6 +273,8 @@ REFUSED = [
     ([("s", "=", 1)], sa.InvalidType, "cannot convert 1"),
     ([("s", "in", "ab")], sa.InvalidType, "'in' needs a list of values"),
     ([("s", "=", None)], sa.InvalidArgument, "a null matches nothing"),
+    ([("t", ">", np.datetime64("NaT", "s"))], sa.InvalidArgument, "a null matches nothing"),
+    ([("t", "in", [np.datetime64(0, "s"), None])], sa.InvalidArgument, "a null matches nothing"),
     ([("s", "like", "a%")], sa.InvalidArgument, "expected one of =, !=, .* found 'like'"),
     ([("l", "=", [1])], sa.InvalidType, "list.*no order"),
     ([("?", "=", 1)], sa.FieldNotFound, "no field is named"),
@@ -283,7 +285,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("filters", "error", "message"), REFUSED)
 def test_filters_that_make_no_sense(filters: Any, error: type[Exception], message: str) -> None:
-    table = sa.table({"i8": np.array([1], np.int8), "f": [0.5], "s": ["a"], "l": [[1]]})
+    times = np.array([0], "datetime64[s]")
+    table = sa.table({"i8": np.array([1], np.int8), "f": [0.5], "s": ["a"], "l": [[1]], "t": times})
     with pytest.raises(error, match=message):
         sa.scan(table, filters=filters)
 

@@ -140,3 +140,14 @@ def test_a_limit_reads_no_more(tmp_path: Path) -> None:
     (tmp_path / "2.arrow").write_bytes(b"broken")
     values: Any = sa.scan(tmp_path).to_polars().head(3).collect()["x"].to_list()
     assert values == [0, 0, 1]
+
+
+@pytest.mark.parametrize("nulls_equal", [False, True])
+def test_batches_with_nulls_where_these_equal_nulls(nulls_equal: bool, tmp_path: Path) -> None:
+    batches = [pl.DataFrame({"x": values}, schema={"x": pl.Int64}) for values in ([1, 2], [None, None], [7, None])]
+    with sa.ipc.new_file(tmp_path / "a.arrow", sa.schema({"x": "int64"}), statistics=True) as writer:
+        for frame in batches:
+            writer.write_table(sa.table(frame))
+    predicate = pl.col("x").is_in([1, None], nulls_equal=nulls_equal)
+    rows = sa.scan(tmp_path).to_polars().filter(predicate).collect()["x"].to_list()
+    assert rows == ([1, None, None, None] if nulls_equal else [1])

@@ -2,7 +2,7 @@
 
 The value of the key ``shmarrow:statistics`` is a stream of one record batch in base64, as many readers treat metadata
 as text. The batch has one row for each record batch of the file, in the order of the footer, and for each column that
-has statistics a column of its name: a struct of
+has statistics a column of its name: a struct of, in this order,
 
 * ``nulls``, int64: the number of nulls;
 * ``least`` and ``greatest``, of the column's type, or that of its dictionary's or runs' values: no value is less or
@@ -219,11 +219,12 @@ def decode(value: bytes, schema: Schema, batches: int, limits: Limits) -> Record
         for field in batch.schema:
             with at("column", field.name):
                 plain = plain_type(schema.field(field.name).type)
-                expected = {"nulls": int64(), "least": plain, "greatest": plain}
+                expected = [("nulls", int64()), ("least", plain), ("greatest", plain)]
                 if isinstance(plain, FloatType):
-                    expected["nan"] = bool_()
-                if {child.name: child.type for child in getattr(field.type, "fields", ())} != expected:
-                    raise InvalidData(f"expected a struct of {', '.join(expected)} of {plain}, found {field.type}")
+                    expected.append(("nan", bool_()))
+                if [(child.name, child.type) for child in getattr(field.type, "fields", ())] != expected:
+                    names = ", ".join(name for name, _ in expected)
+                    raise InvalidData(f"expected a struct of {names} of {plain}, in this order, found {field.type}")
         batch.validate(full=True)
         return batch
 
