@@ -247,8 +247,13 @@ def export_batches(
     first = list(islice(source, _FEW + 1))
     few = len(first) == 1 or (len(first) <= _FEW and len(first) * len(target) <= _MOST_COLUMNS)
     if few and all(batch._at_hand(i) for batch in first for i in range(len(batch.schema))):
-        return _at_once([batch_tree(in_schema(batch, target)) for batch in first], schema_schema(target))
+        return export_all(target, first)
     return _one_by_one(target, chain(first, source))
+
+
+def export_all(schema: Schema, batches: Iterable[RecordBatch]) -> PyCapsule:
+    """Export batches as a stream, all up front, for a consumer that reads all of them."""
+    return _at_once([batch_tree(in_schema(batch, schema)) for batch in batches], schema_schema(schema))
 
 
 def export_reader(reader: RecordBatchReader, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:

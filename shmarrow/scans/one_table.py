@@ -283,12 +283,14 @@ class Scan:
         """The batches of a source, by default all that may have rows, with the rows that fulfil the filters."""
         reader = self._reader(number)
         fit = self._fit(number, reader.schema, columns, schema)
+        chosen = _each(reader, self._possible(number, reader) if batches is None else batches)
+        if not self._filters:
+            yield from map(fit, chosen)
+            return
         needed = columns_of(self._filters)
         named = self._fit(number, reader.schema, needed, fields_at(self._full, needed))
-        for batch in _each(reader, self._possible(number, reader) if batches is None else batches):
-            if not self._filters:
-                yield fit(batch)
-            elif len(rows := self._matching(named(batch), needed)):
+        for batch in chosen:
+            if len(rows := self._matching(named(batch), needed)):
                 yield _rows(fit(batch), rows)
 
     def _possible(self, number: int, reader: Any) -> Iterable[int]:
@@ -321,6 +323,8 @@ class Scan:
     def _fit(self, number: int, found: Schema, columns: Sequence[int], schema: Schema) -> Fit:
         """Return what brings batches of a source, whose schema was found, to some columns of the scan."""
         same = self._first is not None and found.equals(self._first)
+        if same:
+            self._first = found  # from the second on, files of one schema share it, and it need not be compared again
         if same and not self._keys and columns == range(len(found)):
             return lambda batch: batch._with_schema(schema)
         places: list[int] = []

@@ -12,17 +12,19 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
+from shmarrow.capsules import PyCapsule
 from shmarrow.errors import ShmarrowError
+from shmarrow.layout.c_stream import export_all
 from shmarrow.layout.order import ordered_type, plain_type
 from shmarrow.optional import optional
 from shmarrow.scans.filters import Condition, Filter
-from shmarrow.tables import Table
 from shmarrow.types import DictionaryType, FloatType, Schema, float64
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def lazy_frame(scan: Scan) -> pl.LazyFrame:
             part = part._skipping(_filter(tree, scan._full) or ())
         left = n_rows
         for batches in _together(part, _ROWS if n_rows is None else min(n_rows, _ROWS)):
-            frame = polars.DataFrame(Table(part.schema, batches))
+            frame = polars.DataFrame(_Frame(part.schema, batches))
             frame = frame if predicate is None else frame.filter(predicate)
             if left is not None:
                 frame = frame.head(left)
@@ -61,7 +63,18 @@ def lazy_frame(scan: Scan) -> pl.LazyFrame:
             if left == 0:
                 return
 
-    return register_io_source(read, schema=polars.DataFrame(Table(scan.schema)).schema, is_pure=True)
+    return register_io_source(read, schema=polars.DataFrame(_Frame(scan.schema, [])).schema, is_pure=True)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Batches that Polars reads as one frame: all at once, as streams one by one would import pyarrow."""
+
+    schema: Schema
+    batches: list[RecordBatch]
+
+    def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None) -> PyCapsule:
+        return export_all(self.schema, self.batches)
 
 
 def _together(batches: Any, rows: int) -> Iterator[list[RecordBatch]]:

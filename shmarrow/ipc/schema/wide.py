@@ -170,7 +170,7 @@ class FieldTables:
             yield from ([i] for i in range(self.count))
             return
         tags, starts, vtables = tables
-        for tag in np.unique(tags).tolist():
+        for tag in np.flatnonzero(np.bincount(tags)).tolist():  # np.unique imports numpy.ma, for 50 ms
             group = np.flatnonzero(tags == tag)
             same_vtable = 0 < tag <= len(UNIONS["Type"]) and bool((vtables[group] == vtables[group[0]]).all())
             if same_vtable and self._same_tables(starts[group], UNIONS["Type"][tag - 1]):
