@@ -45,6 +45,7 @@ SUITES = {
     "tensors": "Tensors",
     "interchange": "Other libraries",
     "processes": "Between processes",
+    "scan": "Many files as one table",
     "values": "Comparing, checking and converting values",
     "building": "Arrays from Python, numpy and pandas",
     "store": "The store: small objects, many names",

@@ -212,3 +212,12 @@ def test_invalid_statistics_are_an_error(statistics: Any, message: str) -> None:
         reader.validate(full=True)
     with pytest.raises(sa.ShmarrowError, match=message):
         sa.scan(reader, filters=[("x", ">", 1)]).to_table()
+
+
+@pytest.mark.parametrize("statistics", [True, ()])
+def test_a_file_without_columns_to_measure_has_none(tmp_path: Path, statistics: Any) -> None:
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "x.arrow").write_bytes(written([{"x": [[1]]}, {"x": [[2], [3]]}], statistics))
+    assert sa.ipc.open_file(tmp_path / "day=1" / "x.arrow").statistics is None
+    assert sa.scan(tmp_path, filters=[("day", "=", 1)]).count_rows() == 3
+    assert sa.scan(tmp_path, filters=[("day", "=", 1)]).to_table()["x"].to_pylist() == [[1], [2], [3]]

@@ -79,6 +79,11 @@ class Collector:
     columns : bool or iterable of str
         The columns to measure; True for all that can be, and whose name is unique.
 
+    Attributes
+    ----------
+    columns : list of int
+        The positions of these columns; a file is written without statistics where there are none.
+
     Raises
     ------
     FieldNotFound
@@ -91,10 +96,10 @@ class Collector:
         if columns is True:
             names = schema.names
             unique = [i for i, name in enumerate(names) if names.count(name) == 1]
-            self._columns = [i for i in unique if has_statistics(schema.field(i).type)]
+            self.columns = [i for i in unique if has_statistics(schema.field(i).type)]
         else:
-            self._columns = [schema.index_of(name) for name in several(columns or (), "names of columns")]
-            for i in self._columns:
+            self.columns = [schema.index_of(name) for name in several(columns or (), "names of columns")]
+            for i in self.columns:
                 with at("statistics of column", schema.field(i).name):
                     ordered_type(schema.field(i).type)
                     if not has_statistics(schema.field(i).type):
@@ -104,7 +109,7 @@ class Collector:
 
     def measure(self, batch: RecordBatch) -> list[Measured]:
         """Measure a batch; :meth:`add` takes what this returns once the batch is written."""
-        return [measured(batch.column(i)) for i in self._columns]
+        return [measured(batch.column(i)) for i in self.columns]
 
     def add(self, columns: list[Measured]) -> None:
         """Add the statistics of the next batch."""
@@ -112,14 +117,14 @@ class Collector:
 
     def resume(self, statistics: RecordBatch) -> None:
         """Begin with the statistics of the batches that a file has already."""
-        fields = [_parts(statistics, self._schema.field(i).name) for i in self._columns]
+        fields = [_parts(statistics, self._schema.field(i).name) for i in self.columns]
         for row in range(statistics.num_rows):
             self._measured.append([_row(parts, row) for parts in fields])
 
     def encoded(self) -> bytes:
         """Encode the statistics for the footer's metadata."""
-        columns = [_column([row[to] for row in self._measured]) for to in range(len(self._columns))]
-        batch = RecordBatch.from_arrays(columns, [self._schema.field(i).name for i in self._columns])
+        columns = [_column([row[to] for row in self._measured]) for to in range(len(self.columns))]
+        batch = RecordBatch.from_arrays(columns, [self._schema.field(i).name for i in self.columns])
         buffer = io.BytesIO()
         with RecordBatchStreamWriter(open_sink(buffer), batch.schema, None) as writer:
             writer.write_batch(batch)

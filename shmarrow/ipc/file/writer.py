@@ -64,7 +64,8 @@ class RecordBatchFileWriter(BatchWriter):
         if self._measured_columns is not False:
             from shmarrow.ipc.file.statistics import Collector
 
-            self._statistics = Collector(self.schema, self._measured_columns)
+            collector = Collector(self.schema, self._measured_columns)
+            self._statistics = collector if collector.columns else None
         return _START + schema_message(self._encoded, self.options, self._sink.size + HEAD)
 
     def _add_block(self, position: int, payload: Payload, rows: int | None) -> None:
