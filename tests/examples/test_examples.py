@@ -27,6 +27,8 @@ def example(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     """The example that a test is parametrized with, whose functions travel to workers as they are."""
     from spark_lab import functions_by_value
 
+    if request.param == "training":
+        torch_or_skip()
     spec = importlib.util.spec_from_file_location(request.param, EXAMPLES / f"{request.param}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -55,7 +57,6 @@ def test_embeddings(example: ModuleType, spark: Any) -> None:
 
 @of("training")
 def test_training(example: ModuleType, spark: Any) -> None:
-    torch_or_skip()
     with example.share(example.features(spark, 8_000)) as frame:
         assert frame.num_rows == 8_000
         weights = example.train(frame, epochs=8, workers=1)

@@ -139,8 +139,12 @@ def of_draft(batch: Any) -> int:
 
 
 def fill(draft: Any) -> None:
+    """As all that use an array, it must know itself whether the draft was closed meanwhile."""
     draft.valid("x")
-    draft["x"][:] = 7
+    array = draft["x"]
+    if not array.flags.writeable:
+        raise sa.Closed("the draft is closed")
+    array[:] = 7
 
 
 def of_tensor(path: Any) -> int:
