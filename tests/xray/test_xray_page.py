@@ -568,7 +568,7 @@ def test_dark_and_light(tab: Tab, table_file: Path) -> None:
         tab.page.wait_for_timeout(50)
     assert pictures[0] != pictures[1]
     tab.page.emulate_media(color_scheme="dark")
-    assert tab.page.get_attribute("html", "data-theme") == "dark"
+    tab.page.wait_for_selector("html[data-theme=dark]")  # the page follows, when the browser tells it
 
 
 def test_names_and_roles(tab: Tab, table_file: Path) -> None:
