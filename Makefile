@@ -7,7 +7,7 @@ BIN := .venv/bin
 # compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-other test-lowest latest lint format fuzz properties soak cluster bench bench-quick docs wheel newcomer lock clean
+.PHONY: help demo test test-fast test-other test-lowest latest lint format fuzz properties soak cluster bench bench-quick figures docs wheel newcomer lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -82,6 +82,9 @@ bench: .venv/installed ## every row beside every installed peer: benchmarks/resu
 
 bench-quick: .venv/installed ## the same with smaller data and fewer rounds, without Spark, in three minutes
 	@$(BIN)/python benchmarks/run.py --quick
+
+figures: .venv/installed ## lines, files, circles, imports and calls of the package; REVISIONS="main HEAD" compares two
+	@$(BIN)/python tools/figures.py $(REVISIONS)
 
 docs: .venv/installed ## write the generated pages, and build the guide and the reference in build/docs
 	@for page in supported filemap casts consumers api tools_page spark_types performance; do $(BIN)/python tests/support/$$page.py || exit 1; done
