@@ -148,7 +148,11 @@ class Scan:
         names = list(dict.fromkeys(name for fragment in self._fragments for name, _ in fragment.keys))
         texts = {name: [dict(one.keys).get(name) for one in self._fragments] for name in names}
         if schema is None:
-            schema = self._schema_of_first({name: partitions.values_of(texts[name]).type for name in names})
+            keys: dict[str, DataType] = {}
+            for name in names:
+                with at("column", name):
+                    keys[name] = partitions.values_of(texts[name]).type
+            schema = self._schema_of_first(keys)
         self._full = self.schema = schema
         self._columns: Sequence[int] = range(len(schema))
         self._keys: dict[int, Array] = {}

@@ -227,6 +227,35 @@ def test_directories_give_columns(tmp_path: Path) -> None:
     assert set(text.to_table()["part"].to_pylist()) == {"1", "02"}
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("k=", ""),
+        ("k==v", "=v"),
+        ("k=a%3Db%2Fc", "a=b/c"),
+        ("k=%00", "\0"),
+        ("k=*", "*"),
+        ("k=-", "-"),
+        ("k=2024-02-30", "2024-02-30"),
+        ("k=99999999999999999999", "99999999999999999999"),
+        ("=v", None),
+    ],
+)
+def test_strange_names_of_directories(name: str, value: str | None, tmp_path: Path) -> None:
+    write(tmp_path / name / "a.arrow", {"x": [1]})
+    row = {"x": 1} if value is None else {"x": 1, "k": value}
+    assert sa.scan(tmp_path).to_table().to_pylist() == [row]
+
+
+@pytest.mark.parametrize(("name", "where"), [(b"k=\xff", "column 'k'"), (b"\xff=1", "field name")])
+def test_directories_that_are_no_text_are_files_without_keys(name: bytes, where: str, tmp_path: Path) -> None:
+    directory = tmp_path / os.fsdecode(name)
+    write(directory / "a.arrow", {"x": [1]})
+    with pytest.raises(sa.ShmarrowError, match=where):
+        sa.scan(tmp_path)
+    assert sa.scan(tmp_path, partitioning=None).to_table().to_pylist() == [{"x": 1}]
+
+
 def test_a_directory_says_more_than_a_file(tmp_path: Path) -> None:
     for k in (1, 2):
         write(tmp_path / f"k={k}" / "x.arrow", {"k": ["?"], "x": [k]})
