@@ -9,7 +9,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -32,9 +34,9 @@ SUMS = 'pl.sum("c7"), pl.sum("c31")'
 QUERIES = {
     "sum": f"frame.select({SUMS}).collect()",
     "group": 'frame.group_by("text").agg(pl.sum("c0")).collect()',
-    "have": 'frame.select("c7", "c31").collect()',
+    "have": '(have := frame.select("c7", "c31").collect(), have.sum())',
 }
-QUERY = """
+WARM = """
 import gc, sys
 from time import perf_counter as clock
 import polars as pl
@@ -44,18 +46,21 @@ def query(frame):
 query(lazy(sys.argv[2]))
 gc.collect()
 gc.freeze()  # what the imports left is not searched for garbage while the clock runs
-times = [clock()]
-frame = lazy(sys.argv[1])
-result = query(frame)
-times.append(clock())
 """
 TIMES = """
+times = [clock()]
+frame = lazy(sys.argv[1])
+query(frame)
+times.append(clock())
 for _ in range(5):
     query(frame)
     times.append(clock())
 print(times[1] - times[0], sorted(b - a for a, b in zip(times[1:], times[2:]))[2])
 """
 HELD = """
+print("ready", flush=True)
+sys.stdin.readline()
+result = query(lazy(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -95,7 +100,7 @@ def in_turns(bench: Bench, program: Callable[[str], str], sides: list[str], *wor
 
 def queries(bench: Bench, what: str, query: str, first: Required, later: Required, *paths: Path) -> None:
     rounds = in_turns(
-        bench, lambda side: QUERY.format(lazy=LAZY[side], query=QUERIES[query]) + TIMES, [OURS, POLARS], *paths
+        bench, lambda side: WARM.format(lazy=LAZY[side], query=QUERIES[query]) + TIMES, [OURS, POLARS], *paths
     )
     for i, (when, required) in enumerate((("first query of a process", first), ("later queries of a scan", later))):
         bench.report(f"{what}: {when}", [{side: [took[i]] for side, took in each.items()} for each in rounds], required)
@@ -107,25 +112,29 @@ def numbers(bench: Bench) -> None:
     paths = files(bench.scratch / "numbers", floats, size * MIB // 16 // 400, 16)
     what = f"2 of 50 columns of numbers, {size} MiB in 16 files"
     queries(bench, f"{what}, sums", "sum", within(1.2), faster(2), *paths)
-    sides = {side: [float(in_four(side, *paths))] for side in ([OURS] if bench.options.only_ours else LAZY)}
-    bench.report(f"{what}, in four processes that have them (PSS)", [sides], faster(3), unit="bytes")
+    sides = [OURS] if bench.options.only_ours else [OURS, POLARS]
+    memory = [{side: [float(in_four(side, "have", *paths))] for side in sides}]
+    bench.report(f"{what}: memory of four processes that have them (PSS)", memory, faster(3), unit="bytes")
 
 
-def in_four(side: str, *paths: Path) -> int:
-    """Bytes that four processes take at once, while each has two of the columns."""
+def in_four(side: str, query: str, *paths: Path) -> int:
+    """Bytes that four processes take at once for the result of a query, beyond what they took for their imports."""
     command = [sys.executable, "-P", "-W", "ignore", "-c"]
-    command += [QUERY.format(lazy=LAZY[side], query=QUERIES["have"]) + HELD, *map(str, paths)]
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT) for _ in range(4)
-    ]
-    try:
-        for each in processes:
-            assert each.stdout is not None
-            assert each.stdout.readline() == b"ready\n"
-        return sum([proportional(each.pid) for each in processes])
-    finally:
-        for each in processes:
-            each.communicate()
+    command += [WARM.format(lazy=LAZY[side], query=QUERIES[query]) + HELD, *map(str, paths)]
+    with ExitStack() as stack:
+        processes = []
+        for _ in range(4):
+            process = subprocess.Popen(command, stdin=PIPE, stdout=PIPE, env=ENVIRONMENT, text=True, bufsize=1)
+            processes.append(stack.enter_context(process))
+        taken = []
+        for _ in range(2):
+            for each in processes:
+                assert each.stdout is not None
+                assert each.stdout.readline() == "ready\n"
+            taken.append(sum([proportional(each.pid) for each in processes]))
+            for each in processes:
+                print(file=each.stdin)
+    return taken[1] - taken[0]
 
 
 def text(bench: Bench) -> None:
