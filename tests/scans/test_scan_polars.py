@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from processes import python
 
 import shmarrow as sa
 
@@ -151,3 +152,23 @@ def test_batches_with_nulls_where_these_equal_nulls(nulls_equal: bool, tmp_path:
     predicate = pl.col("x").is_in([1, None], nulls_equal=nulls_equal)
     rows = sa.scan(tmp_path).to_polars().filter(predicate).collect()["x"].to_list()
     assert rows == ([1, None, None, None] if nulls_equal else [1])
+
+
+LOADED = """
+import sys
+import polars as pl
+import shmarrow as sa
+assert sa.scan(sys.argv[1]).to_polars().select(pl.sum("c7")).collect().item() == 20 * 15
+print(*sys.modules)
+"""
+
+
+@pytest.mark.processes
+def test_pyarrow_is_not_imported_for_many_compressed_batches_nor_are_masked_arrays(tmp_path: Path) -> None:
+    batch = sa.record_batch({f"c{i}": np.arange(6) for i in range(50)})
+    options = sa.ipc.IpcWriteOptions("lz4")
+    with sa.ipc.new_file(tmp_path / "x.arrow", batch.schema, options) as writer:
+        for _ in range(20):
+            writer.write(batch)
+    loaded = set(python(LOADED, str(tmp_path / "x.arrow")).split())
+    assert not loaded & {"pyarrow", "numpy.ma"}
