@@ -76,6 +76,11 @@ class SharedFrame:
         self._spark: SparkSession | None = None
         self._rows: DataFrame | None = None
         self._ends: list[Callable[[], object]] = []
+        self._indexed_by: SparkSession | None = None
+
+    def indexed_by(self, spark: SparkSession) -> None:
+        """Have the indexes removed with the frame that workers of a session make on other hosts than its own."""
+        self._indexed_by = spark
 
     def kept(
         self, spark: SparkSession | None = None, rows: DataFrame | None = None, end: Callable[[], object] | None = None
@@ -402,6 +407,11 @@ class SharedFrame:
             self._rows = None
             while self._ends:
                 self._ends.pop()()
+            spark, self._indexed_by = self._indexed_by, None
+            if spark is not None:
+                from shmarrow.spark.jobs import on_workers
+
+                on_workers(spark, partial(self.store.delete_here, prefix=f"{self.name}/"))
         remove_here(self.store, self.name)
 
     def __len__(self) -> int:

@@ -21,7 +21,7 @@ from shmarrow.build import array
 from shmarrow.column_names import checked_schema, several
 from shmarrow.errors import InvalidArgument, InvalidType, MissingExtra, at, full_name
 from shmarrow.optional import optional
-from shmarrow.spark._pyspark import arrow_schema
+from shmarrow.spark._pyspark import arrow_schema, is_local
 from shmarrow.spark.delivery import explaining_limits
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.jobs import session_for
@@ -111,7 +111,7 @@ def lookup(
         raise InvalidType(
             f"lookup takes a DataFrame of Spark and a shared frame, found {full_name(df)} and {full_name(frame)}"
         )
-    session_for(df.sparkSession, "lookup(df, frame, on)")
+    spark = session_for(df.sparkSession, "lookup(df, frame, on)")
     functions = optional("pyspark.sql.functions")
     if not hasattr(functions, "arrow_udf"):
         from pyspark import __version__
@@ -141,6 +141,8 @@ def lookup(
 
     Array = optional("pyarrow").Array
     looked_up.__annotations__ = {"batch": Array, "return": Array}  # objects, as Spark looks for them
+    if not is_local(spark):
+        frame.indexed_by(spark)
     rows = df.select("*", functions.arrow_udf(looked_up, added)(*given).alias(found))
     return rows.select("*", f"{found}.*").drop(found)
 

@@ -214,6 +214,7 @@ def test_a_table_of_the_driver_and_values_made_once(two_hosts: Any, cluster: Any
     assert [row["totals"] for row in rows] == [totals, totals]
     assert mapped == [3_000] * 3
     assert counts == {"a": 3_000, None: 3_000}  # each host has an index of its own
+    assert stored(cluster, 1, STORE) == []  # the index is gone with the frame
     assert len(names) == 3
     assert all(file.startswith(f"/dev/shm/{STORE[4:]}/") for file in found[here]["files"])
     (file,) = set(found[there]["files"])  # all partitions lie in one file of Spark's
