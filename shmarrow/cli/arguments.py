@@ -94,6 +94,18 @@ def target(name: str = "target", metavar: str = "TARGET") -> Argument:
 
 TARGET = target(), JSON, TRUST
 """The arguments of a command that reads one target."""
+TARGETS = (
+    target(),
+    argument(
+        "others",
+        nargs="*",
+        metavar="TARGET",
+        help="more of them: all are read as one table, as are directories and patterns",
+    ),
+    JSON,
+    TRUST,
+)
+"""The arguments of a command that reads one target, or several as one table."""
 
 
 def store(number: str | None = None, what: str = "the store: shm:NAME or a directory") -> tuple[Argument, ...]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import shmarrow as sa
 from shmarrow.cli import schemas
-from shmarrow.cli.arguments import TARGET, command
+from shmarrow.cli.arguments import TARGETS, command
 from shmarrow.cli.cells import as_json
 from shmarrow.cli.measure import ALIGNED, Measured, measure
 from shmarrow.cli.report import Fields, Table, batches_text, clipped, exact_size, progress_line, render
@@ -47,7 +47,7 @@ _ALIGNMENTS = {
 """Classes of buffers by their name in JSON: what they are aligned to, and which consumers copy them."""
 
 
-@command(*TARGET)
+@command(*TARGETS)
 def inspect(arguments: argparse.Namespace) -> int:
     """Describe an Arrow object."""
     from shmarrow.xray import Overview

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.cli.arguments import COLUMNS, MEMORY, TARGET, argument, command, whole
+from shmarrow.cli.arguments import COLUMNS, MEMORY, TARGETS, argument, command, whole
 from shmarrow.cli.cells import Place, json_rows, text_rows, unique
 from shmarrow.cli.report import progress_line, render
 from shmarrow.cli.targets import open_rows
@@ -31,7 +31,7 @@ _ROWS = argument(
     "-n", "--rows", type=whole(0, "a number of rows"), default=10, metavar="N", help="number of rows; default: 10"
 )
 _SHOWN = (
-    *TARGET,
+    *TARGETS,
     COLUMNS,
     MEMORY,
     argument(
@@ -96,7 +96,7 @@ def _print(
 # --- count --------------------------------------------------------------------------------------------------------
 
 
-@command(*TARGET)
+@command(*TARGETS)
 def count(arguments: argparse.Namespace) -> int:
     """Count the rows, from the metadata alone."""
     with open_rows(arguments, arguments.target, in_order=True) as (name, reader):

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import shmarrow as sa
-from shmarrow.cli.arguments import COLUMNS, TARGET, argument, command
+from shmarrow.cli.arguments import COLUMNS, TARGETS, argument, command
 from shmarrow.cli.report import Table, clipped, render
 from shmarrow.cli.targets import ROWS, open_target, rows_of, scanned
 from shmarrow.types import storage_of
 
 
 @command(
-    *TARGET,
+    *TARGETS,
     COLUMNS,
     argument("--metadata", action="store_true", help="also print the metadata of the schema and its fields"),
 )

@@ -240,7 +240,8 @@ def _refuse(name: str, head: bytes) -> None:
 
 
 def scanned(arguments: argparse.Namespace, word: str) -> Any:
-    """A scan of the Arrow files of a directory, of a pattern, or of objects of a store; None for one of them."""
+    """A scan of several targets, a directory, a pattern or objects of a store; None for one file or object."""
+    others = getattr(arguments, "others", [])  # of commands that take one target
     path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
     if os.path.isdir(path):
         from shmarrow.store.protocol import CONTROL
@@ -248,10 +249,10 @@ def scanned(arguments: argparse.Namespace, word: str) -> Any:
         is_many = not os.path.isfile(f"{path}/{CONTROL}")
     else:
         is_many = glob.has_magic(path) and not os.path.lexists(path)
-    if not is_many:
+    if not (is_many or others):
         return None
     names = _names(arguments)
-    return sa.scan(word, columns=names, limits=limits_of(arguments), trust=arguments.trust)
+    return sa.scan([word, *others], columns=names, limits=limits_of(arguments), trust=arguments.trust)
 
 
 @contextmanager

@@ -16,8 +16,8 @@ a list of these                           all of them
 Invariants:
 
 * what exists under the very name that was given is meant, also where the name has the characters of a pattern;
-* in directories, and among what matches a pattern, names that begin with ``_`` or ``.`` are left out, as those of
-  Spark's markers are; everything else counts;
+* in directories and stores, and among what matches a pattern, names that begin with ``_`` or ``.`` are left out, as
+  those of Spark's markers are; everything else counts;
 * the files of one pattern or directory are in the order of their paths;
 * nothing is opened to find it.
 """
@@ -166,11 +166,7 @@ def _matches(pattern: str, in_memory: bool) -> Iterator[Fragment]:
     """The files that match a pattern; what comes after its first wildcard may be directories with keys."""
     first = next(i for i in range(len(pattern)) if glob.has_magic(pattern[: i + 1] + "]"))
     fixed = pattern.rfind("/", 0, first) + 1
-    found = [
-        path
-        for path in sorted(glob.glob(pattern, recursive=True))
-        if not any(part[:1] in ("_", ".") for part in path[fixed:].split("/"))
-    ]
+    found = [path for path in sorted(glob.glob(pattern, recursive=True)) if is_visible(path[fixed:])]
     if not found:
         raise ObjectNotFound(errno.ENOENT, f"no file matches {pattern!r}")
     for path in found:
@@ -181,6 +177,11 @@ def _matches(pattern: str, in_memory: bool) -> Iterator[Fragment]:
             yield Fragment(name, None, keys_of(os.path.dirname(path[fixed:])))
 
 
+def is_visible(path: str) -> bool:
+    """Whether no part of a path or of an object's name begins with ``_`` or ``.``."""
+    return not any(part[:1] in ("_", ".") for part in path.split("/"))
+
+
 def keys_of(path: str) -> Keys:
     """The keys in the names of directories, such as ``day=2024-01-01/part=3``, percent-decoded."""
     parts = [part.partition("=") for part in path.split("/")]
@@ -189,7 +190,7 @@ def keys_of(path: str) -> Keys:
 
 def _chosen(store: Store, names: str | Iterable[str] | None) -> Sequence[str]:
     if names is None:
-        return sorted(store.names())
+        return [name for name in sorted(store.names()) if is_visible(name)]
     return _matching(store, names) if isinstance(names, str) else several(names, "names of objects")
 
 
@@ -198,9 +199,9 @@ def _matching(store: Store, pattern: str) -> list[str]:
     names = sorted(store.names())
     if pattern in names:
         return [pattern]
-    visible = [name for name in names if name[0] not in "_."]
-    found = [name for name in visible if fnmatchcase(name, pattern)]
-    found = found or [name for name in names if name.startswith(f"{pattern.rstrip('/')}/")]
+    found = [name for name in names if is_visible(name) and fnmatchcase(name, pattern)]
+    prefix = f"{pattern.rstrip('/')}/"
+    found = found or [name for name in names if name.startswith(prefix) and is_visible(name.removeprefix(prefix))]
     if not found:
         raise ObjectNotFound(
             errno.ENOENT,

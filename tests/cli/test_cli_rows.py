@@ -432,13 +432,13 @@ def test_wrong_usage_says_what_was_meant(capsys: pytest.CaptureFixture[str], tmp
         assert message in capsys.readouterr().err
     for words, message in (  # with the usage of the command
         (["head", "--colums", "a"], "head: error: unrecognized arguments: --colums\n"),
-        (["head", "a", "b"], "head: error: unrecognized arguments: b\n"),
+        (["validate", "a", "b"], "validate: error: unrecognized arguments: b\n"),
         (["head"], "head: error: the following arguments are required: TARGET\n"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(words)
         shown = capsys.readouterr().err
-        assert (ended.value.code, shown[:20]) == (2, "usage: shmarrow head")
+        assert (ended.value.code, shown.startswith(f"usage: shmarrow {words[0]}")) == (2, True)
         assert shown.endswith(message)
     with pytest.raises(SystemExit) as ended:
         main(["help", "diff"])

@@ -37,6 +37,15 @@ def test_rows_schema_and_count(directory: Path, run: Run) -> None:
     assert "no file matches" in run("count", f"{directory}/*.none", status=3)
 
 
+def test_several_targets(directory: Path, run: Run) -> None:
+    """As a shell makes them of a pattern."""
+    first, last = directory / "day=1" / "0.arrow", directory / "day=2"
+    assert run("count", first, last) == "6\n"
+    assert [row["x"] for row in run.rows("head", first, last, "--columns", "x")] == [10, None, 20, None, 21, None]
+    assert [field["name"] for field in run.json("schema", last, first)["fields"]] == ["x", "s"]
+    assert run.json("inspect", first, last)["rows"] == 6
+
+
 def test_objects_of_a_store(shm_name: str, run: Run) -> None:
     with sa.Store(shm_name) as store:
         store.put("train-1", sa.table({"x": [1]}))

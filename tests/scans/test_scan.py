@@ -79,6 +79,10 @@ def test_objects_of_a_store(shm_name: str) -> None:
         assert xs(pickle.loads(pickle.dumps(sa.scan(store)))) == [2, *expected]
         with pytest.raises(sa.ObjectNotFound, match=r"no object in the store .* matches 'valid' among 3 names"):
             sa.scan(f"{shm_name}/valid")
+        store.put("_hidden", np.zeros(10000))
+        store.put("train/.hidden", np.zeros(10000))
+        assert xs(sa.scan(store)) == [2, *expected]
+        assert xs(sa.scan(f"{shm_name}/train")) == expected == xs(sa.scan(store, names="train/*"))
         store.put("tensor", np.zeros(10000))
         with pytest.raises(sa.InvalidData, match=r"/tensor is a tensor, which has no rows"):
             sa.scan(store, names="t*").to_table()
