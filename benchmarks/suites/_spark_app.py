@@ -28,8 +28,6 @@ from shmarrow import spark as sas
 Batches = Iterator[pa.RecordBatch]
 
 SUMS = "name string, rows long, sum double"
-FEW = ("distance", "arr_delay")
-"""The two columns of a job that needs no more."""
 
 _serial = count()
 
@@ -282,33 +280,35 @@ class Application:
             found[name] = have[0] + rows, have[1] + total
         return found
 
-    def jobs(self, side: str, path: str, folder: str, number: int = 3) -> dict[str, Any]:
-        """Python jobs over what Spark has: what preparing takes, and what each job."""
+    def jobs(self, side: str, path: str, number: int = 3) -> dict[str, Any]:
+        """Python jobs over what Spark has, with what prepares them."""
         given = self.spark.read.parquet(path)
         start = time.monotonic()
+        run = partial(given.mapInArrow, sums, SUMS)
+        end: Callable[[], Any] = int
         if side == "share":
             frame = sas.share(given)
-            run = partial(frame.map, sums_of_table, SUMS, self.spark)
-            end: Callable[[], Any] = frame.destroy
+            run = partial(frame.map, sums_of_table, SUMS)
+            end = frame.destroy
         elif side == "cache":
             given.cache().count()
-            run = partial(given.mapInArrow, sums, SUMS)
             end = partial(given.unpersist, True)
-        elif side == "select":
-            run = partial(given.select(*FEW).mapInArrow, sums, SUMS)
-            end = int
-        else:
-            written = os.path.join(folder, f"jobs-{next(_serial)}")
-            given.write.parquet(written)
-            paths = sorted(str(each) for each in Path(written).glob("*.parquet"))
-            if side == "parquet":
-                run = partial(self.spark.read.parquet(written).mapInArrow, sums, SUMS)
-            else:
-                numbers = self.spark.range(0, len(paths), 1, len(paths))
-                run = partial(numbers.mapInArrow, partial(sums_of_files, paths), SUMS)
-            end = partial(_remove, paths)
-        prepared = time.monotonic() - start
-        return self._run(start, prepared, run, end, number)
+        elif side == "pyarrow":
+            paths = sorted(str(each) for each in Path(path).glob("*.parquet"))
+            numbers = self.spark.range(0, len(paths), 1, len(paths))
+            run = partial(numbers.mapInArrow, partial(sums_of_files, paths), SUMS)
+        return self._run(start, time.monotonic() - start, run, end, number)
+
+    def small(self, side: str, number: int) -> dict[str, Any]:
+        """Python jobs over 100 rows that are shared or cached before."""
+        if side not in self.held:
+            rows = self.spark.range(0, 100, 1, 4).selectExpr("id", "id / 3 AS x", "string(id) AS text")
+            self.held[side] = (
+                partial(sas.share(rows).map, sums_of_table, SUMS)
+                if side == "share"
+                else partial(rows.cache().mapInArrow, sums, SUMS)
+            )
+        return {"rows": [self.collect(self.held[side]())["id"] for _ in range(number)]}
 
     def table_jobs(self, side: str, path: str, number: int = 3) -> dict[str, Any]:
         """Python jobs over a table of the driver."""
@@ -373,15 +373,11 @@ class Application:
     def share(self, side: str, path: str) -> dict[str, Any]:
         """Share what Spark reads, or read it and throw it away."""
         given = self.spark.read.parquet(path)
-        start = time.monotonic()
         if side == "share":
-            frame = sas.share(given)
-            seconds = time.monotonic() - start
-            frame.destroy()
+            sas.share(given).destroy()
         else:
             given.mapInArrow(discard, "nothing long").collect()
-            seconds = time.monotonic() - start
-        return {"seconds": seconds}
+        return {}
 
     def peak(self, side: str, path: str) -> dict[str, Any]:
         """The highest resident size of a worker that reads all in one partition, above where it began."""
@@ -440,6 +436,13 @@ class Application:
         df.write.format("noop").mode("overwrite").save()
         return {"seconds": time.monotonic() - start}
 
+    def filtered(self, side: str, path: str, rows: int) -> dict[str, Any]:
+        """Count the first rows of sorted files."""
+        reader = self.spark.read.format("shmarrow")
+        if side == "filters":
+            reader = reader.option("filters", json.dumps([["row", "<", rows]]))
+        return {"rows": reader.load(path).where(f"row < {rows}").count()}
+
 
 def encoded(batches: Batches) -> Batches:
     """Columns of strings as dictionaries, a dictionary for each batch."""
@@ -456,11 +459,6 @@ def status(pid: int, key: str) -> int:
     """A size from /proc/PID/status."""
     with open(f"/proc/{pid}/status") as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith(key))
-
-
-def _remove(paths: list[str]) -> None:
-    for path in paths:
-        os.unlink(path)
 
 
 def main(given: str) -> None:

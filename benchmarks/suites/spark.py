@@ -3,8 +3,9 @@
 Each side is a task of a real Spark application. Sides that are compared take turns, in the same application where one
 configuration serves both. The data are the flights that left New York in 2013, repeated 16 times: 5.4 million rows, 19
 columns, about 510 MB. ``--quick`` uses them once, in two minutes; a full run takes about half an hour and 16 GiB. Sides
-that need half a minute take fewer turns than in other suites. The two hosts come from ``tests/support/spark_lab.py``,
-which needs root or user namespaces.
+that need half a minute take fewer turns than in other suites. Jobs over what Spark has, `share` and filters are in CPU
+seconds of all processes of an application: its driver, the JVM and the Python workers. The two hosts come from
+``tests/support/spark_lab.py``, which needs root or user namespaces.
 
 Bytecode is cached, as for installed packages, and workers are fresh where first accesses are timed.
 """
@@ -31,14 +32,18 @@ import pyarrow.parquet
 from harness.bench import Bench, Skipped, warm_memory
 from harness.figures import AS_FAST, Faster, Requirement, faster, size, within
 
+import shmarrow as sa
 from shmarrow.cli.demo import flights_file
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 4
 FILES = 8
+MILLION = 1_000_000
 MIB = 1 << 20
 FRESH = {"spark.python.worker.reuse": "false", "spark.driver.memory": "3g"}
 DAEMON = {"spark.python.daemon.module": "shmarrow.spark.daemon"}
+ARROW_CACHE = {"spark.sql.cache.serializer": "org.apache.spark.sql.execution.columnar.ArrowCachedBatchSerializer"}
+CPU = "CPU s"
 
 ACCESS_PARTS = ("published", "access")
 JOB_PARTS = ("prepared", "jobs")
@@ -94,6 +99,24 @@ class Application:
             raise RuntimeError(f"task {task} of a Spark application failed:\n{said['error']}")
         return said["answer"]
 
+    def cpu(self, task: str, **arguments: Any) -> Any:
+        """The answer of a task, whose seconds are of CPU."""
+        before = self._cpu()
+        answer = self(task, **arguments)
+        return answer | {"seconds": self._cpu() - before}
+
+    def _cpu(self) -> float:
+        """CPU seconds so far of the session's processes, and of those that have ended."""
+        ticks = 0
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended since, and its parent counts it
+            if int(fields[3]) == self._process.pid:
+                ticks += sum(map(int, fields[11:15]))  # in user and system mode, its own and of ended children
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -144,6 +167,11 @@ class Lab:
         return self._application("usual", {})
 
     @cached_property
+    def arrow_cache(self) -> Application:
+        """Spark whose `cache` keeps Arrow batches, from 4.3 on."""
+        return self._application("arrow-cache", ARROW_CACHE)
+
+    @cached_property
     def cluster(self) -> Application:
         """Two executors with a core each, which are two hosts for what is measured here."""
         sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -187,18 +215,38 @@ class Lab:
         table = table.cast(pa.schema(fields))
         return pa.concat_tables([table] * times).combine_chunks()
 
-    def _pieces(self) -> Iterator[pa.Table]:
-        rows = -(-self.flights.num_rows // FILES)
-        for start in range(0, self.flights.num_rows, rows):
-            yield self.flights.slice(start, rows)
+    def _pieces(self, table: pa.Table, files: int = FILES) -> Iterator[pa.Table]:
+        rows = -(-table.num_rows // files)
+        for start in range(0, table.num_rows, rows):
+            yield table.slice(start, rows)
+
+    def _parquet(self, name: str, pieces: Iterator[pa.Table]) -> str:
+        folder = self.bench.scratch / name
+        folder.mkdir()
+        for number, piece in enumerate(pieces):
+            pa.parquet.write_table(piece, folder / f"{number}.parquet")
+        return str(folder)
 
     @cached_property
     def parquet(self) -> str:
         """The flights as parquet files."""
-        folder = self.bench.scratch / "parquet"
+        return self._parquet("parquet", self._pieces(self.flights))
+
+    @cached_property
+    def million(self) -> str:
+        """The first million of the flights as parquet files, each of which is a partition."""
+        return self._parquet("million", self._pieces(self.flights.slice(0, MILLION), WORKERS))
+
+    @cached_property
+    def sorted_files(self) -> str:
+        """The flights as Arrow files with a sorted column of numbers, and its statistics."""
+        folder = self.bench.scratch / "sorted"
         folder.mkdir()
-        for number, piece in enumerate(self._pieces()):
-            pa.parquet.write_table(piece, folder / f"{number}.parquet")
+        table = self.flights.append_column("row", pa.array(range(self.flights.num_rows), pa.int64()))
+        for number, piece in enumerate(self._pieces(table)):
+            with sa.ipc.new_file(folder / f"{number}.arrow", piece.schema, statistics=["row"]) as out:
+                for batch in piece.to_batches(1 << 16):
+                    out.write(batch)
         return str(folder)
 
     @cached_property
@@ -206,10 +254,14 @@ class Lab:
         """The flights as Arrow files, whose batches have 64 Ki rows."""
         folder = self.bench.scratch / "arrow"
         folder.mkdir()
-        for number, piece in enumerate(self._pieces()):
+        for number, piece in enumerate(self._pieces(self.flights)):
             with pa.OSFile(str(folder / f"{number}.arrow"), "wb") as sink, pa.ipc.new_file(sink, piece.schema) as out:
                 out.write_table(piece, max_chunksize=1 << 16)
         return str(folder)
+
+    def mixed(self) -> str:
+        """The number of rows in :attr:`million`, for the names of rows."""
+        return f"{min(self.flights.num_rows, MILLION):,} mixed rows"
 
     def data(self) -> str:
         """The size of the flights, for the names of rows."""
@@ -234,7 +286,12 @@ def take_turns(sides: Mapping[str, Side], rounds: int, *, warm: bool = True) -> 
 
 
 def report(
-    bench: Bench, what: str, answers: Answers, required: Requirement | Mapping[str, Requirement], *parts: str
+    bench: Bench,
+    what: str,
+    answers: Answers,
+    required: Requirement | Mapping[str, Requirement],
+    *parts: str,
+    unit: str = "s",
 ) -> None:
     """Record a row, and what the sides said of the parts of their time."""
     extra = {
@@ -244,7 +301,7 @@ def report(
         for name in (answers[0] if parts else ())
     }
     rounds = [{name: [said["seconds"]] for name, said in turn.items()} for turn in answers]
-    bench.report(what, rounds, required, extra={"parts": extra} if extra else None)
+    bench.report(what, rounds, required, unit, extra={"parts": extra} if extra else None)
 
 
 def flat(values: Iterator[Any]) -> list[float]:
@@ -336,24 +393,34 @@ def lookup(bench: Bench, lab: Lab) -> None:
     report(bench, f"2 columns by {keys:,} keys for {rows:,} rows, and a pandas UDF", answers, required)
 
 
-JOBS = {
-    "shmarrow": "share",
-    "cache and mapInArrow": "cache",
-    "Spark's parquet and back": "parquet",
-    "pyarrow over that parquet": "pyarrow",
-    "select of 2 columns": "select",
-}
-
-
 def jobs(bench: Bench, lab: Lab) -> None:
     """Python jobs over what Spark has."""
-    sides = {
-        name: partial(lab.usual, "jobs", side=side, path=lab.parquet, folder=lab.folder) for name, side in JOBS.items()
+    cached = "cache and mapInArrow"
+    applications = {
+        "shmarrow": (lab.usual, "share"),
+        cached: (lab.usual, "cache"),
+        f"{cached}, with the Arrow serializer": (lab.arrow_cache, "cache"),
+        "mapInArrow over the parquet": (lab.usual, "parquet"),
+        "pyarrow over that parquet": (lab.usual, "pyarrow"),
     }
-    answers = take_turns(sides, lab.rounds, warm=bench.quick)
-    agree([{name: said for name, said in turn.items() if "select" not in name} for turn in answers])
-    required = dict.fromkeys(list(JOBS)[1:3], Faster(1, "faster"))
-    report(bench, f"3 Python jobs over all columns, {lab.data()}, `share` included", answers, required, *JOB_PARTS)
+    sides = {
+        name: partial(application.cpu, "jobs", side=side, path=lab.million)
+        for name, (application, side) in applications.items()
+    }
+    answers = take_turns(sides, lab.rounds)
+    agree(answers)
+    required = dict.fromkeys(list(sides)[1:3], Faster(2, "half the CPU"))
+    what = f"3 Python jobs over all columns of {lab.mixed()}, `share` included"
+    report(bench, what, answers, required, unit=CPU)
+
+
+def small(bench: Bench, lab: Lab) -> None:
+    """Jobs that are nothing but overhead."""
+    names = {"shmarrow": "share", "cached mapInArrow": "cache"}
+    sides = {name: partial(lab.usual.cpu, "small", side=side, number=10) for name, side in names.items()}
+    answers = take_turns(sides, 2 * lab.rounds + 1)
+    agree(answers)
+    report(bench, "10 jobs of 100 rows", answers, Faster(1, "no more"), unit=CPU)
 
 
 def agree(answers: Answers) -> None:
@@ -365,12 +432,10 @@ def agree(answers: Answers) -> None:
 
 def share(bench: Bench, lab: Lab) -> None:
     """`share` by itself."""
-    sides = {
-        "shmarrow": partial(lab.usual, "share", side="share", path=lab.parquet),
-        "mapInArrow that drops its input": partial(lab.usual, "share", side="discard", path=lab.parquet),
-    }
-    what = f"`share`, {lab.data()}"
-    report(bench, what, take_turns(sides, lab.rounds), within(1.1))
+    names = {"shmarrow": "share", "mapInArrow that drops its input": "discard"}
+    sides = {name: partial(lab.usual.cpu, "share", side=side, path=lab.million) for name, side in names.items()}
+    what = f"`share` of {lab.mixed()} in {WORKERS} partitions"
+    report(bench, what, take_turns(sides, lab.rounds), within(1.3), unit=CPU)
 
 
 def peak(bench: Bench, lab: Lab) -> None:
@@ -399,6 +464,19 @@ def source(bench: Bench, lab: Lab) -> None:
         report(bench, f"read Arrow files, {text}, {lab.data()}", take_turns(sides, lab.rounds + 2), required)
 
 
+def filters(bench: Bench, lab: Lab) -> None:
+    """The data source, of which a query needs little."""
+    few = lab.flights.num_rows // 100
+    names = {"shmarrow": "filters", "itself, without filters": "where"}
+    sides = {
+        name: partial(lab.usual.cpu, "filtered", side=side, path=lab.sorted_files, rows=few)
+        for name, side in names.items()
+    }
+    answers = take_turns(sides, lab.rounds)
+    agree(answers)
+    report(bench, f"1 % of sorted Arrow files by option `filters`, {lab.data()}", answers, faster(10), unit=CPU)
+
+
 @cache
 def lab_of(bench: Bench) -> Lab:
     """The lab of this run; what it started ends with the bench."""
@@ -413,5 +491,5 @@ def part(group: Callable[[Bench, Lab], None]) -> Callable[[Bench], None]:
 
 PARTS = {
     group.__name__: part(group)
-    for group in (broadcast, daemon, later, copies, hosts, table, lookup, jobs, share, peak, source)
+    for group in (broadcast, daemon, later, copies, hosts, table, lookup, jobs, small, share, peak, source, filters)
 }
