@@ -164,8 +164,7 @@ def _files(directory: str, keys: Keys, above: tuple[tuple[int, int], ...]) -> It
 
 def _matches(pattern: str, in_memory: bool) -> Iterator[Fragment]:
     """The files that match a pattern; what comes after its first wildcard may be directories with keys."""
-    first = next(i for i in range(len(pattern)) if glob.has_magic(pattern[: i + 1] + "]"))
-    fixed = pattern.rfind("/", 0, first) + 1
+    fixed = _fixed(pattern)
     found = [path for path in sorted(glob.glob(pattern, recursive=True)) if is_visible(path[fixed:])]
     if not found:
         raise ObjectNotFound(errno.ENOENT, f"no file matches {pattern!r}")
@@ -175,6 +174,12 @@ def _matches(pattern: str, in_memory: bool) -> Iterator[Fragment]:
         else:
             name = SHM_SCHEME + path.removeprefix(f"{SHM_DIRECTORY}/") if in_memory else path
             yield Fragment(name, None, keys_of(os.path.dirname(path[fixed:])))
+
+
+def _fixed(pattern: str) -> int:
+    """Where the first part begins that has a wildcard."""
+    first = next((i for i in range(len(pattern)) if glob.has_magic(pattern[: i + 1] + "]")), len(pattern))
+    return pattern.rfind("/", 0, first) + 1
 
 
 def is_visible(path: str) -> bool:
@@ -199,7 +204,8 @@ def _matching(store: Store, pattern: str) -> list[str]:
     names = sorted(store.names())
     if pattern in names:
         return [pattern]
-    found = [name for name in names if is_visible(name) and fnmatchcase(name, pattern)]
+    fixed = _fixed(pattern)
+    found = [name for name in names if fnmatchcase(name, pattern) and is_visible(name[fixed:])]
     prefix = f"{pattern.rstrip('/')}/"
     found = found or [name for name in names if name.startswith(prefix) and is_visible(name.removeprefix(prefix))]
     if not found:
@@ -256,7 +262,8 @@ def open_fragment(fragment: Fragment, limits: Limits) -> Any:
     kind = kind_of(source)
     if kind not in ("file", "stream"):
         source.close()
-        raise InvalidData(f"{fragment} is a {kind}, which has no rows")
+        hint = None if fragment.store is None else f"`{fragment.store.name}/PATTERN` leaves out objects without rows"
+        raise InvalidData(f"{fragment} is a {kind}, which has no rows", hint=hint)
     return _open_rows(kind, source, limits)
 
 

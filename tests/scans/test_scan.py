@@ -83,6 +83,8 @@ def test_objects_of_a_store(shm_name: str) -> None:
         store.put("train/.hidden", np.zeros(10000))
         assert xs(sa.scan(store)) == [2, *expected]
         assert xs(sa.scan(f"{shm_name}/train")) == expected == xs(sa.scan(store, names="train/*"))
+        store.put("_parts/1", sa.table({"x": [3]}))  # what is before the first wildcard was asked for
+        assert xs(sa.scan(f"{shm_name}/_parts/*")) == [3] == xs(sa.scan(f"{shm_name}/_parts"))
         store.put("tensor", np.zeros(10000))
         with pytest.raises(sa.InvalidData, match=r"/tensor is a tensor, which has no rows"):
             sa.scan(store, names="t*").to_table()
