@@ -99,6 +99,7 @@ TARGETS = (
     argument(
         "others",
         nargs="*",
+        default=(),
         metavar="TARGET",
         help="more of them: all are read as one table, as are directories and patterns",
     ),

@@ -241,7 +241,7 @@ def _refuse(name: str, head: bytes) -> None:
 
 def scanned(arguments: argparse.Namespace, word: str) -> Any:
     """A scan of several targets, a directory, a pattern or objects of a store; None for one file or object."""
-    others = getattr(arguments, "others", [])  # of commands that take one target
+    others = getattr(arguments, "others", ())  # of commands that take one target
     path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
     if os.path.isdir(path):
         from shmarrow.store.protocol import CONTROL
