@@ -258,7 +258,6 @@ def locks(bench: Bench) -> None:
         "expire_after": many(lambda name: store.expire_after(name, 3600)),
         "evict(1)": lambda: [store.evict(1) for _ in range(20)],
         "evict of 1,000 objects": lambda: store.evict(1000 * BLOCK),
-        "reserve": lambda: store.reserve(1 << 20),
         "stats": store.stats,
         "watch": lambda: store.watch().close(),
         "names": store.names,
