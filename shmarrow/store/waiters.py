@@ -57,7 +57,7 @@ class Waiters:
     def wake(self, names: Collection[bytes] | None) -> None:
         """Wake those who wait for one of these names, or for a prefix of one; None wakes all."""
         hashes: dict[int, set[int]] = {}
-        for index in self._waiting.nonzero()[0].tolist():
+        for index in self._waiting.copy().nonzero()[0].tolist():  # numpy counts twice, and others change them meanwhile
             if names is not None:
                 prefix, length, _ = p.WAITER_STRUCT.unpack_from(self._bytes, p.WAITERS + index * p.WAITER_SIZE)
                 if length not in hashes:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import random
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -126,6 +127,24 @@ def test_nothing_is_lost_between_the_names_and_the_events(where: str) -> None:
         for watch in watches:
             assert applied(watch.names, events(watch)) == names
             watch.close()
+
+
+def test_a_writer_reads_the_table_of_waiters_while_they_come_and_go(where: str) -> None:
+    """Other processes begin and end to wait at any moment, so also while a writer looks for whom to wake."""
+
+    def comes_and_goes(number: int) -> None:
+        with sa.Store(where) as store:
+            store.put(f"ready {number}", ONE)
+            while True:
+                with suppress(sa.ObjectNotFound):
+                    store.wait("never", timeout=0)
+
+    children = [forked(lambda: comes_and_goes(number)) for number in range(2)]  # noqa: B023
+    with killed_at_end(children), sa.Store(where) as store:
+        store.wait(["ready 0", "ready 1"], timeout=60)
+        for number in range(2000):
+            store.put("a", number, overwrite=True)
+        assert store.get("a") == 1999
 
 
 def test_who_is_far_behind_compares(where: str) -> None:
