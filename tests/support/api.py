@@ -1,8 +1,8 @@
 """Our API next to pyarrow's: what stands here for each public name of pyarrow that is in scope.
 
-The tables are data. A call is written as for pyarrow and evaluated twice, with ``pa`` as pyarrow and as shmarrow; the
-results are compared by value (``test_api``). ``python tests/support/api.py`` writes the page docs/pyarrow.md from the
-tables.
+The tables are data. What they do not name is the same: ``test_api`` checks that it is here. A call is written as for
+pyarrow and evaluated twice, with ``pa`` as pyarrow and as shmarrow; the results are compared by value.
+``python tests/support/api.py`` writes the page docs/pyarrow.md from the tables.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ INTRODUCTION = """\
 # For users of pyarrow
 
 Names and arguments match pyarrow's wherever the behaviour does: of `pyarrow`, its classes, `pyarrow.types` and
-`pyarrow.ipc`, each name that this page does not list is the same. The tests call every one with both libraries, compare
-the results, and fail if this page misses a difference. `make docs` writes it from the tables of `tests/support/api.py`.
+`pyarrow.ipc`, each name that this page does not list is here, too, and means the same. The tests run code with both
+libraries and compare the results, and fail if a name of pyarrow is neither here nor on this page. `make docs` writes it
+from the tables of `tests/support/api.py`.
 
 Parts of pyarrow's build, runtime and inside, such as `build_info` and `cpu_count`, are neither here nor listed.
 

@@ -5,12 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Same(NamedTuple):
-    """Calls that give the same on both sides."""
-
-    calls: tuple[str, ...]
-
-
 class Instead(NamedTuple):
     """A call that gives with shmarrow what another gives with pyarrow."""
 
@@ -34,11 +28,7 @@ class Out(NamedTuple):
     reason: str
 
 
-Entry = Same | Instead | Class | Out
-
-
-def same(*calls: str) -> Same:
-    return Same(calls)
+Entry = Instead | Class | Out
 
 
 COMPUTE = Out("computes; shmarrow keeps data: give the array to pyarrow with `to_pyarrow()`, or to numpy")

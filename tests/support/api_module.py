@@ -1,4 +1,4 @@
-"""The names of the module ``pyarrow``, and what stands for them here."""
+"""The names of the module ``pyarrow`` that are not the same here."""
 
 from __future__ import annotations
 
@@ -20,56 +20,11 @@ from api_kinds import (
     Out,
     classes,
     named,
-    same,
 )
 
 _BUILDING: dict[str, Entry] = {
-    "array": same(
-        "pa.array([1, None, 3])",
-        "pa.array([1, 2, 3], pa.int8(), [True, False, False])",
-        "pa.array((n for n in [1.5, None]), size=2)",
-        'pa.array([1, 2], type="int16", mask=np.array([False, True]))',
-        "pa.array(np.arange(3, dtype='u2'))",
-        "pa.array(np.array([1.0, np.nan]), from_pandas=True)",
-        "pa.array([[1], None, []])",
-        'pa.array([{"x": 1}, None], safe=True)',
-    ),
     "arange": Instead("pa.arange(0, 6, 2)", "pa.array(np.arange(0, 6, 2))", "numpy has it, and nothing is copied"),
-    "chunked_array": same("pa.chunked_array([[1, 2], [], [None]])", 'pa.chunked_array([["a"]], pa.large_string())'),
-    "concat_arrays": same("pa.concat_arrays([numbers, numbers])"),
-    "concat_batches": same("pa.concat_batches([batch, batch])"),
-    "concat_tables": same(
-        "pa.concat_tables([table, table])",
-        'pa.concat_tables([table, pa.table({"n": pa.array([1], pa.int8())})], promote_options="default")',
-    ),
-    "infer_type": same("pa.infer_type([1, None])", 'pa.infer_type([[{"x": b"a"}]])'),
-    "nulls": same("pa.nulls(2)", "pa.nulls(2, pa.int8())", "pa.nulls(2, type=pa.list_(pa.string()))"),
     "repeat": Instead("pa.repeat(1, 3)", "pa.array(np.repeat(1, 3))", "numpy has it"),
-    "record_batch": same(
-        'pa.record_batch({"a": [1], "b": ["x"]})',
-        'pa.record_batch([numbers, words], ["a", "b"])',
-        "pa.record_batch([numbers, words], schema=schema)",
-        'pa.record_batch([numbers, words], names=["a", "b"], metadata={"k": "w"})',
-    ),
-    "table": same(
-        'pa.table({"a": [1], "b": ["x"]})',
-        'pa.table([numbers, words], ["a", "b"])',
-        'pa.table({"s": words, "n": numbers}, schema=schema)',
-        'pa.table({"a": [1]}, metadata={"k": "w"})',
-        "pa.table([numbers, words], schema=schema)",
-    ),
-    "schema": same(
-        'pa.schema([("a", pa.int8()), field])', 'pa.schema({"a": "int8"}, metadata={"k": "v"})', "pa.schema(schema)"
-    ),
-    "field": same(
-        'pa.field("a", pa.int8())',
-        'pa.field("a", "int8", False, {"k": "v"})',
-        'pa.field("a", type=pa.null(), nullable=True)',
-    ),
-    "unify_schemas": same(
-        'pa.unify_schemas([schema, pa.schema([("t", pa.int8())])])',
-        'pa.unify_schemas([pa.schema([("a", pa.null())]), pa.schema([("a", pa.int8())])], promote_options="default")',
-    ),
     "from_numpy_dtype": Instead(
         'pa.from_numpy_dtype("M8[ms]")', 'pa.types.from_numpy_dtype(np.dtype("M8[ms]"))', "it is in `types`"
     ),
@@ -83,74 +38,7 @@ _BUILDING: dict[str, Entry] = {
     "MonthDayNano": Instead("pa.MonthDayNano([1, 2, 3])", "pa.MonthDayNano(1, 2, 3)", "an ordinary named tuple"),
 }
 
-_TYPES: dict[str, Entry] = {
-    **{
-        name: same(f"pa.{name}()")
-        for name in named(
-            "null bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 date32 date64 "
-            "string utf8 large_string large_utf8 large_binary binary_view string_view "
-            "month_day_nano_interval json_ uuid bool8",
-            SCALARS,
-        )
-    },
-    "binary": same("pa.binary()", "pa.binary(3)"),
-    "time32": same('pa.time32("s")', 'pa.time32(unit="ms")'),
-    "time64": same('pa.time64("us")', 'pa.time64("ns")'),
-    "timestamp": same('pa.timestamp("s")', 'pa.timestamp("ns", "Europe/Oslo")', 'pa.timestamp("us", tz="+07:30")'),
-    "duration": same('pa.duration("ms")'),
-    "decimal32": same("pa.decimal32(9, 2)", "pa.decimal32(5)"),
-    "decimal64": same("pa.decimal64(18, 2)", "pa.decimal64(5)"),
-    "decimal128": same("pa.decimal128(38, 2)", "pa.decimal128(5, -2)"),
-    "decimal256": same("pa.decimal256(76, 2)", "pa.decimal256(precision=5, scale=1)"),
-    "list_": same("pa.list_(pa.int8())", "pa.list_(field)", "pa.list_(pa.int8(), 2)"),
-    "large_list": same("pa.large_list(pa.int8())"),
-    "list_view": same("pa.list_view(pa.int8())"),
-    "large_list_view": same("pa.large_list_view(pa.int8())"),
-    "map_": same("pa.map_(pa.string(), pa.int8())", "pa.map_(pa.string(), pa.int8(), keys_sorted=True)"),
-    "struct": same('pa.struct([("a", pa.int8()), field])', 'pa.struct({"a": pa.int8()})'),
-    "dictionary": same("pa.dictionary(pa.int8(), pa.string())", "pa.dictionary(pa.int8(), pa.string(), ordered=True)"),
-    "run_end_encoded": same("pa.run_end_encoded(pa.int16(), pa.string())"),
-    "union": same('pa.union([field], "dense")', 'pa.union([field], mode="sparse", type_codes=[5])'),
-    "dense_union": same("pa.dense_union([field])", "pa.dense_union([field], [5])"),
-    "sparse_union": same("pa.sparse_union([field])", "pa.sparse_union([field], [5])"),
-    "fixed_shape_tensor": same(
-        "pa.fixed_shape_tensor(pa.int8(), (2, 3))", 'pa.fixed_shape_tensor(pa.int8(), [2, 3], ["a", "b"], [1, 0])'
-    ),
-    "opaque": same('pa.opaque(pa.binary(), "point", "somebody")'),
-    "register_extension_type": Instead(
-        "pa.register_extension_type.__name__", "pa.register_extension_type.__name__", "takes the class, not an instance"
-    ),
-    "unregister_extension_type": same("pa.unregister_extension_type.__name__"),
-}
-
 _CLASSES: dict[str, Entry] = {
-    "Array": same("isinstance(numbers, pa.Array)"),
-    "ChunkedArray": same("isinstance(chunks, pa.ChunkedArray)"),
-    "RecordBatch": same("isinstance(batch, pa.RecordBatch)"),
-    "Table": same("isinstance(table, pa.Table)"),
-    "Schema": same("isinstance(schema, pa.Schema)"),
-    "Field": same("isinstance(field, pa.Field)"),
-    "DataType": same("isinstance(pa.int8(), pa.DataType)"),
-    "RecordBatchReader": same("isinstance(table.to_reader(), pa.RecordBatchReader)"),
-    "Buffer": same("[isinstance(data, pa.Buffer) for data in numbers.buffers()]"),
-    "BooleanArray": same("isinstance(mask, pa.BooleanArray)"),
-    "ListArray": same("isinstance(lists, pa.ListArray)"),
-    "LargeListArray": same("isinstance(lists.cast(pa.large_list(pa.int16())), pa.LargeListArray)"),
-    "ListViewArray": same("isinstance(pa.nulls(1, pa.list_view(pa.int16())), pa.ListViewArray)"),
-    "LargeListViewArray": same("isinstance(pa.nulls(1, pa.large_list_view(pa.int16())), pa.LargeListViewArray)"),
-    "FixedSizeListArray": same("isinstance(pairs, pa.FixedSizeListArray)"),
-    "MapArray": same("isinstance(maps, pa.MapArray)", "isinstance(maps, pa.ListArray)"),
-    "StructArray": same("isinstance(structs, pa.StructArray)"),
-    "UnionArray": same("isinstance(pa.nulls(1, pa.dense_union([field.with_nullable(True)])), pa.UnionArray)"),
-    "DictionaryArray": same("isinstance(encoded, pa.DictionaryArray)"),
-    "RunEndEncodedArray": same("isinstance(pa.RunEndEncodedArray.from_arrays([1], [1]), pa.RunEndEncodedArray)"),
-    "NullArray": same("isinstance(pa.nulls(1), pa.NullArray)"),
-    "BinaryArray": same('isinstance(pa.array([b"a"]), pa.BinaryArray)'),
-    "BinaryViewArray": same('isinstance(pa.array([b"a"], pa.binary_view()), pa.BinaryViewArray)'),
-    "ExtensionArray": same("isinstance(pa.nulls(1, pa.uuid()), pa.ExtensionArray)"),
-    "FixedShapeTensorArray": same(
-        "isinstance(pa.nulls(1, pa.fixed_shape_tensor(pa.int8(), [2])), pa.FixedShapeTensorArray)"
-    ),
     **classes(
         "PrimitiveArray",
         BY_LAYOUT,
@@ -219,6 +107,9 @@ _CLASSES: dict[str, Entry] = {
         ("OpaqueType", 'pa.opaque(pa.int8(), "a", "b")'),
         ("FixedShapeTensorType", "pa.fixed_shape_tensor(pa.int8(), [2])"),
     ),
+    "register_extension_type": Instead(
+        "pa.register_extension_type.__name__", "pa.register_extension_type.__name__", "takes the class, not an instance"
+    ),
     "ExtensionType": Instead(
         "issubclass(pa.ExtensionType, pa.DataType)",
         "issubclass(pa.ExtensionType, pa.DataType)",
@@ -226,7 +117,6 @@ _CLASSES: dict[str, Entry] = {
     ),
     "UnknownExtensionType": Out("a type that nobody registered is its storage; the field's metadata name it"),
     "KeyValueMetadata": Out("metadata are immutable mappings of bytes to bytes"),
-    "Tensor": same("pa.Tensor.from_numpy(np.arange(6).reshape(2, 3)).shape"),
     **{
         name: Instead(f"pa.{name}.from_dense_numpy(np.eye(2)).shape", f"pa.{name}.from_dense(np.eye(2)).shape", "")
         for name in ("SparseCOOTensor", "SparseCSRMatrix", "SparseCSCMatrix", "SparseCSFTensor")
@@ -234,8 +124,6 @@ _CLASSES: dict[str, Entry] = {
 }
 
 _REST: dict[str, Entry] = {
-    "ipc": same("pa.ipc.open_stream(stream).schema"),
-    "types": same("pa.types.is_integer(pa.int8())"),
     "py_buffer": Instead('bytes(pa.py_buffer(b"abc"))', 'b"abc"', "a buffer is anything with Python's buffer protocol"),
     "Arrow*": Out("`ShmarrowError` and its subclasses, each of which is one of Python's errors too"),
     **named(
@@ -269,5 +157,4 @@ _REST: dict[str, Entry] = {
     ),
 }
 
-MODULE: dict[str, Entry] = {**_BUILDING, **_TYPES, **_CLASSES, **_REST}
-"""All public names of the module."""
+MODULE: dict[str, Entry] = {**_BUILDING, **_CLASSES, **_REST}
