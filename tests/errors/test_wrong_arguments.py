@@ -6,7 +6,6 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from remote import Remote
 
@@ -43,20 +42,6 @@ def test_limits_of_another_type(limits: Any) -> None:
         sa.Limits(depth=True)
 
 
-def test_what_is_pyarrows_is_taken() -> None:
-    batch = pa.record_batch({"s": ["a"], "t": [1], "state": [3]})
-    table = pa.Table.from_batches([batch, batch])
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write(batch)
-        writer.write(table)
-        writer.write_batch(batch)
-        writer.write_table(table)
-    assert sa.ipc.open_stream(sink.getvalue()).read_all().to_pylist() == batch.to_pylist() * 6
-    assert sa.schema(batch.schema).names == ["s", "t", "state"]
-    assert sa.Table.from_batches([batch]).to_pylist() == batch.to_pylist()
-
-
 def test_a_batch_that_outlives_the_reader_of_ranges() -> None:
     with sa.ipc.open_file(Remote(FILE)) as reader:
         batch = reader[0]
@@ -64,21 +49,6 @@ def test_a_batch_that_outlives_the_reader_of_ranges() -> None:
     assert batch.column("t").to_pylist() == [1, 2]
     with pytest.raises(sa.Closed, match=r"the reader of .* is closed, and this column was not read before; .*read_all"):
         batch.column("state")
-
-
-def test_readers_and_writers_say_what_they_hold(tmp_path: Any) -> None:
-    path = tmp_path / "a.arrow"
-    writer = sa.ipc.new_file(path, BATCH.schema)
-    assert repr(writer) == f"<RecordBatchFileWriter to {path}: 3 columns, open>"
-    writer.write(BATCH)
-    writer.close()
-    assert repr(writer) == f"<RecordBatchFileWriter to {path}: 3 columns, closed>"
-    with sa.ipc.open_file(path, included_fields=["t"]) as reader:
-        assert repr(reader) == f"<RecordBatchFileReader of {path}: 1 batch, 1 column, open>"
-    assert repr(reader) == f"<RecordBatchFileReader of {path}: 1 column, closed>"
-    (tmp_path / "s").write_bytes(STREAM)
-    stream = sa.ipc.open_stream(tmp_path / "s")
-    assert repr(stream) == f"<MappedStreamReader of {tmp_path / 's'}: 3 columns, open>"
 
 
 def test_a_mapped_stream_has_a_length() -> None:
