@@ -26,6 +26,8 @@ from shmarrow.segment import Location
 from shmarrow.store import Store
 from shmarrow.store.directory import locate
 
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What does not say that a store is elsewhere."""
 _MOST = 64
 """Maximum number of stores that a process keeps open for reuse."""
 _stores: dict[AppStore, Store] = {}
@@ -61,7 +63,9 @@ class AppStore(NamedTuple):
             return known
         try:
             store = Store(self.where, owned=self.owner or False, trust=self.user, create=False)
-        except (StorageError, InvalidData):  # the latter from another version's store of that name
+        except (StorageError, InvalidData) as error:  # the latter from another version's store of that name
+            if isinstance(error, StorageError) and error.errno in _EXHAUSTED:
+                raise
             return None
         if store.id == self.id:
             return _kept(self, store)
@@ -121,10 +125,18 @@ def driver_store(store: Location | Store | None = None) -> AppStore:
     Raises
     ------
     StorageError
-        If the directory of the store cannot be created, or is not trusted.
+        If the directory of the store cannot be created, or is not trusted, or belongs to another user than this one or
+        root.
     """
     opened = store if isinstance(store, Store) else _opened(store)
     found = _described(opened, opened.owner())
+    if found.user not in (os.geteuid(), 0):
+        raise StorageError(
+            errno.EPERM,
+            f"the store {opened.name!r} belongs to user {found.user}, who could replace what Spark's workers unpickle "
+            "from it",
+            hint="use a store of your own; others may read it, with trust=",
+        )
     opened.collect()
     return found
 

@@ -122,7 +122,8 @@ def lookup(
     mine, theirs = _names(on)
     keys = [frame.schema.index_of(name) for name in theirs]
     rest: Iterable[Any] = [i for i in range(len(frame.schema)) if i not in keys]
-    indices = [frame.schema.index_of(key) for key in (rest if columns is None else several(columns, "columns"))]
+    chosen = rest if columns is None else several(columns, "positions and names")
+    indices = [frame.schema.index_of(key) for key in chosen]
     added = StructType(
         [StructField(each.name, each.dataType, True, each.metadata) for each in frame.struct_of(indices)]
     )

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import lab
 import numpy as np
 import pytest
 from environment import ROOT, torch_or_skip
@@ -507,6 +508,39 @@ def test_stores_are_let_go_and_collected(shm_name: str) -> None:
         assert AppStore(lies.where, lies.id, 1000 + i, lies.user).visible() is not None
     assert descriptors() <= before + 5  # the last one goes when another one comes
     store.destroy()
+
+
+def test_the_store_of_another_user_has_no_values(tmp_path: Path) -> None:
+    """Its owner could replace a value by a pickle that runs code; the trust of a store is about data only."""
+    lab.needs_root("to give a directory away")
+    sa.Store(tmp_path / "theirs").close()
+    for path in [tmp_path / "theirs", *(tmp_path / "theirs").iterdir()]:
+        os.chown(path, lab.NOBODY, -1)
+    store = sa.Store(tmp_path / "theirs", trust=lab.NOBODY)
+    with pytest.raises(sa.StorageError, match=rf"belongs to user {lab.NOBODY}, who could replace what .* unpickle"):
+        sas.once("value", dict, store)
+    assert store.names() == []
+
+
+def test_too_many_descriptors_do_not_put_a_store_elsewhere(shm_name: str) -> None:
+    from shmarrow.spark.app_store import driver_store
+
+    with sa.Store(shm_name) as store:
+        made = driver_store(shm_name)
+        code = f"""
+            import errno, resource
+            from shmarrow.spark.app_store import AppStore
+            lies = AppStore{tuple(made)}
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            try:
+                result = lies.visible()
+            except OSError as error:
+                result = errno.errorcode[error.errno]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        """
+        assert lab.run(code) == "EMFILE"
+        store.destroy()
 
 
 def test_outside_of_workers() -> None:

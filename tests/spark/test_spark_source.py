@@ -571,6 +571,20 @@ def test_a_commit_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     assert point > 20, "the commit was killed in several places"
 
 
+def test_a_link_in_the_place_of_the_marker_is_not_followed(tmp_path: Path) -> None:
+    """Whoever may write into the directory cannot have other files of its writer emptied."""
+    victim, where = tmp_path / "victim", tmp_path / "where"
+    victim.write_text("precious")
+    where.mkdir()
+    for overwrite in (False, True):
+        (where / "_SUCCESS").unlink(missing_ok=True)
+        (where / "_SUCCESS").symlink_to(victim)
+        made, messages = job(where, range(10), overwrite)
+        made.commit(messages)
+        assert (victim.read_text(), (where / "_SUCCESS").read_bytes()) == ("precious", b"")
+    assert left(where) == {"_SUCCESS"}
+
+
 def test_directories_that_are_not_written(tmp_path: Path) -> None:
     from shmarrow.spark.source.writer import Writer
 
@@ -679,6 +693,11 @@ def test_a_stream_begins_again_in_the_directory_of_another(streams: None, spark:
     with pytest.raises(Exception, match=r"batch=0.* is not of this query.*checkpoint was removed"):
         step(start(spark, tmp_path))
     assert batches_in(tmp_path) == {0: list(range(10))}
+    (tmp_path / "out" / "batch=0").rename(tmp_path / "out" / "batch=1")  # as if the first one had had no rows
+    (tmp_path / "state").rename(tmp_path / "lost, too")
+    with pytest.raises(Exception, match=r"out' has 'batch=1', which is not of this query"):
+        step(start(spark, tmp_path))
+    assert batches_in(tmp_path) == {1: list(range(10))}
     with pytest.raises(Exception, match="cannot write the column 'Batch' of a stream"):
         step(start(spark, tmp_path, change=lambda df: df.withColumnRenamed("id", "Batch")))
 

@@ -51,6 +51,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.driver.memory": "768m",
     "spark.log.level": "OFF",
+    "spark.python.authenticate.socketTimeout": "300s",  # Spark's Python processes may start slowly on a busy machine
     "spark.python.daemon.module": "spark_workers",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.session.timeZone": "Europe/Oslo",

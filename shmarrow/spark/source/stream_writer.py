@@ -21,6 +21,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import glob
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -86,6 +87,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         name = f"batch={batchId}"
         with writing_to(self.files.directory):
             written = [task for task in messages if task is not None and task.path is not None]
+            if batchId == 0 and not self.overwrite:
+                self._check_first(name)
             if written and not self._is_there(name, written[0].query):
                 whole = os.path.join(self.files.temporary(name), "whole")
                 shutil.rmtree(whole, ignore_errors=True)
@@ -97,6 +100,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 self.files.clear([name])
             self.files.discard(name)
 
+    def _check_first(self, name: str) -> None:
+        """Check that there are no later batches before the first is committed; they are of another query."""
+        for other in glob("batch=*", root_dir=self.files.directory):
+            if other != name:
+                raise self._of_another(self.files.directory, other)
+
     def _is_there(self, name: str, query: str) -> bool:
         """Whether the query has committed the batch before."""
         path = os.path.join(self.files.directory, name)
@@ -104,13 +113,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return False
         other = next((name for name in os.listdir(path) if query not in name), None)
         if other is not None:
-            raise StorageError(
-                errno.EEXIST,
-                f"{path!r} has {other!r}, which is not of this query: a query whose checkpoint was removed begins with "
-                "batch 0 again",
-                hint="write to another directory, or remove this one",
-            )
+            raise self._of_another(path, other)
         return True
+
+    def _of_another(self, path: str, other: str) -> StorageError:
+        return StorageError(
+            errno.EEXIST,
+            f"{path!r} has {other!r}, which is not of this query: a query whose checkpoint was removed begins with "
+            "batch 0 again",
+            hint="write to another directory, or remove this one",
+        )
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
         """Remove what tasks have written of a batch."""

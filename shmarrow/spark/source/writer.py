@@ -244,9 +244,11 @@ class Writer(DataSourceArrowWriter):
                 os.rename(task.path, os.path.join(self.files.directory, task.name(self.job)))
             if self.overwrite:
                 self.files.clear([task.name(self.job) for task in written])
-            self.files.discard(self.job)
-            with open(success, "wb"):
+            made = os.path.join(self.files.temporary(self.job), "_SUCCESS")
+            with open(made, "wb"):
                 pass
+            os.rename(made, success)  # replaces a link that others have put there, and does not follow it
+            self.files.discard(self.job)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Remove the files of the tasks."""
