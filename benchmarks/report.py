@@ -2,7 +2,7 @@
 
     python benchmarks/report.py results.json                                # report.html beside it
     python benchmarks/report.py results.json --markdown "^opening.few"      # a table of rows
-    python benchmarks/report.py results.json --readme docs/pictures/peers.svg   # the README's plot; prints its table
+    python benchmarks/report.py results.json --readme peers.svg             # the README's plot; prints its table
 
 The page works without a network and without scripts; a script only adds the search box.
 """

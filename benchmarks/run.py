@@ -1,6 +1,6 @@
 """Runs the benchmarks: every row beside every installed peer, as tables, JSON and a page with plots.
 
-    python benchmarks/run.py                          # all suites but spark and gpu: some 12 minutes
+    python benchmarks/run.py                          # all suites but spark: some 15 minutes
     python benchmarks/run.py --quick                  # smaller data, fewer rounds: under 3 minutes
     python benchmarks/run.py --parts opening store.wake --rows "10,000 columns"
     python benchmarks/run.py --parts opening --base ../other-checkout
@@ -51,6 +51,7 @@ SUITES = {
     "store": "The store: small objects, many names",
     "objects": "The store: large objects, waiting",
     "rings": "Rings",
+    "alternatives": "What one could take instead of a store",
     "reuse": "Tables that share memory",
     "scale": "At scale",
     "gpu": "To a GPU",

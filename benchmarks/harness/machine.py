@@ -14,7 +14,7 @@ from typing import Any
 
 PEERS = (
     "numpy", "pyarrow", "polars", "duckdb", "pandas", "nanoarrow", "torch", "scipy", "safetensors", "lmdb", "diskcache",
-    "redis", "posix_ipc", "lz4", "zstandard", "flatbuffers", "pyspark",
+    "redis", "ray", "posix_ipc", "lz4", "zstandard", "flatbuffers", "pyspark",
 )  # fmt: skip
 
 

@@ -114,12 +114,12 @@ def one_column(
 
 
 def few(bench: Bench) -> None:
-    one_column(bench, 5, faster(1.2), 20, new=True)
+    one_column(bench, 5, faster(1.5), 20, new=True)
     one_column(bench, 5, None, 20, new=False)
 
 
 def wide(bench: Bench) -> None:
-    for columns, times, turns in ((1_000, 3, 5), (10_000, 8, 2)):
+    for columns, times, turns in ((1_000, 3, 5), (10_000, 9, 2)):
         one_column(bench, columns, faster(times), turns, new=True)
         one_column(bench, columns, None, turns, new=True, by_name=True)
     one_column(bench, 10_000, None, 2, new=False)
@@ -189,6 +189,30 @@ def batches(bench: Bench) -> None:
         )
 
 
+def streams(bench: Bench) -> None:
+    """Read all of a stream of tiny batches."""
+    count = 1_000 if bench.quick else 10_000
+    path = str(bench.scratch / "stream")
+    for columns in (1, 5):
+        batch = pa.record_batch({f"c{i}": np.arange(8.0) for i in range(columns)})
+        with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
+            for _ in range(count):
+                writer.write_batch(batch)
+
+        def theirs(_: Any) -> Any:
+            with pa.memory_map(path) as source:
+                return pa.ipc.open_stream(source).read_all()
+
+        assert theirs(0).num_rows == sa.ipc.open_stream(path).read_all().num_rows == 8 * count
+        sides: dict[str, Operation] = {
+            "shmarrow": lambda _: sa.ipc.open_stream(path).read_all(),
+            "pyarrow": theirs,
+        }
+        column = "column" if columns == 1 else "columns"
+        what = f"read_all of a mapped stream of {count:,} batches of 8 rows, {columns} {column}"
+        bench.row(what, sides, within(3), 10)
+
+
 # --- another batch over the same bytes --------------------------------------------------------------------------
 
 RESHAPE: dict[str, Callable[[Any, list[str]], Any]] = {
@@ -226,5 +250,6 @@ PARTS = {
     "widest": widest,
     "all": every_column,
     "batches": batches,
+    "streams": streams,
     "reshape": reshape,
 }

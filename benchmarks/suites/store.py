@@ -100,7 +100,8 @@ def _get_small(bench: Bench, count: int, ours: Side, beside: dict[str, Side], na
         what = f"get 800 bytes, {kind}, of {count:,} names"
         point = Point("Get 800 bytes from a store", "names", count) if kind == "an ndarray" else None
         drawn = names[prefix]
-        bench.row(what, sides, REQUIRED, 20, lambda _, drawn=drawn: choice.choice(drawn), block=10, point=point)
+        required = REQUIRED | {"diskcache": within(1.25)}
+        bench.row(what, sides, required, 20, lambda _, drawn=drawn: choice.choice(drawn), block=10, point=point)
 
 
 # --- a crowd ----------------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def locks(bench: Bench) -> None:
 
 def listings(bench: Bench) -> None:
     """Evict, stats and watches, beside LMDB's listing."""
-    count = 10_000 if bench.quick else 100_000
+    count = most(bench)
     store, peer = store_of(bench, count).store, _filled(bench, count)[0]
     turn = iter(range(1 << 30))
 

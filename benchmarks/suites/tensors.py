@@ -21,7 +21,7 @@ import pyarrow as pa
 import safetensors.numpy
 import scipy.sparse
 from harness.bench import Bench, Operation, timed_write, warm_memory
-from harness.figures import AS_FAST, Point, faster, within
+from harness.figures import AS_FAST, Faster, Point, faster, within
 from safetensors import safe_open
 
 import shmarrow as sa
@@ -119,7 +119,8 @@ def _handoff(bench: Bench, size: int, folder: Path) -> None:
             "shared_memory": lambda turn: shared_memory(name, shape),
         }
         for peer, operation in others.items():
-            bench.row(what, mine | {peer: operation}, AS_FAST if largest else None, 20, block=10, point=point)
+            required = Faster(0.9, "0.9 times as fast") if peer == "safetensors" else AS_FAST
+            bench.row(what, mine | {peer: operation}, required if largest else None, 20, block=10, point=point)
 
 
 def flat(bench: Bench) -> None:

@@ -149,6 +149,8 @@ def test_every_page_is_in_the_sidebar(built: Path, pages: dict[Path, Page]) -> N
 def test_the_page_on_performance_is_that_of_the_results() -> None:
     results = json.loads(performance.RESULTS.read_text(encoding="utf-8"))
     assert performance.PAGE.read_text(encoding="utf-8") == performance.page(results), "run make docs"
+    readme = performance.README.read_text(encoding="utf-8")
+    assert performance.readme(readme, results) == readme, "run make docs"
 
 
 # --- the reference ---

@@ -116,6 +116,20 @@ def test_losses_name_every_better_peer_once_the_worst_first(figures: Any, tables
     assert importlib.import_module("harness.against").ratios([4.0, 2.0, 3.0], [2.0, 1.0, 9.0]) == (1.5, 2.0)
 
 
+def test_the_rows_for_users_are_sorted_into_faster_and_slower(figures: Any) -> None:
+    """A row beside two peers has one line for each, with the spread only where the ratio of that peer was measured."""
+    front = importlib.import_module("harness.front")
+    rounds = [
+        {"shmarrow": [2.0], "a": [4.0], "b": [1.0], "c": [6.0]},
+        {"shmarrow": [2.0], "a": [5.0], "b": [1.0], "c": [6.0]},
+    ]
+    rows = [row.as_json() for row in figures.compared(PLACE, rounds, {"a": None, "b": None})]
+    chosen = [front.Shown("opening", "a r", peer, f"open {peer}", peer.upper(), "why", "advice") for peer in "abcd"]
+    found = [(each.what, each.ratio, each.spread) for each in front.fast(rows, chosen)]
+    assert found == [("open c", 3.0, ""), ("open a", 2.25, "2× to 2.50×")], "d was not measured"
+    assert [(each.instead, each.theirs, each.ratio) for each in front.slow(rows, chosen)] == [("B", "1 s", 0.5)]
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One suite of two rows, measured as ``make bench-quick`` does."""

@@ -1,4 +1,4 @@
-"""The page ``docs/performance.md`` and its plots, from the figures that ``make bench`` keeps.
+"""The page on performance and the README's table, with their plots, from the figures that ``make bench`` keeps.
 
 ``python tests/support/performance.py`` writes them; ``test_guide.py`` holds that they are those of
 ``benchmarks/results.json``.
@@ -16,13 +16,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from harness import plots  # noqa: E402
+from harness import front, plots  # noqa: E402
 from harness.figures import size, times  # noqa: E402
-from harness.front import Shown, figures  # noqa: E402
 from harness.tables import line  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "performance.md"
+README = ROOT / "README.md"
 PICTURES = ROOT / "docs" / "pictures"
 PREFIX = "performance-"
 
@@ -30,59 +30,14 @@ INTRODUCTION = """\
 # Performance
 
 Opening is fast and independent of size: a reader maps an object and decodes only what it is asked for. Many tiny
-operations are slow, because each costs some microseconds of Python. Figures are medians; the factor is the other tool's
-time divided by shmarrow's, so above 1 shmarrow is faster. `make bench` measures all of this, and much more, on your
-machine, in turns with the other tools.
+operations are slow, because each costs some microseconds of Python.
+
+All rows are measured under the same conditions: one machine, data in shared memory, imports done, both sides in turns
+on the same data; to get something means to have its first value. Figures are medians; the factor is the other tool's
+figure divided by shmarrow's, so above 1 shmarrow is ahead; the spread is that of the rounds. Of some thirty rows that
+`benchmarks/harness/front.py` lists, the first ten in which shmarrow is ahead are shown, and the ten in which it is
+furthest behind. `make bench` measures all of them, and many more, on your machine.
 """
-
-FAST = (
-    Shown("processes", "a batch of 1024 MiB as an argument of a Pool", "pickled",
-          "pass a 1 GiB batch to a worker process", "pickle", "only a handle is sent; the worker maps the object"),
-    Shown("scale", "1 TB, 100,000 batches: first open of a fresh process, one column", "pyarrow",
-          "open a file of 1 TB in a fresh process, read a value", "pyarrow", "only the footer and one batch are read"),
-    Shown("interchange", "a mapped file of 1024 MiB of numbers as a polars DataFrame", "polars scan_ipc",
-          "a 1 GiB file of numbers as a Polars DataFrame", "Polars' `scan_ipc`", "numbers need no check"),
-    Shown("opening", "open, one column by index; 10,000 columns, schema not seen before", "pyarrow",
-          "open a file of 10,000 columns and read one", "pyarrow", "the fields of other columns are not decoded"),
-    Shown("tensors", "1,024 MiB between processes: name to first element", "pickle, queue",
-          "a 1 GiB tensor to another process", "pickle and a queue", "the tensor is mapped"),
-    Shown("values", "validate fully 10,000,000 strings, ASCII", "pyarrow",
-          "check 10 million strings", "pyarrow", "whole buffers are checked at once"),
-    Shown("tensors", "10,000 x 10,000 float32, 1 % filled, to CSR", "pyarrow",
-          "a sparse matrix of 100 million cells to CSR", "pyarrow", "scipy and numpy do it on the buffers"),
-    Shown("tensors", "open 1,000 tensors and have one", "safetensors",
-          "open 1,000 tensors in one object and use one", "safetensors", "the others are not decoded"),
-    Shown("scale", "16 processes over 256 MiB: memory of all (PSS)", "pyarrow, copied",
-          "memory of 16 readers of 256 MiB", "a copy for each", "all readers map the same pages"),
-    Shown("writing", "write 1,024 MiB of float64, 16 columns", "pyarrow",
-          "write 1 GiB into shared memory", "pyarrow", "the memory's speed is the limit of both"),
-)  # fmt: skip
-"""Why each is fast."""
-
-SLOW = (
-    Shown("opening", "open, one column by index; 5 columns, schema not seen before", "pyarrow",
-          "open a small file and read a column", "pyarrow", "keep the file open, or use one file of many batches"),
-    Shown("writing", "write a batch of 5 columns, schema not seen before", "pyarrow",
-          "write a small file", "pyarrow", "write many batches with one writer"),
-    Shown("interchange", "a mapped file of 123 MiB of text as a polars DataFrame", "pyarrow",
-          "123 MiB of text as a Polars DataFrame", "pyarrow, unchecked",
-          "text is checked, as Polars may crash on invalid text; objects of a store are checked once"),
-    Shown("store", "get 800 bytes, an ndarray, of 1,000 names", "lmdb",
-          "get 800 bytes from a store of 1,000 objects", "LMDB", "LMDB for tiny values; or one object of many rows"),
-    Shown("store", "put 800 bytes, an ndarray, beside 1,000 names", "lmdb",
-          "put 800 bytes beside 1,000 objects", "LMDB", "LMDB for tiny values; or collect rows into batches"),
-    Shown("store", "8 readers, 4 writers, 80 kB: gets", "lmdb",
-          "80 kB objects, 8 readers beside 4 writers", "LMDB", "attach objects once, and keep them"),
-    Shown("objects", "put, until a process that waits has the first value", "semaphore",
-          "publish an object to a waiting process", "a semaphore and `SharedMemory`", "`sa.Ring` for a steady rate"),
-    Shown("building", "build 1,000,000 float from a list", "pyarrow",
-          "build 1 million floats from a list", "pyarrow", "pass numpy arrays, Series or pyarrow arrays"),
-    Shown("building", "time64: from a list", "pyarrow",
-          "build 1 million `datetime.time` from a list", "pyarrow", "pass a numpy array of integers, and cast"),
-    Shown("building", "binary: from a list", "pyarrow",
-          "build 1 million `bytes` from a list", "pyarrow", "pass a pyarrow array"),
-)  # fmt: skip
-"""Advice: what to do or to use instead."""
 
 PLOTS = {
     "Open a file and read one column": "Reading one column takes about the same time however many columns a file has",
@@ -117,12 +72,13 @@ def machine(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"{facts['python']}; {versions}. Measured on {facts['date']}.\n"
 
 
-def selected(results: Mapping[str, Any], chosen: Sequence[Shown], note: str) -> Iterator[str]:
-    """A table of chosen rows, the largest factor first, with a note for each."""
-    yield line(["what", "shmarrow", "beside", "factor", note])
-    yield line(["---", "---:", "---", "---:", "---"])
-    for each in figures(results["rows"], chosen):
-        yield line([each.what, each.ours, f"{each.instead} {each.theirs}", times(each.ratio), each.note])
+def selected(chosen: Sequence[front.Figure], note: str) -> Iterator[str]:
+    """A table of rows with a note for each: why we are faster, or what to do instead."""
+    yield line(["what", "shmarrow", "beside", "factor", "spread", note])
+    yield line(["---", "---:", "---", "---:", "---", "---"])
+    for each in chosen:
+        said = each.why if each.ratio >= 1 else each.advice
+        yield line([each.what, each.ours, f"{each.instead} {each.theirs}", times(each.ratio), each.spread, said])
     yield ""
 
 
@@ -136,9 +92,11 @@ def _page(results: Mapping[str, Any]) -> Iterator[str]:
     if results["quick"]:
         yield "These figures are those of a quick run, on smaller data and with fewer rounds.\n"
     yield "## What is fast, and why\n"
-    yield from selected(results, FAST, "why")
+    yield from selected(front.fast(results["rows"]), "why")
     yield "## What is slow, and what to do instead\n"
-    yield from selected(results, SLOW, "instead")
+    yield from selected(front.slow(results["rows"]), "instead")
+    for each in results["skipped"]:
+        yield f"Not measured: {each['reason']}.\n"
     yield "## How it scales\n"
     yield "Both axes are logarithmic; lower is better.\n"
     for name, (caption, _) in pictures(results).items():
@@ -146,6 +104,12 @@ def _page(results: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from machine(results["machine"])
     yield "All figures: `python benchmarks/report.py benchmarks/results.json` writes `benchmarks/report.html`."
+
+
+def readme(text: str, results: Mapping[str, Any]) -> str:
+    """The README with the table of these results."""
+    before, heading, after = text.partition(front.HEADINGS)
+    return before + front.table(results["rows"]) + after[after.index("\n\n") + 1 :] if heading else text
 
 
 def main() -> None:
@@ -159,7 +123,9 @@ def main() -> None:
             path.unlink()
     for name, (_, text) in drawn.items():
         (PICTURES / name).write_text(text, encoding="utf-8")
+    (PICTURES / "peers.svg").write_text(front.picture(results), encoding="utf-8")
     PAGE.write_text(page(results), encoding="utf-8")
+    README.write_text(readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")
 
 
 if __name__ == "__main__":
