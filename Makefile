@@ -2,6 +2,7 @@
 # tools/venv.sh. PYTHON names the interpreter of a new environment.
 
 BIN := .venv/bin
+SUPPORT := PYTHONPATH=$(CURDIR)/tests/support $(BIN)/python tests/support
 
 # The environments are installed without byte code. If Python wrote none, each of the many processes of the tests would
 # compile all that it imports.
@@ -64,18 +65,18 @@ format: .venv/installed ## format the code, by ruff
 
 SECONDS := 600
 fuzz: .venv/installed ## fuzz the readers with new seeds, for SECONDS=600
-	@$(BIN)/python tests/support/fuzz.py --seconds $(SECONDS)
+	@$(SUPPORT)/fuzz.py --seconds $(SECONDS)
 
 properties: .venv/installed ## property tests, with 3,000 new examples each
 	@$(BIN)/pytest tests/parity/test_properties.py --hypothesis-profile=long --timeout=0
 
 soak: .venv/installed ## faults against the store and rings, with real processes, for a quarter of an hour at most
-	@$(BIN)/python tests/support/soak.py && $(BIN)/python tests/support/ring_soak.py
+	@$(SUPPORT)/labs/soak.py && $(SUPPORT)/labs/ring_soak.py
 
 RESTARTS := 5
 cluster: .venv/installed ## Spark on three hosts in namespaces, with faults; streams are killed RESTARTS=5 times
 	@tools/programs.sh java
-	@$(BIN)/python tests/support/cluster.py --restarts $(RESTARTS)
+	@$(SUPPORT)/labs/cluster.py --restarts $(RESTARTS)
 
 bench: .venv/installed ## every row beside every installed peer: benchmarks/results.json and report.html; BENCH="--parts store"
 	@$(BIN)/python benchmarks/run.py $(if $(BENCH),$(BENCH),--spark)
@@ -87,7 +88,7 @@ figures: .venv/installed ## lines, files, circles, imports and calls of the pack
 	@$(BIN)/python tools/figures.py $(REVISIONS)
 
 docs: .venv/installed ## write the generated pages, and build the guide and the reference in build/docs
-	@for page in supported filemap casts consumers api tools_page spark_types performance; do $(BIN)/python tests/support/$$page.py || exit 1; done
+	@for page in supported filemap casts consumers api tools_page spark_types performance; do $(SUPPORT)/pages/$$page.py || exit 1; done
 	@$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html -d build/doctrees docs build/docs
 	@echo 'build/docs/index.html'
 

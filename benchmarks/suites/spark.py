@@ -5,7 +5,7 @@ configuration serves both. The data are the flights that left New York in 2013, 
 columns, about 510 MB. ``--quick`` uses them once, in two minutes; a full run takes about half an hour and 16 GiB. Sides
 that need half a minute take fewer turns than in other suites. Jobs over what Spark has, `share` and filters are in CPU
 seconds of all processes of an application: its driver, the JVM and the Python workers. The two hosts come from
-``tests/support/spark_lab.py``, which needs root or user namespaces.
+``tests/support/labs/spark_lab.py``, which needs root or user namespaces.
 
 Bytecode is cached, as for installed packages, and workers are fresh where first accesses are timed.
 """
@@ -174,7 +174,7 @@ class Lab:
     @cached_property
     def cluster(self) -> Application:
         """Two executors with a core each, which are two hosts for what is measured here."""
-        sys.path.insert(0, str(ROOT / "tests" / "support"))
+        sys.path[:0] = [str(ROOT / "tests" / "support" / "labs"), str(ROOT / "tests" / "support")]
         from spark_lab import cluster
 
         folder = self._folder / "cluster"

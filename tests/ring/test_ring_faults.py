@@ -1,6 +1,6 @@
 """Rings under faults: writers and readers that are killed, and files that are damaged.
 
-``python tests/support/ring_soak.py`` runs the same at full speed, for longer, and with every instruction.
+``make soak`` runs the same at full speed, for longer, and with every instruction.
 """
 
 from __future__ import annotations

@@ -2,20 +2,20 @@
 
 The tables are data. What they do not name is the same: ``test_api`` checks that it is here. A call is written as for
 pyarrow and evaluated twice, with ``pa`` as pyarrow and as shmarrow; the results are compared by value.
-``python tests/support/api.py`` writes the page docs/pyarrow.md from the tables.
+``make docs`` writes the page docs/pyarrow.md from the tables.
 """
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from api_classes import CLASSES
 from api_files import FILES, NOTES
 from api_kinds import INSIDE, Class, Entry, Instead, Out
 from api_module import MODULE
+from environment import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "pyarrow.md"
+PAGE = ROOT / "docs" / "pyarrow.md"
 
 NAMES = """\
 numbers = pa.array([3, None, 1, 1], pa.int8())
@@ -70,7 +70,7 @@ INTRODUCTION = """\
 Names and arguments match pyarrow's wherever the behaviour does: of `pyarrow`, its classes, `pyarrow.types` and
 `pyarrow.ipc`, each name that this page does not list is here, too, and means the same. The tests run code with both
 libraries and compare the results, and fail if a name of pyarrow is neither here nor on this page. `make docs` writes it
-from the tables of `tests/support/api.py`.
+from the tables of `tests/support/pages/api.py`.
 
 Parts of pyarrow's build, runtime and inside, such as `build_info` and `cpu_count`, are neither here nor listed.
 

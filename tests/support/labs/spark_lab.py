@@ -174,7 +174,8 @@ def connect_lacks() -> str | None:
 
 def python_path() -> str:
     """With this, workers import this project, and what tests import."""
-    path = [str(ROOT), str(ROOT / "tests" / "support"), os.environ.get("PYTHONPATH", "")]
+    here = Path(__file__).parent
+    path = [str(ROOT), str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
     return os.pathsep.join(filter(None, path))
 
 
@@ -405,7 +406,7 @@ def driver(
         theirs.close()
         with open(number, "rb"), open(errors, "wb") as stream:
             process = subprocess.Popen(
-                [*host, sys.executable, str(ROOT / "tests" / "support" / "spark_driver.py"), str(number)],
+                [*host, sys.executable, str(Path(__file__).with_name("spark_driver.py")), str(number)],
                 pass_fds=[number], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=variables,
             )  # fmt: skip
         from pyspark import cloudpickle

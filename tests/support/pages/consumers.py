@@ -1,6 +1,6 @@
 """The table in ``docs/interchange.md``: what other libraries do with our data, type by type, zero-copy or copied.
 
-``python tests/support/consumers.py`` writes it. Invariants: every case of the shared table goes to each consumer
+``make docs`` writes it. Invariants: every case of the shared table goes to each consumer
 and back; whether memory was copied is found out by addresses; what a consumer does not take, or gives back with other
 values, is listed with the reason, and ``test_other_libraries.py`` holds the lists to be true.
 """
@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from cases.definition import Case
 from cases.table import CASES
+from environment import ROOT
 from parts import addresses, below, has_validity, own_buffers
 from supported import TYPES, row_of, table
 
 import shmarrow as sa
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "interchange.md"
+PAGE = ROOT / "docs" / "interchange.md"
 BEGIN, END = "<!-- libraries -->\n", "<!-- end of libraries -->\n"
 
 

@@ -1,7 +1,6 @@
 """The page on performance and the README's table, with their plots, from the figures that ``make bench`` keeps.
 
-``python tests/support/performance.py`` writes them; ``test_guide.py`` holds that they are those of
-``benchmarks/results.json``.
+``make docs`` writes them; ``test_guide.py`` holds that they are those of ``benchmarks/results.json``.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from environment import ROOT
+
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from harness import front, plots  # noqa: E402
-from harness.figures import size, times  # noqa: E402
-from harness.tables import line  # noqa: E402
+from harness import front, plots
+from harness.figures import size, times
+from harness.tables import line
 
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "performance.md"

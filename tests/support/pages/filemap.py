@@ -6,7 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from environment import ROOT
+
 PAGE = ROOT / "docs" / "contributing.md"
 BEGIN, END = "<!-- files -->\n", "<!-- end of files -->\n"
 

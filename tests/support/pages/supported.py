@@ -1,6 +1,6 @@
 """The page ``docs/support.md``: which types and features are read, by us and by others, as the tests have it.
 
-``python tests/support/supported.py`` writes the page. Invariants: every tick and every dash comes from samples that are
+``make docs`` writes the page. Invariants: every tick and every dash comes from samples that are
 written and read in ``test_peers.py``, and from the lists of what peers do not read, which are held to be true there.
 """
 
@@ -10,8 +10,8 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 
+from environment import ROOT
 from forms import SPARSE
 from peers import EXTENSIONS, UNWRITABLE, Sample, samples
 from peers import FEATURES as FEATURE_SAMPLES
@@ -19,7 +19,7 @@ from peers.lacks import PEERS, Peer
 
 import shmarrow as sa
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "support.md"
+PAGE = ROOT / "docs" / "support.md"
 
 TYPES = {
     "Null": r"null",
@@ -82,7 +82,7 @@ FEATURES = {
 TEXT = """\
 # What is supported
 
-<!-- Made by tests/support/supported.py from what the tests write and read. `make docs` brings it up to date. -->
+<!-- Made by tests/support/pages/supported.py from what the tests write and read. `make docs` brings it up to date. -->
 
 shmarrow reads and writes all that is listed here. A tick: the other reader reads what shmarrow writes, in streams and
 files. A dash: it refuses or misreads it. A number: it works except as in the note. The tests write every case, read it

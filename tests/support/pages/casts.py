@@ -5,7 +5,7 @@ Invariants:
 * a cast of one value gives the same value here and in pyarrow, or is refused by both, or :data:`DEVIATIONS` has a line
   for it; lines that nothing needs are mistakes too;
 * values are compared by their storage, so that nothing that Python values hide is lost;
-* ``python tests/support/casts.py`` writes the tables of docs/casts.md, and a test checks that they are up to date.
+* ``make docs`` writes the tables of docs/casts.md, and a test checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from environment import ROOT
 
 import shmarrow as sa
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "casts.md"
+PAGE = ROOT / "docs" / "casts.md"
 BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 
 # --- samples ----------------------------------------------------------------------------------------------------

@@ -1,16 +1,17 @@
 """The table of what each tool gets in place of types that it does not accept, in ``docs/interchange.md``.
 
-``python tests/support/tools_page.py`` writes it, and a test checks that it is up to date.
+``make docs`` writes it, and a test checks that it is up to date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+
+from environment import ROOT
 
 from shmarrow.types.consumers import CONSUMERS, Rule
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "interchange.md"
+PAGE = ROOT / "docs" / "interchange.md"
 BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 
 

@@ -1,7 +1,7 @@
 """Rings under faults, with real processes: kills at every instruction, and readers that stop, die and return.
 
-``python tests/support/ring_soak.py [SECONDS] [EVERY]`` runs for two times SECONDS at full speed, a minute each, and
-kills before each of EVERY instructions, 29 by default; 1 takes half an hour. The tests run a sample.
+``make soak`` starts it: with the arguments ``[SECONDS] [EVERY]`` it runs for two times SECONDS at full speed, a minute
+each, and kills before each of EVERY instructions, 29 by default; 1 takes half an hour. The tests run a sample.
 """
 
 from __future__ import annotations

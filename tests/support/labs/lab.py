@@ -146,7 +146,8 @@ class _Zygote:
 
     def __init__(self) -> None:
         self.clock: mmap.mmap | None = None
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        path = [str(ROOT), str(ROOT / "tests" / "support"), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
         with tempfile.TemporaryDirectory() as folder:
             if _build_clock(folder):
                 with open(f"{folder}/offset", "wb+") as file:

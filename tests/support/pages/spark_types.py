@@ -1,6 +1,6 @@
 """The page ``docs/spark-types.md``: Arrow's types in Spark, and Spark's in Arrow.
 
-``python tests/support/spark_types.py`` writes it. Invariants: what Arrow's types become is asked of the data source,
+``make docs`` writes it. Invariants: what Arrow's types become is asked of the data source,
 what Spark's become of Spark itself; the tests of the source send the same types through Spark.
 """
 
@@ -9,22 +9,22 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from cases.table import CASES
+from environment import ROOT
 
 import shmarrow as sa
 from shmarrow.column_names import checked_schema
 from shmarrow.spark.types import spark_struct, unwrapped
 from shmarrow.types.consumers import RULES, kind_of
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-types.md"
+PAGE = ROOT / "docs" / "spark-types.md"
 
 TEXT = """\
 # Types: Arrow and Spark
 
-<!-- Made by tests/support/spark_types.py from what the source and Spark say. `make docs` brings it up to date. -->
+<!-- Made by tests/support/pages/spark_types.py from what the source and Spark say, by `make docs`. -->
 
 ## Arrow's types in Spark
 
