@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import enum
 import fractions
 import uuid
 import zoneinfo
@@ -160,10 +159,6 @@ PLACES: dict[str, tuple[Callable[[], Any], str]] = {
         "row 0: Fraction has no Arrow type, found Fraction(1, 2); convert to floats or decimals",
     ),
 }
-
-
-class Colour(enum.Enum):
-    RED = 1
 
 
 @pytest.mark.parametrize("case", PLACES)

@@ -6,7 +6,6 @@ Invariants: a message is held to its numbers; after a failure to write nothing i
 from __future__ import annotations
 
 import io
-import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -261,11 +260,3 @@ def test_columns_that_are_not_there_or_twice() -> None:
         for wrong in (3, -4):
             with pytest.raises(sa.IndexOutOfRange, match="3"):
                 data.column(wrong)
-
-
-def test_a_source_that_does_not_wait() -> None:
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    with os.fdopen(read, "rb", buffering=0) as source, pytest.raises(sa.ShmarrowError, match="StreamDecoder"):
-        sa.ipc.open_stream(source)
-    os.close(write)

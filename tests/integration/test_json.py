@@ -500,14 +500,8 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (drop("", "schema"), "expected a member 'schema', found only dictionaries, batches"),
     (drop("", "batches"), "expected a member 'batches'"),
     (put("batches", {}), "batches: expected an array, found an object of 0"),
-    (put("schema.fields[1]", None), "schema: fields 1: expected an object, found None"),
-    (put("schema.fields[1].name", 5), "schema: fields 1: name: expected a string, found 5"),
     (put("schema.fields[1].name", "\ud800"), "schema: fields 1: name: the string '\\ud800' cannot be encoded as UTF-8"),
     (drop("schema.fields[1]", "nullable"), "schema: fields 1: expected a member 'nullable'"),
-    (
-        put("schema.fields[0].type.name", "int128"),
-        "schema: fields 0: type: name: expected one of null, int, floatingpoint,",
-    ),
     (
         put("schema.fields[0].type.bitWidth", 24),
         "schema: fields 0: type: an integer type must have 8, 16, 32 or 64 bits, found 24",
@@ -515,53 +509,33 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
     (put("schema.fields[0].type.isSigned", 1), "schema: fields 0: type: isSigned: expected true or false, found 1"),
     (put("schema.fields[5].children", []), "schema: fields 5: type: list must have 1 child fields, found 0"),
     (
-        put("schema.fields[5].children[0].children[1].type.typeIds", [0, "1"]),
-        "schema: fields 5: children 0: children 1: type: typeIds: expected integers",
-    ),
-    (
         put("schema.fields[5].children[0].children[1].type.typeIds", [0, 400]),
         "schema: fields 5: children 0: children 1: type: the type codes of a union must be",
     ),
     (put("schema.fields[7].type.unit", "DAY"), "schema: fields 7: type: unit: expected one of SECOND,"),
-    (put("schema.fields[7].type.timezone", 1), "schema: fields 7: type: timezone: expected a string, found 1"),
     (put("schema.fields[0].metadata", [{"key": "a"}]), "schema: fields 0: metadata 0: expected a member 'value'"),
     (
         put("schema.fields[6].dictionary.indexType", {"name": "utf8"}),
         "schema: fields 6: dictionary: indexType: the index type of a dictionary must be an integer, found string",
     ),
     (put("schema.fields[6].dictionary.id", 3), "batches 0: columns 6: its dictionary, id 3, is not among [0]"),
-    (put("dictionaries[0].id", "0"), "dictionaries 0: id: expected an integer, found '0'"),
-    (put("dictionaries[0].data.columns", []), "dictionaries 0: columns: expected 1 items, found 0"),
     (put("dictionaries[0].data.count", 7), "dictionaries 0: count: expected 7, as in the batch,"),
     (put("batches[0].count", 3), "batches 0: columns 0: count: expected 3, as in the batch, found 2"),
     (put("batches[0].count", -1), "batches 0: count: expected a number from 0 to 9223372036854775807, found -1"),
-    (put("batches[0].count", 1 << 63), "batches 0: count: expected a number from 0 to"),
-    (
-        put("batches[0].count", 10**400),
-        "batches 0: count: expected a number from 0 to 9223372036854775807, found 1329 b",
-    ),
-    (put("batches[0].count", True), "batches 0: count: expected an integer, found True"),
     (put("batches[0].count", 2.0), "batches 0: count: expected an integer, found 2.0"),
     (put("batches[0].columns", []), "batches 0: columns: expected 10 items, found 0"),
     (put(f"{COLUMN}[1].name", "other"), "batches 0: columns 1: name: expected 'n', as in the schema, found 'other'"),
     (put(f"{COLUMN}[0].count", 1 << 62), "batches 0: columns 0: VALIDITY: expected 4611686018427387904 items, found 2"),
     (drop(f"{COLUMN}[0]", "VALIDITY"), "batches 0: columns 0: expected a member 'VALIDITY'"),
     (put(f"{COLUMN}[0].VALIDITY[1]", 2), "batches 0: columns 0: VALIDITY: item 1: expected 0 or 1, found 2"),
-    (put(f"{COLUMN}[0].VALIDITY[1]", "1"), "batches 0: columns 0: VALIDITY: item 1: expected 0 or 1, found '1'"),
     (put(f"{COLUMN}[0].DATA", [1]), "batches 0: columns 0: DATA: expected 2 items, found 1"),
     (
         put(f"{COLUMN}[0].DATA[1]", 1 << 15),
         "batches 0: columns 0: DATA: item 1: expected a number from -32768 to 32767, found 32768",
     ),
-    (put(f"{COLUMN}[0].DATA[0]", None), "batches 0: columns 0: DATA: item 0: expected an integer, found None"),
     (put(f"{COLUMN}[0].DATA[0]", 0.5), "batches 0: columns 0: DATA: item 0: expected an integer, found 0.5"),
-    (put(f"{COLUMN}[0].DATA[0]", True), "batches 0: columns 0: DATA: item 0: expected an integer, found True"),
     (
         put(f"{COLUMN}[1].DATA[0]", "x"),
-        "batches 0: columns 1: DATA: item 0: expected a number from -9223372036854775808 to",
-    ),
-    (
-        put(f"{COLUMN}[1].DATA[0]", "9" * 5000),
         "batches 0: columns 1: DATA: item 0: expected a number from -9223372036854775808 to",
     ),
     (put(f"{COLUMN}[2].DATA[0]", 1), "batches 0: columns 2: DATA: item 0: expected a string, found 1"),
@@ -573,25 +547,13 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
         "batches 0: columns 2: OFFSET: item 1: expected a number from -2147483648 to",
     ),
     (
-        put(f"{COLUMN}[3].DATA[1]", "zz"),
-        "batches 0: columns 3: DATA: item 1: expected pairs of hexadecimal digits, found 'zz'",
-    ),
-    (
         put(f"{COLUMN}[3].DATA[1]", "abc"),
         "batches 0: columns 3: DATA: item 1: expected pairs of hexadecimal digits, found 'abc'",
-    ),
-    (
-        put(f"{COLUMN}[3].DATA[1]", "a b "),
-        "batches 0: columns 3: DATA: item 1: expected pairs of hexadecimal digits, found 'a b '",
     ),
     (put(f"{COLUMN}[4].VIEWS[0]", "short"), "batches 0: columns 4: VIEWS 0: expected an object, found 'short'"),
     (
         put(f"{COLUMN}[4].VIEWS[0].SIZE", 6),
         "batches 0: columns 4: VIEWS 0: SIZE: expected 5, the bytes of INLINED, found 6",
-    ),
-    (
-        put(f"{COLUMN}[4].VIEWS[0].SIZE", -1),
-        "batches 0: columns 4: VIEWS 0: SIZE: expected 5, the bytes of INLINED, found -1",
     ),
     (
         put(f"{COLUMN}[4].VIEWS[1].SIZE", 1 << 31),
@@ -601,23 +563,14 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
         put(f"{COLUMN}[4].VIEWS[1].PREFIX_HEX", "00"),
         "batches 0: columns 4: VIEWS 1: PREFIX_HEX: expected 4 bytes, found 1",
     ),
-    (
-        put(f"{COLUMN}[4].VIEWS[1].OFFSET", None),
-        "batches 0: columns 4: VIEWS 1: OFFSET: expected an integer, found None",
-    ),
     (drop(f"{COLUMN}[4]", "VARIADIC_DATA_BUFFERS"), "batches 0: columns 4: expected a member 'VARIADIC_DATA_BUFFERS'"),
     (put(f"{COLUMN}[5].children", []), "batches 0: columns 5: children: expected 1, as in the schema, found 0"),
     (put(f"{COLUMN}[5].OFFSET", [0, 1, 5]), "batches 0: columns 5: "),
-    (
-        put(f"{COLUMN}[5].children[0].children[0].DATA", []),
-        "batches 0: columns 5: child 'item': child 'x': DATA: expected 1",
-    ),
     (put(f"{COLUMN}[8].DATA[1]", "3435"), "batches 0: columns 8: DATA: item 1: expected 3 bytes, found 2"),
     (
         put("schema.fields[8].type.byteWidth", (1 << 31) - 1),
         "batches 0: columns 8: DATA: item 0: expected 2147483647 bytes, found 3",
     ),
-    (put("schema.fields[8].type.byteWidth", 1 << 31), "schema: fields 8: type: the width of a fixed-size binary must"),
     (put(f"{COLUMN}[9].DATA[0]", {"months": 1}), "batches 0: columns 9: DATA: item 0: expected a member 'days'"),
     (
         put(f"{COLUMN}[9].DATA[0].days", 1 << 40),

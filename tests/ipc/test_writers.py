@@ -134,31 +134,6 @@ def test_after_an_exception_nothing_is_published(make: Any, shm_name: str) -> No
         sa.ipc.open_file(sink.getvalue() if make is sa.ipc.new_file else b"ARROW1\0\0" + sink.getvalue())
 
 
-def test_names_that_are_taken(tmp_path: Path, shm_name: str) -> None:
-    old, new = numbers(3), numbers(5)
-    for place in (tmp_path / "a", shm_name):
-        with sa.ipc.new_file(place, old.schema) as writer:
-            writer.write(old)
-            with pytest.raises(sa.ObjectNotFound):
-                sa.ipc.open_file(place)
-        reader = sa.ipc.open_file(place)
-        with pytest.raises(sa.ObjectExists):
-            sa.ipc.new_file(place, new.schema, overwrite=False)
-        with sa.ipc.new_file(place, new.schema, overwrite=True) as writer:
-            writer.write(new)
-            assert sa.ipc.open_file(place).get_batch(0).num_rows == 3
-        assert sa.ipc.open_file(place).get_batch(0).num_rows == 5
-        assert reader.get_batch(0).equals(old)
-    # Whoever loses a race learns it at the end.
-    first, second = (sa.ipc.new_file(tmp_path / "b", old.schema, overwrite=False) for _ in range(2))
-    first.write(old)
-    second.write(old)
-    first.close()
-    with pytest.raises(sa.ObjectExists):
-        second.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-
-
 def test_tables_are_written_batch_by_batch_or_in_pieces() -> None:
     table = sa.Table.from_batches([numbers(10), numbers(3)])
     for size, expected in ((None, [10, 3]), (4, [4, 4, 2, 3]), (100, [10, 3])):

@@ -319,23 +319,6 @@ def test_bools_are_checked_when_asked() -> None:
 # --- sinks and sources ------------------------------------------------------------------------------------------
 
 
-def test_paths_and_names(tmp_path: Path, shm_name: str) -> None:
-    tensor = sa.Tensor.from_numpy(np.arange(5))
-    for where in (tmp_path / "t.tensor", shm_name):
-        sa.ipc.write_tensor(tensor, where)
-        assert sa.ipc.read_tensor(where) == tensor
-        with pytest.raises(sa.ObjectExists):
-            sa.ipc.write_tensor(tensor, where, overwrite=False)
-        sa.ipc.write_tensor(tensor[1:], where, overwrite=True)
-        assert sa.ipc.read_tensor(where) == tensor[1:]
-    assert sa.ipc.read_tensor(tmp_path / "t.tensor", memory_map=False) == tensor[1:]
-    with pytest.raises(sa.ObjectNotFound):
-        sa.ipc.read_tensor(tmp_path / "none")
-    with pytest.raises(sa.InvalidType):
-        sa.ipc.write_tensor(np.arange(5), tmp_path / "array")
-    assert not (tmp_path / "array").exists()
-
-
 def test_many_in_one_segment(shm_name: str) -> None:
     tensors = [sa.Tensor.from_numpy(np.arange(n, dtype="f4")) for n in (3, 0, 100, 17)]
     with segment.create(shm_name) as writer:
