@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from cases.by_type import LONG
 from cases.definition import Case
@@ -372,23 +371,6 @@ def test_numpy_form_of_bool_dates_and_times() -> None:
 
 
 # --- what Python values may be -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        [None, 0], [0, -1, None], [None, 1 << 52, -(1 << 52)], [None, (1 << 52) + 1], [(1 << 53) + 1, None],
-        [-(1 << 53) - 1, None, 3], [None, (1 << 63) - 1, -(1 << 63)],
-        [None, 0.0, float("inf")], [None, 1e300, None], ["", None, "x"], [None, b"", b"x"], [True, None, False],
-    ],
-    ids=str,
-)  # fmt: skip
-def test_nulls_among_python_values_are_those_of_pyarrow(values: list[Any]) -> None:
-    made, peer = sa.array(values), pa.array(values)
-    assert made.to_pyarrow().type == peer.type
-    assert made.to_pylist() == values
-    assert made.null_count == peer.null_count
-    assert made.to_pyarrow().equals(peer)
 
 
 @pytest.mark.parametrize("type", [sa.int8(), sa.uint8(), sa.int32(), sa.uint32(), sa.int64(), sa.uint64()], ids=str)

@@ -96,30 +96,6 @@ def test_a_buffer_counts_once() -> None:
 
 # --- filter -----------------------------------------------------------------------------------------------------
 
-MASK = [True, False, None, True, True, None, False, True]
-PLAIN = [bool(value) for value in MASK]
-
-
-@every_layout
-@pytest.mark.parametrize("behavior", ["drop", "emit_null"])
-def test_filter(name: str, behavior: Any) -> None:
-    ours, theirs = pair(name, 0, 8)
-    values = theirs.to_pylist()
-    picks = [i for i, keep in enumerate(MASK) if keep or (keep is None and behavior == "emit_null")]
-    expected = [values[i] if MASK[i] else None for i in picks]
-    if name not in WITHOUT_KERNELS:
-        assert theirs.filter(pa.array(MASK), null_selection_behavior=behavior).to_pylist() == expected
-    for mask in (MASK, sa.array(MASK), pa.array(MASK), np.array(MASK, object)):
-        found = ours.filter(mask, behavior)
-        found.validate(full=True)
-        assert found.type == ours.type
-        assert found.to_pylist() == expected
-    assert ours.filter(np.array(PLAIN)).to_pylist() == [
-        value for value, keep in zip(values, PLAIN, strict=True) if keep
-    ]
-    cut = ours.slice(2, 4).filter(MASK[2:6], null_selection_behavior=behavior)
-    assert cut.to_pylist() == [values[i] if MASK[i] else None for i in picks if 2 <= i < 6]
-
 
 def test_filter_all_or_nothing() -> None:
     array = sa.array([1, 2])

@@ -169,11 +169,6 @@ def test_mode_is_as_asked_whatever_the_umask(place: Place, way: str, mode: int) 
     assert stat.S_IMODE(place.path("a").stat().st_mode) == mode
 
 
-def test_default_mode_is_owner_reads(place: Place) -> None:
-    put(place("a"), b"x")
-    assert stat.S_IMODE(place.path("a").stat().st_mode) == 0o400
-
-
 @pytest.mark.parametrize("mode", [-1, 0o1000, "0400"])
 def test_mode_that_is_none(tmp_path: Path, mode: object) -> None:
     with pytest.raises(errors.InvalidArgument, match="mode"):
@@ -598,18 +593,6 @@ def test_attaching_changes_nothing(place: Place) -> None:
     )  # fmt: skip
 
 
-def test_arrays_outlive_close_and_unlink(place: Place) -> None:
-    put(place("a"), np.arange(100_000, dtype="<i8").tobytes())
-    got = attach(place("a"))
-    column = got.data[80:].view("<i8")
-    got.close()
-    del got
-    delete(place("a"))
-    put(place("a"), b"another")
-    gc.collect()
-    assert int(column.sum()) == sum(range(10, 100_000))
-
-
 def test_descriptors_are_all_closed(place: Place) -> None:
     def opened() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -659,15 +642,6 @@ def test_too_many_files_open(tmp_path: Path) -> None:
         assert caught.value.errno == errno.EMFILE
 
     assert ended(forked(greedy)) == 0
-
-
-def test_memfd_through_proc() -> None:
-    fd = os.memfd_create("a")
-    try:
-        os.write(fd, b"hello")
-        assert attach(f"/proc/self/fd/{fd}").data.tobytes() == b"hello"
-    finally:
-        os.close(fd)
 
 
 def test_killed_reader_harms_nobody(place: Place) -> None:
@@ -814,40 +788,6 @@ def test_one_winner_among_sixteen(place: Place, way: str) -> None:
 
 
 # Leftovers, links, permissions
-
-
-def events(code: str, *arguments: str) -> list[str]:
-    """The audit events of a fresh process, during a piece of code."""
-    script = (
-        "import sys, shmarrow, shmarrow.segment as segment, shmarrow.segment.writer\n"
-        "seen = []\n"
-        "sys.addaudithook(lambda event, given: seen.append(event))\n"
-        f"{code}\nprint(*seen)"
-    )
-    return python(script, *arguments).split()
-
-
-WITHOUT_TMPFILE = """
-import errno, os
-opened = os.open
-def refuse(path, flags, *arguments, **options):
-    if flags & os.O_TMPFILE == os.O_TMPFILE:
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-    return opened(path, flags, *arguments, **options)
-os.open = refuse
-"""
-
-
-@pytest.mark.parametrize("named", [False, True])
-def test_no_directory_is_listed(named: bool, tmp_path: Path) -> None:
-    """Writing costs the same whatever else the directory holds."""
-    put(str(tmp_path / "a"), b"old")
-    code = WITHOUT_TMPFILE if named else ""
-    code += "with segment.create(sys.argv[1], overwrite=True) as writer:\n    writer.write([b'new'])\n"
-    seen = events(code, str(tmp_path / "a"))
-    assert "os.rename" in seen
-    assert {"os.listdir", "os.scandir"}.isdisjoint(seen)
-    assert (tmp_path / "a").read_bytes() == b"new"
 
 
 def test_leftovers_are_found_by_the_next_writer_of_the_name(tmp_path: Path, no_tmpfile: None) -> None:
