@@ -1,13 +1,11 @@
-"""Memory of decompressed columns: what keeps it, when it is used again, and forks while a thread is busy with it."""
+"""Memory of decompressed columns: what keeps it, and forks while a thread is busy with it."""
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,9 @@ from forms import file_of
 from processes import ended, forked, python
 
 import shmarrow as sa
-from shmarrow.ipc.batch import memory
+from shmarrow.buffer import EMPTY
+from shmarrow.ipc.batch.codecs import decompress
+from shmarrow.ipc.compression import CODECS
 
 
 def batch_of(columns: int, size: int, codec: str = "lz4") -> sa.RecordBatch:
@@ -40,7 +40,7 @@ def held_by(values: np.ndarray) -> int:
 @pytest.mark.parametrize("size", [80_000, 937 << 10, 1_100_000, 5 << 20])
 @pytest.mark.parametrize("how", [lambda batch: batch.columns[3], lambda batch: batch.column(3)])
 def test_a_column_holds_about_its_own_size(how: Callable[[Any], Any], size: int) -> None:
-    """Whether it was decompressed together with others or alone, in new memory or in some that was used before."""
+    """Whether it was decompressed together with others or alone."""
     for _ in range(3):
         for other in (size * 5 // 4, size):
             column = how(batch_of(8, other // 8 * 8))
@@ -59,58 +59,10 @@ def test_children_hold_no_other_children() -> None:
     assert held_by(values) == 480_000
 
 
-UNUSED = """
-import re
-from shmarrow.ipc.batch import memory
-
-def mapped():
-    return int(re.search(r"VmSize:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) << 10
-
-before = mapped()
-first = memory.allocate(3 << 20)
-address = first.ctypes.data
-del first
-for size, again in (((3 << 20) + 1, False), (1 << 20, False), ((2 << 20) + 1, True)):
-    other = memory.allocate(size)
-    assert (other.ctypes.data == address) == again, size
-    del other
-for size in (64 << 20, 600 << 20):
-    many = [memory.allocate(size) for _ in range(10)]
-    assert mapped() - before >= 10 * size
-    del many
-    assert mapped() - before <= 514 << 20, size
-"""
-
-
-@pytest.mark.processes
-def test_unused_memory_is_bounded_and_used_again() -> None:
-    """Pieces serve what is at least two thirds of their size; together they are at most 512 MiB."""
-    python(UNUSED)
-
-
 def test_memory_that_cannot_be_had_is_our_error() -> None:
     for size in (1 << 62, (1 << 63) - 1):
-        with pytest.raises(sa.LimitExceeded, match=f"not enough memory for {size} decompressed bytes"):
-            memory.allocate(size)
-
-
-def test_threads_that_take_and_give_back() -> None:
-    """No piece is ever in two hands, while finalizers give pieces back at any time."""
-
-    def work(mark: int) -> None:
-        kept: list[np.ndarray] = []
-        for turn in range(60):
-            data = memory.allocate((1 << 20) + (turn % 7) * 100_000)
-            data[::4096] = mark
-            kept.append(data)
-            if turn % 3 == 2:
-                assert all((each[::4096] == mark).all() for each in kept)
-                kept.clear()
-                if turn % 30 == 2:
-                    gc.collect()
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(work, range(1, 7)))
+        with pytest.raises(sa.LimitExceeded, match=f"a buffer: not enough memory to decompress {size} bytes"):
+            decompress(CODECS["lz4"], EMPTY, size, "a buffer")
 
 
 @pytest.mark.processes
@@ -154,7 +106,6 @@ made = sa.record_batch({f"c{i}": np.arange(300_000) for i in range(4)})
 place = io.BytesIO()
 with sa.ipc.new_file(place, made.schema, sa.ipc.IpcWriteOptions(compression="lz4")) as writer:
     writer.write(made)
-from concurrent.futures import ThreadPoolExecutor
 def late():
     columns = sa.ipc.open_file(place.getvalue()).get_batch(0).columns
     print(sum(int(column.to_numpy()[-1]) for column in columns))

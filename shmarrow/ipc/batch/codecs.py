@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.buffer import EMPTY, Bytes
+from shmarrow.buffer import EMPTY, U1, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, MORE_MEMORY, InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.batch.memory import allocate
 from shmarrow.ipc.compression import CODECS, Codec
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.options import IpcWriteOptions
@@ -137,8 +136,8 @@ def decompress(codec: Codec, data: Bytes, size: int, what: str) -> Bytes:
     LimitExceeded
         If there is not enough memory.
     """
-    target = allocate(size)
     try:
+        target = np.empty(size, U1)
         length = codec.decompress(data.data, target)
     except MemoryError:
         raise LimitExceeded(f"{what}: not enough memory to decompress {size} bytes") from None
