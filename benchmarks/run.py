@@ -7,7 +7,7 @@
 
 Each suite runs in a process of its own, so that none is affected by the threads and memory of the one before. A full
 run writes ``benchmarks/results.json`` and ``benchmarks/report.html``; a part of it only prints, unless ``--json`` names
-a file. With ``--update`` the suites that ran replace those of the same name in that file. The status is 1 if a suite
+a file. With ``--update`` the parts that ran replace those of the same name in that file. The status is 1 if a suite
 failed, or a requirement is missed by more than the spread of the rounds.
 """
 
@@ -161,22 +161,25 @@ def write(path: Path, text: str) -> None:
 
 
 def updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Results in which the suites that ran have replaced those of the same name."""
-    ran = set(new["groups"])
+    """Results in which the parts that ran have replaced those of the same name."""
+    ran = {f"{name}.{part}" for name, group in new["groups"].items() for part in group["parts"]}
+    groups = dict(old["groups"])
+    for name, group in new["groups"].items():
+        parts = {**groups.get(name, group)["parts"], **group["parts"]}
+        groups[name] = {**group, "parts": parts, "seconds": round(sum(parts.values()), 1)}
 
-    def kept(key: str, name: str) -> list[Any]:
-        return [each for each in old[key] if each[name].partition(".")[0] not in ran] + new[key]
+    def kept(key: str) -> list[Any]:
+        return [each for each in old[key] if each["part"] not in {*ran, *new["groups"]}] + new[key]
 
-    groups = {**old["groups"], **new["groups"]}
     order = list(SUITES)
-    rows = sorted(kept("rows", "group"), key=lambda row: order.index(row["group"]))
+    rows = [row for row in old["rows"] if f"{row['group']}.{row['part']}" not in ran] + new["rows"]
     return {
         **new,
         "seconds": sum(each["seconds"] for each in groups.values()),
         "groups": {name: groups[name] for name in order if name in groups},
-        "rows": rows,
-        "skipped": kept("skipped", "part"),
-        "failed": kept("failed", "part"),
+        "rows": sorted(rows, key=lambda row: order.index(row["group"])),
+        "skipped": kept("skipped"),
+        "failed": kept("failed"),
     }
 
 
@@ -189,7 +192,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     add("--rounds", type=int, metavar="N", help="of each row; 5, with --quick 2")
     add("--spark", action="store_true", help="run the suite spark, too, which takes half an hour and 16 GiB")
     add("--json", type=Path, metavar="OUT", help="write the results; a full run writes benchmarks/results.json")
-    add("--update", action="store_true", help="keep the other suites of the file that --json names")
+    add("--update", action="store_true", help="keep the other parts of the file that --json names")
     add("--report", type=Path, metavar="OUT", help="write the page; a full run writes benchmarks/report.html")
     add("--base", type=Path, metavar="FOLDER", help="compare this checkout with another one, without the peers")
     add("--list", action="store_true", help="print the suites and their parts")

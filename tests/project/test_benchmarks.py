@@ -186,6 +186,26 @@ def test_a_plot_has_a_line_for_each_side_and_a_picture_is_xml(figures: Any) -> N
     assert plots.ticks(1, 1, 10) == [1, 10]
 
 
+def test_the_parts_that_ran_replace_those_of_the_same_name(figures: Any) -> None:
+    def made(group: str, parts: list[str], value: int) -> dict[str, Any]:
+        rows = [{"group": group, "part": part, "name": "a row", "ours": value} for part in parts]
+        groups = {group: {"title": group, "parts": dict.fromkeys(parts, 1.0), "seconds": float(len(parts))}}
+        skipped = [{"part": f"{group}.{part}", "reason": f"{value}"} for part in parts]
+        return {"groups": groups, "rows": rows, "skipped": skipped, "failed": [], "seconds": 0}
+
+    run = importlib.import_module("run")
+    found = run.updated(
+        run.updated(made("store", ["small"], 1), made("opening", ["few", "wide"], 2)), made("opening", ["few"], 3)
+    )
+    rows = [("opening", "wide", 2), ("opening", "few", 3), ("store", "small", 1)]
+    assert [(row["group"], row["part"], row["ours"]) for row in found["rows"]] == rows
+    skipped = {each["part"]: each["reason"] for each in found["skipped"]}
+    assert skipped == {"store.small": "1", "opening.wide": "2", "opening.few": "3"}
+    assert found["groups"]["opening"] == {"title": "opening", "parts": {"few": 1.0, "wide": 1.0}, "seconds": 2.0}
+    assert list(found["groups"]) == ["opening", "store"]
+    assert found["seconds"] == 3
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
