@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import io
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,6 @@ import numpy as np
 import pytest
 
 import shmarrow as sa
-from shmarrow.ipc.schema import cache
-from shmarrow.ipc.schema.lazy import LazySchema
 
 BATCH = sa.record_batch({"x": list(range(1000))})
 
@@ -109,24 +105,6 @@ def test_a_read_within_a_read(kind: str) -> None:
     source.then, source.calls = read, 2
     assert len(list(reader)) == 3
     assert len(refused) == 1
-
-
-def test_a_schema_that_the_cache_drops_is_freed_at_once() -> None:
-    small = cache.SchemaCache(0)
-    sink = io.BytesIO()
-    sa.ipc.new_stream(sink, sa.schema([("dropped", sa.int64())])).close()
-    schema = sa.ipc.open_stream(sink.getvalue()).schema
-    source = schema._source
-    assert isinstance(source, LazySchema)
-    made = sa.Schema(source=source)
-    alive = weakref.ref(made)
-    gc.disable()
-    try:
-        small.add("key", bytearray(b"bytes"), made, source)
-        del made
-        assert alive() is None
-    finally:
-        gc.enable()
 
 
 def test_the_iterator_of_a_closed_bundle(tmp_path: Path) -> None:

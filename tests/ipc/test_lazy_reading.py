@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import random
 import sys
 import tracemalloc
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,10 +24,7 @@ import shmarrow as sa
 from shmarrow.errors import ShmarrowError
 from shmarrow.ipc.batch.decode import open_batch
 from shmarrow.ipc.batch.header import read_message
-from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.message.decode import message_at
-from shmarrow.ipc.schema.cache import SchemaCache
-from shmarrow.ipc.schema.lazy import lazy_schema
 
 ROWS = 1000
 COLUMNS = {
@@ -203,106 +202,58 @@ def stream(name: str, count: int, type: Any = None) -> bytes:
     return sink.getvalue()
 
 
-def entry(number: int, columns: int = 3) -> tuple[bytearray, sa.Schema, Any]:
-    """A schema that was read, with its bytes and its source."""
-    data = bytearray(stream(f"{number} ", columns)[8:-8])
-    reader = Reader(np.frombuffer(data, np.uint8), "test")
-    source = lazy_schema(reader.root("Message")["header"][1])
-    return data, sa.Schema(source=source), source
+def schema_of(data: bytes) -> sa.Schema:
+    return sa.ipc.open_stream(data).schema
 
 
-def test_the_least_recently_used_goes_first() -> None:
-    entries = [entry(i) for i in range(4)]
-    size = len(entries[0][0]) + 4096 + 3 * 64
-    own = SchemaCache(3 * size)
-    for data, schema, source in entries[:3]:
-        own.add("key", data, schema, source)
-    assert own.held == 3 * size
-    assert own.find("key", memoryview(entries[0][0])) is entries[0][1]
-    own.add("key", *entries[3])
-    found = [own.find("key", memoryview(data)) for data, _, _ in entries]
-    assert found == [entries[0][1], None, entries[2][1], entries[3][1]]
-    assert own.find("other", memoryview(entries[0][0])) is None
-    assert own.held == 3 * size
+@pytest.mark.parametrize(("others", "columns"), [(1100, 2), (6, 20_000)])
+def test_schemas_that_were_read_are_held_within_bounds(others: int, columns: int) -> None:
+    """At most 1,024 of them, and at most 4 MiB of their bytes."""
+    data = stream(f"{columns} first ", columns)
+    first = weakref.ref(schema_of(data))
+    assert schema_of(data) is first()
+    for number in range(others):
+        schema_of(stream(f"{columns} {number} ", columns))
+    gc.collect()
+    assert first() is None
 
 
-def test_fields_that_are_made_later_count() -> None:
-    own = SchemaCache(1 << 20)
-    added = [entry(i, 200) for i in range(10)]
-    for number, (data, schema, source) in enumerate(added):
-        own.add(number, data, schema, source)
-    assert len(own) == 10
-    before = own.held
-    for _, schema, _ in added:
-        assert len(schema.fields) == 200
-        assert own.held <= 1 << 20
-    assert own.held > 3 * before
-    assert len(own) < 10
-
-
-def test_one_that_is_too_large_is_not_kept() -> None:
-    own = SchemaCache(10_000)
-    own.add(0, *entry(0, 3))
-    data, schema, source = entry(1, 1000)
-    own.add(1, data, schema, source)
-    assert (len(own), own.held) == (0, 0)
-    assert len(schema.fields) == 1000
-    assert own.held == 0
-
-
-@pytest.mark.parametrize("count", [200, 1_000])
 @pytest.mark.parametrize("type", [sa.float64(), sa.list_(sa.int32()), sa.dictionary("int8", "string")], ids=str)
-def test_what_is_counted_is_what_is_held(count: int, type: sa.DataType) -> None:
-    """Measured by tracemalloc: within a fifth of what is held at least, and not so much that the cache is of no use."""
-    own = SchemaCache(1 << 30)
-    data = [stream(f"{count} {type} {turn} ", count, type)[8:-8] for turn in range(3)]
-
-    def add(number: int) -> None:
-        own_bytes = bytearray(data[number])
-        source = lazy_schema(Reader(np.frombuffer(own_bytes, np.uint8), "test").root("Message")["header"][1])
-        schema = sa.Schema(source=source)
-        own.add(number, own_bytes, schema, source)
-        assert len(schema.fields) == count
-
-    add(0)
-    counted = own.held
+def test_all_fields_are_held_in_proportion_to_the_bytes(type: sa.DataType) -> None:
+    """Measured by tracemalloc, for names of one to five letters: each field is built once, and all fit the bound."""
+    sink = io.BytesIO()
+    sa.ipc.new_stream(sink, sa.schema([(f"{i:x}", type) for i in range(4000)])).close()
+    data = sink.getvalue()
+    schema = schema_of(data)
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
-        add(1)
-        add(2)
-        held = tracemalloc.get_traced_memory()[0] - before
+        fields = [id(field) for field in schema.fields]
+        held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert 0.8 * held < own.held - counted < 4 * held
+    assert held < 32 * len(data)
+    assert fields == [id(field) for field in schema.fields]
 
 
-def test_threads_agree_on_schemas_and_on_bytes() -> None:
+def test_threads_agree_on_schemas() -> None:
     data = [stream(f"threads {i} ", 60) for i in range(12)]
     names = [[f"threads {i} {k:05}" for k in range(60)] for i in range(12)]
-    own = SchemaCache(400_000)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
 
     def work(seed: int) -> None:
         for turn in range(60):
             number = (seed * 7 + turn * 5) % 12
-            schema = sa.ipc.open_stream(data[number]).schema
+            schema = schema_of(data[number])
             assert schema.names == names[number]
             assert schema.field(turn % 60).name == names[number][turn % 60]
             assert schema.get_field_index(names[number][59]) == 59
-            made, built, source = entry(turn, 20)
-            own.add(turn, made, built, source)
-            assert len(built.fields) == 20
-            found = own.find(turn, memoryview(made))
-            assert found is None or found == built
 
     try:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(8)))
     finally:
         sys.setswitchinterval(before)
-    assert own.held <= 400_000
 
 
 def test_equal_keys_and_other_bytes_are_told_apart() -> None:
@@ -310,15 +261,10 @@ def test_equal_keys_and_other_bytes_are_told_apart() -> None:
     names = [f"column {i:05}" for i in range(500)]
     others = [*names]
     others[250] = "COLUMN 00250"
-    schemas = []
     for each in (names, others, names, others):
         sink = io.BytesIO()
         sa.ipc.new_stream(sink, sa.schema([(name, sa.int8()) for name in each])).close()
-        schemas.append(sa.ipc.open_stream(sink.getvalue()).schema)
-        assert schemas[-1].names == each
-    assert schemas[0] is schemas[2]
-    assert schemas[1] is schemas[3]
-    assert schemas[0] is not schemas[1]
+        assert schema_of(sink.getvalue()).names == each
 
 
 # --- row counts -------------------------------------------------------------------------------------------------------

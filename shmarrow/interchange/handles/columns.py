@@ -28,7 +28,6 @@ from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
-from shmarrow.ipc.schema.lazy import LazySchema
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
@@ -250,7 +249,7 @@ class ColumnWriter:
             file = self._files[piece.ref]
             assert file is not None
             expected = file.schema if piece.columns is None else fields_at(file.schema, piece.columns)
-            fits = self._fits[key] = _same_schema(schema, expected)
+            fits = self._fits[key] = schema.equals(expected, check_metadata=True)
         return fits
 
     def _packed(self, arrays: Sequence[Array], length: int, metadata: Metadata | None) -> PackedArrays:
@@ -262,14 +261,6 @@ class ColumnWriter:
                 buffers += (_MISSING, 0, 0) if data is None else self._locator.buffer(data)
         pairs = tuple((metadata or {}).items())
         return PackedArrays(length, np.array(nodes, "<i8").tobytes(), np.array(buffers, "<i8").tobytes(), pairs)
-
-
-def _same_schema(one: Schema, other: Schema) -> bool:
-    """Whether fields and metadata are equal; schemas decoded from the same bytes are not compared field by field."""
-    mine, theirs = one._source, other._source
-    if isinstance(mine, LazySchema) and isinstance(theirs, LazySchema) and mine.has_same_bytes(theirs):
-        return (one.metadata or {}) == (other.metadata or {})
-    return one.equals(other, check_metadata=True)
 
 
 def _follows(last: FileBatches, piece: FileBatches) -> bool:

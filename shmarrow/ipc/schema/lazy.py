@@ -12,7 +12,7 @@ columns are asked for. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,10 @@ from shmarrow.ipc.schema.wide import FieldTables
 from shmarrow.types import Field, Schema
 
 _FEW_SEARCHES = 4
-_FIELD_BYTES, _NAME_BYTES = 500, 150
-"""Memory of a parsed field and of a name in the index of names, without their strings."""
-_MOST_HELD = 128
+_FIELD_BYTES = 500
+"""Memory of a parsed field without its strings."""
+_MOST_HELD = 32
 """Maximum memory of a schema as a multiple of its bytes, as malicious bytes may share targets."""
-
-
-def ignore_growth(size: int) -> None:
-    """Ignore growth of a schema that is not cached."""
 
 
 class LazySchema:
@@ -47,8 +43,8 @@ class LazySchema:
         Whether buffers are big-endian.
     borrowed : bool
         Whether the bytes are in a mapping, which the schema then pins.
-    grown : callable
-        Called with the growth in bytes as fields are parsed.
+    cached : bool
+        Whether the bytes are a copy of just what the schema refers to, made for the cache.
 
     Notes
     -----
@@ -60,7 +56,7 @@ class LazySchema:
     ) -> None:
         self.big_endian = big_endian
         self.borrowed = borrowed
-        self.grown: Callable[[int], None] = ignore_growth
+        self.cached = False
         self._tables = FieldTables(buffer, first, count)
         self._count = count
         self._held = 0
@@ -98,17 +94,6 @@ class LazySchema:
         """The number of bytes of the FlatBuffer."""
         return self._tables.buffer.size
 
-    def has_same_bytes(self, other: LazySchema) -> bool:
-        """Whether both have the same bytes, and so equal fields; False is inconclusive."""
-        mine, theirs = self._tables, other._tables
-        short, long = sorted([mine.buffer.data, theirs.buffer.data], key=len)
-        return (
-            self._count == other._count
-            and self.big_endian == other.big_endian
-            and len(mine.buffer.data) - mine.first == len(theirs.buffer.data) - theirs.first
-            and short.data == long[len(long) - len(short) :].data
-        )
-
     # --- fields ---
 
     def layout(self, index: int) -> FieldLayout:
@@ -131,8 +116,7 @@ class LazySchema:
                     layout = self._layouts.setdefault(i, layout)
                     grown += _memory_of(layout)
             layouts.append(layout)
-        if grown:
-            self._account(grown)
+        self._held += grown
         return layouts
 
     def _parse_alike(self) -> None:
@@ -150,11 +134,7 @@ class LazySchema:
             if first.field.type is first.type:
                 for i in group:
                     add(i, FieldLayout(Field(names[i], first.type, nullable[i]), first.type, None, (), None))
-        self._account(size)
-
-    def _account(self, size: int) -> None:
         self._held += size
-        self.grown(size)
 
     def field(self, index: int) -> Field:
         return self.layout(index).field
@@ -222,7 +202,6 @@ class LazySchema:
             for i, each in enumerate(names):
                 positions.setdefault(each, []).append(i)
             self._by_name = positions
-            self._account(_NAME_BYTES * len(names) + sum(map(len, names)))
         return list(self._by_name.get(coded, ()))
 
     # --- where columns begin ---
