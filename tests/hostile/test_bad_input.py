@@ -245,18 +245,3 @@ def test_what_is_refused_once_is_refused_again(source: Callable[[bytes], Any], b
 
 
 # --- columns and batches ----------------------------------------------------------------------------------------------
-
-
-def test_columns_that_are_not_there_or_twice() -> None:
-    schema = sa.schema([("a", sa.int8()), ("b", sa.int8()), ("a", sa.int8())])
-    batch = sa.record_batch([[1], [2], [3]], schema=schema)
-    (got,) = sa.ipc.open_stream(forms.write("stream-plain", [batch], schema))
-    for data in (batch, got, sa.Table.from_batches([got])):
-        with pytest.raises(sa.FieldNotFound, match="'none'") as caught:
-            data.column("none")
-        assert isinstance(caught.value, KeyError)
-        with pytest.raises(sa.FieldNotFound, match="'a'"):
-            data.column("a")
-        for wrong in (3, -4):
-            with pytest.raises(sa.IndexOutOfRange, match="3"):
-                data.column(wrong)
