@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms import file_of, stream_of
 
 import shmarrow
 
@@ -112,7 +113,7 @@ SCHEMA = "a schema has no rows; pass shmarrow.Table.from_batches([], schema)"
 READ_FILE = "; shmarrow.ipc.open_file(path).read_all() reads an Arrow file"
 CONCAT = "; shmarrow.concat_tables([shmarrow.table(item) for item in items]) makes one table"
 Promise.__name__ = "DataFrame"
-FILE = written(BATCH.schema, BATCH, sa.ipc.new_file)
+FILE = file_of(BATCH)
 T, A = sa.InvalidType, sa.InvalidArgument
 CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "dask": (lambda: sa.table(Promise()), T, "found dask.DataFrame; call .compute() first"),
@@ -188,7 +189,7 @@ def test_dtypes_and_mappings_are_types_and_schemas() -> None:
 
 def test_a_store_takes_what_gives_a_stream(tmp_path: Path) -> None:
     with sa.Store(tmp_path / "store") as store:
-        stream = written(BATCH.schema, BATCH)
+        stream = stream_of(BATCH)
         for data in (sa.ipc.open_file(FILE), sa.ipc.open_stream(stream), sa.ipc.open_stream(io.BytesIO(stream))):
             store.put("rows", data, overwrite=True)
             assert store["rows"].to_pydict() == VALUES

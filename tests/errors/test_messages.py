@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from forms import file_of, stream_of
 from remote import Remote
 
 import shmarrow
@@ -32,13 +33,6 @@ BATCH = sa.record_batch({"a": [1, 2, 3], "id": [4, 5, 6]})
 TABLE = sa.Table.from_batches([BATCH, BATCH])
 COLUMN = BATCH["a"]
 MASK = np.array([True, False, True])
-
-
-def written(make: Callable[..., Any]) -> bytes:
-    sink = io.BytesIO()
-    with make(sink, BATCH.schema) as writer:
-        writer.write(BATCH)
-    return sink.getvalue()
 
 
 def tensor_message() -> bytes:
@@ -67,7 +61,7 @@ def npy() -> bytes:
     return sink.getvalue()
 
 
-FILE, STREAM, TENSOR = written(sa.ipc.new_file), written(sa.ipc.new_stream), tensor_message()
+FILE, STREAM, TENSOR = file_of(BATCH), stream_of(BATCH), tensor_message()
 
 # --- formats ----------------------------------------------------------------------------------------------------
 # The magic words are those that each format's specification gives; where Python writes the format, it wrote the bytes.

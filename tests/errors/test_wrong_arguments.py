@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from forms import file_of, stream_of
 from remote import Remote
 
 import shmarrow as sa
@@ -15,15 +14,7 @@ from shmarrow.ipc import StreamDecoder
 BATCH = sa.record_batch({"s": ["a", "b"], "t": [1, 2], "state": [3, 4]})
 
 
-def written(make: Callable[..., Any]) -> bytes:
-    sink = io.BytesIO()
-    with make(sink, BATCH.schema) as writer:
-        writer.write(BATCH)
-        writer.write(BATCH)
-    return sink.getvalue()
-
-
-FILE, STREAM = written(sa.ipc.new_file), written(sa.ipc.new_stream)
+FILE, STREAM = file_of(BATCH, BATCH), stream_of(BATCH, BATCH)
 
 
 @pytest.mark.parametrize("limits", [None, {"depth": 3}, sa.Limits])

@@ -7,7 +7,6 @@ Arrow's golden files and from pyarrow.
 from __future__ import annotations
 
 import datetime as dt
-import io
 import json
 import pickle
 import threading
@@ -21,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from environment import needs_pyarrow
-from forms import file_of
+from forms import file_of, peers_stream
 from forms import stream_of as written
 from processes import python
 
@@ -318,10 +317,7 @@ def test_we_read_what_pyarrow_writes(case: Any) -> None:
     storage = pa.array(sa.array(values, type).storage.to_pylist(), theirs.storage_type)
     column = pa.ExtensionArray.from_storage(theirs, storage)
     batch = pa.record_batch({"x": column, "s": pa.StructArray.from_arrays([column], ["a"])})
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    back = read(sink.getvalue())
+    back = read(peers_stream(batch))
     assert back.schema.types == [type, sa.struct([("a", type)])]
     assert back.to_pydict() == {"x": values, "s": [{"a": value} for value in values]}
 

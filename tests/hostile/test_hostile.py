@@ -105,11 +105,7 @@ def ours(array: Any) -> bytes:
 
 
 def theirs(array: Any) -> bytes:
-    batch = pa.record_batch([array], names=["c"])
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+    return forms.peers_stream(pa.record_batch([array], names=["c"]))
 
 
 def _runs(values: Any, length: int) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from forms import peers_file, peers_stream
 
 import shmarrow as sa
 from shmarrow.ipc.flatbuffers import builder
@@ -26,11 +27,7 @@ SIZE = 8 * ROWS  # of one column of int64, decompressed
 
 
 def file_of(columns: dict[str, Any], codec: str | None = "lz4") -> bytes:
-    batch = pa.record_batch(list(columns.values()), list(columns))
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+    return peers_file(pa.record_batch(columns), compression=codec)
 
 
 def numbers(seed: int) -> Any:
@@ -150,14 +147,7 @@ def test_dictionary_bytes_are_counted_by_reader(codec: str | None) -> None:
 
 
 def stream_of(arrays: list[Any], deltas: bool = False) -> bytes:
-    sink = io.BytesIO()
-    batches = [pa.record_batch([array], ["d"]) for array in arrays]
-    with pa.ipc.new_stream(
-        sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)
-    ) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()
+    return peers_stream(*[pa.record_batch([array], ["d"]) for array in arrays], emit_dictionary_deltas=deltas)
 
 
 @pytest.mark.parametrize("source", [lambda data: data, io.BytesIO, lambda data: io.BufferedReader(io.BytesIO(data))])

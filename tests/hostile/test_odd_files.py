@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forms import file_of, stream_of
 
 import shmarrow as sa
 from shmarrow.sources import open_source
@@ -17,14 +18,7 @@ from shmarrow.sources import open_source
 BATCH = sa.record_batch({"x": [1, 2, 3]})
 
 
-def _written(new: Callable[..., Any]) -> bytes:
-    sink = io.BytesIO()
-    with new(sink, BATCH.schema) as writer:
-        writer.write(BATCH)
-    return sink.getvalue()
-
-
-FILE, STREAM = _written(sa.ipc.new_file), _written(sa.ipc.new_stream)
+FILE, STREAM = file_of(BATCH), stream_of(BATCH)
 
 
 def _flipped(data: Any) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import resource
 import struct
 import tracemalloc
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from forms import stream_of
+from forms import peers_file, stream_of
 
 import shmarrow as sa
 from shmarrow.layout import make_array
@@ -38,11 +37,7 @@ def little_memory() -> Iterator[None]:
 
 def read(array: Any) -> Any:
     """A column that another implementation wrote to a file."""
-    batch = pa.RecordBatch.from_arrays([array], names=["x"])
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write(batch)
-    return sa.ipc.open_file(sink.getvalue()).get_batch(0).column(0)
+    return sa.ipc.open_file(peers_file(pa.record_batch([array], ["x"]))).get_batch(0).column(0)
 
 
 def lists_of(items: pa.Array) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases.table import CASES
+from parts import address
 
 import shmarrow as sa
 
@@ -246,11 +247,6 @@ def test_arguments_of_from_pandas() -> None:
 
 
 # --- memory -----------------------------------------------------------------------------------------------------
-
-
-def address(values: Any) -> int:
-    found: int = np.asarray(values).ctypes.data
-    return found
 
 
 def test_numbers_of_a_mapped_file_stay_where_they_are(tmp_path: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from environment import torch_or_skip
+from parts import address
 from processes import python
 
 import shmarrow as sa
@@ -79,10 +80,6 @@ def mapped(array: Any, name: str) -> sa.Tensor:
     found = sa.ipc.read_tensor(name)
     assert isinstance(found, sa.Tensor)
     return found
-
-
-def address(array: Any) -> int:
-    return int(np.asarray(array).__array_interface__["data"][0])
 
 
 # --- torch, dense -----------------------------------------------------------------------------------------------

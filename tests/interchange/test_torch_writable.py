@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from environment import torch_or_skip
+from parts import address
 from processes import python
 
 import shmarrow as sa
@@ -17,10 +18,6 @@ from shmarrow.errors import ExportRefused, StorageError
 from shmarrow.segment.mappings import SMALL, mapping_of, private_view, writable
 
 N = 1 << 16
-
-
-def address(array: Any) -> int:
-    return int(np.asarray(array).__array_interface__["data"][0])
 
 
 def written(name: str, values: Any) -> sa.Tensor:

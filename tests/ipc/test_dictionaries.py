@@ -15,7 +15,7 @@ import forms
 import pyarrow as pa
 import pytest
 import wire
-from forms import coded, nested_dictionaries
+from forms import coded, nested_dictionaries, peers_file, peers_stream
 from forms import file_of as file
 from forms import stream_of as stream
 from wire import Part
@@ -136,18 +136,10 @@ def test_pyarrow_writes_deltas_and_replacements() -> None:
         pa.record_batch([pa.DictionaryArray.from_arrays(pa.array([len(w) - 1], pa.int8()), pa.array(w))], schema=schema)
         for w in words
     ]
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
-        for item in batches:
-            writer.write_batch(item)
-    data = sink.getvalue()
+    data = peers_stream(*batches, emit_dictionary_deltas=True)
     assert kinds(data) == ["schema", "dictionary", "batch", "delta", "batch", "dictionary", "batch", "delta", "batch"]
     assert values(data) == [["a"], ["b"], ["c"], ["e"]]
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
-        for item in batches[:2]:
-            writer.write_batch(item)
-    assert values_of_file(sink.getvalue()) == [["a"], ["b"]]
+    assert values_of_file(peers_file(*batches[:2], emit_dictionary_deltas=True)) == [["a"], ["b"]]
 
 
 def test_dictionaries_of_floats_that_are_no_number() -> None:

@@ -5,6 +5,7 @@ import random
 import struct
 from typing import Any
 
+import forms
 import numpy as np
 import pytest
 
@@ -25,11 +26,7 @@ def batch_of(rows: int) -> sa.RecordBatch:
 
 
 def stream_of(sizes: list[int]) -> bytes:
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, SCHEMA) as writer:
-        for size in sizes:
-            writer.write(batch_of(size))
-    return sink.getvalue()
+    return forms.stream_of(*map(batch_of, sizes))
 
 
 def test_batches_that_differ_in_their_numbers_are_recognised_with_their_own() -> None:

@@ -18,7 +18,7 @@ import pytest
 from cases.definition import Case
 from cases.table import CASES
 from every import every
-from forms import stream_of
+from forms import peers_file, peers_stream, stream_of
 
 import shmarrow as sa
 from shmarrow.errors import ShmarrowError
@@ -37,12 +37,7 @@ COLUMNS = {
 
 
 def file_of(columns: dict[str, Any], codec: str | None = None, batches: int = 1) -> bytes:
-    batch = pa.record_batch(list(columns.values()), list(columns))
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
-        for _ in range(batches):
-            writer.write_batch(batch)
-    return sink.getvalue()
+    return peers_file(*[pa.record_batch(columns)] * batches, compression=codec)
 
 
 def test_columns_that_are_built_are_shared() -> None:
@@ -121,11 +116,8 @@ def test_ranges_are_fetched_before_columns_are_built(codec: str | None) -> None:
         "v": pa.array([f"{i} is longer than twelve bytes" for i in range(ROWS)], pa.string_view()),
         "w": pa.array([[str(i)] for i in range(ROWS)], pa.list_(pa.string_view())),
     }
-    batch = pa.record_batch(list(columns.values()), list(columns))
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
-        writer.write_batch(batch)
-    data = np.frombuffer(sink.getvalue(), np.uint8)
+    batch = pa.record_batch(columns)
+    data = np.frombuffer(peers_stream(batch, compression=codec), np.uint8)
     schema = sa.ipc.open_stream(data).schema
     first = message_at(data, 0, "test")
     assert first is not None

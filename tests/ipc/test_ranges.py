@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from environment import needs_pyarrow
-from forms import WRITABLE, file_of, numbers, together, write
+from forms import WRITABLE, file_of, numbers, peers_file, together, write
 from remote import Counted
 from wire import messages
 
@@ -82,12 +82,8 @@ def test_dictionaries_are_read_for_the_columns_that_need_them() -> None:
 
 
 def test_files_of_others_by_ranges() -> None:
-    sink = pa.BufferOutputStream()
     theirs = pa.record_batch({"x": list(range(1000)), "s": [f"{i}" for i in range(1000)]})
-    with pa.ipc.new_file(sink, theirs.schema) as writer:
-        for part in (theirs, theirs.slice(0, 10), theirs.slice(5, 1)):
-            writer.write(part)
-    source = Counted(sink.getvalue().to_pybytes())
+    source = Counted(peers_file(theirs, theirs.slice(0, 10), theirs.slice(5, 1)))
     reader = sa.ipc.open_file(source)
     assert reader.num_rows == 1011
     assert reader.read_all().to_pylist() == (

@@ -21,7 +21,9 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from forms import peers_file, peers_stream
 from processes import ended, forked, python
+from remote import Counted
 
 import shmarrow as sa
 from shmarrow.sources import open_source
@@ -31,22 +33,7 @@ PEER_BATCH = pa.record_batch({"x": pa.array([3, 1, 2], pa.int64()), "s": ["a", N
 VALUES = PEER_BATCH.to_pydict()
 
 
-def file_bytes() -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, PEER_BATCH.schema) as writer:
-        writer.write(PEER_BATCH)
-    return sink.getvalue()
-
-
-def stream_bytes() -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, PEER_BATCH.schema) as writer:
-        writer.write(PEER_BATCH)
-    return sink.getvalue()
-
-
-FILE = file_bytes()
-STREAM = stream_bytes()
+FILE, STREAM = peers_file(PEER_BATCH), peers_stream(PEER_BATCH)
 BYTES = bytes(range(256)) * 400
 
 
@@ -258,30 +245,6 @@ def test_a_member_of_a_zip(tmp_path: Path) -> None:
 # --- ranges ---
 
 
-class Counted(io.RawIOBase):
-    """A seekable file object that says which ranges were read."""
-
-    def __init__(self, data: bytes, most: int = 1 << 30) -> None:
-        self.inner = io.BytesIO(data)
-        self._most = most
-        self.ranges: list[tuple[int, int]] = []
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self.inner.seek(offset, whence)
-
-    def readinto(self, target: Any) -> int:
-        start = self.inner.tell()
-        got = self.inner.readinto(target[: self._most])
-        self.ranges.append((start, start + got))
-        return got
-
-
 def body_of(file: Any) -> RangeBody:
     """All of a file as the body of a message."""
     source = open_source(file)
@@ -293,11 +256,11 @@ def test_only_what_is_asked_for_is_read() -> None:
     file = Counted(BYTES)
     source = open_source(file)
     assert (source.size, source.data, source.mapped) == (len(BYTES), None, False)
-    assert file.ranges == []
+    assert file.reads == []
     assert source.read(1000, 1010).tobytes() == BYTES[1000:1010]
     assert source.read(1002, 1005).tobytes() == BYTES[1002:1005]
     assert len(source.read(7, 7)) == 0
-    assert file.ranges == [(1000, 1010)]
+    assert file.reads == [(1000, 1010)]
 
 
 def test_neighbours_are_read_together() -> None:
@@ -306,13 +269,13 @@ def test_neighbours_are_read_together() -> None:
     far = 1500 + MERGED_GAP
     ranges = [(1000, 1500), (10, 20), (20, 30), (1500 + MERGED_GAP, far + 8), (1200, 1300), (60_000, 60_001)]
     data = body.have(ranges)
-    assert file.ranges == [(10, 1500), (far, far + 8), (60_000, 60_001)]
+    assert file.reads == [(10, 1500), (far, far + 8), (60_000, 60_001)]
     for start, stop in ranges:
         assert data[start:stop].tobytes() == BYTES[start:stop]
     body.have(ranges)
-    assert len(file.ranges) == 3
+    assert len(file.reads) == 3
     assert body.have([(5, 20), (1490, 1510)])[5:1510].tobytes() == BYTES[5:1510]
-    assert file.ranges[3:] == [(5, 10), (1500, 1510)]
+    assert file.reads[3:] == [(5, 10), (1500, 1510)]
 
 
 def test_reads_that_give_a_part_are_repeated() -> None:
@@ -329,7 +292,7 @@ def test_reads_in_order_become_larger_and_are_not_kept() -> None:
     for start in range(0, len(data), 1 << 14):
         assert source.read(start, start + (1 << 14)).tobytes() == data[start : start + (1 << 14)]
         assert tracemalloc.get_traced_memory()[0] - before < 2 * MERGED_BYTES + (1 << 20)
-    assert len(file.ranges) < 16
+    assert len(file.reads) < 16
     source.read(0, len(data))
     assert tracemalloc.get_traced_memory()[0] - before < 1 << 20
     source.close()
@@ -380,7 +343,7 @@ def test_ranges_outside_of_the_file() -> None:
 def test_a_file_that_lost_its_end() -> None:
     file = Counted(BYTES)
     source = open_source(file)
-    file.inner.truncate(1000)
+    file.data = file.data[:1000]
     with pytest.raises(sa.StorageError, match=r"expected the bytes \[900, 1100\), found 100"):
         source.read(900, 1100)
 

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import numpy as np
+import pytest
 from cases.forms import FORMS
 from cases.forms import write as write
 from cases.table import cases
@@ -52,9 +53,9 @@ def numbers(length: int = 10) -> sa.RecordBatch:
     return sa.record_batch({"i": np.arange(length), "f": np.arange(length) / 4})
 
 
-def _written(new: Any, batches: Any, options: dict[str, Any]) -> bytes:
+def _written(ipc: Any, new: str, batches: Any, options: dict[str, Any]) -> bytes:
     sink = io.BytesIO()
-    with new(sink, batches[0].schema, sa.ipc.IpcWriteOptions(**options)) as writer:
+    with getattr(ipc, new)(sink, batches[0].schema, options=ipc.IpcWriteOptions(**options)) as writer:
         for batch in batches:
             writer.write(batch)
     return sink.getvalue()
@@ -62,12 +63,22 @@ def _written(new: Any, batches: Any, options: dict[str, Any]) -> bytes:
 
 def file_of(*batches: Any, **options: Any) -> bytes:
     """Batches and tables as a file, written with options of ``IpcWriteOptions``."""
-    return _written(sa.ipc.new_file, batches, options)
+    return _written(sa.ipc, "new_file", batches, options)
 
 
 def stream_of(*batches: Any, **options: Any) -> bytes:
     """Batches and tables as a stream, written with options of ``IpcWriteOptions``."""
-    return _written(sa.ipc.new_stream, batches, options)
+    return _written(sa.ipc, "new_stream", batches, options)
+
+
+def peers_file(*batches: Any, **options: Any) -> bytes:
+    """Batches and tables of pyarrow as the file that it writes."""
+    return _written(pytest.importorskip("pyarrow").ipc, "new_file", batches, options)
+
+
+def peers_stream(*batches: Any, **options: Any) -> bytes:
+    """Batches and tables of pyarrow as the stream that it writes."""
+    return _written(pytest.importorskip("pyarrow").ipc, "new_stream", batches, options)
 
 
 def for_cpp(tensor: Any) -> bytes:

@@ -34,6 +34,11 @@ def below(array: Any) -> list[Any]:
     return [*array.children, *([] if dictionary is None else [dictionary])]
 
 
+def address(values: Any) -> int:
+    """The address of the first element of what NumPy takes."""
+    return int(np.asarray(values).__array_interface__["data"][0])
+
+
 def addresses(array: Any) -> set[int]:
     """Return the addresses of the buffers of an array, its children and dictionaries."""
     own = {data.ctypes.data for data in own_buffers(array) if data is not None and len(data)}

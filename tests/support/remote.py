@@ -25,10 +25,11 @@ class Remote(io.RawIOBase):
 
 
 class Counted(io.RawIOBase):
-    """A seekable file object over bytes that notes which of them are read."""
+    """A seekable file object over bytes that notes which of them are read, and gives no more than ``most`` at once."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, most: int = 1 << 30) -> None:
         self.data = data
+        self._most = most
         self.at = 0
         self.reads: list[tuple[int, int]] = []
 
@@ -46,7 +47,7 @@ class Counted(io.RawIOBase):
         return self.at
 
     def readinto(self, room: Any) -> int:
-        part = self.data[self.at : self.at + len(room)]
+        part = self.data[self.at : self.at + min(len(room), self._most)]
         room[: len(part)] = part
         self.reads.append((self.at, self.at + len(part)))
         self.at += len(part)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from parts import address
 
 import shmarrow as sa
 from shmarrow import segment
@@ -32,10 +33,6 @@ def message_of(tensor: Any, options: IpcWriteOptions | None = None) -> bytes:
     size = sa.ipc.write_tensor(tensor, sink, options)
     assert size == len(sink.getvalue()) == sa.ipc.get_tensor_size(tensor, options)
     return sink.getvalue()
-
-
-def address(array: Any) -> int:
-    return int(np.asarray(array).__array_interface__["data"][0])
 
 
 base = np.arange(4 * 5 * 6).reshape(4, 5, 6)

@@ -425,10 +425,7 @@ def test_names_from_strangers(tab: Tab) -> None:
     table = pa.table(
         [pa.array([1, 2, 3])] * len(HOSTILE), names=HOSTILE, metadata={"</script>": "<script>alert(1)</script>"}
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    tab.open(sink.getvalue().to_pybytes())
+    tab.open(forms.peers_file(table))
     assert tab.page.evaluate("window.injected") is None
     names = [str(each) for each in tab.page.locator("#fields .label bdi").all_inner_texts()]
     assert names[0] == HOSTILE[0]
@@ -488,12 +485,8 @@ def test_the_selected_part_is_explained(tab: Tab, table_file: Path) -> None:
 
 def test_compression_and_names_of_columns_in_sentences(tab: Tab) -> None:
     """A column named like a part is still explained as a column."""
-    sink = pa.BufferOutputStream()
     table = pa.table({name: pa.array(range(999)) for name in ("schema", "table Schema", "__proto__", "magic")})
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    tab.open(sink.getvalue().to_pybytes())
+    tab.open(forms.peers_stream(table, compression="zstd"))
     tab.page.click("#jumps >> text=First batch")
     assert tab.press("ArrowDown", "ArrowRight", "ArrowDown") == "column schema"
     for name in ("table Schema", "__proto__", "magic"):
