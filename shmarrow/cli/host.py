@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,10 +16,9 @@ import shmarrow as sa
 from shmarrow.cli.report import time_text
 from shmarrow.display import size as size_text
 from shmarrow.errors import printable
-from shmarrow.ipc.file.footer import MAGIC as FILE_MAGIC
-from shmarrow.ring import protocol as ring_protocol
 from shmarrow.ring import ring_info
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
+from shmarrow.sources.formats import head_of, recognized
 from shmarrow.store import ObjectInfo
 from shmarrow.store.protocol import CONTROL, MAGIC
 
@@ -83,17 +81,17 @@ def shared(test: Callable[[str], bool]) -> list[str]:
 def is_store(where: str) -> bool:
     """Whether a location is that of a store."""
     path = _path(where)
-    return not os.path.islink(path) and _begins_with(f"{path}/{CONTROL}", MAGIC)
+    return not os.path.islink(path) and head_of(f"{path}/{CONTROL}").startswith(MAGIC)
 
 
 def is_ring(where: str) -> bool:
     """Whether a location is that of a ring."""
-    return _begins_with(_path(where), ring_protocol.MAGIC)
+    return recognized(head_of(_path(where))).kind == "ring"
 
 
 def is_object(where: str) -> bool:
     """Whether a location is that of an Arrow file, stream or tensor of its own, in no store."""
-    return _begins_with(_path(where), FILE_MAGIC) or _begins_with(_path(where), b"\xff\xff\xff\xff")
+    return recognized(head_of(_path(where))).kind in ("arrow", "arrows")
 
 
 def object_state(where: str) -> dict[str, Any] | None:
@@ -105,17 +103,6 @@ def object_state(where: str) -> dict[str, Any] | None:
 
 def _path(where: str) -> str:
     return f"{SHM_DIRECTORY}/{where[len(SHM_SCHEME) :]}" if where.startswith(SHM_SCHEME) else where
-
-
-def _begins_with(path: str, magic: bytes) -> bool:
-    """Whether a path is that of a regular file with these first bytes."""
-    with suppress(OSError, ValueError):
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return stat.S_ISREG(os.fstat(fd).st_mode) and os.pread(fd, len(magic), 0) == magic
-        finally:
-            os.close(fd)
-    return False
 
 
 def look(where: str, trust: bool) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from shmarrow.cli.targets import ROWS, open_bytes, scanned
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, counted, printable
 from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields
+from shmarrow.scans.sources import contents, split_name
 
 if TYPE_CHECKING:
     from shmarrow.xray import BufferRole, Overview
@@ -62,7 +63,7 @@ def inspect(arguments: argparse.Namespace) -> int:
             with progress_line(f"inspect {printable(arguments.target)}: batch", len(overview.blocks)) as progress:
                 found |= facts(overview, progress)
         else:
-            found["tensors"] = schemas.tensors(overview.kind, source.data)
+            found["tensors"] = schemas.tensors(contents(source, DEFAULT_LIMITS)[1])
     found["stored"] = _stored(arguments)
     render(arguments.json, found, *_texts(found))
     return 0
@@ -82,8 +83,6 @@ def _inspect_many(arguments: argparse.Namespace, many: Any) -> int:
 
 def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Return the store's description of an object; None if it is in no store."""
-    from shmarrow.store.directory import split_name
-
     place = split_name(arguments.target)
     if place is None:
         return None

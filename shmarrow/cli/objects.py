@@ -53,14 +53,16 @@ from shmarrow.cli.report import (
     render,
     time_text,
 )
-from shmarrow.cli.targets import kind_of, open_target, pipe_in, refuse_others
+from shmarrow.cli.targets import open_target, pipe_in
 from shmarrow.display import size as size_text
-from shmarrow.errors import printable
+from shmarrow.errors import DEFAULT_LIMITS, printable
 from shmarrow.objects.decode import decode, describe
 from shmarrow.objects.encode import encode
+from shmarrow.scans.sources import contents, expect_arrow, split_name
 from shmarrow.segment.mappings import shared_of
+from shmarrow.sources import open_source
 from shmarrow.sources.base import name_of
-from shmarrow.store.directory import split_name
+from shmarrow.sources.formats import HEAD
 
 _PIECE = 1 << 24
 _SUFFIXES = {
@@ -260,7 +262,7 @@ def put(arguments: argparse.Namespace) -> int:
             total = found.size
             if pipe is not None:
                 found.name = name_of(pipe)
-            refuse_others(found.name, found.data)  # before a store is made for it
+            expect_arrow(found.data[:HEAD].tobytes(), found.name)  # before a store is made for it
             describe(found)
         store = stack.enter_context(_made(arguments))
         store.put_file(
@@ -327,7 +329,7 @@ def get(arguments: argparse.Namespace) -> int:
 def _file_name(name: str, found: segment.Segment) -> str:
     """A file in the working directory, with the suffix of the object's format."""
     name = re.sub("[/:]", "_", name)
-    suffix = _SUFFIXES[kind_of(found.data, found.name)]
+    suffix = _SUFFIXES[contents(open_source(found), DEFAULT_LIMITS)[0]]
     return name if name.endswith(suffix) else name + suffix
 
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import shmarrow as sa
 from shmarrow.cli.arguments import COLUMNS, TARGETS, argument, command
 from shmarrow.cli.report import Table, clipped, render
 from shmarrow.cli.targets import ROWS, open_target, rows_of, scanned
@@ -27,11 +26,10 @@ def schema(arguments: argparse.Namespace) -> int:
     else:
         with open_target(arguments.target, arguments.trust, in_order=True) as target:
             if target.kind not in ROWS:
-                found = tensors(target.kind, target.data)
+                found = tensors(target.content)
                 render(arguments.json, {"target": arguments.target, "tensors": found}, tensor_table(found))
                 return 0
-            with rows_of(arguments, arguments.target, target) as reader:
-                fields = reader.schema
+            fields = rows_of(arguments, arguments.target, target).schema
     headers = ["field", "type", "nulls", *(["metadata"] if arguments.metadata else [])]
     text = [Table(headers, [row[: len(headers)] for row in tree(fields, sys.stdout.isatty())], range(4))]
     if arguments.metadata and fields.metadata:
@@ -100,7 +98,7 @@ def tensor_table(found: list[dict[str, Any]]) -> Table:
     return Table(("tensor", "form", "type", "shape", "dimensions"), rows, range(5))
 
 
-def tensors(kind: str, data: Any) -> list[dict[str, Any]]:
+def tensors(content: Any) -> list[dict[str, Any]]:
     """Describe a tensor, or the tensors of a bundle.
 
     Raises
@@ -108,10 +106,9 @@ def tensors(kind: str, data: Any) -> list[dict[str, Any]]:
     InvalidData
         If they break the format.
     """
-    if kind == "bundle":
-        with sa.load_tensors(data) as bundle:
-            return [{"name": name, **_tensor(bundle[name])} for name in bundle]
-    return [{"name": None, **_tensor(sa.ipc.read_tensor(data))}]
+    if isinstance(content, Mapping):
+        return [{"name": name, **_tensor(content[name])} for name in content]
+    return [{"name": None, **_tensor(content)}]
 
 
 def _tensor(tensor: Any) -> dict[str, Any]:

@@ -11,34 +11,24 @@ from __future__ import annotations
 
 import argparse
 import errno
-import glob
 import os
-import shlex
 import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import shmarrow as sa
-from shmarrow.buffer import Bytes
 from shmarrow.cli.arguments import limits_of
 from shmarrow.cli.report import WrongUsage
-from shmarrow.errors import Limits, printable, storage_error
-from shmarrow.ipc.file.footer import MAGIC
-from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.ipc.message.decode import message_at
+from shmarrow.errors import DEFAULT_LIMITS, Limits, printable, storage_error
+from shmarrow.scans.sources import contents, expect_arrow, find, has_store, leads_to_one, the_one
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.sources import open_source
 from shmarrow.sources.base import name_of
-from shmarrow.sources.formats import HEAD, recognized
+from shmarrow.sources.formats import HEAD, OF_PYARROW, recognized
 
 ROWS = ("file", "stream", "other rows")
-_CONVERTED = ("a Parquet file", "an ORC file", "text, such as CSV", "JSON text", "a safetensors file")
-"""Formats that ``shmarrow convert`` reads, as :func:`shmarrow.sources.formats.recognized` names them."""
-_TEXTS = {".csv": "text, such as CSV", ".jsonl": "JSON text", ".ndjson": "JSON text"}
-"""Names of text formats by suffix, for text of one column, which has no separators to recognize it by."""
 
 
 class Target(NamedTuple):
@@ -51,16 +41,13 @@ class Target(NamedTuple):
     kind : str
         ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``; ``"other rows"`` for a file of
         another format, such as Parquet, whose rows pyarrow reads.
-    source : object
-        What readers take: a source of mapped bytes, a pipe, or the path of another format's file.
-    data : uint8 ndarray or None
-        All bytes; None for what is read in order.
+    content : object
+        A reader of rows, a tensor or a bundle.
     """
 
     name: str
     kind: str
-    source: Any
-    data: Any
+    content: Any
 
 
 @contextmanager
@@ -75,11 +62,15 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[Any]:
         If the bytes are recognized as those of another format.
     """
     with ExitStack() as stack:
-        yield _source(word, trust, pipe_in(word, stack), stack)
+        source = _source(word, trust, pipe_in(word, stack), stack)
+        expect_arrow(source.data[:HEAD].tobytes(), source.name)
+        yield source
 
 
 @contextmanager
-def open_target(word: str, trust: bool = False, in_order: bool = False) -> Iterator[Target]:
+def open_target(
+    word: str, trust: bool = False, in_order: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[Target]:
     """A target, and what kind of data it is.
 
     Parameters
@@ -89,7 +80,9 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
     trust : bool
         Accept a store of other users.
     in_order : bool
-        Whether a pipe may be read batch by batch.
+        Whether its rows are read in order: a pipe batch by batch, and other formats by pyarrow.
+    limits : Limits
+        Bounds on what is accepted.
 
     Raises
     ------
@@ -101,54 +94,53 @@ def open_target(word: str, trust: bool = False, in_order: bool = False) -> Itera
         if pipe is not None and in_order:
             from shmarrow.sources.pipes import opened
 
-            found = opened(pipe)
-            pipe, name = found.file, found.name
-            if found.head and not found.head.startswith(MAGIC):
-                _refuse(name, found.head)
-                yield Target(name, "stream", pipe, None)
+            name, head, _, pipe = opened(pipe)
+            if recognized(head).kind != "arrow":
+                expect_arrow(head, name)
+                reader = stack.enter_context(sa.ipc.open_stream(pipe, limits=limits))
+                yield Target(name, "stream", reader)
+                _note_rest(name, reader)
                 return
-        if in_order and pipe is None and _has_other_rows(word):
-            yield Target(word, "other rows", word, None)
-            return
         source = _source(word, trust, pipe, stack)
-        yield Target(source.name, kind_of(source.data, source.name), source, source.data)
+        if in_order and pipe is None and recognized(source.data[:HEAD].tobytes(), word).kind in OF_PYARROW:
+            from shmarrow.interchange.convert import open_rows
+
+            yield Target(word, "other rows", stack.enter_context(open_rows(word)))
+            return
+        kind, content = contents(source, limits)
+        yield Target(source.name, kind, content)
+        if kind == "stream" and in_order:
+            _note_rest(source.name, content)
 
 
-def _has_other_rows(word: str) -> bool:
-    """Whether a target is a file of rows of another format, and pyarrow is here, which reads these."""
-    if not os.path.isfile(word) or not find_spec("pyarrow"):
-        return False
-    with open(word, "rb") as file:
-        what, _ = recognized(file.read(HEAD))
-    suffix = os.path.splitext(word)[1].lower()
-    return what in ("a Parquet file", "an ORC file") or (what.startswith(("text", "JSON text")) and suffix in _TEXTS)
+def _note_rest(name: str, reader: Any) -> None:
+    if reader.bytes_follow():
+        text = "bytes follow the end of the stream, perhaps a second one, and were not read"
+        print(f"shmarrow: note: {printable(name)}: {text}", file=sys.stderr)
 
 
 def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
     """The source of a target, or of a pipe."""
     if pipe is None:
-        source = _located(word, trust)
+        with _hints(word):
+            source = the_one(word, trust).map(attach=False)
     else:
         from shmarrow.sources.pipes import spooled
 
         source = open_source(spooled(pipe, stack))
         source.name = name_of(pipe)
     stack.callback(source.close)
-    refuse_others(source.name, source.data)
     return source
 
 
-def _located(word: str, trust: bool) -> Any:
-    """The source of a path or a name; errors tell how to name objects of a store."""
-    from shmarrow.xray import target
-
+@contextmanager
+def _hints(word: str) -> Iterator[None]:
+    """Errors in the block tell how to name a shared object, or those of a store."""
     try:
-        return target.open_target(word, trust)
+        yield
     except (sa.StorageError, sa.InvalidArgument) as error:
-        from shmarrow.store.protocol import CONTROL
-
         path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
-        if os.path.isfile(f"{path}/{CONTROL}"):
+        if has_store(path):
             where = word.rstrip("/")
             error.hint = f"{where} is a store: `shmarrow names {where}` lists its objects, {where}/NAME is one of them"
         elif path == word and word[:1] not in "./~" and os.path.exists(f"{SHM_DIRECTORY}/{word.partition('/')[0]}"):
@@ -188,71 +180,23 @@ def _pipe(word: str, mode: str, stack: ExitStack) -> Any:
         raise storage_error(error, "open", word) from None
 
 
-def kind_of(data: Bytes, name: str) -> str:
-    """Determine the kind of Arrow data.
-
-    Raises
-    ------
-    InvalidData
-        If they are none.
-    """
-    if data[: len(MAGIC)].tobytes() == MAGIC:
-        return "bundle" if _is_bundle(data) else "file"
-    found = message_at(data, 0, name)
-    kind = "" if found is None else found.message.kind
-    return {"Tensor": "tensor", "SparseTensor": "sparse tensor"}.get(kind, "stream")
-
-
-def _is_bundle(data: Bytes) -> bool:
-    from shmarrow.ipc.tensor import BUNDLE_KEY
-
-    try:
-        with sa.ipc.open_file(data) as reader:
-            return BUNDLE_KEY in (reader.metadata or {})
-    except sa.ShmarrowError:
-        return False  # whoever reads the file says what is wrong with it
-
-
-def refuse_others(name: str, data: Bytes) -> None:
-    """Refuse bytes that are not Arrow's where their format is recognized; the error says what reads it."""
-    head = data[:HEAD].tobytes()
-    if not head:
-        raise sa.InvalidData(f"{name} is empty: expected an Arrow file, a stream or a tensor")
-    if not head.startswith(MAGIC):
-        _refuse(name, head)
-
-
-def _refuse(name: str, head: bytes) -> None:
-    what, hint = recognized(head)
-    if not what or head[:4] == b"\xff\xff\xff\xff":
-        return
-    suffix = os.path.splitext(name)[1].lower()
-    if what == "text" and suffix in _TEXTS:
-        what = _TEXTS[suffix]
-    if what.startswith(_CONVERTED):
-        source = "-" if name == "standard input" else shlex.quote(name)
-        missing = "" if what == "a safetensors file" or find_spec("pyarrow") else " (needs shmarrow[arrow])"
-        hint = f"`shmarrow convert {source} OUT.arrow` makes it an Arrow file{missing}"
-    raise sa.InvalidData(f"expected Arrow data, found {what}", where=[(name,)], hint=hint)
-
-
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
 def scanned(arguments: argparse.Namespace, word: str) -> Any:
-    """A scan of several targets, a directory, a pattern or objects of a store; None for one file or object."""
-    others = getattr(arguments, "others", ())  # of commands that take one target
-    path = word.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if word.startswith(SHM_SCHEME) else word
-    if os.path.isdir(path):
-        from shmarrow.store.protocol import CONTROL
-
-        is_many = not os.path.isfile(f"{path}/{CONTROL}")
-    else:
-        is_many = glob.has_magic(path) and not os.path.lexists(path)
-    if not (is_many or others):
+    """A scan of several targets, a directory, a store, a pattern or objects of a store; None for one file or object."""
+    words = [word, *getattr(arguments, "others", ())]  # diff takes one
+    if words == ["-"]:
         return None
+    with _hints(word):
+        fragments = [fragment for each in words for fragment in find(each, None, arguments.trust)]
+    if leads_to_one(word, fragments):
+        return None
+    from shmarrow.scans.one_table import Scan
+
+    scan = Scan(fragments, None, limits_of(arguments))
     names = _names(arguments)
-    return sa.scan([word, *others], columns=names, limits=limits_of(arguments), trust=arguments.trust)
+    return scan if names is None else scan.select(names)
 
 
 @contextmanager
@@ -262,12 +206,11 @@ def open_rows(arguments: argparse.Namespace, word: str, in_order: bool = False) 
     if many is not None:
         yield word, many
         return
-    with open_target(word, arguments.trust, in_order) as target, rows_of(arguments, word, target) as reader:
-        yield target.name, reader
+    with open_target(word, arguments.trust, in_order, limits_of(arguments)) as target:
+        yield target.name, rows_of(arguments, word, target)
 
 
-@contextmanager
-def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterator[Any]:
+def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Any:
     """A reader of the batches, with the columns that ``--columns`` names.
 
     Raises
@@ -280,11 +223,7 @@ def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Iterato
     names = _names(arguments)
     if target.kind not in ROWS:
         raise sa.InvalidData(f"{target.name} is a {target.kind}, which has no rows; `shmarrow inspect {word}` shows it")
-    with open_reader(target, limits_of(arguments)) as reader:
-        yield reader if names is None else _Selected(reader, names)
-        if target.kind == "stream" and reader.bytes_follow():
-            text = "bytes follow the end of the stream, perhaps a second one, and were not read"
-            print(f"shmarrow: note: {printable(target.name)}: {text}", file=sys.stderr)
+    return target.content if names is None else _Selected(target.content, names)
 
 
 def _names(arguments: argparse.Namespace) -> list[str] | None:
@@ -294,21 +233,6 @@ def _names(arguments: argparse.Namespace) -> list[str] | None:
     if names is not None and "" in names:
         raise WrongUsage(f"--columns expects names separated by commas, found {columns!r}")
     return names
-
-
-def open_reader(target: Target, limits: Limits) -> Any:
-    """The reader of a file or a stream."""
-    if target.kind == "file":
-        return RecordBatchFileReader(target.source, limits)
-    if target.kind == "other rows":
-        from shmarrow.interchange.convert import open_rows
-
-        return open_rows(target.source)
-    if target.data is None:
-        return sa.ipc.open_stream(target.source, limits=limits)
-    from shmarrow.ipc.stream.reader import MappedStreamReader
-
-    return MappedStreamReader(target.source, limits)
 
 
 class _Selected:

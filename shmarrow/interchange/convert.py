@@ -33,35 +33,22 @@ from shmarrow.errors import (
     at,
 )
 from shmarrow.interchange.safetensors import read_safetensors, safetensors_pieces
-from shmarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter, open_file, open_stream
+from shmarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter, open_stream
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.bundle import load_tensors, write_tensors
 from shmarrow.optional import optional
 from shmarrow.scans import Scan, scan
-from shmarrow.scans.sources import find
-from shmarrow.segment.location import is_shm, resolve
-from shmarrow.sources import open_sink, open_source
-from shmarrow.sources.formats import recognized
+from shmarrow.scans.sources import Fragment, contents, find, leads_to_one
+from shmarrow.segment.location import decoded, is_shm, resolve
+from shmarrow.sources import Source, open_sink, open_source
+from shmarrow.sources.formats import SUFFIXES, by_suffix, recognized
 from shmarrow.sources.pipes import Input, opened, spooled
 from shmarrow.tables import RecordBatchReader, Table, concat_batches
 from shmarrow.types import Schema, has_dictionary, schema
 from shmarrow.writer import Sink
 
-SUFFIXES = {
-    "arrow": (".arrow", ".ipc", ".feather"),
-    "arrows": (".arrows",),
-    "parquet": (".parquet", ".pq"),
-    "csv": (".csv", ".csv.gz"),
-    "json": (".json", ".jsonl", ".ndjson", ".jsonl.gz"),
-    "orc": (".orc",),
-    "tensors": (".tensors",),
-    "safetensors": (".safetensors",),
-}
-"""The suffixes of each format; ``tensors`` is the bundle of :func:`shmarrow.save_tensors`, an Arrow file, too."""
-
-_MAGIC = {b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrows", b"PAR1": "parquet", b"ORC": "orc"}
+_ARROW = ("arrow", "arrows")
 _TENSORS = ("tensors", "safetensors")
 
 _ROW_GROUP = 1 << 17
@@ -172,24 +159,18 @@ def convert(
     if rows_per_batch is not None and rows_per_batch < 1:
         raise InvalidArgument(f"rows_per_batch must be at least 1, found {rows_per_batch}")
     with ExitStack() as stack:
-        many = _scanned(source, _checked(source_format, SUFFIXES))
-        given = _opened(source) if many is None else Input(repr(many), b"ARROW1", "")
-        read_as = "arrow" if many is not None else source_format or _recognized(given)
-        if many is None and not given.path and read_as not in _IN_ORDER:
-            given = given._replace(path=spooled(given.file, stack))
-        if many is None and read_as == "arrow" and _is_bundle(given.path):
-            read_as = "tensors"
+        given, read_as = _recognized(source, _checked(source_format, SUFFIXES))
+        if isinstance(given, Input):
+            if not given.path and read_as not in _IN_ORDER:
+                given = given._replace(path=spooled(given.file, stack))
+            if read_as == "arrow" and contents(_mapped(given), DEFAULT_LIMITS)[0] == "bundle":
+                read_as = "tensors"
         writers: dict[str, Any] = _TENSOR_WRITERS if read_as in _TENSORS else _ROW_WRITERS
         written = _checked(target_format, writers) or _by_target(target, writers)
         if (compression is not None or compression_level is not None) and written in ("csv", "safetensors"):
             raise InvalidArgument(f"{written} has no compression; compress the whole file instead")
         options = IpcWriteOptions(None if compression == "none" else compression, compression_level)
-        content: Any
-        if many is not None:
-            selected = many if columns is None else many.select(columns)
-            content = _Rows(selected.schema, selected)
-        else:
-            content = (_read_tensors if read_as in _TENSORS else _read_rows)(given, read_as, columns)
+        content: Any = (_read_tensors if read_as in _TENSORS else _read_rows)(given, read_as, columns)
         count = [len(content[0])]
         if read_as not in _TENSORS:
             rows_per_batch = rows_per_batch or (_ROW_GROUP if written == "parquet" else None)
@@ -208,30 +189,31 @@ def convert(
 
 def open_rows(path: str) -> RecordBatchReader:
     """Open the rows of a file that :func:`convert` reads through pyarrow, batch by batch."""
-    source = _opened(path)
-    rows = _read_rows(source, _recognized(source), None)
+    source, format = _recognized(path, None)
+    rows = _read_rows(source, format, None)
     return RecordBatchReader.from_batches(rows.schema, rows.batches)
 
 
-def _opened(source: Any) -> Input:
-    if segment.is_location(source) and os.path.isdir(source):
-        return Input(os.fspath(source), b"PAR1", os.fspath(source))  # unless another format is named
-    return opened(source)
-
-
-def _scanned(source: Any, format: str | None) -> Scan | None:
-    """A scan of Arrow files: of a directory, a pattern, or a list; None for one source, and for what pyarrow reads."""
+def _recognized(source: Any, format: str | None) -> tuple[Any, str]:
+    """What to read, a scan of many files or one input, and its format: the one that is named, or else recognized."""
     if isinstance(source, Scan):
-        return source
-    is_name = segment.is_location(source) or isinstance(source, (list, tuple))
-    if not is_name or format not in (None, "arrow", "arrows"):
-        return None
-    fragments = find(source)
-    if not fragments or (fragments[0].where == source and len(fragments) == 1):
-        return None
-    where = fragments[0].where if fragments[0].store is None else None
-    is_foreign = isinstance(where, str) and not opened(where).head.startswith((b"ARROW1", b"\xff\xff\xff\xff"))
-    return None if is_foreign else scan(source)
+        return source, "arrow"
+    if hasattr(source, "read"):
+        given = opened(source)
+    else:
+        source = decoded(source) if segment.is_location(source) else source
+        fragments = find(source)
+        first = fragments[0] if fragments else Fragment(None)
+        if first.store is not None or not isinstance(first.where, str):
+            return scan(source), "arrow"
+        given = opened(first.where)
+        if not leads_to_one(source, fragments):
+            if format in _ARROW or (format is None and recognized(given.head).kind in _ARROW):
+                return scan(source), "arrow"
+            name = str(source)
+            files = name if os.path.isdir(name) else [fragment.where for fragment in fragments]
+            given = given._replace(name=name, path=files)
+    return given, format or _format_of(given)
 
 
 def _checked(name: str | None, formats: Iterable[str]) -> str | None:
@@ -240,45 +222,29 @@ def _checked(name: str | None, formats: Iterable[str]) -> str | None:
     return name
 
 
-def _by_suffix(name: str) -> str | None:
-    return next((format for format, suffixes in SUFFIXES.items() if name.lower().endswith(suffixes)), None)
-
-
-def _recognized(source: Input) -> str:
+def _format_of(source: Input) -> str:
     """The format of a source, by its first bytes, else by its suffix."""
     name, head, _, _ = source
     if not head:
         raise InvalidData(f"{name} is empty: expected a file or a stream")
-    what, hint = recognized(head)
-    if what.startswith("a safetensors"):
-        return "safetensors"
-    by_magic = next((format for magic, format in _MAGIC.items() if head.startswith(magic)), None)
-    unclear = not what or "text" in what or "gzip" in what
-    format = by_magic or (_by_suffix(name) if unclear else None)
-    if format is None:
+    form = recognized(head, name)
+    if form.kind not in SUFFIXES:
+        unclear = not form.name or "text" in form.name or "gzip" in form.name
         raise InvalidData(
-            f"{name}: no format of rows or tensors, but {what or f'bytes that start with {head[:8]!r}'}",
-            hint="name the format: csv or json" if unclear else hint,
+            f"{name}: no format of rows or tensors, but {form.name or f'bytes that start with {head[:8]!r}'}",
+            hint="name the format: csv or json" if unclear else form.reader,
         )
-    return format
-
-
-def _is_bundle(path: str) -> bool:
-    try:
-        with open_file(path) as reader:
-            return BUNDLE_KEY in (reader.metadata or {})
-    except ShmarrowError:
-        return False  # reading it will raise the error
+    return form.kind
 
 
 def _by_target(target: Any, formats: Iterable[str]) -> str:
     if not segment.is_location(target):
         return "arrows" if "arrows" in formats else "tensors"
     name, _ = resolve(target)
-    format = _by_suffix(name)
-    if format is not None and format in formats:
+    format = by_suffix(name)
+    if format in formats:
         return format
-    if format is None and is_shm(name):
+    if not format and is_shm(name):
         return "arrow" if "arrow" in formats else "tensors"
     suffixes = ", ".join([suffix for format in formats for suffix in SUFFIXES[format]])
     what = "rows" if "arrow" in formats else "tensors"
@@ -306,8 +272,10 @@ def _read_tensors(source: Input, format: str, columns: Sequence[str] | None) -> 
     return {name: tensors[name] for name in (tensors if columns is None else columns)}, metadata
 
 
-def _read_rows(source: Input, format: str, columns: Sequence[str] | None) -> _Rows:
-    if format in ("arrow", "arrows"):
+def _read_rows(source: Any, format: str, columns: Sequence[str] | None) -> _Rows:
+    if isinstance(source, Scan):
+        content = _Rows(source.schema, source)
+    elif format in ("arrow", "arrows"):
         content = _read_arrow(source, format)
     else:
         content = _read_by_pyarrow(source, format, columns)
@@ -322,10 +290,14 @@ def _read_arrow(source: Input, format: str) -> _Rows:
     if format == "arrows":
         stream = open_stream(source.file or source.path)
         return _Rows(stream.schema, _whole(stream, source.name))
+    file = RecordBatchFileReader(_mapped(source), DEFAULT_LIMITS)
+    return _Rows(file.schema, file, file.num_rows)
+
+
+def _mapped(source: Input) -> Source:
     mapped = open_source(source.path)
     mapped.name = source.name  # not that of a temporary file
-    file = RecordBatchFileReader(mapped, DEFAULT_LIMITS)
-    return _Rows(file.schema, file, file.num_rows)
+    return mapped
 
 
 def _whole(stream: Any, name: str) -> Iterator[RecordBatch]:
@@ -534,4 +506,4 @@ class _SinkFile(io.RawIOBase):
         return self._sink.size
 
 
-__all__ = ["SUFFIXES", "Converted", "convert"]
+__all__ = ["Converted", "convert"]

@@ -4,6 +4,15 @@
 ``filters`` chooses rows, and what may have them; ``one_table`` is the whole.
 """
 
-from shmarrow.scans.one_table import Scan as Scan
-from shmarrow.scans.one_table import scan as scan
-from shmarrow.scans.sources import open as open
+from typing import TYPE_CHECKING
+
+from shmarrow.lazy import lazy
+
+if TYPE_CHECKING:
+    from shmarrow.scans.one_table import Scan, scan
+    from shmarrow.scans.sources import open
+
+__all__ = ["Scan", "open", "scan"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, {".one_table": "Scan scan", ".sources": "open"})

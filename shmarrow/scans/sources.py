@@ -27,13 +27,13 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from shmarrow import capsules, segment
-from shmarrow.batch import RecordBatch
 from shmarrow.column_names import several
 from shmarrow.errors import (
     DEFAULT_LIMITS,
@@ -52,13 +52,15 @@ from shmarrow.errors import (
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import message_at
-from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME, decoded, is_shm
+from shmarrow.ipc.tensor import BUNDLE_KEY
+from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME, decoded, is_location, is_shm
 from shmarrow.sources import Source, open_source
-from shmarrow.sources.formats import HEAD, recognized
-from shmarrow.store import Store
-from shmarrow.store.directory import split_name
+from shmarrow.sources.formats import HEAD, SUFFIXES, recognized
 from shmarrow.store.protocol import CONTROL
-from shmarrow.tables import RecordBatchReader, Table, table
+
+if TYPE_CHECKING:
+    from shmarrow.segment import Segment
+    from shmarrow.store import Store
 
 Keys = tuple[tuple[str, str], ...]
 """The names and the texts in directories such as ``day=2024-01-01``, outermost first."""
@@ -81,16 +83,34 @@ class Fragment(NamedTuple):
     store: Store | None = None
     keys: Keys = ()
 
+    def map(self, attach: bool = True) -> Source:
+        """Map a file or an object, which is pinned and counted as used unless ``attach`` is False."""
+        if self.store is None:
+            return open_source(self.where)
+        source = open_source(self.store.attach(self.where) if attach else _looked_at(self.store, self.where))
+        source.name = str(self)
+        return source
+
     def __str__(self) -> str:
         if self.store is not None:
             return f"{self.store.name}/{self.where}"
         return self.where if isinstance(self.where, str) else repr(self.where)
 
 
+def _looked_at(store: Store, name: str) -> Segment:
+    from shmarrow.store.arguments import as_name
+    from shmarrow.store.attach import read_entry
+
+    found = read_entry(store._catalog, as_name(name))
+    if found is None:
+        raise store._missing([name])
+    return found
+
+
 # --- finding ------------------------------------------------------------------------------------------------------
 
 
-def find(source: Any, names: str | Iterable[str] | None = None) -> list[Fragment]:
+def find(source: Any, names: str | Iterable[str] | None = None, trust: bool = False) -> list[Fragment]:
     """Find everything that a source leads to, in order, without opening it.
 
     Parameters
@@ -99,6 +119,8 @@ def find(source: Any, names: str | Iterable[str] | None = None) -> list[Fragment
         One of the table above.
     names : str or sequence of str, optional
         Objects of a store: a pattern such as ``"train-*"``, or names; by default all.
+    trust : bool
+        Accept stores that other users own or may write to.
 
     Raises
     ------
@@ -114,27 +136,40 @@ def find(source: Any, names: str | Iterable[str] | None = None) -> list[Fragment
     if isinstance(source, (str, os.PathLike)):
         source = decoded(source)
         path = source.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if is_shm(source) else os.path.expanduser(source)
-        if os.path.isfile(f"{path}/{CONTROL}"):
-            source = Store(source, create=False)
+        if has_store(path):
+            source = _store(source.rstrip("/"), trust)
         elif names is None:
-            return list(_named(source, path))
+            return list(_named(source, path, trust))
+    if names is None and isinstance(source, (list, tuple)) and not _are_batches(source):
+        return [fragment for part in source for fragment in find(part, None, trust)]
+    from shmarrow.store import Store  # which files do not need
+
     if isinstance(source, Store):
         return [Fragment(name, source) for name in _chosen(source, names)]
     if names is not None:
         raise InvalidArgument(f"names select objects of a store, but the source is {shown(source)}")
-    if isinstance(source, (list, tuple)) and not _are_batches(source):
-        return [fragment for part in source for fragment in find(part)]
     return [Fragment(_readable(source))]
 
 
-def _named(source: str, path: str) -> Iterator[Fragment]:
+def _store(where: str, trust: bool) -> Store:
+    from shmarrow.store import Store
+
+    return Store(where, create=False, trust=trust)
+
+
+def leads_to_one(source: Any, fragments: Sequence[Fragment]) -> bool:
+    """Whether what was found for a source is the file or object of this very name, and not one of many."""
+    return len(fragments) == 1 and str(fragments[0]) == source
+
+
+def _named(source: str, path: str, trust: bool) -> Iterator[Fragment]:
     """The files of a path, a name or a pattern, or objects of a store."""
     if os.path.isdir(path):
         yield from sorted(_files(path, (), ()), key=lambda fragment: fragment.where)
     elif os.path.lexists(path):
         yield Fragment(source)
     elif (parts := split_name(source)) is not None:
-        store = Store(parts[0], create=False)
+        store = _store(parts[0], trust)
         yield from [Fragment(name, store) for name in _matching(store, parts[1])]
     elif glob.has_magic(path):
         yield from _matches(path, is_shm(source))
@@ -201,9 +236,9 @@ def _chosen(store: Store, names: str | Iterable[str] | None) -> Sequence[str]:
 
 def _matching(store: Store, pattern: str) -> list[str]:
     """The objects of a name, or else of a pattern, or else those whose names begin with it and a slash."""
-    names = sorted(store.names())
-    if pattern in names:
+    if pattern in store:
         return [pattern]
+    names = sorted(store.names())
     fixed = _fixed(pattern)
     found = [name for name in names if fnmatchcase(name, pattern) and is_visible(name[fixed:])]
     prefix = f"{pattern.rstrip('/')}/"
@@ -217,29 +252,112 @@ def _matching(store: Store, pattern: str) -> list[str]:
 
 
 def _are_batches(source: Sequence[Any]) -> bool:
+    from shmarrow.batch import RecordBatch
+
     return bool(source) and all(isinstance(item, RecordBatch) for item in source)
 
 
 def _readable(source: Any) -> Any:
     """A table or a reader that gives its batches any number of times."""
+    from shmarrow.batch import RecordBatch
+    from shmarrow.tables import RecordBatchReader, Table, table
+
     if hasattr(source, "get_batch"):
         return source
     if isinstance(source, RecordBatchReader):
         raise InvalidType(
             f"{source!r} can be read only once", hint="pass its path, or the table that read_all() returns"
         )
-    if capsules.has_data(source) or capsules.is_frame(source) or _is_rows(source):
+    if capsules.has_data(source) or capsules.is_frame(source) or isinstance(source, (Table, RecordBatch, list)):
         return table(source)
     expected = "a path, a shm: name, a pattern, a directory, a Store, a reader, a table or a list of these"
     hint = "shmarrow.table(...) makes a table of values" if isinstance(source, Mapping) else capsules.next_step(source)
     raise InvalidType(f"expected {expected}, found {full_name(source)}", hint=hint)
 
 
-def _is_rows(source: Any) -> bool:
-    return isinstance(source, (Table, RecordBatch, list, tuple))
+def has_store(path: str) -> bool:
+    """Whether a directory has the control file of a store, be it a sound one or not."""
+    return os.path.isfile(f"{path}/{CONTROL}")
 
 
-# --- opening ------------------------------------------------------------------------------------------------------
+def split_name(word: str) -> tuple[str, str] | None:
+    """Return the store and the name in ``STORE/NAME``; None for a file, and if no part of the path is a store."""
+    if is_shm(word):
+        where, _, name = word.partition("/")
+        return (where, name) if where != SHM_SCHEME and name else None
+    if os.path.isfile(word) or has_store(word):
+        return None
+    at = word.rfind("/")
+    while at > 0 and not has_store(word[:at]):
+        at = word.rfind("/", 0, at)
+    return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None
+
+
+# --- recognizing and opening --------------------------------------------------------------------------------------
+
+
+def expect_arrow(head: bytes, name: str) -> None:
+    """Refuse bytes that begin other data than Arrow's.
+
+    Parameters
+    ----------
+    head : bytes
+        The first bytes, up to :data:`shmarrow.sources.formats.HEAD`.
+    name : str
+        The name of the file.
+
+    Raises
+    ------
+    InvalidData
+        If there are none, or those of another format; the error says what reads it, and what converts it.
+    """
+    if not head:
+        raise InvalidData(f"{name} is empty: expected an Arrow file, a stream or a tensor")
+    form = recognized(head, name)
+    if not form.name or form.kind in ("arrow", "arrows"):
+        return
+    hint = form.reader
+    if form.kind in SUFFIXES:
+        source = "-" if name == "standard input" else shlex.quote(name)
+        hint = "; ".join([f"`shmarrow convert {source} OUT.arrow` makes it an Arrow file", *filter(None, [hint])])
+    raise InvalidData(f"expected Arrow data, found {form.name}", where=[(name,)], hint=hint)
+
+
+def contents(source: Source, limits: Limits) -> tuple[str, Any]:
+    """Determine what a source holds, and open it.
+
+    Returns
+    -------
+    kind : str
+        ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``.
+    content : RecordBatchFileReader, MappedStreamReader, Tensor, SparseTensor or Bundle
+        A reader or views of the source.
+
+    Raises
+    ------
+    InvalidData
+        If it holds something else, which is named where it is recognized, or is broken.
+    """
+    head = source.read(0, min(HEAD, source.size or 0)).tobytes()
+    if head.startswith(MAGIC):
+        reader = RecordBatchFileReader(source, limits)
+        if BUNDLE_KEY not in (reader.metadata or ()):
+            return "file", reader
+        from shmarrow.ipc.tensor.bundle import Bundle
+
+        return "bundle", Bundle(source, limits)
+    expect_arrow(head, source.name)
+    if source.data is None:  # a file object that is read by ranges, as files are
+        source = Source(source.name, source.read(0, source.size or 0))
+    message = message_at(source.data, 0, source.name)
+    kind = "" if message is None else message.message.kind
+    if kind in ("Tensor", "SparseTensor"):
+        from shmarrow.ipc.tensor.reader import read_tensor
+
+        return "tensor" if kind == "Tensor" else "sparse tensor", read_tensor(source.data, limits=limits)
+    from shmarrow.ipc.stream.reader import MappedStreamReader
+
+    return "stream", MappedStreamReader(source, limits)
 
 
 def open_fragment(fragment: Fragment, limits: Limits) -> Any:
@@ -256,45 +374,26 @@ def open_fragment(fragment: Fragment, limits: Limits) -> Any:
     """
     if not isinstance(fragment.where, str):
         return fragment.where
-    where = fragment.where if fragment.store is None else fragment.store.attach(fragment.where)
-    source = open_source(where)
-    source.name = str(fragment)
-    kind = kind_of(source)
+    kind, reader = contents(fragment.map(), limits)
     if kind not in ("file", "stream"):
-        source.close()
         hint = None if fragment.store is None else f"`{fragment.store.name}/PATTERN` leaves out objects without rows"
         raise InvalidData(f"{fragment} is a {kind}, which has no rows", hint=hint)
-    return _open_rows(kind, source, limits)
+    return reader
 
 
-def _open_rows(kind: str, source: Source, limits: Limits) -> Any:
-    if kind == "file":
-        return RecordBatchFileReader(source, limits)
-    from shmarrow.ipc.stream.reader import MappedStreamReader
-
-    return MappedStreamReader(source, limits)
-
-
-def kind_of(source: Source) -> str:
-    """Determine what Arrow data a source holds: ``"file"``, ``"stream"``, ``"tensor"`` or ``"sparse tensor"``.
+def the_one(where: Any, trust: bool = False) -> Fragment:
+    """Find the one file or object that a name leads to; :func:`find` says what is accepted, and raised.
 
     Raises
     ------
-    InvalidData
-        If it holds something else, which is named where it is recognized.
+    InvalidArgument
+        If it leads to several.
     """
-    data: Any = source.data
-    if data[: len(MAGIC)].tobytes() == MAGIC:
-        return "file"
-    head = data[:HEAD].tobytes()
-    if not head:
-        raise InvalidData(f"{source.name} is empty: expected an Arrow file, a stream or a tensor")
-    what, hint = recognized(head)
-    if what and head[:4] != b"\xff\xff\xff\xff":
-        raise InvalidData(f"expected Arrow data, found {what}", where=[(source.name,)], hint=hint)
-    message = message_at(data, 0, source.name)
-    kind = "" if message is None else message.message.kind
-    return {"Tensor": "tensor", "SparseTensor": "sparse tensor"}.get(kind, "stream")
+    fragments = find(where, None, trust)
+    if len(fragments) == 1:
+        return fragments[0]
+    count = counted(len(fragments), "source")
+    raise InvalidArgument(f"{decoded(where)!r} leads to {count}", hint="shmarrow.scan reads them as one table")
 
 
 def open(where: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Any:
@@ -324,25 +423,6 @@ def open(where: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) ->
     InvalidData
         If it is no Arrow data; the message names what it is, where that is recognized.
     """
-    from shmarrow.ipc.tensor import BUNDLE_KEY
-    from shmarrow.ipc.tensor.bundle import load_tensors
-    from shmarrow.ipc.tensor.reader import read_tensor
-
     limits = as_limits(limits, trust)
-    if isinstance(where, (str, os.PathLike)):
-        fragments = find(where)
-        if len(fragments) != 1:
-            raise InvalidArgument(
-                f"{decoded(where)!r} leads to {counted(len(fragments), 'source')}",
-                hint="shmarrow.scan reads them as one table",
-            )
-        (fragment,) = fragments
-        where = fragment.where if fragment.store is None else fragment.store.attach(fragment.where)
-    source = open_source(where)
-    kind = kind_of(source)
-    if kind in ("tensor", "sparse tensor"):
-        return read_tensor(source.data, limits=limits)
-    reader = _open_rows(kind, source, limits)
-    if kind == "file" and BUNDLE_KEY in (reader.metadata or {}):
-        return load_tensors(where, limits=limits)
-    return reader
+    source = the_one(where).map() if is_location(where) else open_source(where)
+    return contents(source, limits)[1]

@@ -25,15 +25,15 @@ class Input(NamedTuple):
         Name for messages.
     head : bytes
         The first bytes.
-    path : str
-        Path of a file that can be mapped; empty for a pipe.
+    path : str or list of str
+        Path of a file that can be mapped, or of what pyarrow reads; empty for a pipe.
     file : file object
         A pipe, from its start; None for a file.
     """
 
     name: str
     head: bytes
-    path: str
+    path: Any
     file: Any = None
 
 

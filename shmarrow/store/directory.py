@@ -38,7 +38,8 @@ from shmarrow.errors import (
 )
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
 from shmarrow.segment.files import link_unnamed, open_unnamed, sync_directory
-from shmarrow.segment.location import check_shm, decoded, is_shm
+from shmarrow.segment.location import check_shm, decoded
+from shmarrow.sources.formats import head_of, recognized
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
@@ -369,7 +370,7 @@ def _create(directory: Directory, want: Wanted) -> None:
     check_trust(directory, 0o020 | mode)
     if not _is_empty(directory):
         return
-    if _begins(os.path.join(os.path.dirname(directory.path), CONTROL), MAGIC):
+    if head_of(os.path.join(os.path.dirname(directory.path), CONTROL)).startswith(MAGIC):
         raise StorageError(
             errno.EPERM, f"cannot create the store {directory.name!r}: it is in the directory of another store"
         )
@@ -487,23 +488,9 @@ def _is_empty(directory: Directory) -> bool:
         text = "its control file is missing, without which its objects cannot be found; remove the directory"
     else:
         text += "; a store needs its own directory"
-        if _begins(f"/proc/self/fd/{directory.fd}/{others[0]}", b"ARROW1"):
+        if recognized(head_of(f"/proc/self/fd/{directory.fd}/{others[0]}")).kind == "arrow":
             text += "; add Arrow files such as this one to it with put_file"
     raise StorageError(errno.ENOTEMPTY, f"cannot create the store {directory.name!r}: {text}")
-
-
-def _begins(path: str, start: bytes) -> bool:
-    """Whether the file exists and begins with these bytes."""
-    try:
-        fd = os.open(path, os.O_RDONLY | _OPEN_FILE)
-    except OSError:
-        return False
-    try:
-        return os.read(fd, len(start)) == start
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 # --- destroying -------------------------------------------------------------------------------------------------
@@ -534,16 +521,3 @@ def finish_destroying(directory: Directory) -> None:
                 remove_files(directory, fd)
     finally:
         os.close(fd)
-
-
-def split_name(word: str) -> tuple[str, str] | None:
-    """Return the store and the name in ``STORE/NAME``; None for a file, and if no part of the path is a store."""
-    if is_shm(word):
-        where, _, name = word.partition("/")
-        return (where, name) if where != SHM_SCHEME and name else None
-    if os.path.isfile(word) or os.path.isfile(f"{word}/{CONTROL}"):
-        return None
-    at = word.rfind("/")
-    while at > 0 and not os.path.isfile(f"{word[:at]}/{CONTROL}"):
-        at = word.rfind("/", 0, at)
-    return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None

@@ -18,13 +18,14 @@ from shmarrow.ipc.message.decode import CONTINUATION, message_at, not_a_message,
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.decode import FieldLayout
 from shmarrow.ipc.tensor import BUNDLE_KEY
-from shmarrow.sources import Source, formats
+from shmarrow.scans.sources import the_one
+from shmarrow.segment import is_location
+from shmarrow.sources import Source, formats, open_source
 from shmarrow.types import Metadata, Schema
 from shmarrow.xray.checks import check_blocks
 from shmarrow.xray.messages import BATCH, DICTIONARY, NO_MESSAGES, SCHEMA, SPARSE, TENSOR, Batch, read_batch, scan
 from shmarrow.xray.model import Finding, zeros
 from shmarrow.xray.roles import BufferRole, expanded, fields_below, roles_of
-from shmarrow.xray.target import open_target
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -304,8 +305,8 @@ def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = Fals
 
     Parameters
     ----------
-    target : path, ``shm:NAME``, ``shm:STORE/NAME``, ``DIRECTORY/NAME`` of a store, Segment or bytes-like
-        The object. Paths and objects are mapped, without copying.
+    target : path, ``shm:NAME``, ``STORE/NAME``, Segment or bytes-like
+        The object. Paths and objects are mapped, without copying, pinning or counting them as used.
     limits : Limits, optional
         Bounds on what is accepted.
     trust : bool
@@ -315,9 +316,12 @@ def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = Fals
     ------
     ObjectNotFound
         If no such file or object exists.
+    InvalidArgument
+        If there are several of this name.
     InvalidData
         If it is not Arrow data. Defects of Arrow data are listed in ``findings``.
     """
     if isinstance(target, Overview):
         return target
-    return Overview(open_target(target, trust), as_limits(limits))
+    source = the_one(target, trust).map(attach=False) if is_location(target) else open_source(target)
+    return Overview(source, as_limits(limits))

@@ -223,9 +223,11 @@ def test_objects_of_stores_and_shared_memory(shm_name: str, tmp_path: Path, run:
         assert run("schema", f"{where}/numbers") == "\tdense\tdouble\t2×3\t\n"
         assert "has no rows" in run("head", f"{where}/numbers", status=1)
         for name in (where, f"{where}/"):
-            assert run.json("head", name, status=1)["hint"] == (
+            assert run.json("validate", name, status=1)["hint"] == (
                 f"{where} is a store: `shmarrow names {where}` lists its objects, {where}/NAME is one of them"
             )
+            assert run("head", name, "-n", 2) == "values\n1\n2\n"
+            assert run.json("count", name, status=1)["hint"] == f"`{where}/PATTERN` leaves out objects without rows"
         error = run.json("count", f"{where}/nothing", status=3)
         assert (error["error"], error["status"]) == ("ObjectNotFound", 3)
         with sa.Store(where) as store:

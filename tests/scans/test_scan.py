@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pickle
+import tarfile
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -357,6 +358,13 @@ def test_open_whichever_it_is(tmp_path: Path, shm_name: str) -> None:
     assert sa.open((tmp_path / "file").read_bytes()).num_rows == 1
     with open(tmp_path / "file", "rb") as file:
         assert sa.open(file).num_rows == 1
+    for name in ("file", "stream"):
+        with tarfile.open(tmp_path / "tar", "w") as tar:
+            tar.add(tmp_path / name, name)
+        with tarfile.open(tmp_path / "tar") as tar, tar.extractfile(name) as part:  # type: ignore[union-attr]
+            assert sa.open(part).read_all().to_pylist() == [{"x": 1}]  # read by ranges
+    with pytest.raises(sa.InvalidData, match="bundle is a bundle, which has no rows"):
+        sa.scan(tmp_path / "bundle")
     with sa.Store(shm_name) as store:
         store.put("a", table)
         assert sa.open(f"{shm_name}/a").read_all().to_pylist() == [{"x": 1}]
@@ -366,7 +374,7 @@ def test_open_whichever_it_is(tmp_path: Path, shm_name: str) -> None:
     for name, message in {"empty": "is empty", "parquet": "found a Parquet file"}.items():
         with pytest.raises(sa.InvalidData, match=message):
             sa.open(tmp_path / name)
-    with pytest.raises(sa.InvalidArgument, match=r"leads to 6 sources; shmarrow\.scan reads them as one table"):
+    with pytest.raises(sa.InvalidArgument, match=r"leads to 7 sources; shmarrow\.scan reads them as one table"):
         sa.open(tmp_path)
 
 

@@ -22,16 +22,15 @@ from shmarrow.column_names import fields_at
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, shown
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
-from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
-from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
+from shmarrow.scans.sources import contents
 from shmarrow.segment import Segment
 from shmarrow.sources import Source, open_source
 from shmarrow.tables import Table
@@ -138,7 +137,7 @@ class _Numbers:
     """An index from body offset to batch, for a file or stream that is opened again."""
 
     def __init__(self, data: Bytes) -> None:
-        self.reader: Any = _reader(Source("a mapped file", data, mapped=True))
+        self.reader: Any = contents(Source("a mapped file", data, mapped=True), DEFAULT_LIMITS)[1]
         self.schema: Schema = self.reader._full_schema
         self._starts: Any = None
         self._order: Any = None
@@ -167,12 +166,6 @@ class _Numbers:
                 return number if body == start else None
             number += 1
         return None
-
-
-def _reader(source: Source) -> Any:
-    assert source.data is not None
-    is_file = source.data[: len(MAGIC)].tobytes() == MAGIC
-    return (RecordBatchFileReader if is_file else MappedStreamReader)(source, DEFAULT_LIMITS)
 
 
 # --- to handles -------------------------------------------------------------------------------------------------
@@ -327,7 +320,7 @@ def _from_file(piece: FileBatches, memory: HandleObjects, readers: dict[int, Any
     reader = readers.get(piece.ref)
     if reader is None:
         segment: Segment = memory.segment(piece.ref)
-        reader = readers[piece.ref] = _reader(open_source(segment))
+        reader = readers[piece.ref] = contents(open_source(segment), DEFAULT_LIMITS)[1]
     for number in range(max(piece.first, 0), piece.first + piece.number):
         batch: RecordBatch = reader.get_batch(number)
         if piece.columns is not None:

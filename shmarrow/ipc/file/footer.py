@@ -14,7 +14,7 @@ from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.decode import CONTINUATION, check_version, read_key_values
+from shmarrow.ipc.message.decode import check_version, read_key_values
 from shmarrow.ipc.message.template import LARGEST, Holes, Known
 from shmarrow.ipc.schema.cache import read_schema, schema_region
 from shmarrow.sources import Source
@@ -143,13 +143,10 @@ def _no_file(name: str, data: Bytes) -> InvalidData:
     head = data[: formats.HEAD].tobytes()
     if not head:
         return InvalidData(f"{name}: expected an Arrow file, found an empty file")
-    form, hint = _MESSAGE if head[:4] == CONTINUATION else formats.recognized(head)
-    if form:
-        return InvalidData(f"{name}: expected an Arrow file, found {form}", hint=hint)
+    form = formats.recognized(head)
+    if form.name:
+        return InvalidData(f"{name}: expected an Arrow file, found {form.name}", hint=form.reader)
     return InvalidData(f"{name}: expected an Arrow file, which starts with {MAGIC!r}, found {head[: len(MAGIC)]!r}")
-
-
-_MESSAGE = "an Arrow stream or tensor", "ipc.open_stream or ipc.read_tensor reads it"
 
 
 ROW_COUNTS = b"shmarrow:row_counts"

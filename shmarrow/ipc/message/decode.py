@@ -40,8 +40,9 @@ def not_a_message(data: Any, offset: int, where: str) -> InvalidData:
     from shmarrow.sources import formats
 
     head = bytes(data[offset : offset + formats.HEAD])
-    form, hint = formats.recognized(head)
-    return InvalidData(f"{where}: expected an Arrow message at {offset}, found {form or repr(head[:8])}", hint=hint)
+    form = formats.recognized(head)
+    found = form.name or repr(head[:8])
+    return InvalidData(f"{where}: expected an Arrow message at {offset}, found {found}", hint=form.reader)
 
 
 def _is_plausible(data: Any, offset: int, size: int) -> bool:
@@ -54,7 +55,7 @@ def _is_plausible(data: Any, offset: int, size: int) -> bool:
 
     if 0 <= size < 1 << 24 and not size & 1:
         return bytes(data[offset + 4 : offset + 8]) != bytes(4)
-    return size >= 0 and not formats.recognized(bytes(data[offset : offset + formats.HEAD]))[0]
+    return size >= 0 and not formats.recognized(bytes(data[offset : offset + formats.HEAD])).name
 
 
 def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int] | None:
