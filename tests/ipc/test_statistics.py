@@ -98,6 +98,8 @@ def test_other_readers_ignore_them() -> None:
     assert reader.metadata == {b"mine": b"1"}
     theirs = pa.ipc.open_file(data)
     assert theirs.read_all().to_pydict() == {"x": [1, 2]}
+    if not hasattr(theirs, "metadata"):
+        pytest.skip("this version of pyarrow does not give the metadata of a footer")
     value = base64.b64decode(theirs.metadata[b"shmarrow:statistics"])
     assert pa.ipc.open_stream(value).read_all().to_pylist() == [{"x": x(0, 1, 1)}, {"x": x(0, 2, 2)}]
 
