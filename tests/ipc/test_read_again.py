@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import shmarrow as sa
+
+duckdb = pytest.importorskip("duckdb")
+pl = pytest.importorskip("polars")
 
 SCHEMA = sa.schema([("x", sa.int64()), ("d", sa.dictionary(sa.int8(), sa.string()))])
 ROWS = [{"x": i, "d": "ab"[i % 2]} for i in range(9)]

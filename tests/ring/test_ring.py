@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from environment import ROOT
@@ -26,6 +25,8 @@ from processes import ended, forked, killed_at_end
 import shmarrow as sa
 from shmarrow.ring import ring_info
 from shmarrow.ring.protocol import read_geometry
+
+pl = pytest.importorskip("polars")
 
 IMAGE = sa.fixed_shape_tensor(sa.uint8(), (4, 5))
 FRAME = sa.record_batch(

@@ -10,14 +10,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
 import shmarrow as sa
+
+duckdb = pytest.importorskip("duckdb")
+pl = pytest.importorskip("polars")
 
 
 def write(path: Path | str, data: Any, make: Any = sa.ipc.new_file, **options: Any) -> str:

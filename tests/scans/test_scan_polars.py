@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from processes import python
 
 import shmarrow as sa
+
+pl = pytest.importorskip("polars")
 
 NAN = float("nan")
 FRAME = pl.DataFrame(
