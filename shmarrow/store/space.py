@@ -80,11 +80,7 @@ class Space:
             nbytes, short = nbytes - freed, short - freed
         if short <= 0 or nbytes <= 0:
             return 0
-        chosen, freed = self._choose(catalog.victims, short, name) if catalog.evicts else ([], 0)
-        if freed < short:
-            return nbytes
-        self._remove(change, chosen)
-        return 0
+        return 0 if self._evict_known(change, short, name) else nbytes
 
     def make_room(self, nbytes: int, name: str) -> None:
         """Evict until the capacity allows ``nbytes`` more, or raise StoreFull; called without the lock."""
@@ -136,6 +132,11 @@ class Space:
         StoreFull is raised and nothing is removed.
         """
         catalog, coded, gone = self._catalog, name.encode(), list[str]()
+        if not files and short > 0:
+            with catalog.change() as change:
+                known = self._evict_known(change, short, coded)
+            if known:
+                return [entry.name.decode() for entry in known]
         for _ in range(_ROUNDS):
             if short <= 0:
                 return gone
@@ -161,6 +162,14 @@ class Space:
             reason = "the objects that may be evicted are used or damaged"
             raise self.full(name, needed or short, reason, anything)
         return gone
+
+    def _evict_known(self, change: Change, short: int, name: bytes) -> list[Entry]:
+        """Evict what the last snapshot left as the least recently used, if few of these are enough; return them."""
+        chosen, freed = self._choose(self._catalog.victims, short, name) if self._catalog.evicts else ([], 0)
+        if freed < short:
+            return []
+        self._remove(change, chosen)
+        return chosen
 
     def _candidates(self, short: int, name: bytes, anything: bool, files: bool) -> tuple[deque[Candidate], int]:
         """Return candidates for eviction, expired ones first, then in order of use; takes no lock.
