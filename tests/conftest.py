@@ -53,15 +53,24 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-_ONE_SESSION = (
-    "test_spark_faults.py", "test_spark_broadcast.py", "test_spark_source.py",
-    "test_examples.py", "test_spark_share.py", "test_spark_connect.py", "test_spark_frame.py",
-    "test_spark_session.py", "test_spark_table.py",
-)  # fmt: skip
-"""Files that share a session of Spark: they run in one process, so that one Java process is started for all."""
+_SESSIONS = {
+    "Spark": (
+        "test_spark_stream.py", "test_spark_broadcast.py", "test_spark_source.py", "test_spark_named.py",
+        "test_examples.py", "test_spark_table.py",
+    ),
+    "Spark Connect": (
+        "test_spark_faults.py", "test_spark_lookup.py", "test_spark_share.py", "test_spark_frame.py",
+        "test_spark_connect.py", "test_spark_session.py", "test_spark_snapshot.py",
+    ),
+}  # fmt: skip
+"""Files that share a session of Spark: they run in one process, so that one Java process is started for all of them.
+
+The two are as long as each other. Streams are in the one that serves no Spark Connect, as ``spark_lab.ISOLATED`` says.
+"""
 
 _SLOWEST = (
-    *_ONE_SESSION, "test_spark_cluster.py", "test_docs.py", "test_demo.py", "test_guide.py", "test_xray_page.py",
+    *itertools.chain.from_iterable(_SESSIONS.values()),
+    "test_spark_cluster.py", "test_docs.py", "test_demo.py", "test_guide.py", "test_xray_page.py",
     "test_life_cycle.py", "test_hostile.py", "test_peers.py", "test_casts.py", "test_processes.py",
     "test_spark_daemon.py",
 )  # fmt: skip
@@ -85,13 +94,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more process than processors: many tests wait for others."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two more processes than processors: many tests wait for others, those of Spark most of the time."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """As ``--dist loadfile``, but with the files that share a session as one."""
+    scopes = {name: session for session, names in _SESSIONS.items() for name in names}
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -99,7 +109,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "Spark" if os.path.basename(file) in _ONE_SESSION else file
+            return scopes.get(os.path.basename(file), file)
 
     return Scheduling(config, log)
 

@@ -505,7 +505,8 @@ def check_connect(lab: Lab) -> None:
     if lacks is not None:
         print(f"skipped  Spark Connect: needs what the extra 'connect' installs ({lacks})", flush=True)
         return
-    server = {**spark_lab.SERVER, "spark.connect.grpc.binding.address": FIRST}
+    plugin = {"spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin"}
+    server = {**plugin, **spark_lab.SERVER, **spark_lab.ISOLATED, "spark.connect.grpc.binding.address": FIRST}
     with lab.driver(FIRST, **{name.replace(".", "__"): value for name, value in server.items()}) as driver:
         url = f"sc://{FIRST}:{driver.run(port)}"
         with (

@@ -58,14 +58,15 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
 }
 
-SERVER = {
-    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-    "spark.connect.grpc.binding.address": "127.0.0.1",
-    "spark.connect.grpc.binding.port": "0",
+SERVER = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
+"""Where the Java process of a classic session serves Spark Connect, once :func:`connect_url` has asked for that."""
+
+ISOLATED = {
     "spark.sql.artifact.isolation.enabled": "true",
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
 }
-"""Settings with which a classic session serves Spark Connect too; a server by itself has the last two."""
+"""Settings of a server's sessions. Classic ones do without: each of their streams would start daemons of its own for
+the steps of a Python source and sink, which takes ten seconds of processor time."""
 
 _MARK = "SHMARROW_SPARK_LAB"
 _numbers = itertools.count()
@@ -94,11 +95,10 @@ def local_spark(folder: Path) -> Iterator[Any]:
     """A classic session with two tasks at a time, each of which may fail once; ``folder`` has its files."""
     from shmarrow.spark import local_session
 
-    server = SERVER if connect_lacks() is None else {}
     with pytest.MonkeyPatch.context() as patch:  # what the Java process inherits
         for name, value in _environment(folder).items():
             patch.setenv(name, value)
-        session = local_session(2, {**SETTINGS, **server, "spark.master": "local[2,2]"})
+        session = local_session(2, {**SETTINGS, **SERVER, "spark.master": "local[2,2]"})
     try:
         yield session
     finally:
@@ -140,8 +140,12 @@ def connect_url(spark: Any) -> str:
     lacks = connect_lacks()
     if lacks is not None:
         pytest.skip(f"Spark Connect needs what the extra 'connect' installs ({lacks})")
-    service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
-    return f"sc://127.0.0.1:{getattr(service, 'MODULE$').localPort()}"
+    service = getattr(getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$"), "MODULE$")
+    context = spark.sparkContext._jsc.sc()
+    for name, value in ISOLATED.items():
+        context.conf().set(name, value)
+    service.start(context)
+    return f"sc://127.0.0.1:{service.localPort()}"
 
 
 @contextmanager
