@@ -527,3 +527,29 @@ def test_no_argument_gives_another_librarys_error(tmp_path: Path, monkeypatch: p
             except Exception as error:
                 wrong.append(f"{name}{arguments!r}: {type(error).__name__}: {error}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("limits", [None, {"depth": 3}, sa.Limits])
+def test_limits_of_another_type(limits: Any) -> None:
+    for call in (
+        lambda: sa.ipc.open_file(FILE, limits=limits),
+        lambda: sa.ipc.open_stream(STREAM, limits=limits),
+        lambda: sa.ipc.StreamDecoder(limits),
+        lambda: sa.ipc.read_tensor(STREAM, limits=limits),
+        lambda: sa.ipc.read_tensors(STREAM, limits=limits),
+        lambda: sa.load_tensors(FILE, limits=limits),
+    ):
+        with pytest.raises(sa.InvalidType, match=r"limits must be a shmarrow\.Limits, found"):
+            call()
+    with pytest.raises(sa.InvalidArgument, match="depth must be an int"):
+        sa.Limits(depth=True)
+
+
+def test_missing_arguments_are_those_of_the_method() -> None:
+    for call, match in (
+        (lambda: sa.array([1]).to_pandas(True), r"to_pandas\(\) takes 1"),
+        (lambda: sa.table({"a": [1]}).to_pandas(True), r"to_pandas\(\) takes 1"),
+        (lambda: sa.Table.from_pandas(), r"from_pandas\(\) missing"),
+    ):
+        with pytest.raises(TypeError, match=match):
+            call()

@@ -99,7 +99,7 @@ def test_after_closing_nothing_is_read() -> None:
     reader.close()
     reads = len(source.reads)
     assert have.to_pylist() == list(range(100_000))
-    with pytest.raises(sa.Closed):
+    with pytest.raises(sa.Closed, match=r"the reader of .* is closed, and this column was not read before; .*read_all"):
         batch.column("y")
     assert len(source.reads) == reads
     assert not source.closed

@@ -38,6 +38,8 @@ def test_each_use_has_all_rows(tmp_path: Path, kind: str, use: Callable[[Any], A
         for batch in BATCHES:
             writer.write(batch)
     reader: Any = read(tmp_path / "a")
+    assert (len(reader), reader.num_rows) == (3, 9)
+    assert reader[-1] == BATCHES[2]
     first = use(reader)
     assert len(first) == 9
     assert use(reader) == use(reader) == first
