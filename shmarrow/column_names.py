@@ -21,37 +21,6 @@ from shmarrow.types.field import schema_of
 T = TypeVar("T")
 
 
-class _RenamedFields:
-    """The fields of a schema under other names, checked on access.
-
-    See :class:`~shmarrow.types.schema.FieldSource`.
-    """
-
-    __slots__ = ("_names", "_schema")
-
-    def __init__(self, schema: Schema, names: tuple[str, ...]) -> None:
-        self._schema = schema
-        self._names = names
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def field(self, index: int) -> Field:
-        return self._schema.field(index).with_name(self._names[index])
-
-    def fields(self) -> list[Field]:
-        return [field.with_name(name) for field, name in zip(self._schema.fields, self._names, strict=True)]
-
-    def names(self) -> list[str]:
-        return list(self._names)
-
-    def find(self, name: str) -> list[int]:
-        return [i for i, other in enumerate(self._names) if other == name]
-
-    def detach(self) -> None:
-        self._schema._detach()
-
-
 def several(values: Iterable[T], what: str) -> tuple[T, ...]:
     """Return a list argument as a tuple; InvalidType for a string, which would be iterated by character."""
     if not hasattr(values, "__iter__") and hasattr(values, "schema"):
@@ -63,7 +32,7 @@ def several(values: Iterable[T], what: str) -> tuple[T, ...]:
 
 
 def renamed(schema: Schema, names: Sequence[str]) -> Schema:
-    """Rename the fields, without parsing them.
+    """Rename the fields.
 
     Raises
     ------
@@ -79,7 +48,8 @@ def renamed(schema: Schema, names: Sequence[str]) -> Schema:
                 raise InvalidType(f"the name of a column must be a string, found {shown(name)}")
     if len(names) != len(schema):
         raise InvalidArgument(f"expected {counted(len(schema), 'name')}, one for each column, found {len(names)}")
-    return Schema(metadata=schema.metadata, source=_RenamedFields(schema, names))
+    fields = [field.with_name(name) for field, name in zip(schema.fields, names, strict=True)]
+    return Schema(fields, schema.metadata)
 
 
 def fields_at(schema: Schema, indices: Sequence[int]) -> Schema:

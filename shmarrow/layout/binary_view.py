@@ -28,9 +28,9 @@ from shmarrow.layout.views import (
     PAIR,
     SIZE,
     WORDS,
-    Piece,
     Quarters,
     Sizes,
+    TextBlock,
     extents,
     groups_of,
     is_inline_text,
@@ -68,7 +68,7 @@ class BinaryViewArray(Array):
             sizes *= valid
         return sizes
 
-    def _pieces(self, sizes: Sizes) -> Iterator[Piece]:
+    def _pieces(self, sizes: Sizes) -> Iterator[TextBlock]:
         """The views in blocks of some thousands, checked to be within their buffers; ``sizes`` are their lengths."""
         words = self._words()
         buffers = self.data_buffers
@@ -97,7 +97,7 @@ class BinaryViewArray(Array):
                         starts[slots] = offsets_from(lengths)[:-1] + end
                     end += len(sources[-1])
             source = sources[0] if len(sources) == 1 else np.concatenate([EMPTY, *sources])
-            yield Piece(first, part, own, source, starts)
+            yield TextBlock(first, part, own, source, starts)
 
     def _blocks(self, valid: Mask | None = None, sizes: Sizes | None = None) -> Iterator[tuple[int, Quarters]]:
         """Copies of some thousands of views each, of shape (4, n), with the first slot of each.

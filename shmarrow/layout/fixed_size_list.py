@@ -11,7 +11,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array
-from shmarrow.layout.list_forms import Lists, Parts, of_one_length
+from shmarrow.layout.list_forms import ListParts, Lists, of_one_length
 from shmarrow.layout.making import (
     check_expansion,
     check_slots,
@@ -103,7 +103,7 @@ class FixedSizeListArray(Lists):
         return np.arange(self._length) * size, np.full(self._length, size, np.int64), self._window()
 
     @classmethod
-    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:
+    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> ListParts:
         elements = of_one_length(array, target, starts, sizes, items)
         return [], np.arange(len(sizes)) * target.list_size, elements
 

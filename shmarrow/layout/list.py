@@ -16,7 +16,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array
-from shmarrow.layout.list_forms import Lists, Parts, in_list, packed
+from shmarrow.layout.list_forms import ListParts, Lists, in_list, packed
 from shmarrow.layout.making import (
     check_reach,
     frozen,
@@ -124,7 +124,7 @@ class ListArray(Lists):
         return offsets[:-1] - first, np.diff(offsets), self.values.slice(first, int(offsets[-1]) - first)
 
     @classmethod
-    def _of_lists(cls, array: Any, target: Any) -> Parts:
+    def _of_lists(cls, array: Any, target: Any) -> ListParts:
         if not isinstance(array, ListArray):
             return super()._of_lists(array, target)
         offsets, window = trimmed_offsets(array, len(array.values))
@@ -135,7 +135,7 @@ class ListArray(Lists):
         return [offsets.astype(target.offset_dtype, copy=False)], offsets[:-1], items
 
     @classmethod
-    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:
+    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> ListParts:
         offsets = offsets_of(sizes, target)
         return [offsets], offsets[:-1], packed(starts, sizes, items)
 

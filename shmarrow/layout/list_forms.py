@@ -28,7 +28,7 @@ from shmarrow.types.descriptors import TYPES
 if TYPE_CHECKING:
     from shmarrow.layout.primitive import PrimitiveArray
 
-Parts: TypeAlias = tuple[Sequence[NDArray], Indices, Any]
+ListParts: TypeAlias = tuple[Sequence[NDArray], Indices, Any]
 """Lists: the buffers after validity, the start of each list in the child, and the child."""
 
 
@@ -42,12 +42,12 @@ class Lists(Array):
         raise NotImplementedError
 
     @classmethod
-    def _of_lists(cls, array: Any, target: Any) -> Parts:
+    def _of_lists(cls, array: Any, target: Any) -> ListParts:
         """The parts of lists of any layout as a type of this class."""
         return cls._of_spans(array, target, *array._spans())
 
     @classmethod
-    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:
+    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> ListParts:
         """As :meth:`_of_lists`, of lists given by starts and sizes in ``items``."""
         raise NotImplementedError
 

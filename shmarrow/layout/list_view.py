@@ -11,7 +11,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, Part, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array
-from shmarrow.layout.list_forms import Lists, Parts
+from shmarrow.layout.list_forms import ListParts, Lists
 from shmarrow.layout.making import (
     blank_mask,
     check_expansion,
@@ -176,7 +176,7 @@ class ListViewArray(Lists):
         return np.where(used, starts - first, 0), sizes, self.values.slice(first, last - first)
 
     @classmethod
-    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> Parts:
+    def _of_spans(cls, array: Any, target: Any, starts: Indices, sizes: Indices, items: Any) -> ListParts:
         check_reach(len(items), target)
         return [part.astype(target.offset_dtype, copy=False) for part in (starts, sizes)], starts, items
 

@@ -36,7 +36,7 @@ Quarters: TypeAlias = Sizes
 """Views by quarter, of shape (4, n): lengths, prefixes, buffer indices, offsets; or lengths, and inline values."""
 
 
-class Piece(NamedTuple):
+class TextBlock(NamedTuple):
     """A block of views, and their values."""
 
     first: int

@@ -27,7 +27,7 @@ from shmarrow.buffer import ALIGNMENT, PADDING, padded
 from shmarrow.build import array
 from shmarrow.chunked import ChunkedArray, read_chunked_array
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, full_name, shown
-from shmarrow.ipc.batch.encode import Place, dictionaries_of
+from shmarrow.ipc.batch.encode import Locate, dictionaries_of
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
 from shmarrow.ipc.message.decode import message_at
@@ -49,9 +49,6 @@ from shmarrow.types import DataType, ExtensionType, Field, Metadata, Schema, as_
 from shmarrow.types.base import as_utf8
 from shmarrow.writer import Sink
 
-Piece = Any
-"""Bytes, or a C-contiguous ndarray of uint8."""
-
 _MOST_PIECES, _GROUP = 256, 1 << 20
 
 
@@ -64,7 +61,7 @@ class Encoded(NamedTuple):
         The kind; see :class:`Description`.
     size : int or None
         Total size; None if compressed.
-    parts : iterable of list of Piece
+    parts : iterable of list of bytes-like
         The bytes, in lists of bytes-like pieces to write together; a small value is one list. To be iterated once.
         The pieces are views of the value, which must not change until they are written.
     columns : iterable of Array
@@ -73,11 +70,11 @@ class Encoded(NamedTuple):
 
     kind: str
     size: int | None
-    parts: Iterable[list[Piece]]
+    parts: Iterable[list[Any]]
     columns: Iterable[Array] = ()
 
 
-def encode(value: Any, options: IpcWriteOptions | None = None, place: Place | None = None) -> Encoded:
+def encode(value: Any, options: IpcWriteOptions | None = None, locate: Locate | None = None) -> Encoded:
     """Encode a value as one Arrow object.
 
     Parameters
@@ -87,8 +84,8 @@ def encode(value: Any, options: IpcWriteOptions | None = None, place: Place | No
         data frame, reader or tensor.
     options : IpcWriteOptions, optional
         Compression, alignment and framing.
-    place : callable, optional
-        Says where buffers of rows lie that are not written; see :data:`shmarrow.ipc.batch.encode.Place`.
+    locate : callable, optional
+        Says where buffers of rows lie that are not written; see :data:`shmarrow.ipc.batch.encode.Locate`.
 
     Raises
     ------
@@ -101,9 +98,9 @@ def encode(value: Any, options: IpcWriteOptions | None = None, place: Place | No
     """
     encoder = _encoder_of(value)
     if encoder is None:
-        return encode(accepted(value), options, place)
+        return encode(accepted(value), options, locate)
     options = as_options(options)
-    return encoder(value, options) if place is None or encoder not in _ROWS else encoder(value, options, place=place)
+    return encoder(value, options) if locate is None or encoder not in _ROWS else encoder(value, options, locate=locate)
 
 
 def own(value: Any) -> Any:
@@ -130,28 +127,28 @@ class _Recorder(Sink):
     def __init__(self) -> None:
         self.name = "an object"
         self.size = 0
-        self.parts: list[Iterable[Piece]] = []
+        self.parts: list[Iterable[Any]] = []
         super().__init__("the writer of an object")
 
-    def write(self, pieces: Iterable[Piece]) -> int:
+    def write(self, pieces: Iterable[Any]) -> int:
         part = list(pieces)
         size = sum(map(len, part))
         self.parts.append(part)
         self.size += size
         return size
 
-    def write_each(self, pieces: Iterable[Piece], size: int) -> None:
+    def write_each(self, pieces: Iterable[Any], size: int) -> None:
         self.parts.append(pieces)
         self.size += size
 
-    def take(self) -> Iterator[Piece]:
+    def take(self) -> Iterator[Any]:
         """Take all pieces since the last call."""
         parts, self.parts = self.parts, []
         return chain.from_iterable(parts)
 
 
 def _batch(
-    batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch", place: Place | None = None
+    batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch", locate: Locate | None = None
 ) -> Encoded:
     columns = batch.columns
     for column in columns:
@@ -159,14 +156,14 @@ def _batch(
             check_readable(encode_schema(batch.schema, options))
             break
     if options.compression is None:
-        encoded = encode_file(batch, columns, options, MARKS[kind], place)
+        encoded = encode_file(batch, columns, options, MARKS[kind], locate)
         if encoded is not None:
             pieces, size = encoded
             return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), columns)
-    return _table(Table(batch.schema, [batch]), options, kind, place)
+    return _table(Table(batch.schema, [batch]), options, kind, locate)
 
 
-def _table(table: Table, options: IpcWriteOptions, kind: str = "table", place: Place | None = None) -> Encoded:
+def _table(table: Table, options: IpcWriteOptions, kind: str = "table", locate: Locate | None = None) -> Encoded:
     metadata = None if kind == "table" else MARKS[kind]
     if any(field.type.fields for field in table.schema.fields):
         check_readable(encode_schema(table.schema, options))
@@ -179,14 +176,14 @@ def _table(table: Table, options: IpcWriteOptions, kind: str = "table", place: P
             writer: Any = RecordBatchFileWriter(sink, table.schema, options, metadata)
         else:
             writer = RecordBatchStreamWriter(sink, table.schema, options)
-        writer._place = place
+        writer._locate = locate
         with writer:
             for batch in table.batches:
                 writer.write_batch(batch, None if own is None else {**unmarked(batch.metadata), **own})
                 yield
         yield
 
-    def parts() -> Iterator[list[Piece]]:
+    def parts() -> Iterator[list[Any]]:
         sink = _Recorder()
         for _ in write(sink):
             yield joined(list(sink.take()))
@@ -213,15 +210,15 @@ def _one_dictionary_each(table: Table) -> bool:
     )
 
 
-def _array(values: Array, options: IpcWriteOptions, place: Place | None = None) -> Encoded:
+def _array(values: Array, options: IpcWriteOptions, locate: Locate | None = None) -> Encoded:
     check_type(values.type)
-    return _batch(_as_batch(values), options, "array", place)
+    return _batch(_as_batch(values), options, "array", locate)
 
 
-def _chunked_array(values: ChunkedArray, options: IpcWriteOptions, place: Place | None = None) -> Encoded:
+def _chunked_array(values: ChunkedArray, options: IpcWriteOptions, locate: Locate | None = None) -> Encoded:
     check_type(values.type)
     table = Table(_schema_of(values.type), list(map(_as_batch, values.chunks)))
-    return _table(table, options, "chunked_array", place)
+    return _table(table, options, "chunked_array", locate)
 
 
 def _as_batch(values: Array) -> RecordBatch:
@@ -309,9 +306,9 @@ def _bundle(tensors: Mapping[str, Any], options: IpcWriteOptions) -> Encoded:
     return Encoded("bundle", sink.size, _groups(sink.take()))
 
 
-def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+def _groups(pieces: Iterable[Any]) -> Iterator[list[Any]]:
     """Group pieces into lists worth one write each."""
-    group: list[Piece] = []
+    group: list[Any] = []
     size = 0
     for piece in pieces:
         group.append(piece)

@@ -72,7 +72,7 @@ class Sources:
             for source in self._linked:
                 source.number = source.used = 0
             self._linked = []
-            encoded = encode(value, options, self._place)
+            encoded = encode(value, options, self._locate)
             used = sorted(self._linked, key=lambda source: source.used, reverse=True)
             spare = [source for at, source in enumerate(used) if at >= self._most or source.used < _PAGE]
             if not spare:
@@ -88,7 +88,7 @@ class Sources:
         self._known = {key: None if other is source else other for key, other in self._known.items()}
         os.close(source.fd)
 
-    def _place(self, data: Bytes) -> int | None:
+    def _locate(self, data: Bytes) -> int | None:
         """The offset of a buffer in a body of several files; None if it is in none of them."""
         address: int = data.__array_interface__["data"][0]
         place = self._mapping_at(address)

@@ -161,7 +161,7 @@ class _Numbers:
         batches = self.reader._opened()
         number = 0
         while batches.reach(number):
-            body = batches.places[number].body
+            body = batches.indexed[number].body
             if body >= start:
                 return number if body == start else None
             number += 1

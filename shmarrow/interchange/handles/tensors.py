@@ -33,7 +33,7 @@ class Elements(NamedTuple):
     strides: tuple[int, ...]
 
 
-class Parts(NamedTuple):
+class TensorParts(NamedTuple):
     """A tensor.
 
     Attributes
@@ -68,12 +68,12 @@ class Parts(NamedTuple):
     is_canonical: bool = False
 
 
-def describe(tensor: Any, locator: Locator) -> Parts:
+def describe(tensor: Any, locator: Locator) -> TensorParts:
     """Serialize a tensor."""
     schema = schema_bytes(Schema([Field("elements", tensor.type)]))
     metadata = None if tensor.metadata is None else tuple(tensor.metadata.items())
     storage = _elements(tensor.storage, locator)
-    dense = Parts(schema, tensor.ml_dtype, storage, tensor.dim_names, metadata)
+    dense = TensorParts(schema, tensor.ml_dtype, storage, tensor.dim_names, metadata)
     if isinstance(tensor, Tensor):
         return dense
     return dense._replace(
@@ -97,7 +97,7 @@ def _elements(array: NDArray, locator: Locator) -> Elements:
 
 def restore(parts: object, memory: HandleObjects) -> Any:
     """Restore a tensor serialized by :func:`describe`."""
-    if not isinstance(parts, Parts) or not isinstance(parts.arrays, tuple):
+    if not isinstance(parts, TensorParts) or not isinstance(parts.arrays, tuple):
         raise InvalidData(f"a damaged handle: expected a tensor, found {shown(parts)}")
     element = _element(parts)
     storage = _array(parts.storage, element.dtype, memory)
@@ -118,7 +118,7 @@ def restore(parts: object, memory: HandleObjects) -> Any:
     return cls(shape, index, storage, element, order, canonical, names, metadata)
 
 
-def _element(parts: Parts) -> Element:
+def _element(parts: TensorParts) -> Element:
     type = schema_of(parts.schema).field(0).type
     if parts.ml_dtype is None:
         return as_element(type)

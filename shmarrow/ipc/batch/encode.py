@@ -26,7 +26,7 @@ from shmarrow.types import Metadata, Schema
 from shmarrow.types.schema import difference
 from shmarrow.types.unify import same_values
 
-Place: TypeAlias = Callable[[Bytes], int | None]
+Locate: TypeAlias = Callable[[Bytes], int | None]
 """Says where a buffer lies that is not written, as an offset beyond the body's own bytes; None for one that is."""
 
 
@@ -36,23 +36,23 @@ def encode_batch(
     options: IpcWriteOptions,
     metadata: Metadata | None = None,
     start: int = 0,
-    place: Place | None = None,
+    locate: Locate | None = None,
 ) -> Payload:
     """Encode a RecordBatch message without copying the body."""
-    values, pieces, size = _plan_body(columns, num_rows, options, place)
+    values, pieces, size = _plan_body(columns, num_rows, options, locate)
     return Payload(batch_message(values, size, metadata, options, start), pieces, size)
 
 
 def encode_dictionary(
-    id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0, place: Place | None = None
+    id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0, locate: Locate | None = None
 ) -> Payload:
     """Encode a DictionaryBatch message."""
-    data, pieces, size = _plan_body([values], len(values), options, place)
+    data, pieces, size = _plan_body([values], len(values), options, locate)
     return Payload(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
 
 
 def _plan_body(
-    columns: Sequence[Any], length: int, options: IpcWriteOptions, place: Place | None
+    columns: Sequence[Any], length: int, options: IpcWriteOptions, locate: Locate | None
 ) -> tuple[dict[str, Any], list[Any], int]:
     """The values of a RecordBatch table, the body's buffers with padding, and the body's size."""
     nodes: list[int] = []
@@ -80,10 +80,10 @@ def _plan_body(
 
         buffers = codecs.compress(buffers, starts, options)
         values["compression"] = {"codec": ENUMS["CompressionType"][CODECS[options.compression].member]}
-    if place is None and len(buffers) > _FEW:
+    if locate is None and len(buffers) > _FEW:
         pieces, size = _lay_out_many(buffers, values)
     else:
-        pieces, size = _lay_out(buffers, values, place)
+        pieces, size = _lay_out(buffers, values, locate)
     return values, pieces, size
 
 
@@ -111,14 +111,14 @@ def _add(part: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int],
         variadic.append(len(own) - len(layout.buffers))
 
 
-def _lay_out(buffers: list[Bytes], values: dict[str, Any], place: Place | None) -> tuple[list[Any], int]:
+def _lay_out(buffers: list[Bytes], values: dict[str, Any], locate: Locate | None) -> tuple[list[Any], int]:
     """Lay out a body of few buffers, or one of which some lie elsewhere; many are laid out with array operations."""
     rows: list[int] = []
     pieces: list[Any] = []
     end = 0
     for data in buffers:
         size = len(data)
-        elsewhere = place(data) if size and place is not None else None
+        elsewhere = locate(data) if size and locate is not None else None
         if elsewhere is not None:
             rows += (elsewhere, size)
             continue

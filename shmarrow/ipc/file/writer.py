@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.batch import RecordBatch
-from shmarrow.ipc.batch.encode import Place, dictionaries_of, encode_batch
+from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import (
     HEAD,
     MAGIC,
@@ -89,7 +89,7 @@ def encode_file(
     columns: Sequence[Any],
     options: IpcWriteOptions,
     metadata: Metadata | None,
-    place: Place | None = None,
+    locate: Locate | None = None,
 ) -> tuple[list[Any], int] | None:
     """Encode a file of one batch, and its columns: buffers and their total size; None if there are dictionaries.
 
@@ -99,7 +99,7 @@ def encode_file(
         return None
     encoded = encode_schema(batch.schema, options)
     head = _START + schema_message(encoded, options, HEAD)
-    message, pieces, body = encode_batch(columns, batch.num_rows, options, batch.metadata, len(head), place)
+    message, pieces, body = encode_batch(columns, batch.num_rows, options, batch.metadata, len(head), locate)
     end = _end(encoded, [], [(len(head), len(message), body)], metadata, options)
     return [head, message, *pieces, end], len(head) + len(message) + body + len(end)
 

@@ -110,7 +110,7 @@ class RecordBatchStreamReader(NotCopied, RecordBatchReader):
 _lock = fork_safe_lock()  # held for a few assignments at a time
 
 
-class _Place(NamedTuple):
+class _IndexedBatch(NamedTuple):
     """A record batch in the stream: the state before its message, its rows as declared, the offsets of body and end."""
 
     before: StreamState
@@ -126,11 +126,11 @@ class _StreamBatches:
     ----------
     state : StreamState
         The stream up to the last indexed message; replaced by one assignment per message.
-    places : list of _Place
+    indexed : list of _IndexedBatch
         The record batches. Those beyond ``state.batches`` are of interrupted calls and do not count.
     """
 
-    __slots__ = ("_shared", "_source", "_version", "data", "places", "schema", "state")
+    __slots__ = ("_shared", "_source", "_version", "data", "indexed", "schema", "state")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         assert source.data is not None
@@ -139,7 +139,7 @@ class _StreamBatches:
         self.data: Bytes = source.data
         self._shared = None if source.mapping is None else source.mapping.shared
         self.state = StreamState(source.name, limits, DictionaryBudget(limits))
-        self.places: list[_Place] = []
+        self.indexed: list[_IndexedBatch] = []
         self._step(self.state)
         if self.state.schema is None:
             raise InvalidData(f"{source.name}: the stream ends before its schema")
@@ -154,7 +154,7 @@ class _StreamBatches:
 
         Of threads and signal handlers that take the same step, the first counts; all get the same.
         """
-        batch = place = None
+        batch = entry = None
         located = self._message_after(state)
         if located is None:
             after, end = state._replace(ended=True), self.end
@@ -163,11 +163,11 @@ class _StreamBatches:
             after = state.after(message, body, end)
             if isinstance(message, BatchHeader):
                 batch = state.batch(message, body, self._version)
-                place = _Place(state, message.length, located.body, end)
+                entry = _IndexedBatch(state, message.length, located.body, end)
         with _lock:
             if self.state is state:
-                if place is not None:
-                    self.places[state.batches :] = [place]
+                if entry is not None:
+                    self.indexed[state.batches :] = [entry]
                 self._source.advance(end)
                 self.state = after
         return batch
@@ -195,7 +195,7 @@ class _StreamBatches:
                 return batch
         if not self.reach(number):
             return None
-        before, _, _, end = self.places[number]
+        before, _, _, end = self.indexed[number]
         located = self._message_after(before)
         if located is None or located.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
@@ -207,12 +207,11 @@ class _StreamBatches:
         return body if self._shared is None else self._shared.body(body)
 
     def count_rows(self) -> int:
-        rows = [place.rows for place in self.places[: self.count()]]
-        return sum(rows)
+        return sum([entry.rows for entry in self.indexed[: self.count()]])
 
     def dictionaries_of(self, number: int) -> ById[Dictionary]:
         """The dictionaries as of a batch that was read before, by id."""
-        return self.places[number].before.dictionaries
+        return self.indexed[number].before.dictionaries
 
 
 class MappedStreamReader(IndexedReader, RecordBatchReader):

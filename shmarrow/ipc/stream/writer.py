@@ -13,7 +13,7 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.column_names import checked_schema
 from shmarrow.errors import InvalidData, full_name
-from shmarrow.ipc.batch.encode import Place, dictionaries_of, encode_batch, encode_dictionary, in_schema
+from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch, encode_dictionary, in_schema
 from shmarrow.ipc.message.decode import end_of_stream
 from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions, as_options
@@ -51,7 +51,7 @@ class BatchWriter(Writer):
 
     replaces = True
     """In a stream, a dictionary can replace an earlier one of the same id."""
-    _place: Place | None = None
+    _locate: Locate | None = None
     """Set by a store, for an object that shares buffers with others."""
     _statistics: Any = None
     """Set for a file whose footer is to have statistics of its batches: what measures and collects these."""
@@ -173,7 +173,7 @@ class BatchWriter(Writer):
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         columns = batch.columns
         dictionaries, latest, position = self._encode_dictionaries(dictionaries_of(columns))
-        payload = encode_batch(columns, batch.num_rows, self.options, metadata, position, self._place)
+        payload = encode_batch(columns, batch.num_rows, self.options, metadata, position, self._locate)
         measured = None if self._statistics is None else self._statistics.measure(batch)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows, measured)
 
@@ -212,7 +212,7 @@ class BatchWriter(Writer):
                     )
                 )
             part = values.slice(len(known)) if known is not None and relation == DELTA else values
-            payload = encode_dictionary(id, part, relation == DELTA, self.options, position, self._place)
+            payload = encode_dictionary(id, part, relation == DELTA, self.options, position, self._locate)
             payloads.append((relation, payload))
             latest[id] = values
             position += payload.size

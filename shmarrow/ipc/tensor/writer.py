@@ -51,9 +51,9 @@ from shmarrow.writer import Sink, Writer
 
 _BUFFER = STRUCTS["Buffer"]
 
-Part = tuple[int, Iterable[Any]]
+SizedPieces = tuple[int, Iterable[Any]]
 """A buffer: its size and its pieces."""
-Encoded = tuple[dict[str, Any], list[Part]]
+Encoded = tuple[dict[str, Any], list[SizedPieces]]
 """The values of a message's header table, and the buffers of its body."""
 
 _HASHABLE = (None.__class__, FrozenMetadata)
@@ -207,11 +207,11 @@ def _sparse_index(tensor: SparseTensor, buffers: NDArray) -> tuple[str, dict[str
     }
 
 
-def _part(array: NDArray) -> Part:
+def _part(array: NDArray) -> SizedPieces:
     return dense_layout(array)[1], dense_pieces(array)
 
 
-def _buffers(parts: list[Part]) -> NDArray:
+def _buffers(parts: list[SizedPieces]) -> NDArray:
     """The Buffer structs of a body's parts."""
     offset = 0
     rows = []
