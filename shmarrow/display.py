@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from shmarrow.errors import counted, printable
@@ -190,16 +191,9 @@ def _fitting(data: Any, rows: Sequence[_Row], width: int) -> tuple[list[_Shown],
     return found, ", ".join(hidden)
 
 
-def _alternately(front: range, back: range) -> Iterator[int]:
-    """Iterate over columns from the first and from the last in turn: the order in which they get space."""
-    if not back:
-        yield from front
-        return
-    last = list(reversed(back))
-    for i, index in enumerate(front):
-        yield index
-        if i < len(last):
-            yield last[i]
+def _alternately(front: range, back: range) -> list[int]:
+    """The first column, the last one, the second one, and so on."""
+    return [i for pair in zip_longest(front, reversed(back)) for i in pair if i is not None]
 
 
 def _grid(shown: Sequence[_Shown]) -> list[str]:

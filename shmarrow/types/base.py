@@ -212,9 +212,9 @@ class DataType:
 
         Errors as for :meth:`Schema.__arrow_c_schema__`.
         """
-        from shmarrow.types.c_schema import export_type
+        from shmarrow.types.c_schema import type_schema
 
-        return export_type(self)
+        return type_schema(self).__arrow_c_schema__()
 
     def _set(self, **values: Any) -> None:
         """Set attributes, for constructors."""

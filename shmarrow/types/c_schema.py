@@ -254,21 +254,6 @@ def schema_schema(schema: Schema) -> Any:
     return exported
 
 
-def export_type(type: DataType) -> PyCapsule:
-    """Implement :meth:`DataType.__arrow_c_schema__`."""
-    return type_schema(type).__arrow_c_schema__()
-
-
-def export_field(field: Field) -> PyCapsule:
-    """Implement :meth:`Field.__arrow_c_schema__`."""
-    return field_schema(field).__arrow_c_schema__()
-
-
-def export_schema(schema: Schema) -> PyCapsule:
-    """Implement :meth:`Schema.__arrow_c_schema__`."""
-    return schema_schema(schema).__arrow_c_schema__()
-
-
 @cache
 def placeholder() -> Any:
     """Return a minimal ``nanoarrow`` schema for structures whose schema is passed separately."""
@@ -522,7 +507,7 @@ def _type(schema: CSchema, depth: int) -> DataType:
     type = None if schema.n_children else _leaf(text)
     if type is None:
         children = child_addresses(schema.n_children, schema.children, f"the ArrowSchema {shown(text)}")
-        fields = [_field(address, depth + 1) for address in children]
+        fields = [field_at(address, depth + 1) for address in children]
         try:
             type = parse_format(text.decode(), fields, keys_sorted=bool(schema.flags & MAP_KEYS_SORTED))
         except UnicodeDecodeError:
@@ -534,7 +519,7 @@ def _type(schema: CSchema, depth: int) -> DataType:
         assert type is not None
     if not schema.dictionary:
         return type
-    values = _field(schema.dictionary, depth + 1).type
+    values = field_at(schema.dictionary, depth + 1).type
     try:
         return DictionaryType(type, values, bool(schema.flags & DICTIONARY_ORDERED))
     except (InvalidArgument, InvalidType) as error:
@@ -542,7 +527,8 @@ def _type(schema: CSchema, depth: int) -> DataType:
         raise recast(InvalidData, error) from None
 
 
-def _field(address: int, depth: int = 0) -> Field:
+def field_at(address: int, depth: int = 0) -> Field:
+    """Read the field of an ``ArrowSchema``."""
     schema = CSchema.at(address)
     name = _decoded(text_of(schema.name))
     with at("field", name):
@@ -582,7 +568,7 @@ class CFields:
 
     def field(self, index: int) -> Field:
         field = self._fields.get(index)
-        return self._fields.setdefault(index, _field(self._addresses[index])) if field is None else field
+        return self._fields.setdefault(index, field_at(self._addresses[index])) if field is None else field
 
     def fields(self) -> list[Field]:
         return [self.field(i) for i in range(len(self._addresses))]
@@ -622,7 +608,7 @@ def field_from_capsule(capsule: PyCapsule) -> Field:
         If nanoarrow is not installed.
     """
     owner = move(capsule, "arrow_schema")
-    return _field(owner._addr())
+    return field_at(owner._addr())
 
 
 def type_from_capsule(capsule: PyCapsule) -> DataType:
@@ -647,11 +633,6 @@ def schema_at(owner: Any, address: int) -> Schema:
         raise SingleColumn(str(_type(schema, 0)))
     addresses = child_addresses(schema.n_children, schema.children, "the ArrowSchema of a schema")
     return Schema(metadata=_metadata_at(schema.metadata), source=CFields(owner, addresses))
-
-
-def field_at(address: int) -> Field:
-    """Read the field of an ``ArrowSchema``."""
-    return _field(address)
 
 
 # --- objects of other libraries ---------------------------------------------------------------------------------

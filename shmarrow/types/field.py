@@ -144,9 +144,9 @@ class Field:
 
         Errors as for :meth:`Schema.__arrow_c_schema__`.
         """
-        from shmarrow.types.c_schema import export_field
+        from shmarrow.types.c_schema import field_schema
 
-        return export_field(self)
+        return field_schema(self).__arrow_c_schema__()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Field):

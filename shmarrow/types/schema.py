@@ -242,9 +242,9 @@ class Schema:
         MissingExtra
             If nanoarrow is not installed.
         """
-        from shmarrow.types.c_schema import export_schema
+        from shmarrow.types.c_schema import schema_schema
 
-        return export_schema(self)
+        return schema_schema(self).__arrow_c_schema__()
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> Schema:
         """Return the schema that ``for_consumer`` of rows produces; the schema itself if no cast is needed.

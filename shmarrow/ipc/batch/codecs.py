@@ -11,7 +11,6 @@ that is stored raw. Invariants:
 
 from __future__ import annotations
 
-import _thread
 import mmap
 import os
 import struct
@@ -202,30 +201,19 @@ _MOST_THREADS = 8
 _ROOM = 1 << 24
 """Address space that each thread must find before it is started, mostly for its stack."""
 _executor: ThreadPoolExecutor | None = None
-_starting = _thread.allocate_lock()
 
 
 def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
-    """Like ``list(map(...))``, on a few threads if there are any. The function must not have side effects."""
-    executor = _find_executor()
+    """Like ``list(map(...))``, on a few threads if there are any. The function must not have side effects.
+
+    The threads are started on first use. A forked child has none of its parent's, and starts its own.
+    """
+    global _executor
+    executor = _executor = _executor or _start_threads()
     if executor is not None:
         with suppress(RuntimeError):  # the interpreter is shutting down
             return list(executor.map(function, *arguments))
     return list(map(function, *arguments))
-
-
-def _find_executor() -> ThreadPoolExecutor | None:
-    """The threads, started on first use; None if there are none, or another thread starts them.
-
-    A forked child has none of its parent's threads and starts its own.
-    """
-    global _executor
-    if _executor is None and _starting.acquire(blocking=False):
-        try:
-            _executor = _executor or _start_threads()
-        finally:
-            _starting.release()
-    return _executor
 
 
 def _start_threads() -> ThreadPoolExecutor | None:
@@ -254,8 +242,8 @@ def _start_threads() -> ThreadPoolExecutor | None:
 
 
 def _forget_threads() -> None:
-    global _executor, _starting
-    _executor, _starting = None, _thread.allocate_lock()
+    global _executor
+    _executor = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -61,18 +61,6 @@ class Template:
         parts[1::2] = map(values.__getitem__, self.order)
         return self.layout.pack(*parts)
 
-    def values(self, data: bytes) -> list[Any] | None:
-        """The values in the holes of a FlatBuffer, which padding may follow; None if it is another one."""
-        if len(data) < self.layout.size:
-            return None
-        parts = self.layout.unpack_from(data)
-        if parts[::2] != self.constants:
-            return None
-        values: list[Any] = [None] * len(self.order)
-        for i, value in zip(self.order, parts[1::2], strict=True):
-            values[i] = value
-        return values
-
 
 class Known:
     """A cache of what was decoded from small FlatBuffers, by their constant bytes; bounded, and cleared when full.
