@@ -621,7 +621,8 @@ class Columns(Generic[Column]):
             pages take memory. Columns with a time zone, categories and other pandas dtypes are copied.
         **options
             Options of ``pyarrow.Table.to_pandas``, such as ``zero_copy_only`` or ``strings_to_categorical``;
-            ``split_blocks`` defaults to True, as blocks of several columns are copies.
+            ``split_blocks`` defaults to True, as blocks of several columns are copies. There is no
+            ``coerce_temporal_nanoseconds``, which wraps times that do not fit: cast columns first.
 
         Returns
         -------

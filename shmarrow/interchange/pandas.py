@@ -24,7 +24,7 @@ from shmarrow.types import PANDAS_KEY, Schema, types_in
 OPTIONS = frozenset({
     "categories", "strings_to_categorical", "zero_copy_only", "integer_object_nulls", "date_as_object",
     "timestamp_as_object", "use_threads", "deduplicate_objects", "safe", "split_blocks", "maps_as_pydicts",
-    "types_mapper", "coerce_temporal_nanoseconds",
+    "types_mapper",
 })  # fmt: skip
 """The options of pyarrow's ``to_pandas`` that are passed on."""
 
@@ -36,7 +36,6 @@ def series(column: Any, arrow_backed: bool, writable: bool, options: dict[str, A
 
 
 def _series(column: Any, writable: bool, options: dict[str, Any]) -> Any:
-    column = _in_nanoseconds(column, options)
     form = None if "types_mapper" in options else _form_of(column.type)
     if form is not None:
         return optional("pandas").Series(_restored(column, form))
@@ -64,10 +63,7 @@ def _frame(rows: Any, described: _Described, writable: bool, options: dict[str, 
     chosen = options.pop("categories", None) or ()
     forms = {} if "types_mapper" in options else {i: described.form(i) for i in places if names[i] not in set(chosen)}
     forms = {i: form for i, form in forms.items() if form is not None}
-    plain = rows._selected([i for i in places if i not in forms])
-    if options.get("coerce_temporal_nanoseconds"):
-        plain = plain.from_arrays([_in_nanoseconds(column, options) for column in plain.columns], plain.schema.names)
-    plain = plain.for_consumer("pandas")
+    plain = rows._selected([i for i in places if i not in forms]).for_consumer("pandas")
     # Columns are numbered, as names may repeat; those restored by themselves are replaced after the others were made.
     blank = pa.nulls(rows.num_rows, pa.int8()).fill_null(0) if forms else None
     columns = iter(plain.to_pyarrow().columns)
@@ -80,7 +76,7 @@ def _frame(rows: Any, described: _Described, writable: bool, options: dict[str, 
     for k, i in enumerate(places):
         with at("column", names[i]):
             if i in forms:
-                result.isetitem(k, _restored(_in_nanoseconds(rows.column(i), options), forms[i]))
+                result.isetitem(k, _restored(rows.column(i), forms[i]))
                 continue
             column = next(source)
             exact = _exact(column, options)
@@ -183,23 +179,6 @@ def _converted(convert: Callable[[], Any], options: dict[str, Any], described: b
                 "to_pandas(ignore_metadata=True) ignores it"
             ) from None
         raise InvalidArgument(f"pyarrow cannot make this a pandas object with the options given: {text}") from None
-
-
-def _in_nanoseconds(column: Any, options: dict[str, Any]) -> Any:
-    """Cast what pyarrow would coerce to nanoseconds, where values beyond their range wrap."""
-    target = _coerced(column.type, options) if options.get("coerce_temporal_nanoseconds") else column.type
-    return column if target == column.type else column.cast(target)
-
-
-def _coerced(type: Any, options: dict[str, Any]) -> Any:
-    if type.layout == "dictionary":
-        return types.dictionary(type.index_type, _coerced(type.value_type, options), type.ordered)
-    kind = type.descriptor.values
-    if kind == "timedelta":
-        return types.duration("ns")
-    if kind == "date" and not options.get("date_as_object", True):
-        return types.timestamp("ns")
-    return types.timestamp("ns", type.tz) if kind == "timestamp" and not options.get("timestamp_as_object") else type
 
 
 # --- frames as they were ------------------------------------------------------------------------------------------
