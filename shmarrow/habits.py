@@ -55,6 +55,13 @@ _READER = {
     "to_pyarrow": "`{it}.read_all().to_pyarrow()` is a pyarrow.Table",
     "read": "`{it}.read_all()` reads all batches, `for batch in {it}` one after another",
 }
+_SCAN = {
+    **_READER,
+    "num_rows": "`{it}.count_rows()` counts them",
+    "filter": "`{it}.where([(name, operator, value)])` selects rows",
+    "collect": "`{it}.to_table()` has all rows, `{it}.to_polars()` is a lazy frame",
+    "to_pandas": "`{it}.to_table().to_pandas()` is a data frame",
+}
 _OF_SERIES = (
     "abs all any arg_sort cum_sum cumsum describe diff is_in map max mean median min mode n_unique product quantile "
     "replace round shift sort std str sum value_counts var"
@@ -88,7 +95,7 @@ _COLUMN = {
     "head": "`{it}[:n]` has the first values",
     "tail": "`{it}[-n:]` has the last values",
 }
-HABITS = {"table": _ROWS, "batch": _ROWS, "reader": _READER, "column": _COLUMN}
+HABITS = {"table": _ROWS, "batch": _ROWS, "reader": _READER, "scan": _SCAN, "column": _COLUMN}
 """The sentences by what an object is and by the name that it lacks."""
 
 

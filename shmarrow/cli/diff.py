@@ -51,7 +51,7 @@ def diff(arguments: argparse.Namespace) -> int:
         open_rows(arguments, arguments.right) as (right_name, right),
     ):
         schema = list(schema_differences(left.schema, right.schema))
-        rows = [left.num_rows, right.num_rows]
+        rows = [left.count_rows(), right.count_rows()]
         common = [] if arguments.schema_only else comparable(left.schema, right.schema)
         counts, first = _compare((left_name, left), (right_name, right), common, arguments.rows)
     cells = sorted([(row, name, *pair) for name in first for row, *pair in first[name]], key=lambda each: each[0])

@@ -21,6 +21,7 @@ _IN_A_SHELL: dict[str | None, str | None] = {
     "delete that object first, or pass overwrite=True": "remove that object with shmarrow delete, or pass --overwrite",
     "delete it first, or pass overwrite=True": "remove it first, or pass --overwrite",
     MORE_MEMORY: "if you trust the data and have the memory, --max-decompressed SIZE raises the limit",
+    "shmarrow.scan reads them as one table": "`shmarrow head`, `count`, `schema` and `inspect` read them as one table",
     "shmarrow.Ring opens it": "`shmarrow info` describes it",
     "open it and pass the file object": "- stands for standard input or output",
     "pass one of the files in it; shmarrow.Store opens a store": None,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from shmarrow.errors import (
     counted,
     shown,
 )
+from shmarrow.habits import missing
 from shmarrow.layout import Array, nulls
 from shmarrow.layout.order import plain_type
 from shmarrow.scans import partitions
@@ -364,6 +365,11 @@ class Scan:
             if found.names != self._full.names:
                 raise
             return i
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing(self, "scan", name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {name: getattr(self, name) for name in Scan.__slots__ if name not in ("_readers", "_first")}

@@ -94,7 +94,7 @@ class Fragment(NamedTuple):
     def __str__(self) -> str:
         if self.store is not None:
             return f"{self.store.name}/{self.where}"
-        return self.where if isinstance(self.where, str) else repr(self.where)
+        return self.where if isinstance(self.where, str) else repr(self.where).partition("\n")[0]
 
 
 def _looked_at(store: Store, name: str) -> Segment:

@@ -44,6 +44,8 @@ def test_several_targets(directory: Path, run: Run) -> None:
     assert [row["x"] for row in run.rows("head", first, last, "--columns", "x")] == [10, None, 20, None, 21, None]
     assert [field["name"] for field in run.json("schema", last, first)["fields"]] == ["x", "s"]
     assert run.json("inspect", first, last)["rows"] == 6
+    assert run.json("diff", directory, directory)["rows"] == [8, 8]
+    assert "`count`, `schema` and `inspect` read them" in run("validate", directory, status=1)
 
 
 def test_objects_of_a_store(shm_name: str, run: Run) -> None:

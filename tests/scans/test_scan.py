@@ -344,6 +344,15 @@ def test_other_libraries_read_a_scan_any_number_of_times(tmp_path: Path) -> None
     assert scan.to_table().to_pandas()["k"].tolist() == [1, 1, 2, 2]
 
 
+def test_what_others_have_is_named() -> None:
+    scan = sa.scan(sa.table({"x": [1]}))
+    for name, text in {"num_rows": "count_rows", "filter": "where", "to_pandas": "to_table", "lazy": "Polars"}.items():
+        with pytest.raises(AttributeError, match=text):
+            getattr(scan, name)
+    with pytest.raises(sa.InvalidType, match=r"^<shmarrow.Table of 1 row, 1 column>: column 'x': there is no cast"):
+        sa.scan([scan.to_table(), sa.table({"x": ["a"]})]).to_table()
+
+
 # --- one source of any kind ---------------------------------------------------------------------------------------
 
 
