@@ -407,21 +407,6 @@ def test_a_handler_that_ends_the_writer_at_any_instruction(
             assert beside.read_bytes() == b"x"
 
 
-@pytest.mark.timeout(900)
-def test_a_handler_that_aborts_and_raises_at_any_instruction(case: Case) -> None:
-    def work(writer: Any) -> None:
-        with suppress(Interrupted, sa.Closed), writer:
-            case.write(writer)
-
-    def handle(writer: Any) -> None:
-        writer.abort()
-        raise Interrupted
-
-    for writer in each_instruction(case, work, handle):
-        assert writer.closed
-        assert case.value() in (case.before, 1)
-
-
 # --- kills ----------------------------------------------------------------------------------------------------------
 
 KILLS = """

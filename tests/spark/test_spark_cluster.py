@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 import spark_lab
 from environment import PREFIX
-from spark_lab import wait_until
 from spark_maps import file_of
 from store_check import cleaned
+from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow import spark as sas

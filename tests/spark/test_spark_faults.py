@@ -24,8 +24,9 @@ import pytest
 import spark_kills
 import spark_lab
 from lab import small_tmpfs
-from spark_lab import BATCH_ROWS, wait_until
+from spark_lab import BATCH_ROWS
 from store_check import check, leftovers
+from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow import spark as sas

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 from environment import ROOT
-from spark_lab import wait_until
+from waiting import wait_until
 
 import shmarrow as sa
 

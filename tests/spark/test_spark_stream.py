@@ -15,6 +15,7 @@ import spark_kills
 import spark_lab
 from processes import ended, forked
 from spark_source import rows_of, source, struct_of, write
+from waiting import wait_until
 
 import shmarrow as sa
 
@@ -178,9 +179,9 @@ def test_a_stream_whose_driver_is_killed(streams: None, by_value: None, java: No
                 number += 1
                 add(tmp_path, str(number))
                 time.sleep(0.05)
-            spark_lab.wait_until(partial(has_batches, out, wanted), "a batch")
+            wait_until(partial(has_batches, out, wanted), "a batch")
             if i == kills:
-                spark_lab.wait_until(partial(has_rows, out, number * 10 + 10), "all rows")
+                wait_until(partial(has_rows, out, number * 10 + 10), "all rows")
             time.sleep(i % 7 * 0.04)
             driver.kill()
     found = batches_in(tmp_path)

@@ -12,14 +12,15 @@ T = TypeVar("T")
 
 
 def becomes(true: Callable[[], T], seconds: float = 60) -> T:
-    """Wait for a condition, at most so long; its last result."""
-    deadline = time.monotonic() + seconds
+    """Wait for a condition, at most so long; its last result. It is asked less often the longer it takes."""
+    deadline, pause = time.monotonic() + seconds, 0.002
     while not (found := true()) and time.monotonic() < deadline:
-        time.sleep(0.002)
+        time.sleep(pause)
+        pause = min(pause * 1.1, 0.01)
     return found
 
 
-def wait_until(true: Callable[[], T | None], what: str, seconds: float = 60) -> T:
+def wait_until(true: Callable[[], T | None], what: str, seconds: float = 100) -> T:
     """Wait for a condition; its first result that is true.
 
     The limit only keeps a broken test from hanging: it says nothing of how long anything takes.

@@ -29,8 +29,8 @@ import numpy as np
 import pytest
 import spark_lab
 from spark_driver import hear, say
-from spark_lab import wait_until
 from spark_maps import file_of
+from waiting import wait_until
 
 import shmarrow as sa
 from shmarrow import spark as sas
@@ -369,7 +369,7 @@ def write_streams(spark: Any, folder: str) -> None:
             if progress is not None and progress["batchId"] > said[number]:
                 said[number] = progress["batchId"]
                 say("batch")
-        time.sleep(0.01)
+        queries[0].awaitTermination(0.01)
 
 
 def read_numbers(spark: Any, folder: str) -> list[list[int]]:

@@ -20,7 +20,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -31,6 +30,7 @@ from typing import Any
 
 import pytest
 from environment import PREFIX, ROOT
+from waiting import wait_until
 
 BATCH_ROWS = 1_000
 """Rows of the batches that Spark gives to functions."""
@@ -215,13 +215,15 @@ def _marked(mark: str) -> list[int]:
 
 def _end(mark: str) -> None:
     """Kill what is left of the processes with a mark, and wait until they are gone."""
-    deadline = time.monotonic() + 20
-    while pids := _marked(mark):
-        assert time.monotonic() < deadline, f"processes {pids} do not end"
+
+    def gone() -> bool:
+        pids = _marked(mark)
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
+        return not pids
+
+    wait_until(gone, "processes that were killed end", 20)
 
 
 def _command_line(pid: int) -> list[str]:
@@ -229,15 +231,6 @@ def _command_line(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except OSError:
         return []
-
-
-def wait_until(true: Callable[[], Any], what: str, seconds: float = SECONDS) -> Any:
-    """Return the result of a function as soon as it is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain: {what}"
-        time.sleep(0.02)
-    return found
 
 
 @cache
