@@ -57,7 +57,9 @@ _READER = {
 }
 _SCAN = {
     **_READER,
-    "num_rows": "`{it}.count_rows()` counts them",
+    **dict.fromkeys(("num_rows", "height"), "`{it}.count_rows()` counts them"),
+    "to_arrow": "`{it}.to_table().to_pyarrow()` is a pyarrow.Table",
+    "apply": "hand it to pandas: `{it}.to_table().to_pandas().apply(...)`",
     "filter": "`{it}.where([(name, operator, value)])` selects rows",
     "collect": "`{it}.to_table()` has all rows, `{it}.to_polars()` is a lazy frame",
     "to_pandas": "`{it}.to_table().to_pandas()` is a data frame",

@@ -31,6 +31,7 @@ def things(tmp_path: Any) -> dict[str, list[Any]]:
         "table": [TABLE],
         "batch": TABLE.to_batches(),
         "reader": readers,
+        "scan": [sa.scan(TABLE)],
         "column": [TABLE["x"], TABLE["x"].chunk(0), TABLE["g"].chunk(0).dictionary_encode()],
     }
 
