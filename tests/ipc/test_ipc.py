@@ -289,6 +289,17 @@ def test_arrays_outlive_their_reader_and_their_name(place: str, kind: str, tmp_p
     assert not mappings_of(name)
 
 
+def test_what_is_mapped_cannot_be_written_to(tmp_path: Path) -> None:
+    batch = numbers()
+    with sa.ipc.new_file(tmp_path / "a", batch.schema) as writer:
+        writer.write(batch)
+    values = sa.ipc.open_file(tmp_path / "a").get_batch(0).column(0).to_numpy()
+    with pytest.raises(ValueError, match="read-only"):
+        values[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        values.flags.writeable = True
+
+
 def test_arrays_over_a_map_of_the_caller_keep_it_open(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(file_of(numbers()))

@@ -169,6 +169,11 @@ def test_mode_is_as_asked_whatever_the_umask(place: Place, way: str, mode: int) 
     assert stat.S_IMODE(place.path("a").stat().st_mode) == mode
 
 
+def test_default_mode_is_owner_reads(place: Place) -> None:
+    put(place("a"), b"x")
+    assert stat.S_IMODE(place.path("a").stat().st_mode) == 0o400
+
+
 @pytest.mark.parametrize("mode", [-1, 0o1000, "0400"])
 def test_mode_that_is_none(tmp_path: Path, mode: object) -> None:
     with pytest.raises(errors.InvalidArgument, match="mode"):
