@@ -27,6 +27,7 @@ from shmarrow.errors import (
     InvalidArgument,
     InvalidType,
     at,
+    clip,
     counted,
     full_name,
     iterated,
@@ -39,7 +40,6 @@ from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.making import join_arrays, nulls, range_of, slice_bounds
-from shmarrow.layout.preview import clip
 from shmarrow.layout.selection import selection
 from shmarrow.layout.sizes import buffer_bytes
 from shmarrow.optional import optional

@@ -249,6 +249,11 @@ def shown(value: object, length: int = 80) -> str:
         return f"<{type(value).__name__} object>"
 
 
+def clip(text: str, length: int) -> str:
+    """Truncate a string, stating its length if anything is cut."""
+    return text if len(text) <= length else f"{text[:length]}... ({len(text)} characters)"
+
+
 def printable(text: str) -> str:
     """Escape control, invisible and bidirectional characters, for output to a terminal."""
     return text if text.isprintable() else "".join([c if c.isprintable() else repr(c)[1:-1] for c in text])

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from shmarrow.buffer import Indices, Mask, NDArray
-from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, shown
+from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, clip, shown
 from shmarrow.layout import Array
 from shmarrow.layout.making import array_class, nulls
-from shmarrow.layout.preview import Budget, clip
+from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, ExtensionType, Field
 
 

@@ -27,6 +27,7 @@ from shmarrow.errors import (
     InvalidData,
     InvalidType,
     LimitExceeded,
+    clip,
     not_an_index,
     renumbered,
     shown,
@@ -36,7 +37,7 @@ from shmarrow.layout import making, validation
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory, range_of, slice_bounds
-from shmarrow.layout.preview import Budget, clip, preview_items
+from shmarrow.layout.preview import Budget, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
 from shmarrow.pickling import packed, passed_by_handle, unpacked
 from shmarrow.segment.mappings import own

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from shmarrow.buffer import Indices, Mask, NDArray
-from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, renumbered, row_of
+from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, clip, renumbered, row_of
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import (
     array_class,
@@ -21,7 +21,7 @@ from shmarrow.layout.making import (
     total_of,
     validity_of,
 )
-from shmarrow.layout.preview import Budget, clip
+from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, int32, int64
 from shmarrow.types.descriptors import TYPES
 

@@ -23,11 +23,11 @@ from shmarrow.errors import (
     InvalidType,
     LimitExceeded,
     ShmarrowError,
+    clip,
     counted,
     shown,
 )
 from shmarrow.layout.listing import LISTING, bytes_needed
-from shmarrow.layout.preview import clip
 from shmarrow.types import DataType, as_type, bool_, null, storage_of
 
 if TYPE_CHECKING:

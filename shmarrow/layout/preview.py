@@ -20,11 +20,6 @@ class Budget:
         return self.left >= 0
 
 
-def clip(text: str, length: int) -> str:
-    """Truncate a string, stating its length if anything is cut."""
-    return text if len(text) <= length else f"{text[:length]}... ({len(text)} characters)"
-
-
 def preview_bytes(head: bytes, size: int, text: bool) -> str:
     """Format the first bytes of a value, stating its size if anything is cut."""
     shown = repr(head.decode(errors="replace")) if text else repr(head)

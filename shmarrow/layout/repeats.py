@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from shmarrow.buffer import Indices
-from shmarrow.errors import EXPANDED_VALUES, LimitExceeded
+from shmarrow.errors import EXPANDED_VALUES, LimitExceeded, clip
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import is_sparse
-from shmarrow.layout.preview import clip
 
 REPEATED_BYTES = 1 << 30
 """Bytes that copies may take even if more than four times the size of the data."""

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Mask
-from shmarrow.errors import InvalidData, LimitExceeded, at, counted
+from shmarrow.errors import InvalidData, LimitExceeded, at, clip, counted
 from shmarrow.layout.listing import LISTING, bytes_needed
 from shmarrow.layout.making import is_sparse
-from shmarrow.layout.preview import clip
 from shmarrow.types import DictionaryType, MapType, storage_of
 
 
