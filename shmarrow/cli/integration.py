@@ -91,7 +91,7 @@ _PIPES = ("stream-to-file", "file-to-stream")
 @command(
     argument("action", metavar="COMMAND", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)),
     argument("--arrow", metavar="FILE", help="the Arrow file"),
-    argument("--json", metavar="FILE", help="the JSON document, or compressed as .gz"),
+    argument("--json", metavar="FILE", help="the JSON document; one compressed by gzip is read, too"),
     argument("--stream", metavar="FILE", help="the stream"),
     argument("files", metavar="FILE", nargs="*", help="of the two commands for streams: the source and the sink"),
 )

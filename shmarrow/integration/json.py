@@ -49,7 +49,6 @@ from shmarrow.tables import Table
 from shmarrow.types import DataType, ExtensionType
 
 GZIP = b"\x1f\x8b"
-_GZIP_WINDOW = 31
 
 
 def read_json(source: Any, *, limits: Limits = DEFAULT_LIMITS) -> Table:
@@ -98,7 +97,7 @@ def write_json(
     Parameters
     ----------
     sink : path, ``shm:NAME`` or file object
-        The destination; compressed if the name ends in ``.gz``.
+        The destination.
     data : Table or RecordBatch
         The data to write.
     overwrite, mode, durable
@@ -113,8 +112,7 @@ def write_json(
     if not isinstance(table, Table):
         raise InvalidType(f"expected a Table or a RecordBatch, found {data.__class__.__name__}")
     with open_sink(sink, overwrite=overwrite, mode=mode, durable=durable, is_arrow=False) as opened:
-        pieces = _pieces(table)
-        for piece in _deflated(pieces) if opened.name.endswith(".gz") else pieces:
+        for piece in _pieces(table):
             opened.write([piece])
 
 
@@ -144,13 +142,6 @@ def _inflated(data: bytes, name: str, limits: Limits) -> bytes:
     if len(content) > most:
         raise LimitExceeded(f"{name}: more decompressed bytes than Limits.decompressed_bytes = {most}")
     return content
-
-
-def _deflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    deflate = zlib.compressobj(wbits=_GZIP_WINDOW)
-    for piece in pieces:
-        yield deflate.compress(piece)
-    yield deflate.flush()
 
 
 def _read_table(document: Any, limits: Limits) -> Table:
