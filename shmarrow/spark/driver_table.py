@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import capsules
-from shmarrow.errors import InvalidType, shown
 from shmarrow.spark._pyspark import parallelism
 from shmarrow.spark.app_store import driver_store
 from shmarrow.spark.delivery import check_collected, send
@@ -75,8 +74,6 @@ def share_table(
     """
     session = session_for(spark, "share_table(data)", data)
     count = None if partitions is None else as_positive(partitions, "partitions")
-    if isinstance(store, int):
-        raise InvalidType(f"store must be a location or a Store, found {shown(store)}; use partitions={store}")
     check_collected(data)
     rows = of_frame(data) if capsules.is_frame(data) else table(data)
     if count is None:

@@ -6,12 +6,11 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from shmarrow.batch import RecordBatch
 from shmarrow.errors import (
     IndexOutOfRange,
     InvalidArgument,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from shmarrow.spark.results import Fitting
-    from shmarrow.torch import BatchDataset
 
 
 class SharedFrame:
@@ -75,15 +73,14 @@ class SharedFrame:
         self._pid = os.getpid()
         self._spark: SparkSession | None = None
         self._rows: DataFrame | None = None
-        self._ends: list[Callable[[], object]] = []
-        self._indexed_by: SparkSession | None = None
-
-    def indexed_by(self, spark: SparkSession) -> None:
-        """Have the indexes removed with the frame that workers of a session make on other hosts than its own."""
-        self._indexed_by = spark
+        self._ends: dict[object, Callable[[], object]] = {}
 
     def kept(
-        self, spark: SparkSession | None = None, rows: DataFrame | None = None, end: Callable[[], object] | None = None
+        self,
+        spark: SparkSession | None = None,
+        rows: DataFrame | None = None,
+        end: Callable[[], object] | None = None,
+        key: object = None,
     ) -> Self:
         """Keep, in this process, what the frame has beside its handles; return the frame.
 
@@ -95,11 +92,13 @@ class SharedFrame:
             The handles as Spark keeps them where the partitions are.
         end : callable, optional
             Called when the frame is destroyed in this process.
+        key : object, optional
+            What ``end`` is for, if it may be passed several times and is called once.
         """
         if spark is not None:
             self._spark, self._rows = spark, rows
         if end is not None:
-            self._ends.append(end)
+            self._ends[key or end] = end
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -242,30 +241,6 @@ class SharedFrame:
         struct, fitting = _declared(session, function, schema)
         return self._run(session, partial(mapped, function, fitting), struct)
 
-    def map_batches(
-        self,
-        function: Callable[[Iterator[RecordBatch]], Any],
-        schema: str | StructType,
-        spark: SparkSession | None = None,
-    ) -> DataFrame:
-        """Run a function like :meth:`map`, on an iterator over the batches of each partition.
-
-        Parameters
-        ----------
-        function : callable
-            Called with an iterator of :class:`RecordBatch` over the shared memory; returns the same as for :meth:`map`,
-            usually an iterator of batches.
-        schema : str or StructType
-            As for :meth:`map`.
-        spark : SparkSession, optional
-            As for :meth:`map`.
-        """
-        from shmarrow.spark.mapping import mapped, on_batches
-
-        session = self._session(spark, function, "frame.map_batches(function, schema)")
-        struct, fitting = _declared(session, function, schema)
-        return self._run(session, partial(mapped, partial(on_batches, function), fitting), struct)
-
     def with_columns(
         self, function: Callable[[Table], Any], schema: str | StructType, spark: SparkSession | None = None
     ) -> SharedFrame:
@@ -374,29 +349,6 @@ class SharedFrame:
             rows = None
         return run(Parts(self.handles, self.schema, rows is not None), spark, rows, task, struct)
 
-    def to_torch(
-        self,
-        *,
-        columns: Iterable[int | str] | None = None,
-        transform: Callable[[dict[str, Any]], Any] | None = None,
-        rank: int | None = None,
-        world_size: int | None = None,
-    ) -> BatchDataset:
-        """Return the rows as a map-style dataset for a DataLoader; see :class:`shmarrow.torch.BatchDataset`.
-
-        With ``rank`` and ``world_size`` it contains one share of the rows; all shares have equal size.
-
-        Raises
-        ------
-        StorageError
-            If partitions with these rows cannot be attached; the error lists them.
-        MissingExtra
-            If torch is not installed.
-        """
-        from shmarrow.torch import BatchDataset
-
-        return BatchDataset(self, columns=columns, transform=transform, rank=rank, world_size=world_size)
-
     def destroy(self) -> None:
         """Delete all objects; processes that have them attached keep them. Destroying twice is allowed.
 
@@ -406,12 +358,7 @@ class SharedFrame:
         if self._pid == os.getpid():
             self._rows = None
             while self._ends:
-                self._ends.pop()()
-            spark, self._indexed_by = self._indexed_by, None
-            if spark is not None:
-                from shmarrow.spark.jobs import on_workers
-
-                on_workers(spark, partial(self.store.delete_here, prefix=f"{self.name}/"))
+                self._ends.popitem()[1]()
         remove_here(self.store, self.name)
 
     def __len__(self) -> int:

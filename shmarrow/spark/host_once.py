@@ -13,13 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import InvalidArgument, InvalidType, ObjectNotFound, shown
+from shmarrow.errors import InvalidType, ObjectNotFound, shown
 from shmarrow.objects import decode
 from shmarrow.spark._pyspark import cluster_session
 from shmarrow.spark.app_store import AppStore, driver_store, executor_store, in_worker, location, unless_gone
 from shmarrow.spark.code_key import code_key
 from shmarrow.spark.delivery import explaining_limits
-from shmarrow.spark.values import MISSING, as_given, as_stored, cache, cached, drop
+from shmarrow.spark.values import MISSING, as_given, as_name, as_stored, cache, cached, drop
 from shmarrow.store import Store
 from shmarrow.store.attach import StoredSegment, live
 
@@ -150,15 +150,9 @@ def once(name: str, function: Callable[[], Any], store: Location | Store | None 
     -----
     If ``once`` is called in a worker, the value belongs to its executor: all workers of the executor share it.
     """
-    if not isinstance(name, str):
-        from shmarrow.spark.jobs import is_session
-
-        hint = "; call once(name, function), without a session" if is_session(name) else ""
-        raise InvalidType(f"the name of a value must be a string, found {shown(name)}{hint}")
+    name = as_name(name)
     if not callable(function):
         raise InvalidType(f"once needs a function that returns the value, found {shown(function)}")
-    if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
-        raise InvalidArgument(f"the name of a value must have 1 to 200 bytes in UTF-8, found {shown(name)}")
     there, code = executor_store(location(store)) if in_worker() else driver_store(store), code_key(function)
     if not in_worker():
         opened, application = there.store(), _application(there)

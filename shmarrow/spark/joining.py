@@ -24,7 +24,7 @@ from shmarrow.optional import optional
 from shmarrow.spark._pyspark import arrow_schema, is_local
 from shmarrow.spark.delivery import explaining_limits
 from shmarrow.spark.frame import SharedFrame
-from shmarrow.spark.jobs import session_for
+from shmarrow.spark.jobs import on_workers, session_for
 from shmarrow.spark.key_index import find, index_of, keys_of
 from shmarrow.spark.results import Fitting
 from shmarrow.spark.values import MISSING, cache, cached
@@ -142,8 +142,9 @@ def lookup(
 
     Array = optional("pyarrow").Array
     looked_up.__annotations__ = {"batch": Array, "return": Array}  # objects, as Spark looks for them
-    if not is_local(spark):
-        frame.indexed_by(spark)
+    if not is_local(spark):  # indexes on other hosts end with the frame
+        remove = partial(frame.store.delete_here, prefix=f"{frame.name}/")
+        frame.kept(end=partial(on_workers, spark, remove), key="indexes")
     rows = df.select("*", functions.arrow_udf(looked_up, added)(*given).alias(found))
     return rows.select("*", f"{found}.*").drop(found)
 

@@ -123,11 +123,6 @@ def mapped(function: Function, fitting: Fitting, parts: Parts, batches: Batches)
         yield from fitting.fit(function(table))
 
 
-def on_batches(function: Callable[[Iterator[Any]], Any], table: Table) -> Any:
-    """Call a function of batches."""
-    return function(iter(table.batches))
-
-
 def selected(columns: list[int], names: list[str], table: Table) -> Table:
     """Return columns of a table, with other names."""
     return table.select(columns).rename_columns(names)

@@ -17,11 +17,12 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import GenerationChanged, InvalidArgument, InvalidData, InvalidType, ObjectNotFound, shown
+from shmarrow.errors import GenerationChanged, InvalidData, ObjectNotFound
 from shmarrow.segment import Location
 from shmarrow.spark.app_store import AppStore, default_location, unless_gone
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import PartitionHandle
+from shmarrow.spark.values import as_name
 from shmarrow.store import Store
 from shmarrow.tables import Table
 
@@ -34,15 +35,6 @@ KEY = b"shmarrow:frame"
 
 _mine: dict[tuple[str, str], SharedFrame] = {}
 """The frames that this process has given a name, by their store's id and name: Spark keeps parts of them."""
-
-
-def as_frame_name(name: object) -> str:
-    """Check the name of a frame."""
-    if not isinstance(name, str):
-        raise InvalidType(f"name must be a string, found {shown(name)}")
-    if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
-        raise InvalidArgument(f"name must have 1 to 200 bytes in UTF-8, found {shown(name)}")
-    return name
 
 
 def register(frame: SharedFrame, name: str) -> Callable[[], object] | None:
@@ -84,7 +76,7 @@ def attached(name: str, store: Location | Store | None = None) -> SharedFrame:
     SharedFrame
         The frame. It lives until it is replaced by another of its name, destroyed, or the application ends that shared
         it. Tables that were attached before that stay valid. It needs no Spark; only partitions on this host can be
-        attached.
+        attached. ``destroy`` removes these and the name; those on other hosts end with their executors.
 
     Raises
     ------
@@ -93,7 +85,7 @@ def attached(name: str, store: Location | Store | None = None) -> SharedFrame:
     InvalidData
         If something else is in its place.
     """
-    name = as_frame_name(name)
+    name = as_name(name)
     opened = None
     with suppress(ObjectNotFound):
         opened = (

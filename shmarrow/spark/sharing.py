@@ -25,10 +25,11 @@ from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import frame_name
 from shmarrow.spark.jobs import is_session, on_workers, session_for
-from shmarrow.spark.named import as_frame_name, register
+from shmarrow.spark.named import register
 from shmarrow.spark.publishing import check_wanted, handle_column, handle_row, published
 from shmarrow.spark.results import pyarrow_batches
 from shmarrow.spark.types import check_name, check_type
+from shmarrow.spark.values import as_name
 from shmarrow.store import Store
 from shmarrow.types import Schema, has_dictionary
 from shmarrow.types.base import as_positive
@@ -105,7 +106,7 @@ def share(
     if function is not None and not callable(function):
         raise InvalidType(f"function must be callable, found {full_name(function)}")
     if name is not None:
-        name = as_frame_name(name)
+        name = as_name(name)
     spark = _session_of(df)
     source, names = numbered(df), tuple(df.columns)
     found, prefix = driver_store(store), frame_name()

@@ -21,12 +21,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name
+from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name, shown
 
 PICKLED = b"shmarrow:pickled"
 """The key in the metadata of a bundle with a pickled value; its value is the number of buffers."""
 LARGE = 1 << 12
 """The size in bytes from which buffers are beside the pickle."""
+
+
+def as_name(name: object) -> str:
+    """Check a name that a caller gives, of which the name of an object is made."""
+    if not isinstance(name, str):
+        raise InvalidType(f"name must be a string, found {shown(name)}")
+    if not 0 < len(name.encode(errors="surrogatepass")) <= 200:
+        raise InvalidArgument(f"name must have 1 to 200 bytes in UTF-8, found {shown(name)}")
+    return name
 
 
 def as_stored(value: Any) -> Any:

@@ -335,7 +335,7 @@ def test_what_is_refused(spark: Any, store: sa.Store, tmp_path: Path) -> None:
         sas.broadcast(spark, 1.0)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
         sas.broadcast(spark.range(1), spark, store)
-    with pytest.raises(sa.InvalidType, match=r"call once\(name, function\), without a session"):
+    with pytest.raises(sa.InvalidType, match="name must be a string, found <pyspark"):
         sas.once(spark, "x", lambda: 1)  # type: ignore[arg-type]
     small = sa.Store(tmp_path / "small", capacity=100_000)
     with pytest.raises(sa.StoreFull, match=r"no room for 16\d{4} bytes .*100,?000"):

@@ -78,14 +78,13 @@ def test_functions_over_tables_and_batches(spark: Any, home: str) -> None:
             ]
         ]
 
-        def halves(batches: Iterator[sa.RecordBatch]) -> Iterator[Any]:
-            assert iter(batches) is batches
-            for batch in batches:
+        def halves(table: sa.Table) -> Iterator[Any]:
+            for batch in table.batches:
                 yield batch.slice(0, 5)
                 yield pa.record_batch(batch.slice(5))
 
         schema = StructType([StructField("id", LongType(), False)])
-        both = frame.map_batches(halves, schema, spark)
+        both = frame.map(halves, schema, spark)
         assert both.schema == schema
         assert [row.id for row in both.collect()] == list(range(30))
 
@@ -97,7 +96,7 @@ def test_mistakes_of_functions_fail_the_job(spark: Any, home: str) -> None:
         ):
             frame.map(lambda table: table, "n long", spark).collect()
         with pytest.raises(Exception, match=r"InvalidType: expected from the function: .*; found int"):
-            frame.map_batches(lambda batches: len(list(batches)), "n long", spark).collect()
+            frame.map(lambda table: table.num_rows, "n long", spark).collect()
 
 
 def test_mistakes_that_need_no_job(spark: Any, home: str) -> None:
@@ -112,7 +111,7 @@ def test_mistakes_that_need_no_job(spark: Any, home: str) -> None:
         ]:
             with pytest.raises(error, match=message):
                 frame.map(function, schema, spark)  # type: ignore[arg-type]
-        for call in (frame.map, frame.map_batches, frame.with_columns):
+        for call in (frame.map, frame.with_columns):
             with pytest.raises(sa.InvalidType, match=rf"call frame\.{call.__name__}\(function, schema\)"):
                 call(spark, len, "a int")  # type: ignore[arg-type,call-arg]
         with pytest.raises(sa.InvalidType, match=r"is optional: call frame\.to_df\(columns\)"):
@@ -229,12 +228,12 @@ def test_ranks_and_lost_partitions(spark: Any, home: str) -> None:
 
     df = spark.range(0, 10, 1, 3).selectExpr("id", "id / 2 AS half", "concat('w', id) AS word")
     with sas.share(df, home) as frame:
-        whole = frame.to_torch(columns=["id", "half"])
+        whole = BatchDataset(frame, columns=["id", "half"])
         assert whole[:]["id"].tolist() == list(range(10))
         assert set(whole[0]) == {"id", "half"}
         parts = [BatchDataset(frame, rank=rank, world_size=4) for rank in range(4)]
         assert [part[:]["id"].tolist() for part in parts] == [[0, 1, 2], [2, 3, 4], [5, 6, 7], [7, 8, 9]]
-        loader = DataLoader(frame.to_torch(rank=1, world_size=2), batch_size=2, num_workers=2, collate_fn=collate)
+        loader = DataLoader(BatchDataset(frame, rank=1, world_size=2), batch_size=2, num_workers=2, collate_fn=collate)
         assert torch.cat([batch["id"] for batch in loader]).tolist() == [5, 6, 7, 8, 9]
         assert frame.read_rows(2, 7)["word"].to_pylist() == ["w2", "w3", "w4", "w5", "w6"]
         for start, stop in [(-1, 2), (3, 2), (0, 11)]:
@@ -244,11 +243,11 @@ def test_ranks_and_lost_partitions(spark: Any, home: str) -> None:
         store = sa.Store(home)
         for handle in frame.handles[1:]:
             store.delete(handle.name)
-        assert frame.to_torch(rank=0, world_size=4)[:]["id"].tolist() == [0, 1, 2]
+        assert BatchDataset(frame, rank=0, world_size=4)[:]["id"].tolist() == [0, 1, 2]
         with pytest.raises(sa.ObjectNotFound, match=r"partition 1: .*destroyed"):
-            frame.to_torch(rank=1, world_size=4)
+            BatchDataset(frame, rank=1, world_size=4)
         with pytest.raises(sa.ObjectNotFound, match=r"2 of 3 partitions cannot .* numbers 1 .*, 2 .*destroyed"):
-            frame.to_torch()
+            BatchDataset(frame)
         far = [replace(frame.handles[0], store=frame.store._replace(id="0" * 32)), *frame.handles[1:]]
         with pytest.raises(sa.StorageError, match=r"3 of 3 partitions .* is not on this host") as caught:
             sas.SharedFrame(frame.store, frame.name, frame.schema, far).read_all()

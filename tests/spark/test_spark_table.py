@@ -80,7 +80,7 @@ def test_what_is_refused(spark: Any, store: sa.Store, shm_name: str) -> None:
             sas.share_table(rows(), spark, store, partitions=partitions)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
         sas.share_table(spark.range(1), spark, store)
-    with pytest.raises(sa.InvalidType, match="use partitions=4"):
+    with pytest.raises(sa.InvalidType, match="a store is in a directory or at shm:NAME, found 4"):
         sas.share_table(rows(), spark, 4)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidType, match=r"not the first argument, and is optional: call share_table\(data\)"):
         sas.share_table(spark, rows())

@@ -56,35 +56,8 @@ _SPLIT = 64 << 20
 _LEAST_SPLIT = 1 << 20
 
 
-class ReadOptions(NamedTuple):
-    """Options of a read.
-
-    Attributes
-    ----------
-    paths : tuple of str
-        What :func:`shmarrow.scan` accepts as a source.
-    columns : tuple of str or None
-        The columns to read; None for all.
-    filters : list or None
-        The rows to read, as :func:`shmarrow.scan` takes them, with lists for tuples and text for times and decimals.
-    merge : bool
-        Whether the schema has the columns of all files, not those of the first.
-    split_bytes : int
-        How much one task reads at most, where record batches allow it.
-    limits : Limits
-        Bounds on what is accepted, and whether values are checked.
-    """
-
-    paths: tuple[str, ...]
-    columns: tuple[str, ...] | None
-    filters: Any
-    merge: bool
-    split_bytes: int
-    limits: Limits
-
-
-def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a read, from what Spark passes."""
+def _found(given: Mapping[str, str]) -> list[Fragment]:
+    """All files of a read, in order, from what Spark passes."""
     check_version()
     paths = _json(given, "paths") or []  # of load([...])
     paths = [given["path"], *paths] if "path" in given else paths
@@ -94,13 +67,11 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             "path of a table that CREATE TABLE has made: use CREATE TEMPORARY VIEW name USING shmarrow OPTIONS (path "
             "'...')"
         )
-    columns = names(given["columns"]) if "columns" in given else None
-    split = given.get("maxPartitionBytes", str(_SPLIT))
-    if not split.isdecimal() or not int(split):
-        raise InvalidArgument(f"option 'maxPartitionBytes' must be a number of bytes, found {shown(split)}")
-    limits = as_limits(DEFAULT_LIMITS, flag(given, "trust"))
-    paths = tuple(map(local, paths))
-    return ReadOptions(paths, columns, _json(given, "filters"), flag(given, "mergeSchema"), int(split), limits)
+    return [fragment for path in paths for fragment in find(local(path))]
+
+
+def _limits(given: Mapping[str, str]) -> Limits:
+    return as_limits(DEFAULT_LIMITS, flag(given, "trust"))
 
 
 def _json(given: Mapping[str, str], name: str) -> Any:
@@ -164,26 +135,18 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     FieldNotFound, Unsupported
         If a column that was asked for does not exist, or Spark has no type for one.
     """
-    options = read_options(given)
-    fragments = found(options)
+    fragments, limits = _found(given), _limits(given)
     if not fragments:
-        raise InvalidType(
-            f"there are no files in {', '.join(map(repr, options.paths))} to take a schema from; give one with "
-            ".schema(...)"
-        )
+        where = given.get("path", given.get("paths"))
+        raise InvalidType(f"there are no files in {where} to take a schema from; give one with .schema(...)")
     with at(fragments[0]):
-        schema = Scan(fragments, None, options.limits).schema
-    for fragment in fragments[1:] if options.merge else ():
+        schema = Scan(fragments, None, limits).schema
+    for fragment in fragments[1:] if flag(given, "mergeSchema") else ():
         with at(fragment):
-            for field in Scan([fragment], None, options.limits).schema:
+            for field in Scan([fragment], None, limits).schema:
                 schema = schema if field.name in schema else schema.append(field)
     with at(fragments[0]):
-        return _spark_schema(schema, options.columns)
-
-
-def found(options: ReadOptions) -> list[Fragment]:
-    """All files of a read, in order."""
-    return [fragment for path in options.paths for fragment in find(path)]
+        return _spark_schema(schema, names(given["columns"]) if "columns" in given else None)
 
 
 def _spark_schema(schema: Schema, columns: tuple[str, ...] | None) -> StructType:
@@ -245,22 +208,26 @@ class Query:
 
     @sendable()
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        options = read_options(given)
-        self.options = options
+        self.given = given
+        self.limits = _limits(given)
         self.fitting = Fitting(arrow_schema(schema))
+        split = given.get("maxPartitionBytes", str(_SPLIT))
+        if not split.isdecimal() or not int(split):
+            raise InvalidArgument(f"option 'maxPartitionBytes' must be a number of bytes, found {shown(split)}")
+        self.split_bytes = int(split)
         with at("option 'filters'"):
-            self.filters = _conditions(options.filters, self.fitting.wanted)
+            self.filters = _conditions(_json(given, "filters"), self.fitting.wanted)
             parse(self.filters or [], self.fitting.wanted)  # raises here what is wrong with them
 
     def _scan(self, fragment: Fragment) -> Scan:
-        scan = Scan([fragment], self.fitting.wanted, self.options.limits)
+        scan = Scan([fragment], self.fitting.wanted, self.limits)
         return scan.where(self.filters) if self.filters else scan
 
     def plan(self, fragments: list[Fragment]) -> list[InputPartition]:
         """Splits: record batches of up to ``maxPartitionBytes``, or less to occupy all processors."""
         pieces = [(piece, size) for fragment in fragments for piece, size in self._pieces(fragment)]
         total = sum(size for _, size in pieces)
-        most = min(self.options.split_bytes, max(_LEAST_SPLIT, total // len(os.sched_getaffinity(0))))
+        most = min(self.split_bytes, max(_LEAST_SPLIT, total // len(os.sched_getaffinity(0))))
         splits: list[list[Piece]] = []
         left = 0
         for piece, size in pieces:
@@ -352,7 +319,7 @@ class Reader(Query, DataSourceReader):
     @sendable()
     def partitions(self) -> list[InputPartition]:
         """The splits of all files."""
-        return self.plan(found(self.options)) or [InputPartition([])]
+        return self.plan(_found(self.given)) or [InputPartition([])]
 
 
 class StreamReader(Query, DataSourceStreamReader):
@@ -369,12 +336,12 @@ class StreamReader(Query, DataSourceStreamReader):
     @sendable()
     def latestOffset(self) -> dict[str, bool]:  # type: ignore[override]  # as before 4.2, and still accepted
         """The names of all files that are there now."""
-        return {str(fragment): True for fragment in found(self.options)}
+        return {str(fragment): True for fragment in _found(self.given)}
 
     @sendable()
     def partitions(self, start: dict[str, bool], end: dict[str, bool]) -> list[InputPartition]:
         """The splits of the files that came between two offsets."""
-        there = {str(fragment): fragment for fragment in found(self.options)}
+        there = {str(fragment): fragment for fragment in _found(self.given)}
         new = [name for name in end if name not in start]
         for name in new:
             if name not in there:
