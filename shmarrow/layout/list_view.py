@@ -96,10 +96,7 @@ class ListViewArray(Lists):
     def _pylist(self, valid: Mask | None) -> list[Any]:
         starts, sizes = self._runs(valid)
         self._check_total(sizes)
-        used = sizes > 0
-        if not used.any():
-            return [[] for _ in range(self._length)]
-        first, last = int(starts[used].min()), int((starts + sizes).max())
+        used, first, last = _reach(starts, sizes)
         with renumbered(self._element, starts - first, sizes):
             items = self.values.slice(first, last - first).to_pylist()
         starts = np.where(used, starts - first, 0)
@@ -122,9 +119,7 @@ class ListViewArray(Lists):
 
     def trim(self) -> Self:
         starts, sizes = self._runs(self._mask())
-        used = sizes > 0
-        first = int(starts[used].min()) if used.any() else 0
-        last = int((starts + sizes).max()) if used.any() else 0
+        _, first, last = _reach(starts, sizes)
         starts = kept(self.offsets, np.clip(self.offsets.astype(np.int64) - first, 0, last - first))
         buffers = [self._trimmed_validity(), frozen(starts), frozen(kept(self.sizes, sizes))]
         child = self.values.slice(first, last - first).trim()
@@ -170,9 +165,7 @@ class ListViewArray(Lists):
         """The start and length of each list, and the child; null slots have no elements."""
         starts, sizes = self._runs(self._mask())
         self._check_total(sizes, starts)
-        used = sizes > 0
-        first = int(starts[used].min()) if used.any() else 0
-        last = int((starts + sizes).max()) if used.any() else 0
+        used, first, last = _reach(starts, sizes)
         return np.where(used, starts - first, 0), sizes, self.values.slice(first, last - first)
 
     @classmethod
@@ -252,6 +245,12 @@ class ListViewArray(Lists):
             starts, lengths = (np.where(valid, part, part.dtype.type(0)) for part in (starts, lengths))
         validity, count = masked_validity(mask, len(starts), valid)
         return cls._of_parts(list_type, len(starts), [validity, frozen(starts), frozen(lengths)], count, 0, [child])
+
+
+def _reach(starts: Indices, sizes: Indices) -> tuple[Mask, int, int]:
+    """Which lists have elements, and where the elements of all lists begin and end."""
+    used = sizes > 0
+    return (used, int(starts[used].min()), int((starts + sizes).max())) if used.any() else (used, 0, 0)
 
 
 class LargeListViewArray(ListViewArray):
