@@ -22,7 +22,7 @@ from shmarrow.sources.formats import head_of, recognized
 from shmarrow.store import ObjectInfo
 from shmarrow.store.protocol import CONTROL, MAGIC
 
-COUNTERS = ("puts", "hits", "misses", "evictions", "expired")
+COUNTERS = ("puts", "evictions", "expired")
 _MOST_NAMES = 10_000
 """At most so many names are searched for one that is similar to a missing one."""
 

@@ -35,12 +35,12 @@ from shmarrow.errors import counted, printable
 _SHORTEST = 0.05
 _LEFT = ("store", "user", "attached")
 _HEADERS = (
-    "store", "user", "objects", "size", "removed", "capacity", "room", "puts/s", "gets/s", "evicted/s", "attached",
+    "store", "user", "objects", "size", "removed", "capacity", "room", "puts/s", "evicted/s", "attached",
 )  # fmt: skip
-_DROPPED = ("evicted/s", "capacity", "user", "removed", "puts/s", "gets/s")
+_DROPPED = ("evicted/s", "capacity", "user", "removed", "puts/s")
 """The columns that are dropped on a narrow terminal, in this order."""
 _SIZES = ("size", "bytes"), ("removed", "removed"), ("capacity", "capacity")
-_SHOWN = ("puts/s", "puts"), ("gets/s", "hits"), ("evicted/s", "evictions")
+_SHOWN = ("puts/s", "puts"), ("evicted/s", "evictions")
 """The rates in tables, and the counters that they come from; JSON has all."""
 
 _KINDS = ("store", "ring", "object")

@@ -21,7 +21,7 @@ def as_name(name: object) -> bytes:
     """Encode the name of an object; InvalidArgument or InvalidType if it is invalid."""
     if not isinstance(name, str):
         raise InvalidType(f"the name of an object must be a str, found {shown(name)}")
-    coded = as_utf8(name, "the name of an object")
+    coded = name.encode() if name.isascii() else as_utf8(name, "the name of an object")
     if not 0 < len(coded) <= NAME_MAX or b"\0" in coded:
         raise InvalidArgument(
             f"the name of an object must have 1 to {NAME_MAX} bytes and no NUL, found {shown(name)} of {len(coded)}"

@@ -16,7 +16,6 @@ from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
 from shmarrow.segment import Segment
 from shmarrow.segment.mappings import Mapping, map_file, mapping_of, shared_of
-from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import Entry, file_name
@@ -169,10 +168,10 @@ class InlineSegment(StoredSegment):
         return InlineSegment, (self.entry, self.store, self.data.tobytes())
 
 
-def is_checked(catalog: Catalog, segment: StoredSegment) -> bool:
-    """Whether the values of an object were checked when it was put, and only trusted users may change the store."""
+def is_trusted(catalog: Catalog, segment: StoredSegment) -> bool:
+    """Whether only trusted users may change the store, and the file of an object."""
     trusted = catalog.directory.trusted
-    if not segment.entry.flags & p.CHECKED or not segment.entry.file or trusted is None:
+    if trusted is None or not segment.entry.file:
         return False
     status = segment.status, os.fstat(catalog.directory.fd), os.fstat(catalog.control_fd)
     return all(each.st_uid in trusted and not each.st_mode & 0o022 for each in status)

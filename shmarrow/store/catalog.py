@@ -65,13 +65,11 @@ from shmarrow.store.settings import (
 from shmarrow.store.waiters import Waiters
 from shmarrow.sync.locks import Exclusive, holder, try_lock
 
-_HITS, _MISSES = p.word("hits"), p.word("misses")
 _STUCK_SECONDS = 0.5
 """Seconds that a reader waits for a commit that its writer does not finish."""
 _SPINS, _PAUSE = 100, 0.001
 _TRIES, _MOST_KNOWN = 5, 4096
 _OWNERS_TRIED = 100
-_LARGEST = (1 << 64) - 1
 
 
 class Catalog:
@@ -343,12 +341,6 @@ class Catalog:
     def used(self, slot: int) -> int:
         """Return the time of last use, in nanoseconds since 1970."""
         return int(self.memory.words[index.used_at(slot)])
-
-    def count(self, hit: bool) -> None:
-        """Count a read that did or did not find its object; without a lock, so two at once may count as one."""
-        if self.writable:
-            words, field = self.control.memory.words, _HITS if hit else _MISSES
-            words[field] = words[field] + 1 & _LARGEST
 
     def state(self) -> p.State:
         """Return the current state of the header; StorageError if the store was destroyed."""

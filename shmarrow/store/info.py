@@ -142,9 +142,8 @@ class Stats(NamedTuple):
         Size of the control file in bytes.
     total, free : int
         Total and free bytes of the file system.
-    puts, hits, misses, evictions, expired : int
-        Event counts since the store was created. ``hits`` and ``misses`` are counted without a lock: some of those of
-        processes that read at the same time are lost, and those of processes with read-only access.
+    puts, evictions, expired : int
+        Objects that were published, evicted, and removed after they had expired, since the store was created.
     """
 
     objects: int
@@ -157,8 +156,6 @@ class Stats(NamedTuple):
     total: int
     free: int
     puts: int
-    hits: int
-    misses: int
     evictions: int
     expired: int
 
@@ -253,8 +250,6 @@ def statistics(catalog: Catalog, space: Space) -> Stats:
         nbytes=state.bytes - removed,
         removed=removed,
         puts=state.puts,
-        hits=catalog.memory.words[p.word("hits")],
-        misses=catalog.memory.words[p.word("misses")],
         evictions=state.evictions,
         expired=state.expired,
         pinned=space.pinned_bytes(),

@@ -141,10 +141,8 @@ class State(NamedTuple):
 
 
 class Hints(NamedTuple):
-    """Words that are written without a journal; nothing depends on them."""
+    """What is written without a journal; nothing depends on it."""
 
-    hits: U64
-    misses: U64
     changing: U64
 
 
@@ -222,7 +220,7 @@ class Piece(NamedTuple):
     zero: U32
 
 
-IDENTITY, PROGRESS, STATE, HINTS = Layout(Identity), Layout(Progress, 128), Layout(State, 144), Layout(Hints, 320)
+IDENTITY, PROGRESS, STATE, HINTS = Layout(Identity), Layout(Progress, 128), Layout(State, 144), Layout(Hints, 336)
 HEADER = IDENTITY.fields | PROGRESS.fields | STATE.fields | HINTS.fields
 ENTRY = Layout(Entry)
 SLOT = ENTRY.fields | Layout(Rest, ENTRY.end).fields

@@ -45,7 +45,7 @@ from shmarrow.store.arguments import (
     as_put_options,
     as_timeout,
 )
-from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_checked, live, pin_entry, read_entry
+from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_trusted, live, pin_entry, read_entry
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
 from shmarrow.store.index import events_since, last_event
@@ -299,7 +299,11 @@ class Store:
             if default is _RAISE:
                 raise
             return default
-        value = decode(segment, is_checked(catalog, segment) if trust is False else as_bool(trust, "trust", False))
+        if trust is False:
+            trusted = bool(segment.entry.flags & p.CHECKED) and is_trusted(catalog, segment)
+        else:
+            trusted = as_bool(trust, "trust", False)
+        value = decode(segment, trusted)
         if kind is not None and not isinstance(value, kind):
             raise InvalidType(f"expected {name!r} to be a {kind.__name__}, found a {type(value).__name__}")
         return value
@@ -521,7 +525,7 @@ class Store:
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             segment = self._attach(self._catalog, name, None if end is None else _left(end))
-            value = decode(segment, is_checked(self._catalog, segment))
+            value = decode(segment, bool(segment.entry.flags & p.CHECKED) and is_trusted(self._catalog, segment))
             segment.close()
             with suppress(ObjectNotFound):
                 self._delete(as_name(name), segment.entry.generation)
@@ -810,9 +814,7 @@ class Store:
                         break
                     self._check_open()  # another thread may have closed it
         if segment is None:
-            catalog.count(hit=False)
             raise self._missing([name], timeout)
-        catalog.count(hit=True)
         return segment
 
     def _snapshot(self, *fields: str, expired: bool = True) -> Iterator[Piece]:

@@ -442,30 +442,6 @@ def test_top(shm_name: str, tmp_path: Path) -> None:
         assert process.wait(signal.SIGINT) == (0, "")
 
 
-def test_gets_of_a_process_that_only_reads_are_counted(shm_name: str) -> None:
-    """They show while it runs, whoever has the commit lock."""
-    read = """
-        import shmarrow as sa
-        store = sa.Store(where)
-        for _ in range(32):
-            store.get("a")
-        say("got")
-        hear()
-    """
-    lock = """
-        import fcntl
-        file = open(path, "rb+")
-        fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
-        say("locked")
-        hear()
-    """
-    with sa.Store(shm_name) as store:
-        store.put("a", np.ones(1))
-    with lab.child(lock, path=f"{store.path}/commit") as locker, lab.child(read, where=shm_name) as reader:
-        assert (locker.hear(), reader.hear()) == ("locked", "got")
-        assert json.loads(run("stats", shm_name, "--json"))["hits"] == 32
-
-
 def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
     """A table with headings, a line of progress while something is copied, and a table that lives until Ctrl-C."""
     with sa.Store(shm_name) as store:

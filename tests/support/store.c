@@ -38,13 +38,13 @@ struct control {
     u32 eviction, mode, durable, configured; u8 gap[40];
     u64 sequence, journal, buckets, free, removed, generation, files, owners, objects, bytes, events, removing, puts,
         evictions, expired;
-    u8 gap2[72]; u64 hits, misses, changing; u8 gap3[3752];
+    u8 gap2[88]; u64 changing; u8 gap3[3752];
     struct { u64 number; u32 length, crc; u8 payload[4080]; } journals[2];
     struct event ring[256];
     struct { u64 hash; u32 length, waiting; } waiters[256];
     struct slot slots[];
 };
-_Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, hits) == 320, "header");
+_Static_assert(offsetof(struct control, sequence) == 128 && offsetof(struct control, changing) == 336, "header");
 _Static_assert(offsetof(struct control, ring) == 12288 && offsetof(struct control, slots) == 90112, "control");
 _Static_assert(sizeof(struct slot) == 512 && offsetof(struct slot, payload) == 104, "slot");
 enum { LIVE = 1, GONE = 2 };
