@@ -35,9 +35,6 @@ MOST_SLOTS, MOST_READERS = 64, 32
 WRITER_LOCK, READER_LOCKS = 0, 1
 """The bytes that the writer and reader 0 lock."""
 
-REORDERED = os.uname().machine not in ("x86_64", "i686")
-"""Whether the processor may let others see two writes in another order."""
-
 
 class Geometry(NamedTuple):
     """The constant part of a ring's file; see :data:`FIXED`."""

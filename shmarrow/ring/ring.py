@@ -41,10 +41,13 @@ from shmarrow.segment import Location
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.directory import Trust, as_trust
 from shmarrow.sync.futex import Wait
+from shmarrow.sync.locks import ORDERED
 
 T = TypeVar("T")
 _POLICIES = {number: name for name, number in p.POLICIES.items()}
 _LARGEST = (1 << 64) - 1
+_ENDED: Any = object()
+"""Stands for the frame after the last one."""
 _OPENING, _RECHECK = 0.005, 0.1
 """Seconds between two checks whether a ring has been created, and of a process that waits and is not woken."""
 
@@ -211,6 +214,7 @@ class Ring:
         self._words = file.words
         self._count = file.geometry.slots
         self._all = file.geometry.policy == p.ALL
+        self._policy = _POLICIES[file.geometry.policy]
         try:
             if like is None:
                 self._begin_reading(policy)
@@ -283,7 +287,8 @@ class Ring:
         TimedOut, InvalidArgument, Closed
             As for :meth:`write`.
         """
-        self._check(writes=True)
+        if self._entry or self._closed:
+            self._check(writes=True)
         values = self._frames.prepare(frame)
         slot = self._begin()
         try:
@@ -349,7 +354,7 @@ class Ring:
         if newest > _LARGEST:
             raise InvalidData(f"the ring {self.name!r} is damaged: it has {number - 1} frames")
         file.sequences[slot] = number
-        if p.REORDERED:
+        if not ORDERED:
             file.locks.fence()
         words[NEWEST] = newest
         for entry in compress(file.entries, file.columns[WAITS].tolist()):
@@ -385,15 +390,12 @@ class Ring:
             If the message in the slot is invalid.
         """
         wait = None
-        while True:
-            ended = self._words[CLOSED]
-            frame = self._do(self._take)
-            if frame is not None:
-                return frame
-            if ended:
-                raise StopIteration
+        while (frame := self._do(self._take)) is None:
             wait = wait or Wait(self._timeout)
             self._wait(wait)
+        if frame is _ENDED:
+            raise StopIteration
+        return frame
 
     def __aiter__(self) -> Self:
         return self
@@ -402,27 +404,25 @@ class Ring:
         import asyncio
 
         wait = Wait(self._timeout)
-        while True:
-            ended = self._words[CLOSED]
-            frame = self._do(self._take)
-            if frame is not None:
-                return frame
-            if ended:
-                raise StopAsyncIteration
+        while (frame := self._do(self._take)) is None:
             await asyncio.to_thread(self._wait, wait)
+        if frame is _ENDED:
+            raise StopAsyncIteration
+        return frame
 
     def _take(self) -> Any:
-        """Release the current frame and take the next one; None if it is not there yet."""
+        """Release the current frame and take the next one; None if it is not there yet, ``_ENDED`` if none comes."""
         if not self._entry:
             self._check(writes=False)
         words, held, taken = self._words, self._held, self._taken
+        none_yet = _ENDED if words[CLOSED] else None  # before it looks for a frame, as the last one may come now
         if words[held]:
             self._release()
         while True:
             word = words[NEWEST]
             number, slot = divmod(word, self._count)
             if number <= taken:
-                return None
+                return none_yet
             if self._all and number > taken + 1:
                 slot = (slot - (number - taken - 1)) % self._count  # they follow each other
                 number = taken + 1
@@ -434,7 +434,7 @@ class Ring:
             if self._all:
                 raise InvalidData(f"the ring {self.name!r} is damaged: frame {number} is not in slot {slot}")
             if words[NEWEST] == word:  # the writer had no other slot for the next frame
-                return None
+                return none_yet
         if number > taken + 1:
             words[self._entry + MISSED] = words[self._entry + MISSED] + number - taken - 1 & _LARGEST
         self._taken = words[self._entry + TAKEN] = number
@@ -521,10 +521,6 @@ class Ring:
         """``"latest"`` or ``"all"``."""
         self._check()
         return self._policy
-
-    @property
-    def _policy(self) -> str:
-        return _POLICIES[self._file.geometry.policy]
 
     def info(self) -> RingInfo:
         """Return the state of the ring."""

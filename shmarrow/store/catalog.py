@@ -34,7 +34,6 @@ from shmarrow.store.control import (
     BUCKETS,
     JOURNAL,
     JOURNAL_NUMBERS,
-    ORDERED,
     SEQUENCE,
     ControlFile,
     Memory,
@@ -63,7 +62,7 @@ from shmarrow.store.settings import (
     this_boot,
 )
 from shmarrow.store.waiters import Waiters
-from shmarrow.sync.locks import Exclusive, holder, try_lock
+from shmarrow.sync.locks import ORDERED, Exclusive, holder, try_lock
 
 _STUCK_SECONDS = 0.5
 """Seconds that a reader waits for a commit that its writer does not finish."""

@@ -14,16 +14,15 @@ import _thread
 import errno
 import mmap
 import os
-import platform
 import zlib
 from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
 from shmarrow.store import protocol as p
+from shmarrow.sync.locks import ORDERED
 
 BUCKETS, SEQUENCE, JOURNAL, EVENTS = p.word("buckets"), p.word("sequence"), p.word("journal"), p.word("events")
-ORDERED = platform.machine() in ("x86_64", "AMD64")
 _MOST_NEW_SLOTS = 8192
 _SPARSE, _SPARSE_FREE = 1024, 1 << 26
 """Maximum ratio of size to allocated bytes of a control file (it may be compressed), and bytes allowed on top."""

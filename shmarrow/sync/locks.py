@@ -17,6 +17,8 @@ import os
 import struct
 import time
 
+ORDERED = os.uname().machine in ("x86_64", "i686")
+"""Whether others see the writes of a process in their order, and none of its reads before an earlier one."""
 _FEW, _MANY = 64, 2000
 """Maximum queries for single locks: before reading the kernel's list, and if that list is unavailable."""
 _LONG, _LONGEST, _REST = 0.25, 0.5, 10
