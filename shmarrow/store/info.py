@@ -14,7 +14,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.snapshot import snapshot
-from shmarrow.store.space import Space
+from shmarrow.store.space import pinned_bytes, removed_bytes
 from shmarrow.sync.locks import holders
 from shmarrow.types import Schema
 
@@ -238,9 +238,9 @@ def object_info(catalog: Catalog, entry: Entry, description: Description) -> Obj
     )
 
 
-def statistics(catalog: Catalog, space: Space) -> Stats:
+def statistics(catalog: Catalog) -> Stats:
     """Return usage and free space without pinning, locking or scanning objects."""
-    state, removed = catalog.state(), space.removed_bytes()
+    state, removed = catalog.state(), removed_bytes(catalog)
     status = os.fstatvfs(catalog.directory.fd)
     pins: Counter[int] = Counter()
     for process, _, length in _pins(catalog):
@@ -252,7 +252,7 @@ def statistics(catalog: Catalog, space: Space) -> Stats:
         puts=state.puts,
         evictions=state.evictions,
         expired=state.expired,
-        pinned=space.pinned_bytes(),
+        pinned=pinned_bytes(catalog),
         pins=dict(pins),
         capacity=catalog.settings.capacity,
         catalog=os.fstat(catalog.control_fd).st_blocks * 512,

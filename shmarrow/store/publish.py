@@ -21,7 +21,7 @@ from shmarrow.store.catalog import Catalog
 from shmarrow.store.change import Change
 from shmarrow.store.index import slots_for
 from shmarrow.store.protocol import Entry, file_name
-from shmarrow.store.space import Space, round_up
+from shmarrow.store.space import check_memory, evict, free_bytes, full, lacking, make_room, round_up
 
 LARGE = 1 << 20
 """Size in bytes up to which room is only looked for when an object is added."""
@@ -69,15 +69,15 @@ def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) 
     """Publish a small object in the control file."""
     while True:
         with catalog.change() as change:
-            old, lacking = replaced(catalog, name, options), 0
+            old, nbytes = replaced(catalog, name, options), 0
             if catalog.settings.capacity is not None:
-                lacking = Space(catalog).lacking(change, slots_for(name, len(data)) * p.SLOT_SIZE, name, old)
-            if not lacking:
+                nbytes = lacking(change, slots_for(name, len(data)) * p.SLOT_SIZE, name, old)
+            if not nbytes:
                 owner = _owner_of(change, name, options) if options.owner else 0
                 flags = p.PROTECTED if options.protect else 0
                 change.insert_inline(name, data, old, time.time_ns(), options.expires, owner, flags)
                 return
-        Space(catalog).make_room(lacking, name.decode())
+        make_room(catalog, nbytes, name.decode())
 
 
 class Publication(SegmentWriter):
@@ -96,7 +96,6 @@ class Publication(SegmentWriter):
         self, catalog: Catalog, name: bytes, options: PutOptions, size: int = 0, parts: Sequence[int] = ()
     ) -> None:
         self._catalog = catalog
-        self._space = Space(catalog)
         self._coded = name
         self._options = options
         self._expected = size
@@ -129,7 +128,7 @@ class Publication(SegmentWriter):
         old = replaced(catalog, self._coded, self._options)
         if size > LARGE:
             less = old.allocated if old is not None and not catalog.pins.pinned(old.slot) else 0
-            self._space.make_room(round_up(size) - less, self.name)
+            make_room(catalog, round_up(size) - less, self.name)
 
     def _reserve(self, size: int) -> None:
         self._refuse(size)
@@ -139,11 +138,11 @@ class Publication(SegmentWriter):
         """Refuse an object larger than the capacity; evict others if there is no memory for one of ``size`` bytes."""
         catalog, capacity = self._catalog, self._catalog.settings.capacity
         if capacity is not None and size > capacity:
-            raise self._space.full(self.name, size, "it exceeds the capacity")
+            raise full(catalog, self.name, size, "it exceeds the capacity")
         if size > self._checked_size:
             more = size - self.size + _AROUND
             if size > LARGE or (catalog.volatile and not allows_memory(more)):
-                self._space.check_memory(more, self.name)
+                check_memory(catalog, more, self.name)
             if size > LARGE:
                 self._checked_size = size + (size >> 3)  # one that grows is not checked at each write
 
@@ -152,9 +151,9 @@ class Publication(SegmentWriter):
         if error.errno not in _FULL:
             super()._recover(error, action, size)
         if size > LARGE:
-            raise self._space.full(self.name, size, error.strerror or "the file system is full") from None
+            raise full(self._catalog, self.name, size, error.strerror or "the file system is full") from None
         needed = round_up(size) - os.fstat(self._fd).st_blocks * 512
-        self._space.evict(max(needed - self._space.free(), 1), self.name, needed, files=True)
+        evict(self._catalog, max(needed - free_bytes(self._catalog), 1), self.name, needed, files=True)
 
     def _publish(self) -> None:
         catalog, fd, options, name = self._catalog, self._fd, self._options, self._coded
@@ -170,8 +169,8 @@ class Publication(SegmentWriter):
         while True:
             with catalog.change() as change:
                 old = replaced(catalog, name, options)
-                lacking = self._space.lacking(change, allocated, name, old)
-                if not lacking:
+                nbytes = lacking(change, allocated, name, old)
+                if not nbytes:
                     owner = _owner_of(change, name, options) if options.owner else 0
                     [slot] = change.take(1)
                     file = change.link(fd, self._parts)
@@ -183,4 +182,4 @@ class Publication(SegmentWriter):
                     change.insert(Entry(*place, *fields, name, slot), old, now)
                     self.path = f"{directory.path}/{file_name(file)}"
                     return
-            self._space.make_room(lacking, self.name)
+            make_room(catalog, nbytes, self.name)

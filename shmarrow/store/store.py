@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from shmarrow.store.info import Found, ObjectInfo, Stats
     from shmarrow.store.publish import Publication
     from shmarrow.store.snapshot import Piece
-    from shmarrow.store.space import Space
     from shmarrow.store.watch import Watch
     from shmarrow.types import Schema
 
@@ -399,7 +398,7 @@ class Store:
         """Return usage, free space, and the processes that have objects attached."""
         from shmarrow.store.info import statistics
 
-        return statistics(self._catalog, self._space)
+        return statistics(self._catalog)
 
     def wait(self, names: str | Iterable[str], *, timeout: float | None = None, any: bool = False) -> list[str]:
         """Wait until objects are published, also if they are deleted again at once.
@@ -884,7 +883,9 @@ class Store:
         StoreFull
             If not enough can be evicted; then nothing is evicted.
         """
-        return self._space.evict(as_count(nbytes, "nbytes"), anything=True)
+        from shmarrow.store.space import evict
+
+        return evict(self._catalog, as_count(nbytes, "nbytes"), anything=True)
 
     def collect(self) -> list[str]:
         """Remove orphaned and expired objects, and leftovers of killed processes.
@@ -896,7 +897,9 @@ class Store:
         list of str
             The names of the removed objects, sorted.
         """
-        return self._space.collect()
+        from shmarrow.store.space import collect
+
+        return collect(self._catalog)
 
     def clear(self) -> None:
         """Delete all objects; processes that have one attached keep it."""
@@ -911,12 +914,6 @@ class Store:
         with catalog.change() as change:
             return catalog.own_number(change)
 
-    @property
-    def _space(self) -> Space:
-        from shmarrow.store.space import Space
-
-        return Space(self._catalog)
-
     def _delete(self, name: bytes, generation: int | None = None) -> None:
         with self._catalog.change() as change:
             entry = self._found(name)
@@ -925,10 +922,13 @@ class Store:
             change.remove(entry)
 
     def _delete_all(self, prefix: str) -> int:
+        from shmarrow.store.space import remove_all
+
         deleted = 0
         for part in self._snapshot("name"):
             chosen = [row for row, name in enumerate(part["name"]) if name.startswith(prefix)]
-            deleted += len(self._space.remove_all(part["slot"][chosen].tolist(), part["generation"][chosen].tolist()))
+            slots, generations = part["slot"][chosen].tolist(), part["generation"][chosen].tolist()
+            deleted += len(remove_all(self._catalog, slots, generations))
         return deleted
 
     def _found(self, name: bytes) -> Entry:
