@@ -83,11 +83,6 @@ class Segment:
         return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
     @property
-    def mode(self) -> int:
-        """Permission bits of the file when attached."""
-        return stat.S_IMODE(self.status.st_mode)
-
-    @property
     def data(self) -> Bytes:
         """The bytes: a read-only ``uint8`` ndarray of shape (size,) over the mapping.
 

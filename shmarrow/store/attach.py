@@ -159,11 +159,6 @@ class InlineSegment(StoredSegment):
         """0, slot, size and generation."""
         return 0, self.entry.slot, self.size, self.entry.generation
 
-    @property
-    def mode(self) -> int:
-        """Permission bits of a file that may change: the slot may have another object later."""
-        return 0o600
-
     def __reduce__(self) -> tuple[Any, ...]:
         return InlineSegment, (self.entry, self.store, self.data.tobytes())
 

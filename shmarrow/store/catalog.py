@@ -266,7 +266,7 @@ class Catalog:
             If the writer of a commit is stopped, or was killed and this process may only read the store; or if this
             thread is that writer, in the middle of it.
         """
-        tries, since, odd = 0, 0.0, -1
+        tries, since, patience, odd = 0, 0.0, 0.0, -1
         while True:
             memory = self.control.whole()
             sequence = memory.words[SEQUENCE]
@@ -277,17 +277,15 @@ class Catalog:
                 now = time.monotonic()
                 if sequence != odd:
                     since, odd = now, sequence
-                elif not self._mended() and now - since > (PATIENCE if self._syncs(sequence) else _STUCK_SECONDS):
+                    # The writer may be writing its journal to the disk, which takes its time.
+                    patience = PATIENCE if self.settings.durable and not sequence & 1 else _STUCK_SECONDS
+                elif not self._mended() and now - since > patience:
                     raise StorageError(
                         errno.EBUSY,
                         f"cannot read the store {self.directory.name!r}: a process was stopped or killed in the middle "
                         "of a change; continue it, or change the store in a process with write permission",
                     )
             time.sleep(0 if tries < _SPINS else _PAUSE)
-
-    def _syncs(self, sequence: int) -> bool:
-        """Whether the writer of a commit may be writing its journal to the disk, which takes its time."""
-        return self.settings.durable and not sequence & 1
 
     def _mended(self) -> bool:
         """Finish the commit of a killed writer; False if another process holds the lock, perhaps suspended."""
@@ -543,30 +541,26 @@ def _close(fds: _Descriptors) -> None:
 def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     """Open the catalog of a store, or share the open one; it is closed when nothing refers to it."""
     try:
-        return retried(lambda: _open_in_turn(where, want, trust, create), create)
+        return retried(lambda: _open_catalog(where, want, trust, create), create)
     finally:
         _close_ended()
 
 
-def _open_in_turn(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     _close_ended()
     with _mutex:
-        return _open_catalog(where, want, trust, create)
-
-
-def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
-    _owning.difference_update([each for each in _owning if not each.exists])  # others have destroyed them
-    directory = open_directory(where, want, trust, create)
-    same = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]
-    catalog = same[0] if same else Catalog(directory)
-    try:
-        catalog.begin_boot()
-        catalog.reload(want)
-        check_trust(directory, catalog.settings.mode, catalog.control_fd)
-    finally:
-        if same:
-            os.close(directory.fd)
-    return catalog
+        _owning.difference_update([each for each in _owning if not each.exists])  # others have destroyed them
+        directory = open_directory(where, want, trust, create)
+        same = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]
+        catalog = same[0] if same else Catalog(directory)
+        try:
+            catalog.begin_boot()
+            catalog.reload(want)
+            check_trust(directory, catalog.settings.mode, catalog.control_fd)
+        finally:
+            if same:
+                os.close(directory.fd)
+        return catalog
 
 
 def _after_fork() -> None:

@@ -254,7 +254,7 @@ class Change:
         state = self.state
         if replaced is not None:
             self.remove(replaced, told=False)
-        self._write(entry, used)
+        self.write(entry, used)
         self._chain(entry.slot, entry.hash)
         state["objects"] += 1
         state["bytes"] += entry.allocated
@@ -327,7 +327,7 @@ class Change:
             if data is None:
                 raise self._damaged(f"the checksum of {entry.name!r} is wrong")
             moved = self.insert_inline(name, data, replaced, entry.published, entry.expires, entry.owner, entry.flags)
-            self._write(moved, self.memory.words[used_at(entry.slot)])
+            self.write(moved, self.memory.words[used_at(entry.slot)])
             self.state["puts"] -= 1
             self.remove(entry, told=False)
             return
@@ -336,13 +336,9 @@ class Change:
         self._unchain(entry.slot, entry.hash)
         generation, name_hash = self.new_generation(), p.hash_of(name, self.catalog.modulus)
         renamed = entry._replace(generation=generation, hash=name_hash, name=name, name_length=len(name))
-        self._write(renamed)
+        self.write(renamed)
         self._chain(renamed.slot, renamed.hash)
         self._tell(p.PUBLISHED, renamed)
-
-    def update(self, entry: Entry) -> None:
-        """Update the fields of an object, such as flags and expiry."""
-        self._write(entry)
 
     def write_header(self, offset: int, data: bytes) -> None:
         """Write bytes at an offset of the header."""
@@ -406,7 +402,7 @@ class Change:
     def _keep(self, entry: Entry) -> None:
         """List the slot of a removed object that is attached; its bytes count until it is freed."""
         parts, allocated = (entry.parts, entry.allocated) if entry.file else (0, p.SLOT_SIZE)
-        self._write(Entry(0, 0, entry.file, 0, allocated, 0, 0, 0, p.GONE, 0, 0, parts, 0, b"", entry.slot), 0)
+        self.write(Entry(0, 0, entry.file, 0, allocated, 0, 0, 0, p.GONE, 0, 0, parts, 0, b"", entry.slot), 0)
         self._links[entry.slot * SLOT_INTS + FIRST_NEXT] = self.state["removed"]
         self.state["removed"] = entry.slot + 1
 
@@ -519,7 +515,7 @@ class Change:
             self._links[parts[-1] * SLOT_INTS + FIRST_NEXT] = self.state["free"]
             self.state["free"] = entry.parts
 
-    def _write(self, entry: Entry, used: int | None = None) -> None:
+    def write(self, entry: Entry, used: int | None = None) -> None:
         """Set the contents of a slot; ``used`` stays as it is if it is None."""
         if used is None:
             used = self.memory.words[used_at(entry.slot)]

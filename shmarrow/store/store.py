@@ -856,7 +856,7 @@ class Store:
         coded = as_name(name)
         with self._catalog.change() as change:
             entry = self._found(coded)
-            change.update(entry._replace(flags=entry.flags & ~p.PROTECTED | flag))
+            change.write(entry._replace(flags=entry.flags & ~p.PROTECTED | flag))
 
     def expire_after(self, name: str, seconds: float | None) -> None:
         """Let an object expire ``seconds`` from now, after which it may be collected; None for never.
@@ -868,7 +868,7 @@ class Store:
         """
         expires, coded = as_expiry(seconds), as_name(name)
         with self._catalog.change() as change:
-            change.update(self._found(coded)._replace(expires=expires))
+            change.write(self._found(coded)._replace(expires=expires))
 
     def evict(self, nbytes: int) -> list[str]:
         """Evict at least ``nbytes`` of objects that are not attached, least recently used first.
