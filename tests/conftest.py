@@ -71,9 +71,8 @@ The two are as long as each other. Streams are in the one that serves no Spark C
 _SLOWEST = (
     *itertools.chain.from_iterable(_SESSIONS.values()),
     "test_spark_cluster.py", "test_docs.py", "test_demo.py", "test_guide.py", "test_xray_page.py",
-    "test_life_cycle.py", "test_interrupted_reading.py", "test_hostile.py", "test_peers.py", "test_cast.py",
-    "test_processes.py",
-    "test_spark_daemon.py",
+    "test_life_cycle.py", "test_interrupted_reading.py", "test_hostile.py", "test_peers.py", "test_casts.py",
+    "test_processes.py", "test_spark_daemon.py",
 )  # fmt: skip
 """Files that run first, so that no process is left alone with them at the end; each of the others is run whole, too."""
 
