@@ -541,26 +541,31 @@ def _close(fds: _Descriptors) -> None:
 def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
     """Open the catalog of a store, or share the open one; it is closed when nothing refers to it."""
     try:
-        return retried(lambda: _open_catalog(where, want, trust, create), create)
+        return retried(lambda: _open_in_turn(where, want, trust, create), create)
     finally:
         _close_ended()
 
 
-def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+def _open_in_turn(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+    """Do so with the mutex held; loops are in a function of their own, see :mod:`shmarrow.state_machine`."""
     _close_ended()
     with _mutex:
-        _owning.difference_update([each for each in _owning if not each.exists])  # others have destroyed them
-        directory = open_directory(where, want, trust, create)
-        same = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]
-        catalog = same[0] if same else Catalog(directory)
-        try:
-            catalog.begin_boot()
-            catalog.reload(want)
-            check_trust(directory, catalog.settings.mode, catalog.control_fd)
-        finally:
-            if same:
-                os.close(directory.fd)
-        return catalog
+        return _open_catalog(where, want, trust, create)
+
+
+def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+    _owning.difference_update([each for each in _owning if not each.exists])  # others have destroyed them
+    directory = open_directory(where, want, trust, create)
+    same = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]
+    catalog = same[0] if same else Catalog(directory)
+    try:
+        catalog.begin_boot()
+        catalog.reload(want)
+        check_trust(directory, catalog.settings.mode, catalog.control_fd)
+    finally:
+        if same:
+            os.close(directory.fd)
+    return catalog
 
 
 def _after_fork() -> None:
