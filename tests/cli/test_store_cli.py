@@ -258,7 +258,7 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         os.mkdir(f"{other.path}-none")  # neither this nor a file is a store
         Path(f"{other.path}-none", "control").write_bytes(b"x" * 5000)
         assert [each for each in shared(is_store) if each.startswith(shm_name)] == [shm_name, f"{shm_name}-other"]
-        found = {each["store"]: each for each in json.loads(run("names", "--json"))}
+        found = {each.get("store"): each for each in json.loads(run("names", "--json"))}
         one = found[shm_name]
         assert (one["objects"], one["bytes"], one["capacity"], one["room"]) == (1, 512, 1 << 20, (1 << 20) - 512)
         assert found[f"{shm_name}-other"]["objects"] == 0
@@ -266,7 +266,7 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         leftover = Path("/dev/shm", f".shmarrow-{shm_name[4:]}")  # of a killed writer of shm:x
         leftover.touch()
         found = json.loads(run("collect", "--json"))
-        assert [each["objects"] for each in found if each["store"] == shm_name] == [["orphan"]]
+        assert [each["objects"] for each in found if each.get("store") == shm_name] == [["orphan"]]
         assert found[-1]["store"] == "shm:"
         assert found[-1]["leftovers"] >= 1
         assert not leftover.exists()
@@ -366,7 +366,8 @@ def test_stores_of_other_users(shm_name: str) -> None:
         assert "user 65534 owns it" in error("names", shm_name, status=1)["message"]
         for words in (["names", "--json"], ["top", "--json", "--count", "1"]):
             found = json.loads(run(*words))
-            (one,) = [each for each in (found if words[0] == "names" else found["stores"]) if each["store"] == shm_name]
+            rows = found if words[0] == "names" else found["stores"]
+            (one,) = [each for each in rows if each.get("store") == shm_name]
             assert (one["user"], one["error"]) == ("nobody", "StorageError")
             assert "user 65534 owns it" in one["message"]
         assert f"{shm_name} is skipped: " in run("collect")
@@ -391,8 +392,8 @@ def test_objects_in_no_store_are_listed(shm_name: str) -> None:
         [found] = [each for each in json.loads(run("names", "--json")) if each.get("object") == f"{shm_name}.arrow"]
         assert size <= found["bytes"] < size + 4096
         assert re.search(rf"^{shm_name}.arrow\t.*\tin no store$", run("names"), re.MULTILINE)
-        [found] = json.loads(run("top", "--json", "--count", "1"))["objects"]
-        assert found["object"] == f"{shm_name}.arrow"
+        objects = json.loads(run("top", "--json", "--count", "1"))["objects"]
+        assert f"{shm_name}.arrow" in [each.get("object") for each in objects]
         assert re.search(rf"\t{shm_name}.arrow\t.*\tin no store$", run("top", "--count", "1"), re.MULTILINE)
     finally:
         os.unlink(f"/dev/shm/{shm_name.removeprefix('shm:')}.arrow")

@@ -11,6 +11,8 @@ Invariants:
 
 from __future__ import annotations
 
+import _thread
+import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -30,7 +32,6 @@ from shmarrow.state_machine import (
     SEQUENTIAL,
     NotCopied,
     StateMachine,
-    fork_safe_lock,
 )
 from shmarrow.tables import RecordBatchReader
 
@@ -107,9 +108,6 @@ class RecordBatchStreamReader(NotCopied, RecordBatchReader):
         self._source.close()
 
 
-_lock = fork_safe_lock()  # held for a few assignments at a time
-
-
 class _IndexedBatch(NamedTuple):
     """A record batch in the stream: the state before its message, its rows as declared, the offsets of body and end."""
 
@@ -130,46 +128,49 @@ class _StreamBatches:
         The record batches. Those beyond ``state.batches`` are of interrupted calls and do not count.
     """
 
-    __slots__ = ("_shared", "_source", "_version", "data", "indexed", "schema", "state")
+    __slots__ = ("_locks", "_shared", "_source", "_version", "data", "indexed", "schema", "state")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         assert source.data is not None
         self._source = source
+        self._locks: dict[int, _thread.RLock] = {}
         self._version = source.version("stream")
         self.data: Bytes = source.data
         self._shared = None if source.mapping is None else source.mapping.shared
         self.state = StreamState(source.name, limits, DictionaryBudget(limits))
         self.indexed: list[_IndexedBatch] = []
-        self._step(self.state)
+        self._step()
         if self.state.schema is None:
             raise InvalidData(f"{source.name}: the stream ends before its schema")
         self.schema = self.state.schema
+
+    @property
+    def lock(self) -> _thread.RLock:
+        """The lock for reading further; each process has its own, as a fork may copy one that is held."""
+        lock = self._locks.get(os.getpid())
+        return self._locks.setdefault(os.getpid(), _thread.RLock()) if lock is None else lock
 
     def _message_after(self, state: StreamState) -> Located | None:
         """The next message after a state; None at the end of the stream."""
         return message_at(self.data, state.offset, state.where, state.limits, parse=read_message)
 
-    def _step(self, state: StreamState) -> RecordBatch | None:
-        """Index the message after a state, or the end of the stream; returns the batch if it is one.
-
-        Of threads and signal handlers that take the same step, the first counts; all get the same.
-        """
-        batch = entry = None
+    def _step(self) -> RecordBatch | None:
+        """Index one more message, or the end of the stream; returns the batch if it is one."""
+        state = self.state
         located = self._message_after(state)
         if located is None:
-            after, end = state._replace(ended=True), self.end
-        else:
-            message, end, body = located.message, located.end, self._body(located)
-            after = state.after(message, body, end)
-            if isinstance(message, BatchHeader):
-                batch = state.batch(message, body, self._version)
-                entry = _IndexedBatch(state, message.length, located.body, end)
-        with _lock:
-            if self.state is state:
-                if entry is not None:
-                    self.indexed[state.batches :] = [entry]
-                self._source.advance(end)
-                self.state = after
+            self._source.advance(self.end)
+            self.state = state._replace(ended=True)
+            return None
+        message, end, body = located.message, located.end, self._body(located)
+        after = state.after(message, body, end)
+        batch = state.batch(message, body, self._version) if isinstance(message, BatchHeader) else None
+        self._source.advance(end)
+        if self.state is not state:  # a signal handler has read on meanwhile
+            return None
+        if batch is not None:
+            self.indexed[state.batches :] = [_IndexedBatch(state, message.length, located.body, end)]
+        self.state = after
         return batch
 
     @property
@@ -182,7 +183,9 @@ class _StreamBatches:
     def reach(self, number: int) -> bool:
         """Index messages up to a batch; returns whether there is one of this number."""
         while self.state.batches <= number and not self.state.ended:
-            self._step(self.state)
+            with self.lock:
+                if self.state.batches <= number and not self.state.ended:
+                    self._step()
         return self.state.batches > number
 
     def count(self) -> int:
@@ -190,8 +193,11 @@ class _StreamBatches:
         return self.state.batches
 
     def batch(self, number: int) -> RecordBatch | None:
-        while number == (state := self.state).batches and not state.ended:  # the next one, built as it is indexed
-            if (batch := self._step(state)) is not None:
+        while number == self.state.batches and not self.state.ended:  # the next one, built as it is indexed
+            with self.lock:
+                more = number == self.state.batches and not self.state.ended
+                batch = self._step() if more else None
+            if batch is not None:
                 return batch
         if not self.reach(number):
             return None
@@ -207,7 +213,8 @@ class _StreamBatches:
         return body if self._shared is None else self._shared.body(body)
 
     def count_rows(self) -> int:
-        return sum([entry.rows for entry in self.indexed[: self.count()]])
+        rows = [entry.rows for entry in self.indexed[: self.count()]]
+        return sum(rows)
 
     def dictionaries_of(self, number: int) -> ById[Dictionary]:
         """The dictionaries as of a batch that was read before, by id."""
@@ -243,13 +250,13 @@ class MappedStreamReader(IndexedReader, RecordBatchReader):
 
     def read_next_batch(self) -> RecordBatch:
         batches = self._opened()
-        while True:
-            number = self._position
-            batch = batches.batch(number)
-            if batch is None:
-                raise StopIteration
-            with _lock:
-                if self._position == number:  # else another thread or a signal handler has taken it meanwhile
+        with batches.lock:
+            while True:
+                number = self._position
+                batch = batches.batch(number)
+                if batch is None:
+                    raise StopIteration
+                if self._position == number:  # else a signal handler has taken it meanwhile
                     self._position = number + 1
                     return self._selected(batch, number)
 
