@@ -1,4 +1,4 @@
-"""Codecs beside the packages that they come from, on bytes that are right and wrong; and memory that is used again."""
+"""Codecs beside the packages that they come from, on bytes that are right and wrong; and the memory of columns."""
 
 from __future__ import annotations
 
@@ -225,20 +225,19 @@ def test_there_is_no_memory(what: str, codec: str) -> None:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def batch(seed: int, rows: int = 1 << 17) -> tuple[Any, np.ndarray]:
+def batch(seed: int) -> tuple[Any, np.ndarray]:
     """A batch of four compressed columns of 8 bytes per row, opened, and what is in them."""
-    values = np.random.default_rng(seed).integers(0, 99, (4, rows))
+    values = np.random.default_rng(seed).integers(0, 99, (4, 1 << 17))
     made = sa.record_batch({f"c{i}": column for i, column in enumerate(values)})
     return sa.ipc.open_file(file_of(made, compression="zstd")).get_batch(0), values
 
 
 def test_a_column_keeps_its_memory_when_its_batch_is_gone() -> None:
-    rows = 1 << 17
-    opened, values = batch(1, rows)
+    opened, values = batch(1)
     column = opened.columns[2].to_numpy()
     del opened
     gc.collect()
-    other, expected = batch(2, rows)
+    other, expected = batch(2)
     for i, each in enumerate(other.columns):
         assert not np.shares_memory(each.to_numpy(), column)
         np.testing.assert_array_equal(each.to_numpy(), expected[i])
