@@ -1,33 +1,98 @@
-"""Each public name of pyarrow that is in scope is here, or has its place in the tables of what differs."""
+"""Each public name of pyarrow that is in scope is here, or the page on what differs names it.
+
+The page is data: the examples in its tables are evaluated with both libraries, where ``pa`` is one of them.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 import types
+from fnmatch import fnmatchcase
 from functools import cache, reduce
 from typing import Any
 
-import api
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.types
 import pytest
-from api_kinds import INSIDE, Class, Instead, Out
 from cases.compare import exact
+from environment import ROOT
 
 import shmarrow as sa
 
 pytestmark = pytest.mark.skipif(
-    int(pa.__version__.partition(".")[0]) < 26, reason="the tables compare with pyarrow 26, which is newer"
+    int(pa.__version__.partition(".")[0]) < 26, reason="the page compares with pyarrow 26, which is newer"
 )
+
+DIFFERENT, CLASSES, ABSENT = (
+    [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("| `")]
+    for part in (ROOT / "docs" / "pyarrow.md").read_text(encoding="utf-8").split("\n## ")[1:]
+)
+"""The rows of the page's three tables."""
+
+INSIDE = [
+    "BuildInfo", "CppBuildInfo", "DictionaryMemo", "RuntimeInfo", "VersionInfo", "build_info", "cpp_*", "cpu_count",
+    "create_library_symlinks", "enable_signal_handlers", "get_include", "get_libraries", "get_library_dirs",
+    "io_thread_count", "is_opentelemetry_enabled", "runtime_info", "set_cpu_count", "set_io_thread_count",
+    "set_timezone_db_path", "show_info", "show_versions", "types.IntEnum", "types.TypesEnum",
+    "types.doc", "ipc.MetadataVersion", "ipc.Alignment", "MonthDayNano.n_*", "MonthDayNano.count", "MonthDayNano.index",
+]  # fmt: skip
+"""Parts of pyarrow's build, its runtime and its inside, which nobody looks for here."""
+
+
+def quoted(cell: str) -> list[str]:
+    """What a cell has in backticks."""
+    return re.findall("`([^`]+)`", cell)
+
+
+def paths(table: list[list[str]]) -> list[str]:
+    """The names in the first column of a table, without arguments."""
+    return [name.partition("(")[0] for row in table for name in quoted(row[0])]
+
+
+OBJECTS = """\
+numbers = pa.array([3, None, 1, 1], pa.int8())
+words = pa.array(["a", None, "b", "a"])
+lists = pa.array([[1, 2], None, [], [3]], pa.list_(pa.int16()))
+pairs = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int16(), 2))
+maps = pa.array([[("a", 1)], None, [("b", 2), ("c", None)]], pa.map_(pa.string(), pa.int8()))
+structs = pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}], pa.struct([("x", pa.int8()), ("y", pa.string())]))
+mask = pa.array([True, None, False, True])
+masked = pa.array([True, False])
+encoded = words.dictionary_encode()
+chunks = pa.chunked_array([[1, None], [], [2, 1]], pa.int32())
+schema = pa.schema([pa.field("n", pa.int8(), metadata={"unit": "m"}), pa.field("s", pa.string())], metadata={"k": "v"})
+field = pa.field("n", pa.int8(), nullable=False, metadata={"unit": "m"})
+batch = pa.record_batch([numbers, words], schema=schema)
+table = pa.Table.from_batches([batch, batch.slice(1, 2)])
+stream = io.BytesIO()
+with pa.ipc.new_stream(stream, schema) as writer:
+    writer.write_batch(batch)
+    writer.write_table(table)
+file = io.BytesIO()
+with pa.ipc.new_file(file, schema) as writer:
+    writer.write(batch)
+    writer.write(table)
+stream, file = stream.getvalue(), file.getvalue()
+tensor = pa.Tensor.from_numpy(np.arange(6, dtype="f4").reshape(2, 3), dim_names=["row", "column"])
+ones, names = np.array([1.5, 2.5]), ["row", "column"]
+coo = pa.SparseCOOTensor.from_numpy(ones, np.array([[0, 1], [1, 0]]), (2, 3), names)
+csr = pa.SparseCSRMatrix.from_numpy(ones, np.array([0, 1, 2]), np.array([1, 0]), (2, 3), names)
+csc = pa.SparseCSCMatrix.from_numpy(ones, np.array([0, 1, 2, 2]), np.array([1, 0]), (2, 3), names)
+csf = pa.SparseCSFTensor.from_numpy(
+    ones, [np.array([0, 1, 2])], [np.array([0, 1]), np.array([1, 0])], (2, 3), [0, 1], names
+)
+"""
+"""The objects that the calls refer to."""
 
 
 @cache
 def names(library: Any) -> dict[str, Any]:
     """Return the objects that calls refer to, made by one of the libraries."""
     found = {"pa": library, "np": np, "io": io}
-    exec(api.NAMES, found)
+    exec(OBJECTS, found)
     return found
 
 
@@ -130,13 +195,8 @@ ARGUMENTS = [
     'pa.Tensor.from_numpy(np.eye(2), dim_names=["x", "y"]).to_numpy().tolist()',
 ]
 """Calls that show the names and the order of arguments; what their results are is the matter of other tests."""
-OTHERS = [
-    pytest.param(entry.theirs, entry.ours, id=f"{section or 'pa'}.{name}")
-    for section, table in api.SECTIONS.items()
-    for name, entry in table.items()
-    if isinstance(entry, Instead)
-]
-KINDS = [pytest.param(entry, id=entry.theirs) for entry in api.MODULE.values() if isinstance(entry, Class)]
+EXAMPLES = [quoted(row[2]) for row in DIFFERENT if row[2]]
+"""Pairs of calls, ours and pyarrow's."""
 
 
 @pytest.mark.parametrize("call", ARGUMENTS)
@@ -144,21 +204,9 @@ def test_arguments_have_the_names_that_they_have_in_pyarrow(call: str) -> None:
     assert plain(evaluated(sa, call)) == plain(evaluated(pa, call))
 
 
-@pytest.mark.parametrize(("call", "ours"), OTHERS)
-def test_another_call_gives_what_pyarrow_gives(call: str, ours: str) -> None:
+@pytest.mark.parametrize(("ours", "call"), EXAMPLES)
+def test_another_call_gives_what_pyarrow_gives(ours: str, call: str) -> None:
     assert plain(evaluated(sa, ours)) == plain(evaluated(pa, call))
-
-
-@pytest.mark.parametrize("entry", KINDS)
-def test_a_class_stands_for_one_of_pyarrow(entry: Class) -> None:
-    assert isinstance(evaluated(pa, entry.example), getattr(pa, entry.theirs))
-    assert isinstance(evaluated(sa, entry.example), evaluated(sa, f"pa.{entry.ours}"))
-
-
-def public(place: Any) -> set[str]:
-    """The public names of a class or module; of a named tuple, those of its values."""
-    inherited = dir(tuple) if isinstance(place, type) and issubclass(place, tuple) else []
-    return {name for name in dir(place) if not name.startswith("_")} - {*inherited}
 
 
 def part_of(library: Any, path: str) -> Any:
@@ -167,58 +215,57 @@ def part_of(library: Any, path: str) -> Any:
 
 
 HERE = {
+    name: f"pa.{f'types.{name}' if row[1].startswith('the same') else quoted(row[1])[0]}"
+    for row in CLASSES
+    for name in quoted(row[0])
+} | {
+    "FixedShapeTensorType": "pa.fixed_shape_tensor(pa.int8(), [2])",
+    "OpaqueType": 'pa.opaque(pa.int8(), "a", "b")',
     "RecordBatchReader": "table.to_reader()",
     "ipc.RecordBatchStreamReader": "pa.ipc.open_stream(stream)",
     "ipc.ReadStats": "pa.ipc.IpcStats",
     "ipc.WriteStats": "pa.ipc.IpcStats",
 }
-"""What has the members of some classes here: an object, where they are no attributes of its class."""
+"""What has the members of classes that are not the same here: a class, or an object that has them as attributes."""
 
 
-def has(section: str, name: str) -> bool:
-    """Whether a name of a class or module of pyarrow is here."""
-    entry = api.MODULE.get(section)
-    example = entry.example if isinstance(entry, Class) else HERE.get(section)
-    return hasattr(evaluated(sa, example) if example else part_of(sa, section), name)
+def public(place: Any) -> set[str]:
+    """The public names of a class or module, without modules that others imported."""
+    return {
+        name
+        for name in dir(place)
+        if not name.startswith("_") and not isinstance(getattr(place, name), types.ModuleType)
+    }
 
 
-@pytest.mark.parametrize("section", list(api.SECTIONS), ids=lambda section: section or "pa")
-def test_every_public_name_of_pyarrow_is_here_or_has_its_place(section: str) -> None:
-    place = part_of(pa, section)
-    names = public(place)
-    for base in place.__mro__[1:] if isinstance(place, type) else ():
-        names -= public(base) if base.__name__ in api.SECTIONS else set()
-    names -= {name for name in names if isinstance(getattr(place, name), types.ModuleType)}  # which others imported
-    table = api.SECTIONS[section]
-    assert sorted(name for name in names if api.find(table, name) is None and not has(section, name)) == []
-    known = public(place)
-    assert sorted(name for name in table if "*" not in name and "(" not in name and name not in known) == []
+def is_named(path: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in patterns)
 
 
-@pytest.mark.parametrize("section", [*api.SECTIONS], ids=lambda section: section or "pa")
-def test_what_is_left_out_is_not_there(section: str) -> None:
-    place = part_of(sa, section)
-    if place is not None:
-        left = [name for name, entry in api.SECTIONS[section].items() if isinstance(entry, Out) and entry is not INSIDE]
-        assert [name for name in left if hasattr(place, name)] == []
-
-
-def test_every_member_of_a_class_of_pyarrow_is_here_or_has_its_place() -> None:
-    """Those of classes that are left out as a whole need none."""
-    left: dict[str, list[str]] = {}
+def test_every_public_name_of_pyarrow_is_here_or_on_the_page() -> None:
+    """Members of classes that are left out as a whole need no place."""
+    left_out = paths(ABSENT) + INSIDE
+    named = paths(DIFFERENT) + paths(CLASSES) + left_out
+    missing = []
+    places = {"": pa, "types": pa.types, "ipc": pa.ipc}
     for module in ("", "ipc"):
         for name, kind in vars(part_of(pa, module)).items():
-            left_out = name.startswith("_") or isinstance(api.find(api.SECTIONS[module], name), Out)
-            if left_out or not isinstance(kind, type):
-                continue
-            section = f"{module}.{name}".strip(".")
-            sections = {section, *[base.__name__ for base in kind.__mro__]}
-            tables = [api.SECTIONS[each] for each in sections if each in api.SECTIONS]
-            missing = [each for each in public(kind) if not any(api.find(table, each) for table in tables)]
-            missing = [each for each in missing if not has(section, each)]
-            left |= {name: missing} if missing else {}
-    assert left == {}
+            path = f"{module}.{name}".strip(".")
+            if isinstance(kind, type) and name[0] != "_" and not is_named(path, left_out):
+                places[path] = kind
+    for path, place in places.items():
+        ours = evaluated(sa, HERE[path]) if path in HERE else part_of(sa, path)
+        owners = [path, *[base.__name__ for base in getattr(place, "__mro__", ())]]
+        for name in public(place):
+            known = any(is_named(f"{owner}.{name}".strip("."), named) for owner in owners)
+            if not known and not hasattr(ours, name):
+                missing.append(f"{path}.{name}")
+    assert missing == []
 
 
-def test_the_page_is_that_of_the_tables() -> None:
-    assert api.PAGE.read_text(encoding="utf-8") == api.page(), "run make docs"
+def test_the_page_names_what_pyarrow_has_and_leaves_out_what_is_not_here() -> None:
+    for path in paths(DIFFERENT) + paths(CLASSES) + paths(ABSENT):
+        place, _, name = path.rpartition(".")
+        if "*" not in name:
+            assert hasattr(part_of(pa, place), name), path
+            assert path not in paths(ABSENT) or not hasattr(part_of(sa, place), name), path
