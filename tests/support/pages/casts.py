@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from environment import ROOT
+from marked import filled, table
 
 import shmarrow as sa
 
 PAGE = ROOT / "docs" / "casts.md"
-BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 
 # --- samples ----------------------------------------------------------------------------------------------------
 
@@ -403,39 +403,37 @@ def pairs(safe: bool) -> dict[tuple[str, str], Pair]:
 # --- the page ---------------------------------------------------------------------------------------------------
 
 
-def matrix() -> Iterator[str]:
+def matrix() -> Iterator[tuple[str, ...]]:
     """A row for each kind that is cast, with those that it is cast to."""
     cells: dict[tuple[str, str], set[str]] = {}
     for (source, target), pair in pairs(True).items():
         sign = "–" if pair.by_type else "if" if pair.refused else "always"
         cells.setdefault((kind(SAMPLES[source][0]), kind(SAMPLES[target][0])), set()).add(sign)
-    yield "| from | to, always | to, if the values fit |"
-    yield "| --- | --- | --- |"
     for source in KINDS:
         signs = {target: cells.get((source, target), {"always"}) - {"–"} for target in KINDS}
         fitting = [target for target in KINDS if "if" in signs[target]]
         always = [target for target in KINDS if signs[target] == {"always"}]
         everything = f"all but {', '.join(fitting)}" if fitting else "all"
-        yield f"| {source} | {everything if len(always) + len(fitting) == len(KINDS) else ', '.join(always)} | " + (
-            f"{', '.join(fitting)} |"
-        )
-
-
-def deviations() -> Iterator[str]:
-    """The deviations as rows of a table."""
-    yield "| cast | what differs | why | `safe=` |"
-    yield "| --- | --- | --- | --- |"
-    for each in DEVIATIONS:
-        shown = each.shown or f"{', '.join(each.sources)} → {', '.join(each.targets)}"
-        yield f"| {shown} | {each.side} | {each.reason} | {'' if len(each.safe) == 2 else each.safe[0]} |"
+        to = everything if len(always) + len(fitting) == len(KINDS) else ", ".join(always)
+        yield source, to, ", ".join(fitting)
 
 
 def page() -> str:
     """The whole page, with the tables as they should be."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    lines = ["", "## What can be cast to what", "", *matrix(), "", "## Where pyarrow differs", ""]
-    lines += [*deviations(), "", ""]
-    return before + BEGIN + "\n".join(lines) + END + rest.partition(END)[2]
+    deviations = [
+        (
+            each.shown or f"{', '.join(each.sources)} → {', '.join(each.targets)}",
+            each.side,
+            each.reason,
+            "" if len(each.safe) == 2 else str(each.safe[0]),
+        )
+        for each in DEVIATIONS
+    ]
+    return filled(
+        PAGE,
+        pairs=table(("from", "to, always", "to, if the values fit"), matrix()),
+        deviations=table(("cast", "what differs", "why", "`safe=`"), deviations),
+    )
 
 
 if __name__ == "__main__":

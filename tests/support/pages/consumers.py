@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 from cases.definition import Case
 from cases.table import CASES
 from environment import ROOT
+from marked import filled, table
 from parts import addresses, below, has_validity, own_buffers
-from supported import TYPES, row_of, table
+from supported import TYPES, row_of
 
 import shmarrow as sa
 
 PAGE = ROOT / "docs" / "interchange.md"
-BEGIN, END = "<!-- libraries -->\n", "<!-- end of libraries -->\n"
 
 
 def _pyarrow(rows: sa.Table) -> Any:
@@ -288,14 +288,13 @@ def page(found: dict[tuple[str, str], Outcome]) -> str:
     same: dict[tuple[str, ...], list[str]] = {}
     for row, *columns in zip(rows, *(cells[name] for name in others), strict=True):
         same.setdefault(tuple(columns), []).append(row)
-    libraries = [(name, [each.how, version(each.package)]) for name, each in CONSUMERS.items()]
+    libraries = [(name, each.how, version(each.package)) for name, each in CONSUMERS.items()]
     text = TEXT.format(
         alike=f"{', '.join(alike)}: **zero-copy** for every type.",
-        matrix="\n".join(table("Type", [(", ".join(names), list(columns)) for columns, names in same.items()], others)),
-        libraries="\n".join(table("Library", libraries, ["takes", "version"])),
+        matrix=table(["Type", *others], [(", ".join(names), *columns) for columns, names in same.items()], ":-:"),
+        libraries=table(["Library", "takes", "version"], libraries, ":-:"),
     )
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return before + BEGIN + text + END + rest.partition(END)[2]
+    return filled(PAGE, libraries=text)
 
 
 def outcomes() -> dict[tuple[str, str], Outcome]:

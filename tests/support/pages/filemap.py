@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 from environment import ROOT
+from marked import filled, table
 
 PAGE = ROOT / "docs" / "contributing.md"
-BEGIN, END = "<!-- files -->\n", "<!-- end of files -->\n"
 
 
 def summary(path: Path) -> str:
@@ -18,18 +18,12 @@ def summary(path: Path) -> str:
     return re.sub(r"(?::\w+:)?`+~?(?:shmarrow\.)?([^`]+)`+", r"`\1`", text).replace("|", "\\|")
 
 
-def table() -> str:
-    """The folders of the package, in alphabetical order."""
+def page() -> str:
+    """The whole page, with the folders of the package in alphabetical order."""
     package = ROOT / "shmarrow"
     names = {path.parent.relative_to(package).as_posix(): path for path in package.rglob("*/__init__.py")}
-    rows = [f"| `{name}/` | {summary(path)} |" for name, path in sorted(names.items()) if name != "."]
-    return "\n".join(["", "| folder | what it is |", "| --- | --- |", *rows, "", ""])
-
-
-def page() -> str:
-    """The whole page, with the table as it should be."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return before + BEGIN + table() + END + rest.partition(END)[2]
+    rows = [(f"`{name}/`", summary(path)) for name, path in sorted(names.items()) if name != "."]
+    return filled(PAGE, files=table(("folder", "what it is"), rows))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from environment import ROOT
+from marked import filled
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -24,19 +25,6 @@ PAGE = ROOT / "docs" / "performance.md"
 README = ROOT / "README.md"
 PICTURES = ROOT / "docs" / "pictures"
 PREFIX = "performance-"
-
-INTRODUCTION = """\
-# Performance
-
-Opening is fast and independent of size: a reader maps an object and decodes only what it is asked for. Many tiny
-operations are slow, because each costs some microseconds of Python.
-
-All rows are measured under the same conditions: one machine, data in shared memory, imports done, both sides in turns
-on the same data; to get something means to have its first value. Figures are medians; the factor is the other tool's
-figure divided by shmarrow's, so above 1 shmarrow is ahead; the spread is that of the rounds. Of some thirty rows that
-`benchmarks/harness/front.py` lists, the first ten in which shmarrow is ahead are shown, and the ten in which it is
-furthest behind. `make bench` measures all of them, and many more, on your machine.
-"""
 
 PLOTS = {
     "Open a file and read one column": "Reading one column takes about the same time however many columns a file has",
@@ -83,11 +71,10 @@ def selected(chosen: Sequence[front.Figure], note: str) -> Iterator[str]:
 
 def page(results: Mapping[str, Any]) -> str:
     """The page as it should be."""
-    return "\n".join(_page(results)).rstrip() + "\n"
+    return filled(PAGE, results="\n".join(_results(results)))
 
 
-def _page(results: Mapping[str, Any]) -> Iterator[str]:
-    yield INTRODUCTION
+def _results(results: Mapping[str, Any]) -> Iterator[str]:
     if results["quick"]:
         yield "These figures are those of a quick run, on smaller data and with fewer rounds.\n"
     yield "## What is fast, and why\n"
@@ -102,7 +89,6 @@ def _page(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"![{caption}](pictures/{name})"
     yield ""
     yield from machine(results["machine"])
-    yield "All figures: `python benchmarks/report.py benchmarks/results.json` writes `benchmarks/report.html`."
 
 
 def readme(text: str, results: Mapping[str, Any]) -> str:

@@ -7,13 +7,12 @@ written and read in ``test_peers.py``, and from the lists of what peers do not r
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from environment import ROOT
-from forms import SPARSE
-from peers import EXTENSIONS, UNWRITABLE, Sample, samples
+from marked import filled, table
+from peers import EXTENSIONS, Sample, samples
 from peers import FEATURES as FEATURE_SAMPLES
 from peers.lacks import PEERS, Peer
 
@@ -79,65 +78,6 @@ FEATURES = {
     "Big-endian data": ["*/big-endian"],
 }
 
-TEXT = """\
-# What is supported
-
-<!-- Made by tests/support/pages/supported.py from what the tests write and read. `make docs` brings it up to date. -->
-
-shmarrow reads and writes all that is listed here. A tick: the other reader reads what shmarrow writes, in streams and
-files. A dash: it refuses or misreads it. A number: it works except as in the note. The tests write every case, read it
-with every reader and compare the values.
-
-## Data types
-
-{types}
-
-Arrow's messages have no place for {unwritable}:
-shmarrow has it in memory, and refuses to write it.
-
-## Canonical extension types
-
-shmarrow has a type for each, with accessors. A tick: the values of its storage are read.
-
-{extensions}
-
-## IPC format
-
-{ipc}
-
-Sparse tensors ({sparse}) go both ways between shmarrow and C++, through a program that the tests compile.
-
-## Notes
-
-{notes}
-
-## Interfaces in memory
-
-{interfaces}
-
-## Readers
-
-The tests read with these versions or newer ones.
-
-{readers}
-
-## Platforms
-
-Tested: Linux with CPython 3.11, 3.12 and 3.13 and the versions in `requirements/dev.txt`; every week with the newest
-versions (`make latest`); and CPython 3.11 with the lowest version of every dependency that `pyproject.toml` allows, all
-at once (`make test-lowest`).
-
-- Python 3.14 is not supported yet, and free-threaded builds are untested.
-- On macOS, mapping files may work; `shm:` names and stores raise an error. On Windows, the import fails: use WSL 2.
-"""
-
-INTERFACES = {
-    "C data interface": (sa.RecordBatch, "__arrow_c_array__"),
-    "C stream interface": (sa.Table, "__arrow_c_stream__"),
-    "C device data interface": (sa.RecordBatch, "__arrow_c_device_array__"),
-    "DLPack": (sa.Tensor, "__dlpack__"),
-}
-
 
 def matching(ids: Iterable[str], patterns: Sequence[str]) -> list[str]:
     """The ids that match one of the patterns."""
@@ -172,19 +112,12 @@ class Notes:
         return [f"{number}. Not {reason}." for number, reason in enumerate(self.reasons, 1)]
 
 
-def table(title: str, rows: Iterable[tuple[str, Iterable[str]]], heads: Iterable[str]) -> list[str]:
-    """A table in Markdown."""
-    heads = list(heads)
-    lines = [f"| {title} | " + " | ".join(heads) + " |", "| --- |" + " :-: |" * len(heads)]
-    return [*lines, *(f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows)]
-
-
-def alike(rows: Iterable[tuple[str, Iterable[str]]]) -> list[tuple[str, Iterable[str]]]:
+def alike(rows: Iterable[tuple[str, Iterable[str]]]) -> list[tuple[str, ...]]:
     """The rows, those with the same cells as one."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name, cells in rows:
         found.setdefault(tuple(cells), []).append(name)
-    return [(", ".join(names), cells) for cells, names in found.items()]
+    return [(", ".join(names), *cells) for cells, names in found.items()]
 
 
 def reads(peer: Peer, forms: Sequence[str]) -> str:
@@ -212,21 +145,18 @@ def page(written: Sequence[Sample]) -> str:
     readers = [peer for peer in others if peer.own_ipc]
     forms = [(name, [reads(peer, of) for peer in readers]) for name, of in FORMS.items()]
     features = [row(name, matching(ids, of), readers) for name, of in FEATURES.items()]
-    interfaces = [(name, ["✓" if hasattr(*of) else "not yet"]) for name, of in INTERFACES.items()]
-    sources = [(peer.title, [peer.how, peer.checked]) for peer in others]
     titles = [peer.title for peer in others]
-    return TEXT.format(
-        types="\n".join(table("Data type", alike(types), titles)),
-        unwritable="; ".join(UNWRITABLE.values()),
-        extensions="\n".join(table("Extension type", alike(extensions), titles)),
-        ipc="\n".join(table("Feature", alike([*forms, *features]), [peer.title for peer in readers])),
-        sparse=", ".join(SPARSE),
+    sources = [(peer.title, peer.how, peer.checked) for peer in others]
+    ipc_readers = [peer.title for peer in readers]
+    return filled(
+        PAGE,
+        types=table(["Data type", *titles], alike(types), ":-:"),
+        extensions=table(["Extension type", *titles], alike(extensions), ":-:"),
+        ipc=table(["Feature", *ipc_readers], alike([*forms, *features]), ":-:"),
         notes="\n".join(notes.lines()),
-        interfaces="\n".join(table("Interface", interfaces, ["shmarrow"])),
-        readers="\n".join(table("Reader", sources, ["what reads", "version"])),
+        readers=table(["Reader", "what reads", "version"], sources),
     )
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(list(samples())), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE}\n")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from environment import ROOT
+from marked import filled, table
 
 from shmarrow.types.consumers import CONSUMERS, Rule
 
 PAGE = ROOT / "docs" / "interchange.md"
-BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 
 
 def _types(rule: Rule) -> str:
@@ -26,7 +26,7 @@ def _loss(rule: Rule) -> str:
     return f"with `lossy` only: {rule.loses}" if rule.lossy else f"refused where there are {rule.loses}"
 
 
-def table() -> Iterator[str]:
+def parts() -> Iterator[str]:
     """The rules of all tools, those for the same types side by side, and what is not said of types."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for name, consumer in CONSUMERS.items():
@@ -35,9 +35,10 @@ def table() -> Iterator[str]:
                 continue  # the row before it says so
             rows.setdefault((_types(rule), rule.shown or "*refused*", _loss(rule)), []).append(name)
     kinds = list(dict.fromkeys(types.partition(" ")[0] for types, _, _ in rows))
-    yield from ("", "| types | become | what may be lost | for |", "| --- | --- | --- | --- |")
-    for (types, become, loss), names in sorted(rows.items(), key=lambda row: kinds.index(row[0][0].partition(" ")[0])):
-        yield f"| {types} | {become} | {loss} | {', '.join(names)} |"
+    ordered = sorted(rows.items(), key=lambda row: kinds.index(row[0][0].partition(" ")[0]))
+    yield table(
+        ("types", "become", "what may be lost", "for"), [(*cells, ", ".join(names)) for cells, names in ordered]
+    )
     yield ""
     for name, consumer in CONSUMERS.items():
         notes = []
@@ -58,8 +59,7 @@ def table() -> Iterator[str]:
 
 def page() -> str:
     """The whole page, with the table as it should be."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return before + BEGIN + "\n".join(table()) + "\n\n" + END + rest.partition(END)[2]
+    return filled(PAGE, tables="\n".join(parts()))
 
 
 if __name__ == "__main__":
