@@ -232,7 +232,13 @@ def test_a_job_that_is_cancelled(
 def test_a_job_that_is_interrupted(
     kind: str, request: pytest.FixtureRequest, home: str, other: None, tmp_path: Path
 ) -> None:
-    """By Ctrl-C, without the handler of a classic session, which cancels all jobs."""
+    """By Ctrl-C, without the handler of a classic session, which cancels all jobs.
+
+    PySpark asks Java once more on the way out, whose end of the connection may be closed by then: that error is raised
+    while the interrupt is handled.
+    """
+    from py4j.protocol import Py4JNetworkError
+
     session, held, others = request.getfixturevalue(kind), Held(tmp_path), sa.Store(home).names()
 
     def interrupt() -> None:
@@ -244,17 +250,16 @@ def test_a_job_that_is_interrupted(
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises((KeyboardInterrupt, Py4JNetworkError)) as raised:
             sas.share(session.range(0, 8 * BATCH_ROWS, 1, 2), home, function=held, target_bytes=1)
     finally:
         signal.signal(signal.SIGINT, before)
         thread.join()
+    assert KeyboardInterrupt in {type(raised.value), type(raised.value.__context__)}
     assert held.arrived() == ["0-0", "1-0"]
     assert names_but(home) == others
 
     def counted() -> int:
-        from py4j.protocol import Py4JNetworkError
-
         with suppress(Py4JNetworkError):  # Java closes the last of the old connections
             return int(session.range(0, 4, 1, 2).count())
         return 0

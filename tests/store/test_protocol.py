@@ -94,7 +94,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     meanings = {row[2]: row[3] for row in rows(section("Slot"))}
     words = ("free", "live", "removed")
     assert dict(re.findall(r"(\d) (\w+)", meanings["state"])) == {
-        str(number): word for number, word in zip((protocol.UNUSED, protocol.LIVE, protocol.GONE), words, strict=True)
+        str(state): word for state, word in zip((protocol.UNUSED, protocol.LIVE, protocol.GONE), words, strict=True)
     }
     flags = [(str(protocol.PROTECTED), "protected"), (str(protocol.CHECKED), "checked")]
     assert re.findall(r"(\d+) (\w+)", meanings["flags"]) == flags
