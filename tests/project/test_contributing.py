@@ -15,11 +15,6 @@ def test_the_table_of_folders_is_that_of_the_package() -> None:
     assert filemap.page() == TEXT, "run make docs"
 
 
-def test_every_file_says_what_it_is() -> None:
-    files = (ROOT / "shmarrow").rglob("*.py")
-    assert [path.name for path in files if not filemap.summary(path)] == []
-
-
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "docs/contributing.md", "docs/format.md"])
 def test_paths_in_the_text_lead_somewhere(page: str) -> None:
     """A path from the root, from the package or from the tests; a name alone is that of some file of the package."""
