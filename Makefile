@@ -29,7 +29,7 @@ INSTALLER := pyproject.toml requirements/dev.txt tools/venv.sh tools/requirement
 
 demo: .venv/demo ## the main job on real input: Spark's workers share a data set without copying it
 	@tools/programs.sh java
-	@$(BIN)/shmarrow demo
+	@$(BIN)/python examples/demo.py
 
 # Arrow for JavaScript, which tests read with; without npm they say what they skip.
 tests/support/peers/node_modules: tests/support/peers/package.json

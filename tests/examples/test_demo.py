@@ -21,13 +21,13 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+import demo
 import pytest
-from environment import remove_shm, shm_entries
+from environment import ROOT, remove_shm, shm_entries
 from spark_lab import variables
 from waiting import wait_until
 
 import shmarrow as sa
-from shmarrow.cli import demo, main
 
 pytestmark = [
     pytest.mark.skipif(
@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the demo reads /proc/PID/smaps_rollup"),
 ]
 
-COMMAND = [sys.executable, "-m", "shmarrow", "demo"]
+COMMAND = [sys.executable, str(ROOT / "examples" / "demo.py")]
 SECONDS = 200
 
 
@@ -176,12 +176,12 @@ def test_demo_cleans_up_when_it_is_stopped(
     assert "cleaning up" in rest
 
 
-def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert main(["demo"]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == (
-        "shmarrow: Spark needs Java 17 or newer, on PATH or in JAVA_HOME; install it (Debian: apt-get install "
+def test_missing_java_is_one_line() -> None:
+    ran = subprocess.run(
+        COMMAND, env={**os.environ, "JAVA_HOME": "/nowhere"}, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        "demo: Spark needs Java 17 or newer, on PATH or in JAVA_HOME; install it (Debian: apt-get install "
         "openjdk-17-jre-headless); found /nowhere/bin/java: No such file or directory\n"
     )

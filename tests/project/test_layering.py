@@ -247,7 +247,7 @@ OFFENCES = (
     ("types", "from shmarrow import array", "types may not import shmarrow"),
     ("types", "import_module('shmarrow.cli')", "types may not import shmarrow.cli"),
     ("types", "importlib.import_module(n)", "imports a name that it computes, which hides its direction"),
-    ("cli.demo", "import shmarrow as sa", ""),
+    ("cli.top", "import shmarrow as sa", ""),
     ("segment", "from . import bitmap", "segment may not import shmarrow.bitmap"),
     ("sources.memory", "from ..segment import attach", ""),
     ("segment.files", "from ..sources import Source", "segment may not import shmarrow.sources"),

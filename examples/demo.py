@@ -1,8 +1,9 @@
-"""``shmarrow demo``: the main job on real input.
+"""The main job on real input; ``make demo`` runs it.
 
 Spark's Python workers put the flights that left New York in 2013 into shared memory; other Spark workers and plain
 Python processes attach to them and compute on them, and all results are compared with Spark's own. The memory that the
-processes take shows that nothing is copied; ``examples/handover.py`` measures more, beside other ways.
+processes take shows that nothing is copied; ``examples/handover.py`` measures more, beside other ways. It needs
+``pip install 'shmarrow[demo]'`` and Java 17.
 
 Invariants:
 
@@ -12,7 +13,6 @@ Invariants:
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import logging
@@ -33,11 +33,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from flights import Trips, merged, trips
+
 import shmarrow as sa
 from shmarrow import spark as sa_spark
-from shmarrow.cli.arguments import command
-from shmarrow.cli.reader import Trips, merged, trips
-from shmarrow.cli.report import aligned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,12 +56,10 @@ JAVA_SECONDS = 20
 STOPPERS = (signal.SIGINT, signal.SIGTERM)
 MIB = 1 << 20
 STARTED = time.monotonic()
+READER = str(Path(__file__).with_name("flights.py"))
 
-READER = "import sys; from shmarrow.cli.reader import main; main(sys.argv[1:])"
 
-
-@command()
-def demo(arguments: argparse.Namespace) -> int:
+def main() -> int:
     """Run the demo; gives 0, or 1 where results differ."""
     if not os.path.exists("/proc/self/smaps_rollup"):
         raise sa.Unsupported("the demo proves with /proc that nothing is copied, and this platform has none; use Linux")
@@ -212,6 +209,7 @@ def start_spark(stack: ExitStack, folder: Path) -> SparkSession:
     with errors_into(folder / "spark.log"):
         spark = sa_spark.local_session(WORKERS, config)
     stack.callback(_end_spark, spark)
+    spark.sparkContext.addPyFile(READER)  # the workers compute with its functions
     signal.signal(signal.SIGINT, on_interrupt)  # Spark has set its own
     return spark
 
@@ -277,7 +275,7 @@ def read_together(stack: ExitStack, names: Sequence[str]) -> tuple[list[Any], li
     readers: list[Child] = []
     for _ in range(READERS):
         reader = subprocess.Popen(
-            [sys.executable, "-c", READER, *names],
+            [sys.executable, READER, *names],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         stack.callback(_end, reader)
@@ -310,8 +308,13 @@ def _end(reader: Child) -> None:
 
 
 def table_lines(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as indented lines."""
-    return [f"  {line}" for line in aligned(headers, rows)]
+    """A table as indented lines, with all columns but the first to the right."""
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    lines = []
+    for first, *others in (headers, *rows):
+        cells = [first.ljust(widths[0]), *[cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
 
 
 def _versions(spark: SparkSession) -> str:
@@ -368,3 +371,12 @@ def compared(found: Sequence[Trips], checks: dict[str, bool]) -> list[str]:
 def _tail(log: Path) -> list[str]:
     """The end of Spark's log, for when it fails."""
     return log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:] if log.exists() else []
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except sa.ShmarrowError as error:
+        sys.exit(f"demo: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

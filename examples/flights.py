@@ -1,4 +1,4 @@
-"""The demo's readers: they attach to shared partitions, compute, and tell what that takes of the memory.
+"""The readers of ``demo.py``: they attach to shared partitions, compute, and tell what that takes of the memory.
 
 :func:`main` is one reader, in a process of its own. It prints a line of JSON when it has computed; on a line to its
 standard input it prints what its memory is charged with; at the end of its input it ends, so no reader outlives the
@@ -118,3 +118,7 @@ def main(names: list[str]) -> None:
     if sys.stdin.readline():
         print(json.dumps(charged()), flush=True)
         sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
