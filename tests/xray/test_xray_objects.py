@@ -16,12 +16,12 @@ import pytest
 import wire
 from covering import changed, covered, find, kinds
 from processes import python
+from sparse_file import sparse_file
 
 import shmarrow as sa
 from shmarrow import xray
 from shmarrow.cli import main
 from shmarrow.ipc.flatbuffers import builder
-from shmarrow.ipc.flatbuffers.tables import STRUCTS
 from shmarrow.xray import Region
 
 TWO = forms.file_of(forms.numbers(3), forms.numbers(5))
@@ -202,36 +202,6 @@ assert found.rows().sum() == 70_000_000_000
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(taken, int(peak.split()[1]) >> 10)
 """
-
-
-def sparse_file(path: Path, count: int = 100_000) -> None:
-    """A file of over 1 TB that takes some pages: a few messages at both ends, and holes between."""
-    schema = forms.write("stream-plain", [], forms.numbers(0).schema)[:-8]
-    start, rows = 8 + len(schema), 700_000
-    buffers = [(0, 0), (0, 8 * rows), (0, 0), (8 * rows, 8 * rows)]
-    body = 16 * rows
-    header = wire.batch_header(rows, [(rows, 0)] * 2, buffers)
-    message = wire.framed(
-        builder.encode("Message", {"version": 4, "header": ("RecordBatch", header), "bodyLength": body})
-    )
-    blocks = np.zeros(count, STRUCTS["Block"])
-    blocks["offset"] = start + np.arange(count) * (len(message) + body)
-    blocks["metaDataLength"], blocks["bodyLength"] = len(message), body
-    fields = [
-        {"name": "i", "type": ("Int", {"bitWidth": 64, "is_signed": True})},
-        {"name": "f", "type": ("FloatingPoint", {"precision": 2})},
-    ]
-    counts = [{"key": "shmarrow:row_counts", "value": f"{count}*{rows}"}]
-    footer = builder.encode(
-        "Footer", {"version": 4, "schema": {"fields": fields}, "recordBatches": blocks, "custom_metadata": counts}
-    )
-    with path.open("wb") as file:
-        file.write(b"ARROW1\0\0" + schema)
-        for number in (*range(1000), *range(count - 20, count)):
-            file.seek(start + number * (len(message) + body))
-            file.write(message)
-        file.seek(start + count * (len(message) + body))
-        file.write(footer + struct.pack("<i6s", len(footer), b"ARROW1"))
 
 
 @pytest.mark.processes

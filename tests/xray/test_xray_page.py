@@ -19,7 +19,7 @@ import forms
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_xray_objects import sparse_file
+from sparse_file import sparse_file
 
 import shmarrow as sa
 from shmarrow import xray
