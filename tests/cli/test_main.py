@@ -8,20 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 INSTALLED = "import sys; sys.argv[0] = 'shmarrow'; from shmarrow_command import main; sys.exit(main())"
 
 
-@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["info"], 2)])
-def test_the_command_and_the_module_are_the_same(arguments: list[str], status: int) -> None:
+def test_the_command_and_the_module_are_the_same() -> None:
     runs = [
-        subprocess.run([sys.executable, *how, *arguments], capture_output=True, text=True, check=False)
+        subprocess.run([sys.executable, *how, "info"], capture_output=True, text=True, check=False)
         for how in (("-m", "shmarrow"), ("-c", INSTALLED))
     ]
-    assert runs[0].returncode == runs[1].returncode == status
+    assert runs[0].returncode == runs[1].returncode == 2
     assert (runs[0].stdout, runs[0].stderr) == (runs[1].stdout, runs[1].stderr)
-    assert (runs[0].stdout + runs[0].stderr).startswith("usage: shmarrow ")
+    assert runs[0].stderr.startswith("usage: shmarrow ")
 
 
 def test_ctrl_c_during_the_imports_prints_nothing(tmp_path: Path) -> None:

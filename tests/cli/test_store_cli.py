@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import forms
 import lab
 import numpy as np
 import pyarrow as pa
@@ -32,12 +32,6 @@ HOLD = """
 """
 HOSTILE = "a\nb\t\x1b[31m\u202e\u2028"
 ESCAPED = r"a\nb\t\x1b[31m\u202e\u2028"
-
-
-@pytest.fixture(params=["shm", "directory"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store of this test's own, in shared memory or in a directory."""
-    return str(request.getfixturevalue("shm_name")) if request.param == "shm" else str(tmp_path / "store")
 
 
 def run(*words: object, status: int = 0, stdin: bytes = b"") -> str:
@@ -61,6 +55,9 @@ def error(*words: object, status: int, stdin: bytes = b"") -> dict[str, Any]:
     return found
 
 
+FILE = forms.peers_file(pa.table(BATCH))
+
+
 @contextmanager
 def held(where: str, *names: str) -> Iterator[int]:
     """A process that has objects attached; its number."""
@@ -69,55 +66,45 @@ def held(where: str, *names: str) -> Iterator[int]:
         yield process.pid
 
 
-def arrow_file(path: Path) -> bytes:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, pa.table(BATCH).schema) as writer:
-        writer.write_table(pa.table(BATCH))
-    return path.read_bytes()
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A file of cities."""
+    (tmp_path / "cities.arrow").write_bytes(FILE)
+    return tmp_path / "cities.arrow"
 
 
-def test_a_file_goes_in_and_comes_out(where: str, tmp_path: Path) -> None:
-    source = tmp_path / "cities.arrow"
-    content = arrow_file(source)
+def test_a_file_goes_in_and_comes_out(where: str, source: Path, tmp_path: Path) -> None:
     assert run("put", where, source) == "cities\n"
-    assert json.loads(run("put", where, source, "--name", "b", "--json")) == {"name": "b", "bytes": len(content)}
+    assert json.loads(run("put", where, source, "--name", "b", "--json")) == {"name": "b", "bytes": len(FILE)}
     assert "is taken" in run("put", where, source, status=4)
     run("put", where, source, "--overwrite")
     with sa.Store(where) as store:
         assert store.get("cities").to_pydict() == BATCH
-    out = tmp_path / "out.arrow"
-    assert run("get", where, "cities", out) == f"{out}\n"
-    assert out.read_bytes() == content
-    assert "is taken" in run("get", where, "cities", out, status=4)
-    run("get", where, "cities", out, "--overwrite")
-    assert forked_command("get", where, "cities", "-").stdout == content
-    assert "no object 'x'" in run("get", where, "x", out, status=3)
-    (tmp_path / "text").write_text("no Arrow")
-    assert run("put", where, tmp_path / "text", status=1).startswith("shmarrow: ")
-    assert "No such file" in run("put", where, tmp_path / "missing", status=3)
-    assert [line.split("\t")[0] for line in run("names", where).splitlines()] == ["b", "cities"]
+        out = tmp_path / "out.arrow"
+        assert run("get", where, "cities", out) == f"{out}\n"
+        assert out.read_bytes() == FILE
+        assert "is taken" in run("get", where, "cities", out, status=4)
+        run("get", where, "cities", out, "--overwrite")
+        assert forked_command("get", where, "cities", "-").stdout == FILE
+        assert "no object 'x'" in run("get", where, "x", out, status=3)
+        (tmp_path / "text").write_text("no Arrow")
+        assert run("put", where, tmp_path / "text", status=1).startswith("shmarrow: ")
+        assert "No such file" in run("put", where, tmp_path / "missing", status=3)
+        assert [line.split("\t")[0] for line in run("names", where).splitlines()] == ["b", "cities"]
+        store.destroy()
 
 
-def test_what_a_shell_is_told(shm_name: str, tmp_path: Path) -> None:
+def test_what_a_shell_is_told(shm_name: str, source: Path, tmp_path: Path) -> None:
     """In words of a shell; and what is wrong leaves nothing behind."""
-    source = tmp_path / "cities.arrow"
-    arrow_file(source)
     assert "/etc/passwd" in run("put", shm_name, "/etc/passwd", status=1)
     assert "1 to 255 bytes" in run("put", shm_name, source, "--name", "", status=2)
     assert not os.path.exists(f"/dev/shm/{shm_name[4:]}")
     run("put", shm_name, source)
-    assert "remove that object with shmarrow delete, or pass --overwrite" in run("put", shm_name, source, status=4)
-    assert error("put", shm_name, source, status=4)["hint"].endswith("or pass --overwrite")
-    out = tmp_path / "out"
-    os.umask(umask := os.umask(0o027))
-    try:
-        os.umask(0o027)
-        run("get", shm_name, "cities", out)
-    finally:
-        os.umask(umask)
-    assert out.stat().st_mode & 0o777 == 0o600  # as the store's objects: nobody else may read them
-    assert "remove it first, or pass --overwrite" in run("get", shm_name, "cities", out, status=4)
+    assert (
+        error("put", shm_name, source, status=4)["hint"]
+        == "remove that object with shmarrow delete, or pass --overwrite"
+    )
     assert error("get", shm_name, "cities", "/nonexistent/x", status=3)["hint"].startswith("make the directory")
-    assert "only one of them" in run("delete", shm_name, "cities", "--all", status=2)
     assert "expected a number from 1 on, found 'x'" in run("top", "--count", "x", status=2)
     assert "expected seconds" in run("top", "--interval", "x", status=2)
     assert json.loads(forked_command("--json", "names", shm_name).stdout)[0]["name"] == "cities"
@@ -125,21 +112,23 @@ def test_what_a_shell_is_told(shm_name: str, tmp_path: Path) -> None:
     with sa.Store(shm_name) as store:
         store.put("number", 5)
     assert run("names", "-l", shm_name).splitlines()[1].split("\t")[:3] == ["number", "int", ""]
-    with sa.Store(shm_name) as store:
-        store.destroy()
-    lab.run("import os, shmarrow as sa; os.umask(0); sa.Store(where, mode=0o644).put('a', 1)", where=shm_name)
-    os.umask(umask := os.umask(0o022))
-    (tmp_path / "a").unlink(missing_ok=True)
-    run("get", shm_name, "a", tmp_path / "a")
-    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644 & ~umask
 
 
-def test_put_from_a_pipe(shm_name: str, tmp_path: Path) -> None:
-    file = arrow_file(tmp_path / "file")
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, pa.table(BATCH).schema) as writer:
-        writer.write_table(pa.table(BATCH))
-    for name, content in (("file", file), ("stream", sink.getvalue().to_pybytes())):
+@pytest.mark.parametrize(("store", "umask", "file"), [(0o600, 0o027, 0o600), (0o644, 0o022, 0o644)])
+def test_a_copy_has_the_mode_of_the_store(store: int, umask: int, file: int, shm_name: str, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with sa.Store(shm_name, mode=store) as made:
+            made.put("a", 1)
+        os.umask(umask)
+        run("get", shm_name, "a", tmp_path / "a")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == file
+
+
+def test_put_from_a_pipe(shm_name: str) -> None:
+    for name, content in (("file", FILE), ("stream", forms.peers_stream(pa.table(BATCH)))):
         reading, writing = os.pipe()
         os.write(writing, content)
         os.close(writing)
@@ -149,43 +138,43 @@ def test_put_from_a_pipe(shm_name: str, tmp_path: Path) -> None:
         with sa.Store(shm_name) as store:
             assert bytes(store.attach(name).data) == content
             assert store.get(name).to_pydict() == BATCH
-    assert "--name" in error("put", shm_name, "-", stdin=file, status=2)["message"]
-    for wrong in (b"", b"text that is no Arrow", file[:200]):
+    assert "--name" in error("put", shm_name, "-", stdin=FILE, status=2)["message"]
+    for wrong in (b"", b"text that is no Arrow", FILE[:200]):
         found = error("put", shm_name, "-", "--name", "x", stdin=wrong, status=1)
         assert found["error"] == "InvalidData"
         assert "standard input" in found["message"]
     assert json.loads(run("names", shm_name, "--json"))[-1]["name"] == "stream"
 
 
-def test_ls_and_info(where: str) -> None:
-    with sa.Store(where) as store:
+def test_ls_and_info(shm_name: str) -> None:
+    with sa.Store(shm_name) as store:
         store.put("batch", sa.record_batch({**BATCH, "text": ["x" * 5000] * 3}), expire_after=3600, protect=True)
         store.put("matrix", np.zeros((2, 500)))
         sizes = {name: store.info(name).nbytes for name in store}
-        with held(where, "matrix"), held(where, "matrix"):
-            found = json.loads(run("names", where, "--json"))
+        with held(shm_name, "matrix"), held(shm_name, "matrix"):
+            found = json.loads(run("names", shm_name, "--json"))
             assert [(each["name"], each["bytes"], each["pins"], each["protected"]) for each in found] == [
                 ("batch", sizes["batch"], 0, True), ("matrix", sizes["matrix"], 2, False)
             ]  # fmt: skip
             assert all(0 <= each["idle"] <= each["age"] < 60 for each in found)
             assert [each["generation"] for each in found] == [store.info(name).generation for name in sorted(sizes)]
-            found = json.loads(run("names", where, "--long", "--json"))
+            found = json.loads(run("names", shm_name, "--long", "--json"))
             assert [(each["kind"], each["rows"], each["shape"], each["pins"]) for each in found] == [
                 ("record_batch", 3, None, 0), ("ndarray", None, [2, 500], 2)
             ]  # fmt: skip
-        assert [line.split("\t")[:3] for line in run("names", "-l", where).splitlines()] == [
+        assert [line.split("\t")[:3] for line in run("names", "-l", shm_name).splitlines()] == [
             ["batch", "record_batch", "3"], ["matrix", "ndarray", "2×500"]
         ]  # fmt: skip
-        assert run("names", where, "--prefix", "m").split("\t")[0] == "matrix"
-        one = json.loads(run("info", where, "batch", "--json"))
+        assert run("names", shm_name, "--prefix", "m").split("\t")[0] == "matrix"
+        one = json.loads(run("info", shm_name, "batch", "--json"))
         assert one["schema"] == {"id": "int64", "city": "string", "text": "string"}
         assert 3000 < one["expires_in"] <= 3600
         assert os.path.getsize(one["path"]) == one["bytes"] <= one["allocated"]
-        text = run("info", where, "batch")
+        text = run("info", shm_name, "batch")
         assert re.search("^rows +3 in 1 batch$", text, re.MULTILINE)
         assert re.search("^state +protected$", text, re.MULTILINE)
         assert "city: string" in text
-        assert "no object" in run("info", where, "x", status=3)
+        assert "no object" in run("info", shm_name, "x", status=3)
 
 
 def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Path, monkeypatch: Any) -> None:
@@ -211,18 +200,18 @@ def test_names_are_escaped_in_text_and_exact_in_json(shm_name: str, tmp_path: Pa
         assert f"{shm_name}: {ESCAPED}\n" in run("collect", shm_name)
 
 
-def test_rm(where: str) -> None:
-    with sa.Store(where) as store:
+def test_rm(shm_name: str) -> None:
+    with sa.Store(shm_name) as store:
         for name in ("a", "b", "c", "d/1", "d/2"):
             store.put(name, np.ones(1))
-        assert run("delete", where, "a") == ""
-        assert "no object 'x'" in run("delete", where, "x", "b", status=3)
+        assert run("delete", shm_name, "a") == ""
+        assert "no object 'x'" in run("delete", shm_name, "x", "b", status=3)
         assert store.names() == ["c", "d/1", "d/2"]
-        assert json.loads(run("delete", where, "--prefix", "d/", "--json")) == {"removed": ["d/1", "d/2"]}
-        assert json.loads(run("delete", where, "--all", "--json")) == {"removed": ["c"]}
+        assert json.loads(run("delete", shm_name, "--prefix", "d/", "--json")) == {"removed": ["d/1", "d/2"]}
+        assert json.loads(run("delete", shm_name, "--all", "--json")) == {"removed": ["c"]}
         for words in ([], ["a", "--all"], ["--all", "--prefix", "a"]):
             assert "expected names of objects, --prefix or --all, and only one" in run(
-                "delete", where, *words, status=2
+                "delete", shm_name, *words, status=2
             )
 
 
@@ -238,18 +227,18 @@ def test_wait(shm_name: str) -> None:
         assert run("get", shm_name, "a", "--timeout", "-1", status=2)
 
 
-def test_gc_and_evict(where: str) -> None:
-    lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=where)
-    with sa.Store(where) as store:
+def test_gc_and_evict(shm_name: str) -> None:
+    lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=shm_name)
+    with sa.Store(shm_name) as store:
         store.put("mine", np.ones(1000))
-        assert json.loads(run("collect", where, "--json")) == [{"store": where, "objects": ["orphan"]}]
-        assert run("collect", where) == "0 objects and 0 leftovers removed\n"
+        assert json.loads(run("collect", shm_name, "--json")) == [{"store": shm_name, "objects": ["orphan"]}]
+        assert run("collect", shm_name) == "0 objects and 0 leftovers removed\n"
         assert store.names() == ["mine"]
         store.put("other", np.ones(1000))
-        with held(where, "mine"):
-            assert "only 12288 bytes may be evicted" in run("evict", where, "1G", status=5)
-            assert json.loads(run("evict", where, "1K", "--json")) == {"evicted": ["other"]}
-        assert error("evict", where, "1Q", status=2)["message"].endswith("found '1Q'")
+        with held(shm_name, "mine"):
+            assert "only 12288 bytes may be evicted" in run("evict", shm_name, "1G", status=5)
+            assert json.loads(run("evict", shm_name, "1K", "--json")) == {"evicted": ["other"]}
+        assert error("evict", shm_name, "1Q", status=2)["message"].endswith("found '1Q'")
 
 
 def test_all_stores_in_shared_memory(shm_name: str) -> None:
@@ -272,10 +261,10 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         assert not leftover.exists()
 
 
-def test_watch(where: str) -> None:
-    with sa.Store(where) as store:
+def test_watch(shm_name: str) -> None:
+    with sa.Store(shm_name) as store:
         store.put("a", np.ones(1))
-        process = StartedCommand("watch", where, "--json", "--count", "2", "--seconds", "30")
+        process = StartedCommand("watch", shm_name, "--json", "--count", "2", "--seconds", "30")
         assert json.loads(process.out.readline())["event"] == "present"
         store.put("b", np.ones(1))
         store.delete("a")
@@ -283,8 +272,8 @@ def test_watch(where: str) -> None:
         assert process.wait() == (0, "")
         assert [(each["event"], each["name"]) for each in told] == [("published", "b"), ("deleted", "a")]
         assert told[0]["generation"] == store.info("b").generation
-        assert run("watch", where, "--seconds", "0.1") == "present    b\n"
-        assert run("watch", where, "--seconds", "0", "--prefix", "x") == ""
+        assert run("watch", shm_name, "--seconds", "0.1") == "present    b\n"
+        assert run("watch", shm_name, "--seconds", "0", "--prefix", "x") == ""
 
 
 def test_stats(shm_name: str, tmp_path: Path) -> None:
@@ -316,11 +305,10 @@ def test_a_store_that_is_not_there_is_not_made(shm_name: str, tmp_path: Path) ->
     with sa.Store(shm_name) as store:
         store.put("cities", np.ones(1))
         typo = f"{shm_name}x"
-        for where in (tmp_path / "none", tmp_path / "folder", typo):
-            for words in (["names"], ["info", "x"], ["delete", "x"], ["stats"], ["collect"], ["watch"], ["get", "x"],
-                          ["wait", "x"], ["evict", "1"], ["destroy"], ["top", "--count", "1"]):  # fmt: skip
-                command, *rest = words
-                found = error(command, where, *rest, status=3)
+        for words in (["names"], ["info", "x"], ["delete", "x"], ["stats"], ["collect"], ["watch"], ["get", "x"],
+                      ["wait", "x"], ["evict", "1"], ["destroy"], ["top", "--count", "1"]):  # fmt: skip
+            for where in (tmp_path / "none", tmp_path / "folder", typo) if words == ["names"] else (typo,):
+                found = error(words[0], where, *words[1:], status=3)
                 assert found["error"] == "ObjectNotFound"
                 assert "there is no store at" in found["message"]
                 assert (found["hint"] == f"did you mean {shm_name!r}?") == (where == typo)
@@ -333,15 +321,14 @@ def test_a_store_that_is_not_there_is_not_made(shm_name: str, tmp_path: Path) ->
         assert not os.path.exists(store.path)
 
 
-def test_errors_in_json(shm_name: str, tmp_path: Path) -> None:
+def test_errors_in_json(shm_name: str, source: Path) -> None:
     """Every exit status, with an error that is one JSON object."""
-    arrow_file(tmp_path / "cities")
     with sa.Store(shm_name, capacity=12288) as store:
-        run("put", shm_name, tmp_path / "cities")
-        assert error("put", shm_name, tmp_path / "cities", status=4)["error"] == "ObjectExists"
+        run("put", shm_name, source)
+        assert error("put", shm_name, source, status=4)["error"] == "ObjectExists"
         store.put("held", np.ones(500))
         with held(shm_name, "cities", "held"):
-            assert error("put", shm_name, tmp_path / "cities", "--name", "c", status=5)["error"] == "StoreFull"
+            assert error("put", shm_name, source, "--name", "c", status=5)["error"] == "StoreFull"
         for words in (["names", "--bogus"], ["nonsense"], ["get", shm_name], ["top", "--interval", "nan"]):
             assert error(*words, status=2)["error"] == "WrongUsage"
         os.chmod(store.info("held").path, 0o600)
@@ -377,32 +364,15 @@ def test_stores_of_other_users(shm_name: str) -> None:
         assert {shm_name, hidden} & set(lab.as_user(look)) == {shm_name}
 
 
-def encoded(batch: sa.RecordBatch) -> bytes:
-    with io.BytesIO() as file:
-        with sa.ipc.new_file(file, batch.schema) as writer:
-            writer.write(batch)
-        return file.getvalue()
-
-
 def test_objects_in_no_store_are_listed(shm_name: str) -> None:
     with sa.segment.create(f"{shm_name}.arrow") as writer:
-        writer.write([encoded(sa.record_batch({"x": range(100_000)}))])
-    size = writer.size
-    try:
-        [found] = [each for each in json.loads(run("names", "--json")) if each.get("object") == f"{shm_name}.arrow"]
-        assert size <= found["bytes"] < size + 4096
-        assert re.search(rf"^{shm_name}.arrow\t.*\tin no store$", run("names"), re.MULTILINE)
-        objects = json.loads(run("top", "--json", "--count", "1"))["objects"]
-        assert f"{shm_name}.arrow" in [each.get("object") for each in objects]
-        assert re.search(rf"\t{shm_name}.arrow\t.*\tin no store$", run("top", "--count", "1"), re.MULTILINE)
-    finally:
-        os.unlink(f"/dev/shm/{shm_name.removeprefix('shm:')}.arrow")
-
-
-def test_an_object_is_meant_by_the_name_of_its_file(shm_name: str) -> None:
-    with sa.Store(shm_name) as store:
-        store.put("taxi", 1)
-        assert "did you mean 'taxi'?" in run("info", shm_name, "taxi.arrow", status=3)
+        writer.write([forms.file_of(sa.record_batch({"x": range(100_000)}))])
+    [found] = [each for each in json.loads(run("names", "--json")) if each.get("object") == f"{shm_name}.arrow"]
+    assert writer.size <= found["bytes"] < writer.size + 4096
+    assert re.search(rf"^{shm_name}.arrow\t.*\tin no store$", run("names"), re.MULTILINE)
+    objects = json.loads(run("top", "--json", "--count", "1"))["objects"]
+    assert f"{shm_name}.arrow" in [each.get("object") for each in objects]
+    assert re.search(rf"\t{shm_name}.arrow\t.*\tin no store$", run("top", "--count", "1"), re.MULTILINE)
 
 
 def test_top(shm_name: str, tmp_path: Path) -> None:
@@ -468,21 +438,21 @@ def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
         assert "Traceback" not in shown
 
 
-def test_store_and_name_as_one_argument(where: str, tmp_path: Path) -> None:
+def test_store_and_name_as_one_argument(shm_name: str, tmp_path: Path) -> None:
     path = str(tmp_path / "a.arrow")
     with sa.ipc.new_file(path, sa.schema({"id": "int64"})) as writer:
         writer.write(sa.record_batch({"id": [1, 2, 3]}))
-    assert forked_command("put", where, path).stderr.decode() == f"created the store {where!r}\n"
-    assert forked_command("put", f"{where}/b/c", path).stderr.decode() == ""
-    assert run("wait", f"{where}/a", f"{where}/b/c") == "a\nb/c\n"
+    assert forked_command("put", shm_name, path).stderr.decode() == f"created the store {shm_name!r}\n"
+    assert forked_command("put", f"{shm_name}/b/c", path).stderr.decode() == ""
+    assert run("wait", f"{shm_name}/a", f"{shm_name}/b/c") == "a\nb/c\n"
     copy = str(tmp_path / "copy")
-    assert run("get", f"{where}/b/c", copy) == f"{copy}\n"
+    assert run("get", f"{shm_name}/b/c", copy) == f"{copy}\n"
     assert Path(copy).read_bytes() == Path(path).read_bytes()
-    assert error("info", f"{where}/d", status=3)["hint"] is None
-    assert "with one STORE for all" in run("delete", f"{where}/a", "b/c", status=2)
-    assert "found" in run("put", f"{where}/b", path, "--name", "c", status=2)
-    assert run("delete", f"{where}/a", f"{where}/b/c") == ""
-    with sa.Store(where) as store:
+    assert error("info", f"{shm_name}/d", status=3)["hint"] is None
+    assert "with one STORE for all" in run("delete", f"{shm_name}/a", "b/c", status=2)
+    assert "found" in run("put", f"{shm_name}/b", path, "--name", "c", status=2)
+    assert run("delete", f"{shm_name}/a", f"{shm_name}/b/c") == ""
+    with sa.Store(shm_name) as store:
         assert store.names() == []
 
 
@@ -521,22 +491,13 @@ def test_info_describes_a_ring(shm_name: str) -> None:
         next(reader)
         found = json.loads(run("info", shm_name, "--json"))
         shown = run("info", shm_name)
-    command = found["readers"][0].pop("command")
-    assert found["readers"] == [{"process": os.getpid(), "position": 1, "missed": 0, "holds": True}]
-    assert {name: found[name] for name in ("ring", "kind", "policy", "slots", "frames", "writer")} == {
-        "ring": shm_name,
-        "kind": "ndarray",
-        "policy": "all",
-        "slots": 5,
-        "frames": 1,
-        "writer": os.getpid(),
-    }
-    for text in (f"ring     {shm_name}", "5 slots, for frames of the kind ndarray", f"process {os.getpid()} {command}"):
-        assert text in shown
-
-
-def test_other_commands_say_what_describes_a_ring(shm_name: str) -> None:
-    with sa.Ring(shm_name, like=np.zeros(3)):
+        command = found["readers"][0].pop("command")
+        assert found["readers"] == [{"process": os.getpid(), "position": 1, "missed": 0, "holds": True}]
+        assert [found[name] for name in ("ring", "kind", "policy", "slots", "frames", "writer")] == [
+            shm_name, "ndarray", "all", 5, 1, os.getpid()
+        ]  # fmt: skip
+        for text in (f"ring     {shm_name}", "5 slots, for frames of the kind ndarray", f"{os.getpid()} {command}"):
+            assert text in shown
         for words in (("names", shm_name), ("destroy", shm_name), ("stats", shm_name)):
             assert f"`shmarrow info {shm_name}` describes it" in run(*words, status=1)
         for command in ("inspect", "head", "validate", "delete"):
