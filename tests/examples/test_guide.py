@@ -8,7 +8,6 @@ import inspect
 import json
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import performance
 import pytest
+from browser import chromium
 from environment import ROOT
 
 NEEDS = ("sphinx", "furo", "myst_parser", "sphinx_copybutton")
@@ -240,9 +240,6 @@ def test_every_entry_of_the_reference_has_a_text(built: Path) -> None:
 
 # --- in a browser ---
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-
 
 def brightness(page: Any) -> float:
     """The mean of red, green and blue of the background, from 0 to 255."""
@@ -271,12 +268,8 @@ def served(built: Path) -> Iterator[str]:
 
 def test_a_browser_shows_it(served: str) -> None:
     """Search, dark mode, copying code and narrow screens, without errors and without the network."""
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium: tools/programs.sh installs it")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: the dependency group 'browser'")
     troubles: list[str] = []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    with chromium() as browser:
         context = browser.new_context(color_scheme="light", viewport={"width": 1300, "height": 900})
         page = context.new_page()
         page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
@@ -309,5 +302,4 @@ def test_a_browser_shows_it(served: str) -> None:
         for name in ("index.html", "store.html", "reference/ipc.html"):
             page.goto(f"{served}/{name}")
             assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
-        browser.close()
     assert troubles == []
