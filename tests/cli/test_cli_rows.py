@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import StartedCommand, forked_command, on_a_terminal
-from environment import needs_pyarrow
 from forms import peers_stream
 from processes import ended, forked, python
 
@@ -227,20 +226,22 @@ def test_objects_of_stores_and_shared_memory(shm_name: str, tmp_path: Path, run:
 
 
 def test_what_is_not_arrow_is_named(tmp_path: Path, run: Run) -> None:
+    """What pyarrow reads is named by the commands that do not read it through pyarrow."""
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     (tmp_path / "empty").touch()
     np.save(tmp_path / "x.npy", np.zeros(3))
-    for name, what in (
-        ("x.parquet", "a Parquet file; `shmarrow convert"),
-        ("x.csv", "text, such as CSV; `shmarrow convert"),
-        ("x.npy", "a NumPy array (.npy); numpy.load reads it"),
-        ("empty", "is empty"),
+    for command, name, what in (
+        ("inspect", "x.parquet", "a Parquet file; `shmarrow convert"),
+        (
+            "xray",
+            "x.csv",
+            f"text, such as CSV; `shmarrow convert {tmp_path / 'x.csv'} OUT.arrow` makes it an Arrow file",
+        ),
+        ("head", "x.npy", "a NumPy array (.npy); numpy.load reads it"),
+        ("validate", "empty", "is empty"),
     ):
-        read = "`shmarrow convert" in what  # by pyarrow, which these commands use, too
-        for command in ("inspect", "validate", *(() if read else ("head", "schema"))):
-            assert what in run(command, tmp_path / name, status=1)
-    assert "No such file" in run("head", tmp_path / "missing", status=3)
+        assert what in run(command, tmp_path / name, status=1)
     assert run.json("head", tmp_path / "missing", status=3)["error"] == "ObjectNotFound"
     path = write(TABLE, tmp_path / "x")
     assert "did you mean 'kind'?" in run("head", path, "--columns", "kin", status=1)
@@ -250,18 +251,15 @@ def test_what_is_not_arrow_is_named(tmp_path: Path, run: Run) -> None:
 
 
 def test_rows_of_other_formats(tmp_path: Path, run: Run) -> None:
-    pq.write_table(TABLE.select(["id", "x"]), tmp_path / "x.parquet", row_group_size=300)
+    pq.write_table(pa.table({"id": [0, 1], "x": [None, 0.5]}), tmp_path / "x.parquet", row_group_size=1)
     (tmp_path / "x.csv").write_text("id,x\n0,\n1,0.5\n")
     (tmp_path / "x.jsonl").write_text('{"id": 0, "x": null}\n{"id": 1, "x": 0.5}\n')
-    for name, rows, x in (("x.parquet", ROWS, 1 / 3), ("x.csv", 2, 0.5), ("x.jsonl", 2, 0.5)):
-        assert run("count", tmp_path / name).strip() == str(rows)
-        assert [json.loads(line) for line in run("head", tmp_path / name, "-n", 2, "--json").splitlines()] == [
-            {"id": 0, "x": None}, {"id": 1, "x": x}
-        ]  # fmt: skip
-        assert [line.split("\t")[:2] for line in run("schema", tmp_path / name).splitlines()] == [
-            ["id", "int64"], ["x", "double"]
-        ]  # fmt: skip
-    assert run("head", tmp_path / "x.parquet", "-n", 1, "--columns", "id").split() == ["id", "0"]
+    for name in ("x.parquet", "x.csv", "x.jsonl"):
+        assert run("count", tmp_path / name) == "2\n"
+        assert run.rows("head", tmp_path / name, "-n", 2) == [{"id": 0, "x": None}, {"id": 1, "x": 0.5}]
+        assert run.rows("head", tmp_path / name, "-n", 1, "--columns", "id") == [{"id": 0}]
+        fields = run.json("schema", tmp_path / name)["fields"]
+        assert [(each["name"], each["type"]) for each in fields] == [("id", "int64"), ("x", "double")]
 
 
 def test_errors_name_standard_input(tmp_path: Path) -> None:
@@ -346,19 +344,15 @@ def test_the_first_differing_rows_are_shown(
 
 
 def test_nan_equals_nan_and_zeros_are_equal(tmp_path: Path, run: Run) -> None:
-    needs_pyarrow(21)  # older ones make float16 of numpy's floats only
-
     def table(*values: float) -> pa.Table:
-        nested = [[value] for value in values]
-        return pa.table(
-            {"x": values, "l": nested, "s": [{"f": value} for value in values], "h": pa.array(values, pa.float16())}
-        )
+        nested = pa.array([[value] for value in values])
+        return pa.table({"x": values, "l": nested, "s": pa.array([{"f": value} for value in values])})
 
     quiet, other = (np.array([bits], np.uint64).view(float)[0] for bits in (0x7FF8000000000000, 0xFFF8000000000001))
     left, right = write(table(quiet, 0.0, 1.0), tmp_path / "a"), write(table(other, -0.0, 1.0), tmp_path / "b")
     assert run("diff", left, right) == ""
     right = write(table(1.0, -0.0, quiet), tmp_path / "b")
-    assert run.json("diff", left, right, status=1)["columns"] == dict.fromkeys("xlsh", 2)
+    assert run.json("diff", left, right, status=1)["columns"] == dict.fromkeys("xls", 2)
 
 
 def test_dictionaries_are_compared_by_their_values(tmp_path: Path, run: Run) -> None:
@@ -382,8 +376,7 @@ def test_schemas_differ(tmp_path: Path, run: Run) -> None:
     other = pa.table({"x": TABLE["x"], "id": TABLE["id"].cast(pa.int32()), "new": TABLE["text"]}).slice(0, 5)
     right = write(other, tmp_path / "b")
     found = run.json("diff", left, right, status=1)
-    assert found["rows"] == [ROWS, 5]
-    assert found["columns"] == {}
+    assert (found["rows"], found["columns"]) == ([ROWS, 5], {})
     whats = {(each["field"], each["what"]): (each["left"], each["right"]) for each in found["schema"]}
     assert whats["id", "type"] == ("int64", "int32")
     assert whats["new", "number of columns of this name"] == (0, 1)
@@ -395,7 +388,7 @@ def test_schemas_differ(tmp_path: Path, run: Run) -> None:
     assert "2 columns named id in A, 1 in B" in run("diff", twice, left, status=1)
     swapped = write(TABLE.select(TABLE.column_names[::-1]), tmp_path / "c")
     assert [each["what"] for each in run.json("diff", left, swapped, status=1)["schema"]] == ["order of the columns"]
-    assert "only one of the two" in forked_command("diff", "-", "-").stderr.decode()
+    assert "only one of the two" in run("diff", "-", "-", status=2)
 
 
 def test_output_without_a_reader(tmp_path: Path) -> None:
@@ -453,8 +446,6 @@ def test_objects_are_copied_to_files_with_the_suffix_of_their_format(
         store.put_file("flow", write(TABLE, tmp_path / "x", "stream"))
         for name, suffix in (("rows", "arrow"), ("numbers", "tensor"), ("flow", "arrows")):
             assert run("get", shm_name, name) == f"{name}.{suffix}\n"
-        assert run.json("info", f"{shm_name}/rows")["rows"] == 1
-        store.destroy()
     assert run("count", "flow.arrows") == f"{ROWS}\n"
 
 

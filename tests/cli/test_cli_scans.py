@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import forms
 import pytest
 from test_cli_rows import Run, run
 
@@ -18,8 +19,7 @@ def directory(tmp_path: Path) -> Path:
         (tmp_path / f"day={day}").mkdir()
         for part in (0, 1):
             table = sa.table({"x": [10 * day + part, None], "s": ["a", "b"]})
-            with sa.ipc.new_file(tmp_path / f"day={day}" / f"{part}.arrow", table.schema) as writer:
-                writer.write(table)
+            (tmp_path / f"day={day}" / f"{part}.arrow").write_bytes(forms.file_of(table))
     return tmp_path
 
 

@@ -438,20 +438,17 @@ def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
         assert "Traceback" not in shown
 
 
-def test_store_and_name_as_one_argument(shm_name: str, tmp_path: Path) -> None:
-    path = str(tmp_path / "a.arrow")
-    with sa.ipc.new_file(path, sa.schema({"id": "int64"})) as writer:
-        writer.write(sa.record_batch({"id": [1, 2, 3]}))
-    assert forked_command("put", shm_name, path).stderr.decode() == f"created the store {shm_name!r}\n"
-    assert forked_command("put", f"{shm_name}/b/c", path).stderr.decode() == ""
-    assert run("wait", f"{shm_name}/a", f"{shm_name}/b/c") == "a\nb/c\n"
-    copy = str(tmp_path / "copy")
+def test_store_and_name_as_one_argument(shm_name: str, source: Path, tmp_path: Path) -> None:
+    assert forked_command("put", shm_name, source).stderr.decode() == f"created the store {shm_name!r}\n"
+    assert forked_command("put", f"{shm_name}/b/c", source).stderr.decode() == ""
+    assert run("wait", f"{shm_name}/cities", f"{shm_name}/b/c") == "cities\nb/c\n"
+    copy = tmp_path / "copy"
     assert run("get", f"{shm_name}/b/c", copy) == f"{copy}\n"
-    assert Path(copy).read_bytes() == Path(path).read_bytes()
+    assert copy.read_bytes() == FILE
     assert error("info", f"{shm_name}/d", status=3)["hint"] is None
-    assert "with one STORE for all" in run("delete", f"{shm_name}/a", "b/c", status=2)
-    assert "found" in run("put", f"{shm_name}/b", path, "--name", "c", status=2)
-    assert run("delete", f"{shm_name}/a", f"{shm_name}/b/c") == ""
+    assert "with one STORE for all" in run("delete", f"{shm_name}/cities", "b/c", status=2)
+    assert "found" in run("put", f"{shm_name}/b", source, "--name", "c", status=2)
+    assert run("delete", f"{shm_name}/cities", f"{shm_name}/b/c") == ""
     with sa.Store(shm_name) as store:
         assert store.names() == []
 
@@ -468,12 +465,7 @@ def test_loose_objects_in_shared_memory(shm_name: str) -> None:
     Path("/dev/shm", bare).unlink()
 
 
-def test_hints_for_what_is_no_arrow_data(tmp_path: Path) -> None:
-    path = tmp_path / "one.csv"
-    path.write_text("a\n1\n")
-    hint = f"found text, such as CSV; `shmarrow convert {path} OUT.arrow` makes it an Arrow file"
-    for words in (["xray", path], ["put", tmp_path / "store", path]):
-        assert hint in run(*words, status=1)
+def test_hints_for_what_is_elsewhere(tmp_path: Path) -> None:
     url = "https://example.org/a.arrow"
     for words in (["head", url], ["put", tmp_path / "store", url]):
         assert run(*words, status=3).endswith("or download the file first\n")
