@@ -88,7 +88,7 @@ figures: .venv/installed ## lines, files, circles, imports and calls of the pack
 	@$(BIN)/python tools/figures.py $(REVISIONS)
 
 docs: .venv/installed ## write the generated pages, and build the guide and the reference in build/docs
-	@for page in supported filemap casts consumers tools_page spark_types performance; do $(SUPPORT)/pages/$$page.py || exit 1; done
+	@for page in supported casts consumers tools_page spark_types performance; do $(SUPPORT)/pages/$$page.py || exit 1; done
 	@$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html -d build/doctrees docs build/docs
 	@echo 'build/docs/index.html'
 

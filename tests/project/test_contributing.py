@@ -1,24 +1,17 @@
-"""The map for contributors names every folder, and the pages for contributors no file that is not there."""
+"""The pages for contributors name no file that is not there."""
 
 from __future__ import annotations
 
 import re
 
-import filemap
 import pytest
 from environment import ROOT
-
-TEXT = filemap.PAGE.read_text(encoding="utf-8")
-
-
-def test_the_table_of_folders_is_that_of_the_package() -> None:
-    assert filemap.page() == TEXT, "run make docs"
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "docs/contributing.md", "docs/format.md"])
 def test_paths_in_the_text_lead_somewhere(page: str) -> None:
     """A path from the root, from the package or from the tests; a name alone is that of some file of the package."""
-    text = (ROOT / page).read_text(encoding="utf-8").partition("<!-- files -->")[0]
+    text = (ROOT / page).read_text(encoding="utf-8")
     paths = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|/))`", text))
     assert paths
     places = (ROOT / "shmarrow", ROOT, ROOT / "tests")

@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from harness import front, plots
 from harness.figures import size, times
 from harness.tables import line
+from run import SUITES
 
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "performance.md"
@@ -59,6 +60,19 @@ def machine(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"{facts['python']}; {versions}. Measured on {facts['date']}.\n"
 
 
+def missing(results: Mapping[str, Any]) -> str:
+    """What the results lack, as they may be of a run of some parts."""
+    drawn = {plot.title for plot in plots.plots(results["rows"])}
+    lacking = [title for name, title in SUITES.items() if name not in results["groups"]]
+    lacking += [
+        each.what
+        for each in front.ROWS
+        if each.group in results["groups"] and not front.figures(results["rows"], [each])
+    ]
+    lacking += [title for title in PLOTS if title not in drawn]
+    return "; ".join(lacking)
+
+
 def selected(chosen: Sequence[front.Figure], note: str) -> Iterator[str]:
     """A table of rows with a note for each: why we are faster, or what to do instead."""
     yield line(["what", "shmarrow", "beside", "factor", "spread", note])
@@ -83,6 +97,8 @@ def _results(results: Mapping[str, Any]) -> Iterator[str]:
     yield from selected(front.slow(results["rows"]), "instead")
     for each in results["skipped"]:
         yield f"Not measured: {each['reason']}.\n"
+    if lacking := missing(results):
+        yield f"Missing in these results, and measured by `make bench`: {lacking}.\n"
     yield "## How it scales\n"
     yield "Both axes are logarithmic; lower is better.\n"
     for name, (caption, _) in pictures(results).items():
