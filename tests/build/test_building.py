@@ -202,11 +202,6 @@ def test_lists_of_ndarrays() -> None:
     assert sa.array([moments, moments[:1]]).flatten().to_numpy(False).tolist() == [*moments.tolist(), moments[0].item()]
 
 
-def test_lists_of_ndarrays_with_mixed_dtypes_keep_their_order() -> None:
-    parts = [np.arange(i, i + 3, dtype=("i8", "u1", "f4")[i % 3]) for i in range(9)]
-    check(sa.array(parts, sa.list_(sa.float64())), [part.tolist() for part in parts], sa.list_(sa.float64()))
-
-
 def test_lists_of_ndarrays_that_do_not_fit() -> None:
     with pytest.raises(sa.InvalidData, match="row 1: "):
         sa.array([np.array([1]), np.array([300])], sa.list_(sa.int8()))
@@ -231,10 +226,9 @@ def test_lists_of_arrays() -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [tuple, iter, collections.deque, lambda values: (value for value in values),
-     lambda values: dict.fromkeys(values).keys(), lambda values: dict(enumerate(values)).values()],
-    ids=["tuple", "iter", "deque", "generator", "keys", "values"],
-)  # fmt: skip
+    [tuple, iter, collections.deque, lambda values: dict.fromkeys(values).keys()],
+    ids=["tuple", "iter", "deque", "keys"],
+)
 def test_iterables(make: Any) -> None:
     values = [3, 1, None]
     check(sa.array(make(values)), values, sa.int64())
@@ -248,23 +242,11 @@ def test_sources_with_a_dtype_keep_it() -> None:
     check(sa.array({5}), [5], sa.int64())
 
 
-@pytest.mark.parametrize("source", ["ab", b"ab", bytearray(b"ab"), {"a": 1}, 5, None, object, sa.int64()], ids=repr)
-def test_what_is_no_list_of_values(source: Any) -> None:
-    with pytest.raises(sa.InvalidType, match="iterable"):
-        sa.array(source)
-
-
 @pytest.mark.parametrize("size", [0, 1, 5, -1, np.int8(2), True], ids=repr)
 def test_size(size: Any) -> None:
     expected = [1, 2, 3] if size < 0 else [1, 2, 3][:size]
     for source in ([1, 2, 3], iter([1, 2, 3]), np.array([1, 2, 3]), sa.array([1, 2, 3])):
         assert sa.array(source, "int64", size=size).to_pylist() == expected
-
-
-@pytest.mark.parametrize("size", ["1", 1.0, [1], np.arange(2)], ids=repr)
-def test_a_size_is_an_int(size: Any) -> None:
-    with pytest.raises(sa.InvalidType, match="size"):
-        sa.array([1], size=size)
 
 
 def test_masks() -> None:
@@ -311,26 +293,6 @@ def test_arrays_keep_their_type() -> None:
     check(sa.array(chunked), [1, None, 2], sa.int8())
     check(sa.array(chunked, sa.float32(), mask=[True, False, False], size=3), [None, None, 2.0], sa.float32())
     check(sa.array(sa.ChunkedArray([], sa.uint8())), [], sa.uint8())
-
-
-PEERS = [
-    pa.array([1, None], pa.int8()), pa.array(["a", None]).dictionary_encode(), pa.array([1], pa.time32("s")),
-    pa.array([D("1.5")], pa.decimal128(10, 2)), pa.nulls(2, pa.string()),
-    pa.array([[1], None], pa.large_list(pa.int8())),
-    pa.array(["x"], pa.string_view()), pa.array([1, 1], pa.run_end_encoded(pa.int16(), pa.int8())),
-    pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16))),
-    pa.array([{"a": 1}]), pa.array([1], pa.timestamp("ms", "Asia/Tokyo")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: str(peer.type))
-def test_arrays_of_pyarrow_keep_their_type(peer: Any) -> None:
-    made = sa.array(peer)
-    assert made.type == sa.types.as_type(peer.type)
-    assert made.to_pyarrow().equals(peer)
-    addresses = [buffer.address for buffer in peer.buffers() if buffer is not None]
-    assert all(data is None or not len(data) or data.ctypes.data in addresses for data in made.buffers())
-    assert sa.array(pa.chunked_array([peer, peer])).to_pyarrow().equals(pa.concat_arrays([peer, peer]))
 
 
 class Capsule:
@@ -432,13 +394,10 @@ def test_inferred_types(values: list[Any], type: Any) -> None:
 
 
 JUNK_HINTS: list[tuple[list[Any], str]] = [
-    ([1, Colour.RED], "row 1: .*int, Colour"), ([Colour.RED], r"\.value"),
-    ([Point()], "row 0: Point has no Arrow type"), ([None, 1j], "row 1: .*1j; .*real"), ([pa.scalar(1)], "as_py"),
-    (["a", b"b"], "row 1: .*str, bytes"), ([True, 1], "bool"), ([1, "a"], "str"),
-    ([D(1), 1.0], "Decimal"), ([D("NaN")], "row 0: NaN"), ([{1: 2}], "row 0: .*map type"),
-    ([MOMENT, MOMENT.replace(tzinfo=UTC)], "time zone"), ([MOMENT, MOMENT.date()], "dates"),
-    ([MOMENT.replace(tzinfo=dt.timezone(dt.timedelta(seconds=1)))], "no Arrow name"), ([[1], {"a": 1}], "list.*dict"),
-    ([np.longdouble(1)], "float128|longdouble"), ([np.void(b"ab")], "void"), ([np.timedelta64(1, "M")], "timedelta64"),
+    ([1, Colour.RED], "row 1: .*int, Colour"), ([Colour.RED], r"\.value"), ([None, 1j], "row 1: .*1j; .*real"),
+    ([pa.scalar(1)], "as_py"), ([True, 1], "bool"), ([D(1), 1.0], "Decimal"), ([D("NaN")], "row 0: NaN"),
+    ([{1: 2}], "row 0: .*map type"), ([MOMENT, MOMENT.replace(tzinfo=UTC)], "time zone"),
+    ([[1], {"a": 1}], "list.*dict"), ([np.longdouble(1)], "float128|longdouble"), ([np.void(b"ab")], "void"),
 ]  # fmt: skip
 
 

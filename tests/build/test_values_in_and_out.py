@@ -66,18 +66,15 @@ def test_a_field_is_nullable_unless_it_says_no() -> None:
     assert sa.map_("int8", "string", None).keys_sorted is False
 
 
-@pytest.mark.parametrize("wrong", [0, 1, "no", "", {"k": "v"}], ids=repr)
+@pytest.mark.parametrize("wrong", [0, "no", {"k": "v"}], ids=repr)
 @pytest.mark.parametrize(
     ("make", "what"),
     [
         (lambda wrong: sa.field("a", "int8", wrong), "nullable"),
-        (lambda wrong: sa.field("a", "int8").with_nullable(wrong), "nullable"),
-        (lambda wrong: sa.schema([("a", "int8", wrong)]), "nullable"),
         (lambda wrong: sa.dictionary("int8", "string", wrong), "ordered"),
-        (lambda wrong: sa.DictionaryArray.from_arrays([0], ["a"], ordered=wrong), "ordered"),
         (lambda wrong: sa.map_("int8", "int8", wrong), "keys_sorted"),
     ],
-    ids=["field", "with_nullable", "schema", "dictionary", "from_arrays", "map_"],
+    ids=["field", "dictionary", "map_"],
 )
 def test_what_is_yes_or_no_is_a_truth_value(make: Any, what: str, wrong: Any) -> None:
     with pytest.raises(sa.InvalidType, match=f"{what} must be True or False, found"):
@@ -91,12 +88,11 @@ NUMBERS = {
     "list_size": (lambda size: sa.list_("int8", size), "the size of a fixed-size list"),
     "width": (sa.binary, "the width of a fixed-size binary"),
     "type code": (lambda code: sa.dense_union(FIELDS, [code]), "a type code of a union"),
-    "code": (lambda code: sa.sparse_union(FIELDS, [code]), "a type code of a union"),
 }
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("wrong", [5.0, -1.0, True, "5", None, [5]], ids=repr)
+@pytest.mark.parametrize("wrong", [5.0, True, None], ids=repr)
 def test_a_number_in_a_type_is_an_int(name: str, wrong: Any) -> None:
     make, what = NUMBERS[name]
     with pytest.raises(sa.InvalidType, match=f"{what} must be an int, found"):
@@ -109,12 +105,6 @@ def test_integers_of_numpy_are_numbers_in_types() -> None:
     assert sa.list_("int8", np.int64(-1)) == sa.list_("int8")
     assert sa.binary(np.int32(3)).width.__class__ is int
     assert sa.dense_union(FIELDS, np.array([7])).type_codes == (7,)
-
-
-@pytest.mark.parametrize("codes", ["1", b"1", 1, 0], ids=repr)
-def test_type_codes_are_a_list(codes: Any) -> None:
-    with pytest.raises(sa.InvalidType, match="type code"):
-        sa.dense_union(FIELDS, codes)
 
 
 # --- other arguments ----------------------------------------------------------------------------------------------
@@ -134,22 +124,6 @@ def test_run_ends_rise_and_have_a_value_each(name: str) -> None:
     ends, values, message = RUNS[name]
     with pytest.raises(sa.InvalidData, match=message):
         sa.RunEndEncodedArray.from_arrays(ends, values)
-
-
-def test_runs_that_keep_the_rules_are_those_of_pyarrow() -> None:
-    theirs = pa.RunEndEncodedArray.from_arrays([1, 3], [7, None])
-    assert sa.RunEndEncodedArray.from_arrays([1, 3], [7, None]).to_pylist() == theirs.to_pylist() == [7, None, None]
-    assert len(sa.RunEndEncodedArray.from_arrays(sa.array([], "int32"), sa.array([], "int8"))) == 0
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [[[1], [2]], [sa.array([1]), [2]], [sa.chunked_array([[1]])], [None], 5, sa.int8()],
-    ids=["lists", "one of two", "chunked", "None", "number", "type"],
-)
-def test_only_arrays_are_joined(arrays: Any) -> None:
-    with pytest.raises(sa.InvalidType, match=r"expected (a list of shmarrow\.Array|arrays)"):
-        sa.concat_arrays(arrays)
 
 
 # --- values in ----------------------------------------------------------------------------------------------------

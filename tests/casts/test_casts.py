@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shmarrow as sa
-from shmarrow.casts import convert, convertible
+from shmarrow.casts import convert
 from shmarrow.casts.decimals import decimal_integers, decimal_words
 from shmarrow.casts.python import from_python
 from shmarrow.layout.making import frozen, make_array
@@ -22,8 +22,7 @@ pd = pytest.importorskip("pandas")
 
 FLOATS = [sa.float16(), sa.float32(), sa.float64()]
 DECIMALS = [
-    sa.decimal32(9, 2), sa.decimal32(4, 1), sa.decimal64(18, 3), sa.decimal128(20, 2), sa.decimal128(38, 10),
-    sa.decimal128(10, 0), sa.decimal256(70, 5), sa.decimal256(76, 40),
+    sa.decimal32(9, 2), sa.decimal64(18, 3), sa.decimal128(38, 10), sa.decimal128(10, 0), sa.decimal256(76, 40),
 ]  # fmt: skip
 
 
@@ -86,40 +85,6 @@ def test_floats_and_decimals_there_and_back(scale: int, value: float) -> None:
     assert convert(made, None, type, sa.float64()).tolist() == [value]
 
 
-LOSSES: list[tuple[Any, Any, Any, list[Any]]] = [
-    (sa.float64(), sa.int8(), [1.9, -1.9, 127.9], [1, -1, 127]),
-    (sa.float64(), sa.bool_(), [0.0, 0.5, -3.0], [False, True, True]),
-    (sa.int64(), sa.bool_(), [0, 7, -1], [False, True, True]),
-    (sa.int64(), sa.float64(), [(1 << 53) + 1], [9007199254740992.0]),
-    (sa.int32(), sa.float16(), [2049, 70_000], [2048.0, float("inf")]),
-    (sa.float64(), sa.float16(), [1e6, -1e6], [float("inf"), float("-inf")]),
-    (sa.decimal64(18, 3), sa.int8(), [1999, -1999], [1, -1]),
-    (sa.decimal64(18, 3), sa.decimal32(9, 1), [1299, -1299], [Decimal("1.2"), Decimal("-1.2")]),
-    (sa.decimal128(38, 0), sa.float64(), [(1 << 53) + 1, 10**37 + 1], [9007199254740992.0, 1e37]),
-    (sa.float64(), sa.decimal128(5, 2), [0.125, -0.126], [Decimal("0.12"), Decimal("-0.13")]),
-    (sa.timestamp("ns"), sa.timestamp("s"), [-1, 1_999_999_999],
-     [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, 0, 0, 1)]),
-    (sa.timestamp("s"), sa.date32(), [-1, 86_401], [dt.date(1969, 12, 31), dt.date(1970, 1, 2)]),
-    (sa.timestamp("s"), sa.date64(), [-1, 86_401], [dt.date(1969, 12, 31), dt.date(1970, 1, 2)]),
-    (sa.timestamp("s", "Europe/Berlin"), sa.date32(), [84_600], [dt.date(1970, 1, 2)]),
-    (sa.timestamp("s", "Europe/Berlin"), sa.time32("s"), [1_711_846_799, 1_711_846_800],
-     [dt.time(1, 59, 59), dt.time(3)]),
-    (sa.timestamp("ns"), sa.time32("s"), [-1_500], [dt.time(23, 59, 59)]),
-    (sa.time64("ns"), sa.time32("ms"), [1_999_999], [dt.time(0, 0, 0, 1000)]),
-    (sa.duration("us"), sa.duration("s"), [-1_999_999], [dt.timedelta(seconds=-1)]),
-    (sa.date64(), sa.date32(), [86_400_001], [dt.date(1970, 1, 2)]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("source", "target", "given", "expected"), LOSSES, ids=[f"{a} to {b}" for a, b, *_ in LOSSES])
-def test_what_safe_false_gives_up(source: Any, target: Any, given: list[Any], expected: list[Any]) -> None:
-    storage = storage_of(source, given)
-    with pytest.raises(sa.InvalidData, match="safe=False"):
-        convert(storage, None, source, target)
-    made = convert(storage, None, source, target, safe=False)
-    assert array_of(target, made).to_pylist() == expected
-
-
 @pytest.mark.parametrize(
     ("source", "target", "value"),
     [
@@ -145,18 +110,6 @@ def test_nothing_ever_wraps(source: Any, target: Any, value: Any) -> None:
         assert array_of(target, made)[0] == array_of(target, made)[2] == array_of(target, made[2:])[0]
 
 
-def test_types_that_are_never_each_others_values() -> None:
-    for source, target in [
-        (sa.int8(), sa.time32("s")), (sa.date32(), sa.int64()), (sa.date32(), sa.time32("s")),
-        (sa.bool_(), sa.date32()),
-        (sa.duration("s"), sa.timestamp("s")), (sa.uint32(), sa.date32()), (sa.binary(4), sa.int32()),
-        (sa.month_day_nano_interval(), sa.int64()), (sa.decimal32(4, 1), sa.date32()), (sa.float64(), sa.time64("us")),
-    ]:  # fmt: skip
-        assert not convertible(source, target)
-        with pytest.raises(sa.InvalidType, match="no cast from"):
-            convert(np.zeros(1, source.storage or np.bool_), None, source, target)
-
-
 def test_zone_rules_of_a_whole_year() -> None:
     """Dates and times as clocks show them, across both changes of a year, as Python's own zones say."""
     from zoneinfo import ZoneInfo
@@ -179,17 +132,8 @@ GOOD_NDARRAYS: list[tuple[str, Any, Any, list[Any]]] = [
     ("decimal from floats", np.array([5.0, -1.25]), sa.decimal64(9, 2), [Decimal("5.00"), Decimal("-1.25")]),
     ("decimal from its storage dtype", np.array([5, 7], "i4"), sa.decimal32(9, 2), [Decimal(5), Decimal(7)]),
     ("wide decimal", np.array([(1 << 64) - 1], "u8"), sa.decimal128(22, 2), [Decimal((1 << 64) - 1)]),
-    ("big-endian", np.array([1, -2], ">i4"), sa.int64(), [1, -2]),
-    ("backwards", np.arange(6, dtype=">f8")[::-2], sa.float64(), [5.0, 3.0, 1.0]),
-    ("big-endian moments", np.array([1, 2], ">M8[s]"), sa.timestamp("us"),
-     [dt.datetime(1970, 1, 1, 0, 0, n) for n in (1, 2)]),
     ("long double", np.array([1.5], np.longdouble), sa.float64(), [1.5]),
-    ("hours", np.array([5], "M8[h]"), sa.timestamp("ms"), [dt.datetime(1970, 1, 1, 5)]),
-    ("years", np.array([5, -1], "M8[Y]"), sa.date32(), [dt.date(1975, 1, 1), dt.date(1969, 1, 1)]),
-    ("weeks", np.array([1], "m8[W]"), sa.duration("s"), [dt.timedelta(weeks=1)]),
     ("picoseconds", np.array([7000], "m8[ps]"), sa.duration("ns"), [np.timedelta64(7, "ns")]),
-    ("many seconds", np.array([2], "M8[25s]"), sa.timestamp("s"), [dt.datetime(1970, 1, 1, 0, 0, 50)]),
-    ("NaT", np.array(["NaT", "1970-01-02"], "M8[D]"), sa.date32(), [None, dt.date(1970, 1, 2)]),
     ("midnights", np.array([86_400], "M8[s]"), sa.date64(), [dt.date(1970, 1, 2)]),
     ("times", np.array([10], "m8[s]"), sa.time32("ms"), [dt.time(0, 0, 10)]),
     ("counts", np.array([1], "u1"), sa.date32(), [dt.date(1970, 1, 2)]),
@@ -212,13 +156,10 @@ def test_from_numpy(values: Any, type: Any, expected: list[Any]) -> None:
 BAD_NDARRAYS: list[tuple[str, Any, Any, Any, str]] = [
     ("days to ns", np.array([0, 10**10], "M8[D]"), sa.timestamp("ns"), sa.InvalidData, "row 1: "),
     ("seconds to ms of 32 bits", np.array([0, 10**10], "m8[s]"), sa.time32("ms"), sa.InvalidData, "row 1: "),
-    ("2**53 + 1", np.array([0, (1 << 53) + 1]), sa.float64(), sa.InvalidData, r"row 1: .*cannot hold 9007199254740993"),
-    ("1e6 as halffloat", np.array([0, 1e6]), sa.float16(), sa.InvalidData, r"row 1: .*cannot hold 1000000.0"),
     ("long double", np.array([0, np.longdouble(1) / 3]), sa.float64(), sa.InvalidData, r"row 1: .*cannot hold "),
     ("part of a cent", np.array([0, 0.125]), sa.decimal64(9, 2), sa.InvalidData, r"row 1: .*cannot hold 0.125"),
     ("too many digits", np.array([0, 10**9]), sa.decimal32(9, 2), sa.InvalidData, r"row 1: .*cannot hold 1000000000"),
     ("no whole day", np.array([0, 1], "M8[s]"), sa.date32(), sa.InvalidData, "row 1: .* 1970-01-01T00:00:01"),
-    ("no whole day in ms", np.array([0, 1]), sa.date64(), sa.InvalidData, "row 1: "),
     ("beyond the day", np.array([0, 86_400]), sa.time32("s"), sa.InvalidData, "row 1: "),
     ("far years", np.array([0, 1 << 62], "M8[Y]"), sa.timestamp("s"), sa.InvalidData, "4611686018427389874"),
     ("moments as durations", np.array([0], "M8[s]"), sa.duration("s"), sa.InvalidType, "cannot convert"),
@@ -237,16 +178,6 @@ def test_ndarrays_that_do_not_fit(values: Any, type: Any, error: Any, match: str
 
 
 # --- from Python --------------------------------------------------------------------------------------------------
-
-
-def test_integers_among_floats_are_exact() -> None:
-    assert sa.array([1 << 60, 0.1], sa.float64()).to_pylist() == [float(1 << 60), 0.1]
-    for values, type in [
-        ([(1 << 53) + 1], sa.float64()), ([(1 << 53) + 1, 0.5], sa.float64()), ([16_777_217, 0.1], sa.float32()),
-        ([1e39], sa.float32()), ([1e6, None], sa.float16()), ([10**400], sa.float64()),
-    ]:  # fmt: skip
-        with pytest.raises(sa.InvalidData, match=str(values[0])[:30].replace("+", r"\+")):
-            sa.array(values, type)
 
 
 MOMENTS = st.datetimes(timezones=st.none() | st.just(dt.UTC) | st.just(dt.timezone(dt.timedelta(hours=-7))))
@@ -320,12 +251,6 @@ def test_a_value_that_python_does_not_have_is_named_by_its_row_in_the_whole_colu
         for read in (list, lambda column: column.to_pylist(), lambda column: column[row]):  # noqa: B023
             with pytest.raises(sa.InvalidData, match=rf"row {row}: timestamp\[s\]: found"):
                 read(column)
-
-
-def test_integers_with_nulls_become_floats_exactly_or_not_at_all() -> None:
-    assert sa.array([1 << 53, None]).to_numpy(zero_copy_only=False)[0] == float(1 << 53)
-    with pytest.raises(sa.InvalidData, match=r"row 0: .*cannot hold 9007199254740993"):
-        sa.array([(1 << 53) + 1, None]).to_numpy(zero_copy_only=False)
 
 
 def test_durations_to_the_ends_of_timedelta() -> None:

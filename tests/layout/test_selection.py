@@ -97,36 +97,23 @@ def test_a_buffer_counts_once() -> None:
 # --- filter -----------------------------------------------------------------------------------------------------
 
 
-def test_filter_all_or_nothing() -> None:
-    array = sa.array([1, 2])
-    assert array.filter([True, True]) is array
-    assert array.filter([None, None]).to_pylist() == []
-    assert array.filter([None, None], "emit_null").to_pylist() == [None, None]
-    assert sa.array([], "int8").filter([]).to_pylist() == []
-
-
 @pytest.mark.parametrize(
     ("mask", "behavior", "error"),
     [
         ([True], "drop", sa.InvalidArgument),
-        ([True, None], "drop", sa.InvalidArgument),
         ([1, 0, 1], "drop", sa.InvalidType),
-        (["a", "b", "c"], "drop", sa.InvalidType),
-        (np.array([0, 1, 0]), "drop", sa.InvalidType),
         (np.ones((3, 1), bool), "drop", sa.InvalidArgument),
-        (sa.int8(), "drop", sa.InvalidType),
         (7, "drop", sa.InvalidType),
-        (None, "drop", sa.InvalidType),
         ([True] * 3, "keep", sa.InvalidArgument),
     ],
-    ids=["short", "short-null", "numbers", "text", "ndarray", "2-d", "type", "int", "none", "behavior"],
+    ids=["short", "numbers", "2-d", "int", "behavior"],
 )
 def test_filter_refuses(mask: Any, behavior: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         sa.array([1, 2, 3]).filter(mask, behavior)
 
 
-@pytest.mark.parametrize("key", [[0, 1], [True, False], np.array([True, False]), sa.array([0]), "a", None, 1.0])
+@pytest.mark.parametrize("key", [[0, 1], np.array([True, False]), "a"])
 def test_indexing_by_anything_else_names_take_and_filter(key: Any) -> None:
     with pytest.raises(sa.InvalidType, match=r"take\(indices\).*filter\(mask\)"):
         sa.array([1, 2])[key]
@@ -198,12 +185,10 @@ def test_fill_null_slot_by_slot() -> None:
     [
         ([1, None], "a", sa.InvalidType),
         ([1, None], 1.5, (sa.InvalidType, sa.InvalidData)),
-        ([1, None], 1 << 64, sa.InvalidData),
-        (["a", None], 1, sa.InvalidType),
         ([None, None], 1, sa.InvalidType),
         ([1, 2], "a", sa.InvalidType),
     ],
-    ids=["text", "fraction", "wide", "number", "null-type", "without-nulls"],
+    ids=["text", "fraction", "null-type", "without-nulls"],
 )
 def test_fill_null_refuses(values: Any, fill: Any, error: Any) -> None:
     with pytest.raises(error):
