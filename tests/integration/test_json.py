@@ -124,13 +124,6 @@ INT32 = {"name": "int", "bitWidth": 32, "isSigned": True}
 ITEM = field_of("item", INT32)
 
 EXACT: dict[str, tuple[Any, list[Any], dict[str, Any], list[Any], dict[str, Any]]] = {
-    "int64": (
-        sa.int64(),
-        [-(1 << 63), None, (1 << 63) - 1],
-        {"name": "int", "bitWidth": 64, "isSigned": True},
-        [],
-        {"VALIDITY": [1, 0, 1], "DATA": ["-9223372036854775808", "0", "9223372036854775807"]},
-    ),
     "float16": (
         sa.float16(),
         [0.5, None],
@@ -165,34 +158,6 @@ EXACT: dict[str, tuple[Any, list[Any], dict[str, Any], list[Any], dict[str, Any]
         },
     ),
     "struct-no-fields": (sa.struct([]), [{}], {"name": "struct"}, [], {"VALIDITY": [1]}),
-    "map": (
-        sa.map_(sa.int32(), sa.int32(), keys_sorted=True),
-        [[(1, 2)]],
-        {"name": "map", "keysSorted": True},
-        [
-            field_of(
-                "entries",
-                {"name": "struct"},
-                [field_of("key", INT32, nullable=False), field_of("value", INT32)],
-                nullable=False,
-            )
-        ],
-        {
-            "VALIDITY": [1],
-            "OFFSET": [0, 1],
-            "children": [
-                {
-                    "name": "entries",
-                    "count": 1,
-                    "VALIDITY": [1],
-                    "children": [
-                        {"name": "key", "count": 1, "VALIDITY": [1], "DATA": [1]},
-                        {"name": "value", "count": 1, "VALIDITY": [1], "DATA": [2]},
-                    ],
-                }
-            ],
-        },
-    ),
 }
 """What no golden document has: type, values, and the type, the children and the buffers in JSON."""
 
@@ -208,48 +173,16 @@ def test_the_form_of_what_golden_documents_lack(name: str) -> None:
     assert found.column("f").to_pylist() == values
 
 
-def test_the_form_of_dictionaries_and_metadata() -> None:
+def test_ordered_dictionaries_and_metadata_that_are_no_text() -> None:
     type = sa.dictionary(sa.uint64(), sa.string(), ordered=True)
     schema = sa.schema([sa.field("d", type, metadata={"a": "b"})], {"": "é", "bytes": b"\xff"})
     table = sa.Table.from_arrays([sa.array(["x", None, "x", "y"], type)], schema=schema)
-    expected = {
-        "schema": {
-            "fields": [
-                {
-                    "name": "d",
-                    "type": {"name": "utf8"},
-                    "nullable": True,
-                    "children": [],
-                    "dictionary": {
-                        "id": 0,
-                        "indexType": {"name": "int", "bitWidth": 64, "isSigned": False},
-                        "isOrdered": True,
-                    },
-                    "metadata": [{"key": "a", "value": "b"}],
-                }
-            ],
-            "metadata": [{"key": "", "value": "é"}, {"key": "bytes", "value": "\udcff"}],
-        },
-        "dictionaries": [
-            {
-                "id": 0,
-                "data": {
-                    "count": 2,
-                    "columns": [
-                        {"name": "DICT0", "count": 2, "VALIDITY": [1, 1], "OFFSET": [0, 1, 2], "DATA": ["x", "y"]}
-                    ],
-                },
-            }
-        ],
-        "batches": [
-            {
-                "count": 4,
-                "columns": [{"name": "d", "count": 4, "VALIDITY": [1, 0, 1, 1], "DATA": ["0", "0", "0", "1"]}],
-            }
-        ],
-    }
-    assert written(table) == expected
-    found = read(expected)
+    document = written(table)
+    (field,) = document["schema"]["fields"]
+    assert field["dictionary"]["isOrdered"] is True
+    assert document["schema"]["metadata"] == [{"key": "", "value": "é"}, {"key": "bytes", "value": "\udcff"}]
+    assert document["batches"][0]["columns"][0]["DATA"] == ["0", "0", "0", "1"]
+    found = read(document)
     assert found.equals(table, check_metadata=True)
     assert found.schema.metadata == {b"": "é".encode(), b"bytes": b"\xff"}
 
@@ -496,59 +429,37 @@ def drop(path: str, key: str) -> Callable[[Any], None]:
 COLUMN = "batches[0].columns"
 BAD: list[tuple[Callable[[Any], None], str]] = [
     (drop("", "schema"), "expected a member 'schema', found only dictionaries, batches"),
-    (drop("", "batches"), "expected a member 'batches'"),
     (put("batches", {}), "batches: expected an array, found an object of 0"),
     (put("schema.fields[1].name", "\ud800"), "schema: fields 1: name: the string '\\ud800' cannot be encoded as UTF-8"),
-    (drop("schema.fields[1]", "nullable"), "schema: fields 1: expected a member 'nullable'"),
     (
         put("schema.fields[0].type.bitWidth", 24),
         "schema: fields 0: type: an integer type must have 8, 16, 32 or 64 bits, found 24",
     ),
-    (put("schema.fields[0].type.isSigned", 1), "schema: fields 0: type: isSigned: expected true or false, found 1"),
-    (put("schema.fields[5].children", []), "schema: fields 5: type: list must have 1 child fields, found 0"),
     (
         put("schema.fields[5].children[0].children[1].type.typeIds", [0, 400]),
         "schema: fields 5: children 0: children 1: type: the type codes of a union must be",
-    ),
-    (put("schema.fields[7].type.unit", "DAY"), "schema: fields 7: type: unit: expected one of SECOND,"),
-    (put("schema.fields[0].metadata", [{"key": "a"}]), "schema: fields 0: metadata 0: expected a member 'value'"),
-    (
-        put("schema.fields[6].dictionary.indexType", {"name": "utf8"}),
-        "schema: fields 6: dictionary: indexType: the index type of a dictionary must be an integer, found string",
     ),
     (put("schema.fields[6].dictionary.id", 3), "batches 0: columns 6: its dictionary, id 3, is not among [0]"),
     (put("dictionaries[0].data.count", 7), "dictionaries 0: count: expected 7, as in the batch,"),
     (put("batches[0].count", 3), "batches 0: columns 0: count: expected 3, as in the batch, found 2"),
     (put("batches[0].count", -1), "batches 0: count: expected a number from 0 to 9223372036854775807, found -1"),
-    (put("batches[0].count", 2.0), "batches 0: count: expected an integer, found 2.0"),
-    (put("batches[0].columns", []), "batches 0: columns: expected 10 items, found 0"),
     (put(f"{COLUMN}[1].name", "other"), "batches 0: columns 1: name: expected 'n', as in the schema, found 'other'"),
     (put(f"{COLUMN}[0].count", 1 << 62), "batches 0: columns 0: VALIDITY: expected 4611686018427387904 items, found 2"),
     (drop(f"{COLUMN}[0]", "VALIDITY"), "batches 0: columns 0: expected a member 'VALIDITY'"),
-    (put(f"{COLUMN}[0].VALIDITY[1]", 2), "batches 0: columns 0: VALIDITY: item 1: expected 0 or 1, found 2"),
-    (put(f"{COLUMN}[0].DATA", [1]), "batches 0: columns 0: DATA: expected 2 items, found 1"),
     (
         put(f"{COLUMN}[0].DATA[1]", 1 << 15),
         "batches 0: columns 0: DATA: item 1: expected a number from -32768 to 32767, found 32768",
     ),
-    (put(f"{COLUMN}[0].DATA[0]", 0.5), "batches 0: columns 0: DATA: item 0: expected an integer, found 0.5"),
     (
         put(f"{COLUMN}[1].DATA[0]", "x"),
         "batches 0: columns 1: DATA: item 0: expected a number from -9223372036854775808 to",
     ),
-    (put(f"{COLUMN}[2].DATA[0]", 1), "batches 0: columns 2: DATA: item 0: expected a string, found 1"),
     (put(f"{COLUMN}[2].DATA[0]", "ab"), "batches 0: columns 2: DATA: item 0: expected 1 bytes, as in OFFSET, found 2"),
     (put(f"{COLUMN}[2].DATA[0]", "\ud800"), "batches 0: columns 2: DATA: string: a string with lone surrogates"),
-    (put(f"{COLUMN}[2].OFFSET", [0, 1]), "batches 0: columns 2: OFFSET: expected 3 items, found 2"),
-    (
-        put(f"{COLUMN}[2].OFFSET[1]", 1 << 31),
-        "batches 0: columns 2: OFFSET: item 1: expected a number from -2147483648 to",
-    ),
     (
         put(f"{COLUMN}[3].DATA[1]", "abc"),
         "batches 0: columns 3: DATA: item 1: expected pairs of hexadecimal digits, found 'abc'",
     ),
-    (put(f"{COLUMN}[4].VIEWS[0]", "short"), "batches 0: columns 4: VIEWS 0: expected an object, found 'short'"),
     (
         put(f"{COLUMN}[4].VIEWS[0].SIZE", 6),
         "batches 0: columns 4: VIEWS 0: SIZE: expected 5, the bytes of INLINED, found 6",
@@ -557,22 +468,10 @@ BAD: list[tuple[Callable[[Any], None], str]] = [
         put(f"{COLUMN}[4].VIEWS[1].SIZE", 1 << 31),
         "batches 0: columns 4: VIEWS 1: SIZE, BUFFER_INDEX and OFFSET have 32 bits",
     ),
-    (
-        put(f"{COLUMN}[4].VIEWS[1].PREFIX_HEX", "00"),
-        "batches 0: columns 4: VIEWS 1: PREFIX_HEX: expected 4 bytes, found 1",
-    ),
-    (drop(f"{COLUMN}[4]", "VARIADIC_DATA_BUFFERS"), "batches 0: columns 4: expected a member 'VARIADIC_DATA_BUFFERS'"),
-    (put(f"{COLUMN}[5].children", []), "batches 0: columns 5: children: expected 1, as in the schema, found 0"),
     (put(f"{COLUMN}[5].OFFSET", [0, 1, 5]), "batches 0: columns 5: "),
-    (put(f"{COLUMN}[8].DATA[1]", "3435"), "batches 0: columns 8: DATA: item 1: expected 3 bytes, found 2"),
     (
         put("schema.fields[8].type.byteWidth", (1 << 31) - 1),
         "batches 0: columns 8: DATA: item 0: expected 2147483647 bytes, found 3",
-    ),
-    (put(f"{COLUMN}[9].DATA[0]", {"months": 1}), "batches 0: columns 9: DATA: item 0: expected a member 'days'"),
-    (
-        put(f"{COLUMN}[9].DATA[0].days", 1 << 40),
-        "batches 0: columns 9: DATA: days: item 0: expected a number from -2147483648 to",
     ),
 ]
 
@@ -625,11 +524,6 @@ def test_what_is_no_json_is_refused(name: str) -> None:
         read_json(data)
 
 
-def test_what_is_not_there() -> None:
-    with pytest.raises(sa.ObjectNotFound, match="nowhere"):
-        read_json("/nowhere/at.json")
-
-
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"schema": {"fields": [{"children": ['])
 def test_deep_nesting_is_refused(opening: bytes) -> None:
     with pytest.raises(sa.LimitExceeded, match="nest deeper than"):
@@ -668,38 +562,12 @@ def test_counts_that_take_no_bytes_are_read_and_not_expanded() -> None:
         written(rows)
 
 
-HUGE = (1 << 31) - 1
-WIDE = {
-    "fixed-size binary": (
-        field_of("a", {"name": "fixedsizebinary", "byteWidth": HUGE}),
-        {"name": "a", "count": 0, "VALIDITY": [], "DATA": []},
-    ),
-    "a fixed-size list within a struct": (
-        field_of(
-            "a",
-            {"name": "struct"},
-            [field_of("l", {"name": "fixedsizelist", "listSize": HUGE}, [ITEM])],
-        ),
-        {
-            "name": "a",
-            "count": 0,
-            "VALIDITY": [],
-            "children": [
-                {
-                    "name": "l",
-                    "count": 0,
-                    "VALIDITY": [],
-                    "children": [{"name": "item", "count": 0, "VALIDITY": [], "DATA": []}],
-                }
-            ],
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WIDE)
-def test_a_null_of_an_old_union_takes_no_more_than_a_limit(name: str) -> None:
-    field, column = WIDE[name]
+def test_a_null_of_an_old_union_takes_no_more_than_a_limit() -> None:
+    """Here one of lists of two billion items within structs."""
+    lists = field_of("l", {"name": "fixedsizelist", "listSize": (1 << 31) - 1}, [ITEM])
+    field = field_of("a", {"name": "struct"}, [lists])
+    none: dict[str, Any] = {"count": 0, "VALIDITY": []}
+    items = {"name": "item", **none, "DATA": []}
     document = document_of(
         {"name": "union", "mode": "DENSE", "typeIds": [0, 1]},
         {
@@ -707,7 +575,10 @@ def test_a_null_of_an_old_union_takes_no_more_than_a_limit(name: str) -> None:
             "VALIDITY": [0],
             "TYPE_ID": [1],
             "OFFSET": [0],
-            "children": [column, {"name": "item", "count": 1, "VALIDITY": [1], "DATA": [1]}],
+            "children": [
+                {"name": "a", **none, "children": [{"name": "l", **none, "children": [items]}]},
+                {"name": "item", "count": 1, "VALIDITY": [1], "DATA": [1]},
+            ],
         },
         [field, ITEM],
     )

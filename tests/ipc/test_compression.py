@@ -40,8 +40,8 @@ def contents() -> list[bytes]:
         b"ab" * 1000,
         bytes(3 << 20),
         chooser.randbytes(100_000),
-        np.arange(500_000).tobytes(),
-        chooser.randbytes(1000) * 3000,
+        np.arange(200_000).tobytes(),
+        chooser.randbytes(1000) * 1200,
     ]
 
 
@@ -176,7 +176,7 @@ class Sink(io.RawIOBase):
 data = written(small)
 read = sa.ipc.open_stream(data).read_all()  # imports everything, and starts no thread
 exec(sys.argv[2])
-for kib in [0, 64, 128, 256, 512, *range(1024, 16384, 1024), 20480, 24576, 32768, 49152, 65536, 131072, 262144]:
+for kib in [0, 64, 128, 256, 512, *range(1024, 16384, 2048), 20480, 24576, 32768, 49152, 65536, 131072, 262144]:
     child = os.fork()
     if not child:
         pages = int(open("/proc/self/statm").read().split()[0])

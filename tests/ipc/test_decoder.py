@@ -60,7 +60,7 @@ GROUPS = forms.together(forms.WRITABLE)
 @pytest.mark.parametrize("form", ["stream-plain", "stream-legacy", "stream-lz4", "stream-big-zstd"])
 @pytest.mark.parametrize("size", [1, 13, "as much as is wanted", 1 << 20])
 def test_pieces_of_any_size_and_what_follows_the_end(form: str, size: Any) -> None:
-    for batch in GROUPS[:: 3 if size == 1 else 1]:
+    for batch in GROUPS[:: 3 if size in (1, 13) else 1]:
         data = forms.write(form, [batch, batch.slice(1)], batch.schema)
         both = data + b"what comes next"
         decoder, at = StreamDecoder(), 0
@@ -124,18 +124,6 @@ def test_an_error_is_said_at_once_and_named_afterwards() -> None:
     assert decoder.wants == 0
 
 
-def test_closing_says_what_is_missing() -> None:
-    data = stream_of(numbers())
-    decoder = StreamDecoder(where="a peer")
-    decoder.feed(data[:-20])
-    missing = decoder.wants
-    with pytest.raises(sa.InvalidData, match=rf"a peer: the stream ends within a message's body: {missing} of \d+"):
-        decoder.close()
-    assert names_of([decoder.next_event()]) == ["SchemaEvent"]
-    with pytest.raises(sa.Failed, match=r"a message's body"):
-        decoder.close()
-
-
 def test_closed_between_messages() -> None:
     data = stream_of(numbers())
     decoder = StreamDecoder()
@@ -161,7 +149,7 @@ def test_what_is_no_bytes_changes_nothing() -> None:
 
 def test_small_pieces_cost_what_their_bytes_do() -> None:
     """A body that comes in pieces of 16 bytes takes about twice its size, not an object for each piece."""
-    batch = sa.record_batch({"x": np.arange(1 << 16)})
+    batch = sa.record_batch({"x": np.arange(1 << 14)})
     data = np.frombuffer(stream_of(batch), "u1")
     decoder = StreamDecoder()
     tracemalloc.start()

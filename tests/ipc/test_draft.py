@@ -120,14 +120,6 @@ def test_all_types(where: str) -> None:
     assert frame.to_dict(as_series=False) == {name: expected[name] for name in ("x", "s", "f", "p")}
 
 
-def test_names_of_fields_in_another_library(where: str) -> None:
-    schema = pa.schema([pa.field("x", pa.int32()), pa.field("é", pa.float32())])
-    with new_draft(where, schema, np.int64(2)) as draft:  # type: ignore[arg-type]
-        draft["x"][:] = 5
-        draft["é"][:] = 0.5
-    assert read_by_pyarrow(where).to_pydict() == {"x": [5, 5], "é": [0.5, 0.5]}
-
-
 def test_a_column_of_tensors(where: str) -> None:
     type = sa.fixed_shape_tensor(sa.float32(), (2, 2))
     with new_draft(where, sa.schema([("t", type), ("n", sa.int8())]), 3) as draft:

@@ -212,9 +212,9 @@ def test_schemas_that_were_read_are_held_within_bounds(others: int, columns: int
 
 @pytest.mark.parametrize("type", [sa.float64(), sa.list_(sa.int32()), sa.dictionary("int8", "string")], ids=str)
 def test_all_fields_are_held_in_proportion_to_the_bytes(type: sa.DataType) -> None:
-    """Measured by tracemalloc, for names of one to five letters: each field is built once, and all fit the bound."""
+    """Measured by tracemalloc, for names of one to three letters: each field is built once, and all fit the bound."""
     sink = io.BytesIO()
-    sa.ipc.new_stream(sink, sa.schema([(f"{i:x}", type) for i in range(4000)])).close()
+    sa.ipc.new_stream(sink, sa.schema([(f"{i:x}", type) for i in range(1000)])).close()
     data = sink.getvalue()
     schema = schema_of(data)
     tracemalloc.start()
@@ -295,7 +295,7 @@ def test_rows_of_changed_bytes_are_those_of_the_batches() -> None:
     chooser = random.Random(3)
     data = file_of({"x": pa.array([1, 2, 3])}, batches=3)
     counted = refused = 0
-    for _ in range(3000):
+    for _ in range(1000):
         changed = bytearray(data)
         for _ in range(chooser.choice((1, 1, 2))):
             changed[chooser.randrange(len(data))] = chooser.choice((0, 1, 4, 8, 127, 255, chooser.randrange(256)))
@@ -307,5 +307,5 @@ def test_rows_of_changed_bytes_are_those_of_the_batches() -> None:
             continue
         counted += 1
         assert reader.num_rows == sum(rows)
-    assert counted > 500
-    assert refused > 500
+    assert counted > 150
+    assert refused > 150

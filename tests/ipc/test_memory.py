@@ -87,7 +87,7 @@ def test_forks_while_threads_decompress() -> None:
     for thread in threads:
         thread.start()
     try:
-        for _ in range(30):
+        for _ in range(8):
             assert ended(forked(read)) == 0
     finally:
         stop.set()

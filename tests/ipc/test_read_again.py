@@ -67,8 +67,3 @@ def test_what_cannot_be_read_again_raises(kind: str, use: str) -> None:
     assert len(reader.read_all().to_pylist()) == 9
     with pytest.raises(Exception, match="were read before, and it cannot be read again"):
         USES[use](reader)
-
-
-def test_a_stream_without_batches_has_no_rows() -> None:
-    reader = sa.RecordBatchReader.from_batches(SCHEMA, [])
-    assert reader.read_all().num_rows == 0

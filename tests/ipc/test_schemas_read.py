@@ -80,10 +80,9 @@ def named(count: int) -> list[str]:
 
 SCHEMAS = {
     "none": sa.schema([]),
-    "few": sa.schema([(f"c{i}", type) for i, type in enumerate(PLAIN[:20])]),
     "all plain": sa.schema([(f"c{i}", type) for i, type in enumerate(PLAIN)]),
-    "many alike": sa.schema([(name, sa.float64()) for name in named(1000)]),
-    "many others": sa.schema([(name, PLAIN[i % len(PLAIN)]) for i, name in enumerate(named(1000))]),
+    "many alike": sa.schema([(name, sa.float64()) for name in named(400)]),
+    "many others": sa.schema([(name, PLAIN[i % len(PLAIN)]) for i, name in enumerate(named(400))]),
     "nullable or not": sa.schema([sa.field(name, sa.int8(), nullable=i % 3 > 0) for i, name in enumerate(named(300))]),
     "a list late": sa.schema(
         [(name, sa.list_(sa.int8()) if i == 250 else sa.int8()) for i, name in enumerate(named(300))]
@@ -101,7 +100,7 @@ SCHEMAS = {
     ),
     "names of one length, of pyarrow": pa.schema([(f"column {i:04}", pa.float64()) for i in range(300)]),
     "of pyarrow": pa.schema(
-        [(name, (pa.float64(), pa.string(), pa.bool_())[i % 3]) for i, name in enumerate(named(500))]
+        [(name, (pa.float64(), pa.string(), pa.bool_())[i % 3]) for i, name in enumerate(named(300))]
     ),
     "times": sa.schema([(f"t{i}", sa.timestamp("us", "UTC" if i % 2 else None)) for i in range(60)]),
 }
@@ -110,7 +109,7 @@ SCHEMAS = {
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_columns_may_be_asked_for_in_any_order(name: str) -> None:
     count = len(SCHEMAS[name])
-    orders = (range(count), range(count - 1, -1, -1), random.Random(1).sample(range(count), count))
+    orders = (range(count - 1, -1, -1), random.Random(1).sample(range(count), count))
     for turn, order in enumerate(orders):
         data, columns = file_of(SCHEMAS[name], f"{turn}")  # else its schema would be known from the turn before
         fields = sa.schema(SCHEMAS[name]).fields
@@ -132,7 +131,7 @@ def test_mutations_give_the_same_or_nothing(name: str) -> None:
     tables = [start + table.position for table in root["schema"]["fields"]]
     chooser = random.Random(name)
     kept = refused = 0
-    for _ in range(100):
+    for _ in range(60):
         changed = bytearray(data)
         for _ in range(chooser.choice((1, 1, 2, 4))):
             at = chooser.choice(
@@ -160,7 +159,7 @@ def test_mutations_give_the_same_or_nothing(name: str) -> None:
                 kept += 1
             except ShmarrowError:
                 refused += 1
-    assert kept > 100 or name == "with metadata"
+    assert kept > 50 or name == "with metadata"
     assert refused > 10
 
 
@@ -171,7 +170,7 @@ def test_mutated_types_are_the_same_in_every_export(name: str) -> None:
     start = footer_of(data)[0]
     chooser = random.Random(name)
     kept = refused = 0
-    for _ in range(8_000 // len(SCHEMAS[name])):
+    for _ in range(4_000 // len(SCHEMAS[name])):
         changed = bytearray(data)
         for _ in range(chooser.choice((1, 2, 8))):
             at = chooser.randrange(start + (len(data) - start) // 8 * 7, len(data) - 10)
@@ -189,7 +188,7 @@ def test_mutated_types_are_the_same_in_every_export(name: str) -> None:
     assert refused
 
 
-@pytest.mark.parametrize("count", [1, 40, 700])
+@pytest.mark.parametrize("count", [1, 40, 200])
 @pytest.mark.parametrize("form", ["", "a", "ab", "abc", "abcd", "column of rows {}", "{} is first", "é{}", "c{}", "{}"])
 def test_names_are_found(form: str, count: int) -> None:
     names = [form.format(i) for i in range(count)]
@@ -257,7 +256,7 @@ def test_files_that_change_under_a_reader(tmp_path: Path) -> None:
     path = tmp_path / "file"
     chooser = random.Random(5)
     outcomes = set()
-    for turn in range(300):
+    for turn in range(50):
         schema = sa.schema([(f"changed {turn} {i}", sa.int32()) for i in range(300)])
         write(path, schema)
         reader = sa.ipc.open_file(path)
@@ -376,7 +375,7 @@ def test_threads_read_columns_of_one_batch() -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for turn in range(40):
+        for turn in range(15):
             batch = sa.ipc.open_file(data.replace(b"turn 000", b"turn %03d" % turn)).get_batch(0)
             with ThreadPoolExecutor(4) as pool:
                 places = (3_999, 70, 3_100, 500, 2_000, 3_990)
