@@ -92,30 +92,14 @@ class InStore(Folder):
 
 
 class Kind(NamedTuple):
-    """A kind of writer.
+    """A kind of writer."""
 
-    Attributes
-    ----------
-    open : callable
-        Returns a writer to a place.
-    write : callable
-        A call of the writer, which may be repeated.
-    read : callable
-        How often that call counts in what was published at the path, or in the store, of a place.
-    files : tuple of str
-        Where its own code is, besides :data:`LIFE`.
-    place : class
-        Where it is published.
-    replaces : bool
-        Whether it replaces an object of another writer that was published meanwhile.
-    """
-
-    open: Callable[[Any], Any]
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
-    files: tuple[str, ...]
-    place: type[Folder] = Folder
-    replaces: bool = False
+    open: Callable[[Any], Any]  # returns a writer to a place
+    write: Callable[[Any], Any]  # a call of the writer, which may be repeated
+    read: Callable[[Any], Any]  # how often that call counts in what was published at the path, or in the store
+    files: tuple[str, ...]  # where its own code is, besides LIFE
+    place: type[Folder] = Folder  # where it is published
+    replaces: bool = False  # an object of another writer that was published meanwhile
 
 
 def of_bytes(path: Any) -> int:
@@ -229,13 +213,7 @@ KINDS = {
 
 
 class Case:
-    """A kind of writer and the place for it.
-
-    Attributes
-    ----------
-    before : int or None
-        The value before anything is published.
-    """
+    """A kind of writer and the place for it; ``before`` is the value before anything is published."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name

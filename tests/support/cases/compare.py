@@ -16,11 +16,6 @@ def exact(value: Any) -> Any:
     NaN equals NaN, and zeros of different signs differ. Decimals compare by value, whatever their exponents. pandas'
     Timestamp and Timedelta, in which pyarrow returns nanoseconds, compare as numpy's datetime64 and timedelta64.
 
-    Parameters
-    ----------
-    value : object
-        A value as ``Array.to_pylist`` returns it, or a list of them.
-
     Examples
     --------
     >>> from cases.compare import exact
@@ -49,13 +44,7 @@ def exact(value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are exactly the same, or the same instants in different time zones.
-
-    Parameters
-    ----------
-    one, other : object
-        Values as ``Array.to_pylist`` returns them, or lists of them.
-    """
+    """Whether two values are exactly the same, or the same instants in different time zones."""
     return bool(exact(_in_utc(one)) == exact(_in_utc(other)))
 
 

@@ -20,23 +20,7 @@ from shmarrow.types import DataType
 
 @dataclass(frozen=True)
 class Physical:
-    """The memory layout of an array (Columnar.rst, "Physical Memory Layout").
-
-    Attributes
-    ----------
-    length : int
-        Number of slots.
-    buffers : sequence of str or None
-        The buffers in the order of the layout, as hexadecimal bytes; ``..`` stands for a byte of any value.
-    null_count : int
-        Number of nulls.
-    children : sequence of Physical
-        The child arrays.
-    dictionary : Physical or None
-        The dictionary of a dictionary-encoded array.
-    offset : int
-        The slots before the first one.
-    """
+    """The memory layout of an array (Columnar.rst, "Physical Memory Layout"), its buffers in the layout's order."""
 
     length: int
     buffers: Sequence[str | None]
@@ -46,13 +30,7 @@ class Physical:
     offset: int = 0
 
     def array(self, type: Any) -> Array:
-        """Make the array over these bytes; unspecified bytes are 0xAA.
-
-        Parameters
-        ----------
-        type : DataType
-            The type of the array.
-        """
+        """Make the array over these bytes; unspecified bytes are 0xAA."""
         buffers: list[Any] = [None if text is None else np.frombuffer(to_bytes(text), "u1") for text in self.buffers]
         children = [child.array(field.type) for child, field in zip(self.children, type.fields, strict=True)]
         dictionary = None if self.dictionary is None else self.dictionary.array(type.value_type)
@@ -77,21 +55,9 @@ def text(value: str | bytes) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """A type with values, and the memory layout where the values do not determine it.
+    """A type with values as ``Array.to_pylist`` returns them, and the layout where they do not determine it.
 
-    Attributes
-    ----------
-    name : str
-        Unique name, such as ``"list-nulls"``.
-    type : DataType
-        The Arrow type.
-    values : list
-        The values as Python objects, None for nulls: what ``Array.to_pylist`` returns.
-    physical : Physical or None
-        The memory layout; None if it follows from the values.
-    from_values : bool
-        Whether ``shmarrow.array(values, type)`` gives the bytes of ``physical``. False where the same values have
-        several layouts.
+    ``from_values`` is False where the same values have several layouts, and ``shmarrow.array`` gives another one.
     """
 
     name: str

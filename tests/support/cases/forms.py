@@ -27,19 +27,7 @@ FORMS: dict[str, tuple[bool, IpcWriteOptions]] = {
 
 
 def write(form: str, batches: Iterable[RecordBatch], schema: Schema, **arguments: Any) -> bytes:
-    """Return batches as the bytes of a file or stream.
-
-    Parameters
-    ----------
-    form : str
-        One of :data:`FORMS`.
-    batches : iterable of RecordBatch
-        What is written.
-    schema : Schema
-        The schema of the batches.
-    **arguments
-        Further arguments of :func:`shmarrow.ipc.new_file` or :func:`shmarrow.ipc.new_stream`.
-    """
+    """Return batches as the bytes of a file or stream in one of the forms; further arguments are the writer's."""
     is_file, options = FORMS[form]
     sink = io.BytesIO()
     make: Any = new_file if is_file else new_stream

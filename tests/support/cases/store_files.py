@@ -22,24 +22,13 @@ def check_store(store: str | os.PathLike[str]) -> dict[str, int]:
     """Check the invariants of a store's control file that no process is changing (docs/protocol.md).
 
     It compares the catalog with the files beside it: which exist, their names and sizes. It does not read the contents
-    of the objects; :meth:`shmarrow.Store.get` and ``validate(full=True)`` do.
-
-    Parameters
-    ----------
-    store : str or path
-        ``shm:NAME``, or the directory of the store.
+    of the objects; :meth:`shmarrow.Store.get` and ``validate(full=True)`` do. An invariant that does not hold raises
+    InvalidData, which names it.
 
     Returns
     -------
     dict of str to int
         The number of each object's file, by the object's name; 0 for one that is inline in the control file.
-
-    Raises
-    ------
-    InvalidData
-        If an invariant does not hold; the message names it.
-    FileNotFoundError
-        If there is no store.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: random types, nested up to three deep, arrays, record batches and tables.
+"""Hypothesis strategies: random types, nested up to three deep, and values of them.
 
 Values are those that ``Array.to_pylist`` returns, so that what is built from them comes back equal and of the same
 Python type. Extremes are frequent: the smallest and largest values, NaN, leap days, changes of the clock, long strings.
@@ -12,7 +12,7 @@ import uuid
 import zoneinfo
 from collections.abc import Callable
 from decimal import Context, Decimal
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -47,8 +47,6 @@ from shmarrow.types import (
     UnionType,
     types_in,
 )
-
-__all__ = ["arrays", "columns", "lists_of", "record_batches", "tables", "types", "values_of"]
 
 Strategy = st.SearchStrategy[Any]
 
@@ -254,13 +252,7 @@ _EXTENSIONS: dict[str, Callable[[Any], Strategy]] = {
 
 
 def values_of(type: DataType) -> Strategy:
-    """Values of a type, never None except for the null type.
-
-    Parameters
-    ----------
-    type : DataType
-        The type.
-    """
+    """Values of a type, never None except for the null type."""
     if isinstance(type, sa.ExtensionType):
         own = _EXTENSIONS.get(type.extension_name)
         return values_of(type.storage_type) if own is None else own(type)
@@ -291,15 +283,7 @@ def slots(field: Any) -> Strategy:
 
 
 def lists_of(type: DataType, min_size: int = 0, max_size: int = 12) -> Strategy:
-    """Lists of values of a type and None.
-
-    Parameters
-    ----------
-    type : DataType
-        The type.
-    min_size, max_size : int
-        Bounds of the length.
-    """
+    """Lists of values of a type and None."""
     return st.lists(slots(sa.field("", type)), min_size=min_size, max_size=max_size)
 
 
@@ -404,103 +388,12 @@ def _type(draw: Any, depth: int) -> Any:
 
 @st.composite
 def types(draw: Any, depth: int = 3) -> Any:
-    """Draw a data type, extension types among them.
-
-    Parameters
-    ----------
-    depth : int
-        Levels of nesting at most; 0 for types without children.
-    """
+    """Draw a data type, extension types among them, of so many levels of nesting at most."""
     return _type(draw, depth)
 
 
 @st.composite
 def columns(draw: Any, depth: int = 3, min_size: int = 0, max_size: int = 12) -> Any:
-    """Draw a pair of a type and a list of values of that type and None.
-
-    Parameters
-    ----------
-    depth : int
-        Levels of nesting at most.
-    min_size, max_size : int
-        Bounds of the number of values.
-    """
+    """Draw a pair of a type and a list of values of that type and None."""
     type = _type(draw, depth)
     return type, draw(lists_of(type, min_size, max_size))
-
-
-@st.composite
-def arrays(draw: Any, type: Any = None, *, depth: int = 3, min_size: int = 0, max_size: int = 12) -> Any:
-    """Draw a :class:`shmarrow.Array`, some of them slices, which start at an offset in their buffers.
-
-    Parameters
-    ----------
-    type : DataType, str or strategy, optional
-        The type, its name, or a strategy for types; any type by default.
-    depth : int
-        Levels of nesting at most, where no type is given.
-    min_size, max_size : int
-        Bounds of the length.
-
-    Examples
-    --------
-    >>> from hypothesis import given, settings
-    >>> from cases import strategies
-    >>> @settings(max_examples=10, deadline=None)
-    ... @given(strategies.arrays("int8", max_size=5))
-    ... def check(array):
-    ...     assert len(array) <= 5 and array.type == "int8"
-    >>> check()
-    """
-    chosen = _chosen(draw, type, depth)
-    before = draw(st.integers(0, 3))
-    values = draw(lists_of(chosen, min_size + before, max_size + before))
-    return sa.array(values, chosen)[before:]
-
-
-@st.composite
-def record_batches(draw: Any, *, depth: int = 2, max_columns: int = 4, max_rows: int = 12) -> Any:
-    """Draw a :class:`shmarrow.RecordBatch` with columns of any types.
-
-    Parameters
-    ----------
-    depth : int
-        Levels of nesting at most.
-    max_columns, max_rows : int
-        Bounds of the number of columns, which is at least 1, and of rows.
-    """
-    schema = _schema(draw, depth, max_columns)
-    return _batch(draw, schema, draw(st.integers(0, max_rows)))
-
-
-@st.composite
-def tables(draw: Any, *, depth: int = 2, max_columns: int = 4, max_batches: int = 3, max_rows: int = 8) -> Any:
-    """Draw a :class:`shmarrow.Table` of several record batches with one schema.
-
-    Parameters
-    ----------
-    depth : int
-        Levels of nesting at most.
-    max_columns, max_batches, max_rows : int
-        Bounds of the number of columns, which is at least 1, of batches, and of rows in each of them.
-    """
-    schema = _schema(draw, depth, max_columns)
-    sizes = draw(st.lists(st.integers(0, max_rows), max_size=max_batches))
-    return sa.Table.from_batches([_batch(draw, schema, rows) for rows in sizes], schema)
-
-
-def _chosen(draw: Any, type: Any, depth: int) -> DataType:
-    if type is None:
-        return cast(DataType, _type(draw, depth))
-    chosen = draw(type) if isinstance(type, st.SearchStrategy) else type
-    return sa.field("", chosen).type
-
-
-def _schema(draw: Any, depth: int, most: int) -> Any:
-    names = draw(st.lists(st.sampled_from([*"abcdef", "naïve", "two words"]), unique=True, min_size=1, max_size=most))
-    return sa.schema([sa.field(name, _type(draw, depth)) for name in names])
-
-
-def _batch(draw: Any, schema: Any, rows: int) -> Any:
-    columns = [sa.array(draw(lists_of(field.type, rows, rows)), field.type) for field in schema]
-    return sa.record_batch(columns, schema=schema)

@@ -13,12 +13,9 @@ _BY_NAME = {case.name: case for case in CASES}
 
 
 def cases(*, writable: bool = False) -> tuple[Case, ...]:
-    """Return the table of cases: every type without nulls, with nulls, all null and empty, and unusual layouts.
+    """Return the table of cases, or only those that Arrow IPC can express.
 
-    Parameters
-    ----------
-    writable : bool
-        Only cases that Arrow IPC can express.
+    It has every type without nulls, with nulls, all null and empty, and unusual layouts.
     """
     return tuple(case for case in CASES if case.writable) if writable else CASES
 
