@@ -170,7 +170,7 @@ def test_mutated_types_are_the_same_in_every_export(name: str) -> None:
     start = footer_of(data)[0]
     chooser = random.Random(name)
     kept = refused = 0
-    for _ in range(4_000 // len(SCHEMAS[name])):
+    for _ in range(8_000 // len(SCHEMAS[name])):
         changed = bytearray(data)
         for _ in range(chooser.choice((1, 2, 8))):
             at = chooser.randrange(start + (len(data) - start) // 8 * 7, len(data) - 10)

@@ -30,20 +30,18 @@ def chunked(array: Any, cuts: list[int]) -> sa.ChunkedArray:
 def test_selections_are_those_of_pyarrow(array: Any, cuts: str) -> None:
     ours = chunked(array, CUTS[cuts])
     theirs = ours.to_pyarrow()
-    masks: list[Any] = [[True, False, True, True, False], [None, True, None, False, True]]
-    for mask, behavior in itertools.product(masks, ("drop", "emit_null")):
+    mask = [None, True, None, False, True]
+    for behavior in ("drop", "emit_null"):
         expected = theirs.filter(pa.array(mask), null_selection_behavior=behavior).to_pylist()
         for given in (mask, sa.array(mask), chunked(sa.array(mask), [1, 3]), pa.array(mask)):
-            assert ours.filter(given, behavior).to_pylist() == expected
-            assert ours.filter(given, null_selection_behavior=behavior).type == array.type
-    assert ours.filter(np.array(masks[0])).to_pylist() == theirs.filter(pa.array(masks[0])).to_pylist()
+            found = ours.filter(given, behavior)
+            assert (found.type, found.to_pylist()) == (array.type, expected)
     for indices in ([4, 0, 0, 2], [], [2, None, 1], [None, None]):
         expected = theirs.take(pa.array(indices, pa.int64())).to_pylist()
         typed = sa.array(indices, sa.int64())
         for given in (indices, typed, sa.ChunkedArray([typed, typed.slice(0, 0)])):
             assert ours.take(given).to_pylist() == expected
     assert ours[::-2].to_pylist() == array.to_pylist()[::-2]
-    assert ours.slice(1, 3).to_pylist() == theirs.slice(1, 3).to_pylist()
 
 
 def test_selections_of_no_chunks_at_all() -> None:

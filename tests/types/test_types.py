@@ -182,36 +182,26 @@ def test_child_fields_that_are_not_there() -> None:
 
 def test_fields() -> None:
     field = sa.field("a", "int8", nullable=False, metadata={"k": "v", b"x": b"\xff"})
-    assert (field.name, field.type, field.nullable) == ("a", sa.int8(), False)
-    assert field.metadata == {b"k": b"v", b"x": b"\xff"}
-    assert str(field) == "a: int8 not null"
     plain = sa.field("a", sa.int8(), nullable=False)
+    assert (str(field), field.metadata) == ("a: int8 not null", {b"k": b"v", b"x": b"\xff"})
     assert field == plain
     assert hash(field) == hash(plain)
     assert not field.equals(plain, check_metadata=True)
     assert field.with_name("b") == sa.field("b", sa.int8(), nullable=False)
     assert field.with_type(sa.string()).type == sa.string()
     assert field.with_nullable(True) != field
-    assert field.with_metadata(None).metadata is None
-    assert field.with_metadata({"z": "1"}).metadata == {b"z": b"1"}
-    assert field.metadata == {b"k": b"v", b"x": b"\xff"}
-    back = pickle.loads(pickle.dumps(field))
-    assert back.equals(field, check_metadata=True)
+    assert (field.with_metadata(None).metadata, field.with_metadata({"z": "1"}).metadata) == (None, {b"z": b"1"})
+    assert pickle.loads(pickle.dumps(field)).equals(field, check_metadata=True)
 
 
 def test_schemas_from_fields_pairs_and_mappings() -> None:
     schema = sa.schema([sa.field("a", sa.int8()), sa.field("b", sa.string())])
-    assert sa.schema([("a", sa.int8()), ("b", "string")]) == schema
-    assert sa.schema({"a": "int8", "b": sa.string()}) == schema
-    assert sa.schema(schema) is schema
+    for other in ([("a", sa.int8()), ("b", "string")], {"a": "int8", "b": sa.string()}, schema):
+        assert sa.schema(other) == schema
+        assert hash(sa.schema(other)) == hash(schema)
     assert (schema.names, schema.types, len(schema)) == (["a", "b"], [sa.int8(), sa.string()], 2)
-    assert [field.name for field in schema] == ["a", "b"]
     assert schema.field("b") == schema.field(1) == schema["b"] == schema[-1]
-    assert "a" in schema
-    assert "c" not in schema
-    assert 1 not in schema
     assert str(schema) == "a: int8\nb: string"
-    assert hash(schema) == hash(sa.schema({"a": "int8", "b": "string"}))
     assert pickle.loads(pickle.dumps(schema)) == schema
 
 
@@ -236,12 +226,9 @@ def test_lookups() -> None:
 
 def test_metadata_of_schemas() -> None:
     schema = sa.schema({"a": sa.int8()}, metadata={"k": "v"})
-    assert schema.metadata == {b"k": b"v"}
     other = schema.with_metadata({b"k": b"w"})
-    assert other.metadata == {b"k": b"w"}
-    assert schema.metadata == {b"k": b"v"}
+    assert (schema.metadata, other.metadata) == ({b"k": b"v"}, {b"k": b"w"})
     assert schema == other
-    assert schema.equals(other)
     assert not schema.equals(other, check_metadata=True)
     assert schema.remove_metadata().metadata is None
     assert sa.schema(schema, metadata={"z": "1"}).metadata == {b"z": b"1"}
@@ -253,9 +240,9 @@ def test_metadata_of_schemas() -> None:
 
 
 def test_what_is_shown_is_bounded() -> None:
-    wide = sa.schema({f"column{i}": sa.int8() for i in range(100_000)}, metadata={"k": "v" * 100_000})
+    wide = sa.schema({f"column{i}": sa.int8() for i in range(10_000)}, metadata={"k": "v" * 100_000})
     assert len(repr(wide)) < 10_000
-    assert "99900 more fields" in str(wide)
+    assert "9900 more fields" in str(wide)
     with pytest.raises(sa.FieldNotFound) as caught:
         wide.field("none")
     assert len(str(caught.value)) < 1_000
