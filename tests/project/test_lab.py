@@ -75,12 +75,6 @@ def test_small_file_systems(tmp_path: Path) -> None:
     assert str(tmp_path) not in Path("/proc/mounts").read_text(encoding="ascii")
 
 
-def test_huge_pages(tmp_path: Path) -> None:
-    with lab.small_tmpfs(tmp_path / "t", 8 << 20, huge=True) as folder:
-        (folder / "x").write_bytes(b"x")
-        assert (folder / "x").stat().st_blocks * 512 == 2 << 20
-
-
 def test_power_cut(tmp_path: Path) -> None:
     """Files that were synced are there, others are not, unless another process called ``sync`` at that moment."""
     found = []

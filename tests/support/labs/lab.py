@@ -60,7 +60,55 @@ class Failed(AssertionError):
     """Code in another process raised an exception, whose traceback this shows, or was killed."""
 
 
-class Child:
+class Talk:
+    """A conversation with code in another process, which has ``say`` and ``hear``, too."""
+
+    def __init__(self, talk: Connection, seconds: float = SECONDS) -> None:
+        self._talk, self._seconds = talk, seconds
+
+    def say(self, value: Any) -> None:
+        """Give the code a value, which its ``hear()`` waits for."""
+        self._talk.send(value)
+
+    def hear(self, timeout: float | None = None) -> Any:
+        """The next value that the code gives to ``say``."""
+        return self._answer("said", timeout)
+
+    def heard(self) -> list[Any]:
+        """All that it has said and nobody has heard; waits for nothing."""
+        said = []
+        while self._talk.poll():
+            said.append(self.hear())
+        return said
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The value of the code's ``result`` at its end, None if it sets none, or of the function that it ran."""
+        return self._answer("result", timeout)
+
+    def _answer(self, expected: str, timeout: float | None) -> Any:
+        timeout = self._seconds if timeout is None else timeout
+        if not self._talk.poll(timeout):
+            raise Failed(f"no answer within {timeout:g} s{self._wrote()}")
+        try:
+            kind, value = self._talk.recv()
+        except (EOFError, ConnectionResetError):
+            raise Failed(f"the process ended with {self.wait()} before it answered{self._wrote()}") from None
+        if kind == "error":
+            raise Failed(f"in the process:\n{value}")
+        if kind != expected:
+            raise Failed(f"expected what it {expected}, found {kind}: {value!r}")
+        return value
+
+    def wait(self) -> int:
+        """Its exit status, or the negative number of the signal that killed it."""
+        raise NotImplementedError
+
+    def _wrote(self) -> str:
+        """What else is known of it, for errors."""
+        return ""
+
+
+class Child(Talk):
     """A process that runs code; made by :func:`child`.
 
     Attributes
@@ -70,7 +118,7 @@ class Child:
     """
 
     def __init__(self, talk: Connection, events: Connection) -> None:
-        self._talk = talk
+        super().__init__(talk)
         self._events = events
         self._status: int | None = None
         self.pid: int = self._event(SECONDS, "pid")
@@ -83,40 +131,7 @@ class Child:
             raise Failed(f"the process did not start:\n{value}")
         return value
 
-    def say(self, value: Any) -> None:
-        """Give the code a value, which its ``hear()`` waits for."""
-        self._talk.send(value)
-
-    def hear(self, timeout: float = SECONDS) -> Any:
-        """The next value that the code gives to ``say``."""
-        return self._answer("said", timeout)
-
-    def heard(self) -> list[Any]:
-        """All that it has said and nobody has heard; waits for nothing."""
-        said = []
-        while self._talk.poll():
-            said.append(self.hear())
-        return said
-
-    def result(self, timeout: float = SECONDS) -> Any:
-        """The value of ``result`` at the end of the code; None if it sets none."""
-        return self._answer("result", timeout)
-
-    def _answer(self, expected: str, timeout: float) -> Any:
-        if not self._talk.poll(timeout):
-            raise Failed(f"no answer within {timeout:g} s")
-        try:
-            kind, value = self._talk.recv()
-        except (EOFError, ConnectionResetError):
-            raise Failed(f"the process ended with {self.wait()} before it answered") from None
-        if kind == "error":
-            raise Failed(f"in the process:\n{value}")
-        if kind != expected:
-            raise Failed(f"expected what it {expected}, found {kind}: {value!r}")
-        return value
-
     def wait(self, timeout: float = SECONDS) -> int:
-        """Its exit status, or the negative number of the signal that killed it."""
         if self._status is None:
             try:
                 self._status = int(self._event(timeout, "status"))
@@ -305,17 +320,9 @@ def shared_folder(mode: int = 0o755, uid: int = -1, gid: int = -1) -> Iterator[P
 
 
 @contextmanager
-def small_tmpfs(target: Path, nbytes: int, huge: bool = False) -> Iterator[Path]:
-    """A tmpfs of so many bytes, mounted at ``target``, which must not exist; with huge pages on request."""
-    options = f"size={nbytes},mode=755" + (",huge=always" if huge else "")
-    with mounted(target, "-t", "tmpfs", "-o", options, "tmpfs"):
-        if huge:
-            probe = target / "probe"
-            probe.write_bytes(b"x")
-            got = probe.stat().st_blocks * 512
-            probe.unlink()
-            if got <= 4096:
-                pytest.skip(f"a file of one byte takes {got} bytes: this kernel has no huge pages for a tmpfs now")
+def small_tmpfs(target: Path, nbytes: int) -> Iterator[Path]:
+    """A tmpfs of so many bytes, mounted at ``target``, which must not exist."""
+    with mounted(target, "-t", "tmpfs", "-o", f"size={nbytes},mode=755", "tmpfs"):
         yield target
 
 
@@ -328,10 +335,9 @@ class Disk:
         Where it is mounted.
     """
 
-    def __init__(self, path: Path, image: Path, options: str, stack: contextlib.ExitStack) -> None:
+    def __init__(self, path: Path, image: Path, stack: contextlib.ExitStack) -> None:
         self.path = path
         self._image = image
-        self._options = options
         self._stack = stack
 
     def cut(self) -> Disk:
@@ -356,14 +362,14 @@ class Disk:
         image = self._image.with_name(f"{self._image.name}-cut")
         subprocess.run(["cp", "--sparse=always", str(self._image), str(image)], check=True)
         target = self.path.with_name(f"{self.path.name}-cut")
-        self._stack.enter_context(mounted(target, "-o", self._options, str(image)))
-        return Disk(target, image, self._options, self._stack)
+        self._stack.enter_context(mounted(target, "-o", "loop", str(image)))
+        return Disk(target, image, self._stack)
 
 
-# _IOR('X', 125, __u32) of ext4 and xfs: go down, without a flush of the journal.
+# _IOR('X', 125, __u32) of ext4: go down, without a flush of the journal.
 _SHUTDOWN, _NO_FLUSH = 0x8004587D, struct.pack("I", 2)
 
-_MAKE = {"ext4": ["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0"], "xfs": ["mkfs.xfs", "-q"]}
+_MAKE = ["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0"]
 
 
 def _device(path: Path) -> Path | None:
@@ -373,24 +379,22 @@ def _device(path: Path) -> Path | None:
 
 
 @contextmanager
-def disk(target: Path, nbytes: int = 64 << 20, kind: str = "ext4", options: str = "") -> Iterator[Disk]:
-    """A disk of so many bytes with ext4 or xfs (of at least 300 MB), mounted at ``target``, which must not exist.
+def disk(target: Path, nbytes: int) -> Iterator[Disk]:
+    """A disk of so many bytes with ext4, mounted at ``target``, which must not exist.
 
-    Its image lies beside the target, and takes what is written to it. ``options`` are those of ``mount``.
+    Its image lies beside the target, and takes what is written to it.
     """
     needs_root("to mount a disk")
-    program = _MAKE[kind][0]
-    if shutil.which(program) is None:
-        pytest.skip(f"there is no {program} here")
+    if shutil.which(_MAKE[0]) is None:
+        pytest.skip(f"there is no {_MAKE[0]} here")
     image = target.with_name(f"{target.name}.img")
     with open(image, "xb") as file:
         file.truncate(nbytes)
-    options = ",".join(["loop", *([options] if options else [])])
     try:
-        subprocess.run([*_MAKE[kind], str(image)], check=True, capture_output=True)
+        subprocess.run([*_MAKE, str(image)], check=True, capture_output=True)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(mounted(target, "-o", options, str(image)))
-            yield Disk(target, image, options, stack)
+            stack.enter_context(mounted(target, "-o", "loop", str(image)))
+            yield Disk(target, image, stack)
     finally:
         for made in image.parent.glob(f"{image.name}*"):
             made.unlink()

@@ -58,7 +58,7 @@ def main() -> None:
     global _talk
     _talk = Connection(int(sys.argv[1]))
     warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
-    url, settings, stop = _receive()
+    url, settings = _receive()
     use(_made(url, settings))
     say(os.getpid())
     while True:
@@ -71,8 +71,7 @@ def main() -> None:
         except BaseException:
             answer = ("error", traceback.format_exc())
         _send(*answer)
-    if stop:
-        _session.stop()
+    _session.stop()
 
 
 if __name__ == "__main__":

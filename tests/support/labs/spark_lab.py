@@ -30,6 +30,7 @@ from typing import Any
 
 import pytest
 from environment import PREFIX, ROOT
+from lab import Talk
 from waiting import wait_until
 
 BATCH_ROWS = 1_000
@@ -70,10 +71,6 @@ the steps of a Python source and sink, which takes ten seconds of processor time
 
 _MARK = "SHMARROW_SPARK_LAB"
 _numbers = itertools.count()
-
-
-class Failed(AssertionError):
-    """A function in a driver raised an exception, whose traceback this shows, or the driver ended."""
 
 
 @contextmanager
@@ -271,7 +268,7 @@ def another_host(shm: int = 64 << 20, shared: Sequence[Path] = ()) -> list[str]:
     return [*command, "sh", "-ec", "\n".join([*keep, *mounts, *bind, 'exec "$@"']), "sh"]
 
 
-class Driver:
+class Driver(Talk):
     """A process with a session of its own, which runs functions; made by :func:`driver`.
 
     Functions have the session as their first argument. They, and what they use of their module, are pickled by value,
@@ -287,7 +284,8 @@ class Driver:
     def __init__(
         self, process: subprocess.Popen[bytes], talk: Connection, mark: str, errors: Path, seconds: float
     ) -> None:
-        self._process, self._talk, self._mark, self._errors, self._seconds = process, talk, mark, errors, seconds
+        super().__init__(talk, seconds)
+        self._process, self._mark, self._errors = process, mark, errors
         self.pid: int = self.hear()
 
     def run(self, function: Callable[..., Any], *arguments: Any, timeout: float | None = None) -> Any:
@@ -299,48 +297,16 @@ class Driver:
         """Let it run a function; :meth:`result` waits for its end."""
         self.say((function, arguments))
 
-    def result(self, timeout: float | None = None) -> Any:
-        """The result of the function."""
-        return self._answer("result", timeout)
-
     def say(self, value: Any) -> None:
-        """Give the function a value, which its ``hear()`` waits for."""
         from pyspark import cloudpickle
 
         self._talk.send_bytes(cloudpickle.dumps(value))
 
-    def hear(self, timeout: float | None = None) -> Any:
-        """The next value that the function gives to ``say``."""
-        return self._answer("said", timeout)
-
-    def _answer(self, expected: str, timeout: float | None) -> Any:
-        from pyspark import cloudpickle
-
-        timeout = timeout or self._seconds
-        if not self._talk.poll(timeout):
-            raise Failed(f"no answer within {timeout:g} s; {self._wrote()}")
-        try:
-            kind, value = cloudpickle.loads(self._talk.recv_bytes())
-        except (EOFError, ConnectionResetError):
-            raise Failed(f"the driver ended with {self._process.wait(10)}; {self._wrote()}") from None
-        if kind == "error":
-            raise Failed(f"in the driver:\n{value}")
-        if kind != expected:
-            raise Failed(f"expected what it {expected}, found {kind}: {value!r}")
-        return value
+    def wait(self) -> int:
+        return self._process.wait(10)
 
     def _wrote(self) -> str:
-        return f"it wrote:\n{self._errors.read_text()[-4000:]}"
-
-    def java(self) -> int:
-        """The number of its Java process."""
-        (pid,) = [pid for pid in _marked(self._mark) if "org.apache.spark.deploy.SparkSubmit" in _command_line(pid)]
-        return pid
-
-    def leave(self, timeout: float = SECONDS) -> int:
-        """Let it end by itself; its exit status. What it started may still be ending."""
-        self._talk.close()
-        return self._process.wait(timeout)
+        return f"; it wrote:\n{self._errors.read_text()[-4000:]}"
 
     def kill(self) -> None:
         """Kill it, and wait until its Java process and its workers on this host are gone too."""
@@ -365,7 +331,6 @@ def driver(
     folder: Path,
     url: str = "local[2,2]",
     *,
-    stop: bool = True,
     host: Sequence[str] = (),
     environment: dict[str, str] | None = None,
     seconds: float = SECONDS,
@@ -379,8 +344,6 @@ def driver(
         Where it has its files.
     url : str
         The master of a classic session, which is made in a Java process of its own, or a server of Spark Connect.
-    stop : bool
-        Whether it stops the session when the block ends, or leaves that to Python's exit.
     host : sequence of str
         The beginning of its command, such as :func:`another_host`.
     environment : dict of str to str, optional
@@ -408,7 +371,7 @@ def driver(
             )  # fmt: skip
         from pyspark import cloudpickle
 
-        talk.send_bytes(cloudpickle.dumps((url, given, stop)))
+        talk.send_bytes(cloudpickle.dumps((url, given)))
         made = Driver(process, talk, mark, errors, seconds)
     except BaseException:
         talk.close()
@@ -494,31 +457,11 @@ class Cluster:
 
     def shm(self, host: str) -> Path:
         """The ``/dev/shm`` of a host, as a folder of this one."""
-        return self.root(host) / "dev" / "shm"
-
-    def root(self, host: str) -> Path:
-        """The files of a host, as a folder of this one."""
-        return Path(f"/proc/{self._workers[host]}/root")
+        return Path(f"/proc/{self._workers[host]}/root/dev/shm")
 
     def executors(self, host: str) -> list[int]:
         """The numbers of the executors of a host, which are Java processes."""
         return [pid for pid in _marked(self._mark) if {"--hostname", host} <= set(_command_line(pid))]
-
-    @contextmanager
-    def shm_of(self, host: str, nbytes: int) -> Iterator[None]:
-        """Let the ``/dev/shm`` of the second host have another size."""
-        assert host == self.hosts[1], "that of the first host is in use by others"
-
-        def resize(number: int) -> None:
-            command = ["nsenter", "-t", str(self._workers[host]), "-m", "mount", "-o", f"remount,size={number}"]
-            subprocess.run([*command, "/dev/shm"], check=True)
-
-        before = os.statvfs(self.shm(host))
-        resize(nbytes)
-        try:
-            yield
-        finally:
-            resize(before.f_frsize * before.f_blocks)
 
 
 @contextmanager
