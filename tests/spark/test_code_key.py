@@ -9,9 +9,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from environment import ROOT
 
 from shmarrow.spark.code_key import code_key
+
+pytestmark = pytest.mark.processes
 
 CELL = """
 def load(path="a", *, size=3):

@@ -18,6 +18,8 @@ from waiting import wait_until
 
 import shmarrow as sa
 
+pytestmark = pytest.mark.processes
+
 WORKER = """
 import sys
 from shmarrow.spark.app_store import executor_store

@@ -88,10 +88,10 @@ def test_one_batch_is_held_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (5, "found int"),
         ("text", "found str"),
         ([5], "found int"),
-        (np.arange(3), r"found numpy\.ndarray"),
+        ([(1, "x")], "found tuple"),
+        ([Row(n=1)], r"found pyspark\..*Row"),
         (pd.Series([1]), r"found pandas\.Series"),
         (pl.LazyFrame(ROWS), r"found polars\.LazyFrame; call \.collect\(\) first"),
     ],
@@ -123,19 +123,15 @@ def test_objects_of_a_data_frame_get_the_declared_types() -> None:
         fitted(pd.DataFrame([[1, 2]], columns=["n", "n"]), N)
 
 
-@pytest.mark.parametrize("make", [dict, sa.table, pa.table, pl.DataFrame])
-def test_columns_are_matched_by_name(make: Any) -> None:
-    assert fitted(make({"word": ["a"], "n": [1]}), N, WORD).to_pydict() == {"n": [1], "word": ["a"]}
+def test_columns_are_matched_by_name() -> None:
+    assert fitted({"word": ["a"], "n": [1]}, N, WORD).to_pydict() == {"n": [1], "word": ["a"]}
     for given, message in [
         ({"n": [1]}, "returned the columns 'n'; the schema has 'n', 'word': it lacks 'word'$"),
         ({"n": [1], "word": ["a"], "x": [1], "y": [1]}, "it does not expect 'x', 'y'$"),
         ({"N": [1], "word": ["a"]}, "it lacks 'n'; does not expect 'N'$"),
     ]:
         with pytest.raises(sa.InvalidType, match=message):
-            fitted(make(given), N, WORD)
-
-
-def test_names_twice() -> None:
+            fitted(given, N, WORD)
     twice = pa.Table.from_arrays([pa.array([1])] * 2, ["n", "n"])
     with pytest.raises(sa.InvalidType, match="it wants once 'n'"):
         fitted(twice, N)
@@ -190,10 +186,9 @@ def test_columns_of_the_right_type_are_not_copied() -> None:
     ("values", "type", "error", "message"),
     [
         ([300], st.ByteType(), sa.InvalidData, "column 'x': .*300: not within -128 to 127"),
-        ([1.5], st.LongType(), sa.InvalidData, "column 'x': .*1.5"),
+        ([1.5], st.LongType(), sa.InvalidData, "column 'x': .*1.5.*round the values first, or declare another type$"),
         ([1], st.StringType(), sa.InvalidType, "column 'x': int64 has no exact cast to string"),
-        (["1"], st.LongType(), sa.InvalidType, "column 'x': string has no exact cast to int64"),
-        (pa.array([1], pa.timestamp("ns")), st.TimestampNTZType(), sa.InvalidData, "column 'x': .*1"),
+        (pa.array([1], pa.timestamp("ns")), st.TimestampNTZType(), sa.InvalidData, "column 'x': .*1.*round"),
         (pa.array([(1, 2, 3)], pa.month_day_nano_interval()), st.DayTimeIntervalType(), sa.InvalidType,
          "column 'x': month_day_nano_interval has no exact cast"),
         (pa.array([{"a": 1, "b": 2}]), st.StructType([st.StructField("a", st.LongType())]), sa.InvalidType,
@@ -230,14 +225,9 @@ def test_times_without_a_zone_are_not_taken_for_instants() -> None:
     at = dt.datetime(2020, 1, 1, 12)
     instants = ("t", st.TimestampType())
     for naive in (
-        pd.DataFrame({"t": [at]}),
-        pa.table({"t": pa.array([at], pa.timestamp("ns"))}),
-        {"t": np.array([at], "M8[us]")},
-        {"t": pd.Series([at])},
-    ):
-        with pytest.raises(
-            sa.InvalidType, match=r"column 't' has times without a time zone.*tz_localize.*timestamp_ntz"
-        ):
+        pd.DataFrame({"t": [at]}), {"t": np.array([at], "M8[us]")}, pa.table({"t": pa.array([at], pa.timestamp("ns"))}),
+    ):  # fmt: skip
+        with pytest.raises(sa.InvalidType, match=r"'t' has times without a time zone.*tz_localize.*timestamp_ntz"):
             fitted(naive, instants)
         assert fitted(naive, ("t", st.TimestampNTZType())).to_pydict() == {"t": [at]}
     with pytest.raises(sa.InvalidType, match=r"column 't': .*which has no time zone"):
@@ -245,31 +235,13 @@ def test_times_without_a_zone_are_not_taken_for_instants() -> None:
     with pytest.raises(sa.InvalidType, match=r"column 't' has times without a time zone"):
         fitted(pa.table({"t": [[at]]}), ("t", st.ArrayType(st.TimestampType())))
     here = at.replace(tzinfo=ZoneInfo("Europe/Oslo"))
-    for localized in (pd.DataFrame({"t": [at]}), {"t": pd.Series([at])}):
-        localized["t"] = localized["t"].dt.tz_localize("Europe/Oslo")
-        assert fitted(localized, instants)["t"].to_pylist() == [here]
-    for zoned in ({"t": [here]}, pa.table({"t": pa.array([here], pa.timestamp("us", "Europe/Oslo"))})):
+    localized = pd.Series([at]).dt.tz_localize("Europe/Oslo")
+    for zoned in (
+        pd.DataFrame({"t": localized}), {"t": localized}, {"t": [here]},
+        pa.table({"t": pa.array([here], pa.timestamp("us", "Europe/Oslo"))}),
+    ):  # fmt: skip
         assert fitted(zoned, instants)["t"].to_pylist() == [here]
     assert fitted({"t": [None]}, instants).to_pydict() == {"t": [None]}
-
-
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
-        ([(1, "x")], r"expected from the function: a dict of columns, .*; found tuple"),
-        ([Row(n=1)], r"found pyspark\..*Row"),
-        (pd.Series([1]), r"found pandas\.Series"),
-    ],
-)
-def test_what_is_nearly_a_table(found: Any, message: str) -> None:
-    with pytest.raises(sa.InvalidType, match=message):
-        fitted(found, N)
-
-
-def test_hints_fit_what_a_function_can_do() -> None:
-    for values, type in [(pa.array([1.5]), st.LongType()), (pa.array([1], pa.timestamp("ns")), st.TimestampNTZType())]:
-        with pytest.raises(sa.InvalidData, match=r"round the values first, or declare another type$"):
-            fitted(pa.table({"x": values}), ("x", type))
 
 
 def test_large_batches_are_cut() -> None:

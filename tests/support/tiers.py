@@ -22,6 +22,7 @@ MARKERS = {
     "spark": "runs Spark, which needs Java",
 }
 TIERS = {
+    "unit": ("spark/test_key_index.py", "spark/test_spark_results.py"),
     "spark": ("spark", "examples/test_demo.py", "examples/test_docs.py", "examples/test_examples.py"),
     "processes": (
         "cli", "examples", "faults", "reuse", "ring", "segment", "store", "sync", "hostile/test_fuzz.py",

@@ -1,0 +1,350 @@
+"""The classes of the data source ``shmarrow``, called as Spark's processes do: planning, reading, writing, committing.
+
+What only Spark shows is in ``test_spark_source.py`` and ``test_spark_stream.py``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import signal
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spark_kills
+import spark_types
+from cases.table import case as by_name
+from processes import ended, forked
+from spark_maps import file_of
+from spark_source import Batch, Job, add, batches_in, left, numbers, rows_of, source, struct_of, write
+
+import shmarrow as sa
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import StructField, StructType, YearMonthIntervalType  # noqa: E402
+
+pytestmark = pytest.mark.processes
+
+
+def test_types_that_this_pyspark_lacks(tmp_path: Path) -> None:
+    from pyspark.sql import types
+
+    path = write(tmp_path / "f.arrow", {"n": [1], "t": sa.array([0], sa.time64("us"))})
+    if hasattr(types, "TimeType"):
+        assert source(path).schema()["t"].dataType == types.TimeType(6)
+    else:
+        with pytest.raises(sa.Unsupported, match=r"column 't': pyspark 4\.0\.\d+ has no type for time\(6\)"):
+            source(path).schema()
+        assert rows_of(source(path, columns="n")) == [{"n": 1}]
+
+
+def test_the_page_of_types_is_up_to_date() -> None:
+    pytest.importorskip("pyarrow", minversion="26")
+    pytest.importorskip("pyspark", minversion="4.3")
+    assert spark_types.PAGE.read_text(encoding="utf-8") == spark_types.page(), "run make docs"
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+def names(path: Any) -> list[str]:
+    return [row["name"] for row in rows_of(source(path))]
+
+
+def test_what_paths_lead_to(tmp_path: Path, shm_name: str) -> None:
+    """Files and streams, in directories and by patterns, shared memory, and objects of stores."""
+    for name in ("2.arrow", "1.arrows", "_hidden", "in/4.arrow", "_temporary/job/5.arrow"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        write(tmp_path / name, {"name": [name]}, stream=name.endswith("s"))
+    assert names(tmp_path) == names(tmp_path / "**" / "*.arrow*") == ["1.arrows", "2.arrow", "in/4.arrow"]
+    write(shm_name, {"name": ["m"]})
+    assert names(shm_name) == ["m"]
+    sa.segment.delete(shm_name)
+    path = tmp_path / "store"
+    with sa.Store(path) as store:
+        for name in ("day/1", "day/2", "other"):
+            store.put(name, sa.table({"name": [name]}))
+        assert (names(path / "other"), names(path / "day")) == (["other"], ["day/1", "day/2"])
+        assert (names(path / "*1"), names(path)) == (["day/1"], ["day/1", "day/2", "other"])
+        planned = source(path / "other").reader(source(path / "other").schema())
+        (split,) = planned.partitions()
+        store.put("other", sa.table({"name": ["new"]}), overwrite=True)
+        with pytest.raises(sa.StorageError, match="was changed after the query was planned"):
+            list(planned.read(split))
+        store.put("array", np.arange(3))
+        with pytest.raises(sa.InvalidData, match="array is a tensor, which has no rows"):
+            source(path / "array").schema()
+
+
+def test_schemas_of_several_files(tmp_path: Path) -> None:
+    write(tmp_path / "1", {"a": [1], "b": ["x"]})
+    write(tmp_path / "2", {"b": ["y"], "c": [2.5]})
+    assert rows_of(source(tmp_path)) == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
+    assert rows_of(source(tmp_path, mergeSchema="true")) == [
+        {"a": 1, "b": "x", "c": None},
+        {"a": None, "b": "y", "c": 2.5},
+    ]
+    assert rows_of(source(tmp_path, columns="b")) == [{"b": "x"}, {"b": "y"}]
+    write(tmp_path / "2", {"a": ["1"], "b": ["y"]})
+    with pytest.raises(sa.InvalidType, match=r"2: column 'a': string has no exact cast to int64"):
+        rows_of(source(tmp_path))
+    with pytest.raises(sa.FieldNotFound, match=r"no field is named 'A'; .*'a'"):
+        source(tmp_path / "1", columns="A").schema()
+
+
+def test_splits_fall_along_batches(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.arrow", {"n": np.arange(1 << 20)}, batches=8)
+    reader = source(path, maxPartitionBytes=str(2 << 20)).reader(source(path).schema())
+    splits = reader.partitions()
+    assert len(splits) in (4, 8)  # of one or two MiB
+    parts = [[row for batch in reader.read(split) for row in batch["n"].to_pylist()] for split in splits]
+    assert [row for part in parts for row in part] == list(range(1 << 20))
+    empty = write(tmp_path / "empty.arrow", {"n": pa.array([], pa.int64())})
+    assert rows_of(source(empty)) == []
+
+
+def test_filters_skip_batches_and_leave_rows(tmp_path: Path) -> None:
+    table = sa.table({"n": np.arange(1000), "x": [None if i % 7 == 0 else i / 4 for i in range(1000)]})
+    with sa.ipc.new_file(tmp_path / "f", table.schema, statistics=True) as writer:
+        for start in range(0, 1000, 100):
+            writer.write_batch(table.slice(start, 100).to_batches()[0])
+    reader = source(tmp_path / "f", filters='[["n", ">=", 250], ["n", "<", 310], ["x", "!=", 63]]').reader(
+        source(tmp_path / "f").schema()
+    )
+    splits = reader.partitions()
+    assert [piece.batches for split in splits for piece in split.value] == [[2, 3]]
+    rows = [n for split in splits for batch in reader.read(split) for n in batch["n"].to_pylist()]
+    assert rows == [n for n in range(250, 310) if n % 7 and n != 252]
+    assert rows_of(source(tmp_path / "f", filters='[["n", ">", 5000]]')) == []
+    either = source(tmp_path / "f", filters='[[["n", "<", 2]], [["n", "in", [7, 9]]]]')
+    assert [row["n"] for row in rows_of(either)] == [0, 1, 7, 9]
+
+
+def test_values_in_filters(tmp_path: Path) -> None:
+    rows = {
+        "day": [dt.date(2024, 1, 1), dt.date(2024, 1, 2)],
+        "t": [dt.datetime(2024, 1, hour, tzinfo=dt.UTC) for hour in (1, 2)],
+        "local": [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)],
+        "price": sa.array([Decimal("1.50"), Decimal("2.00")], sa.decimal128(10, 2)),
+        "s": ["a", "b"],
+        "ok": [True, False],
+        "f": [float("nan"), 2.0],
+    }
+    path = write(tmp_path / "f", rows)
+    for condition, expected in [
+        (["day", "=", "2024-01-02"], 1), (["t", "<", "2024-01-01T01:00:00+02:00"], 0), (["price", "in", ["1.5", 3]], 1),
+        (["t", ">=", "2024-01-01T00:00:00Z"], 2), (["local", "=", "2024-01-01"], 1), (["price", ">", "1.5"], 1),
+        (["s", "not in", ["a"]], 1), (["ok", "=", True], 1), (["f", ">", 1], 1), (["f", "!=", 1], 2),
+    ]:  # fmt: skip
+        assert len(rows_of(source(path, filters=json.dumps([condition])))) == expected, condition
+    for filters, kind, said in [
+        ("n < 3", sa.InvalidArgument, "option 'filters' must be a list in JSON, found 'n < 3'"),
+        ('[["day", "=", "tomorrow"]]', sa.InvalidArgument, "option 'filters': column 'day' is date32.*'tomorrow'"),
+        ('[["s", "=", 3]]', sa.InvalidType, "option 'filters'.*'s'.*3"),
+        ('[["t", "=", "2024-01-01"]]', sa.InvalidType, "'t'.*no time zone"),
+        ('[["price", "=", "a"]]', sa.InvalidArgument, "column 'price' is decimal128"),
+        ('[["s", "~", "a"]]', sa.InvalidArgument, "expected one of =, .*'~'"),
+        ('[["other", "=", "a"]]', sa.FieldNotFound, "no field is named 'other'"),
+        ('["s"]', sa.InvalidArgument, "expected filters like"),
+    ]:
+        with pytest.raises(kind, match=said):
+            source(path, filters=filters).reader(source(path).schema())
+
+
+def test_values_stay_in_the_mapped_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.arrow", {"n": np.arange(1000), "s": ["abc"] * 1000})
+    reader = source(path).reader(source(path).schema())
+    with sa.ipc.open_file(path):
+        (split,) = reader.partitions()
+        (batch,) = reader.read(split)
+        assert file_of(np.asarray(batch["n"])) == path
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "said"),
+    [
+        ("hdfs://host/x", sa.ObjectNotFound, "hdfs://host/x"),
+        ("/tmp/\ud800", sa.InvalidArgument, r"'/tmp/\\ud800' cannot be encoded as a path"),
+        (None, sa.InvalidArgument, r"nothing to read: give a path"),
+    ],
+)
+def test_paths_that_lead_nowhere(path: Any, kind: Any, said: str) -> None:
+    with pytest.raises(kind, match=said):
+        source(path).schema()
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "kind", "said"),
+    [
+        ({"a": [1]}, {"columns": ""}, sa.FieldNotFound, "no field is named ''"),
+        ({"a": [1]}, {"trust": "perhaps"}, sa.InvalidArgument, "option 'trust' must be true or false"),
+        ({"a": [1]}, {"maxPartitionBytes": "x"}, sa.InvalidArgument, "must be a number of bytes"),
+        (sa.record_batch([[1], [2]], ["a", "a"]), {}, sa.Unsupported, "several columns are named 'a'.*columns"),
+        ({"u": by_name("dense-union").array()}, {}, sa.Unsupported, r"column 'u'.*columns"),
+    ],
+)
+def test_what_cannot_be_read(rows: Any, options: Any, kind: Any, said: str, tmp_path: Path) -> None:
+    made = source(write(tmp_path / "f", rows), **options)
+    with pytest.raises(kind, match=said):
+        made.reader(made.schema())
+
+
+def test_schemas_that_a_file_does_not_fit(tmp_path: Path) -> None:
+    path = write(tmp_path / "f", {"n": [1, None, 1 << 40], "t": sa.array([0, 1, 2], sa.timestamp("us"))})
+    for ddl, kind, said in [
+        ("n string", sa.InvalidType, "column 'n': int64 has no exact cast"),
+        ("n int", sa.InvalidData, "n.*1099511627776"),
+        ("n long not null", sa.InvalidData, "'n'"),
+        ("m long not null", sa.InvalidData, "'m'.*lacks it"),
+        ("t timestamp", sa.InvalidType, "column 't' has times without a time zone"),
+    ]:
+        with pytest.raises(kind, match=said):
+            rows_of(source(path), struct_of(ddl))
+    assert rows_of(source(path), struct_of("m long")) == [{"m": None}] * 3
+    assert rows_of(source(path), struct_of("n decimal(20,0)"))[2] == {"n": 1 << 40}
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def test_jobs_at_the_same_time(tmp_path: Path) -> None:
+    """Appends do not disturb each other, and an overwrite removes what was there when it was committed."""
+    jobs = [Job(tmp_path, range(i * 10, i * 10 + 10)) for i in range(3)]
+    replacing = Job(tmp_path, range(100, 110), overwrite=True)
+    jobs[0].commit()
+    jobs[1].writer.abort(jobs[1].messages)
+    replacing.commit()
+    assert numbers(tmp_path) == list(range(100, 110))
+    jobs[2].commit()
+    assert numbers(tmp_path) == [*range(20, 30), *range(100, 110)]
+    assert left(tmp_path) == {"_SUCCESS"}
+    late = Job(tmp_path, range(3)).writer
+    late.abort([])
+    with pytest.raises(sa.ObjectNotFound, match="Either the job has ended without this task, or the path is not on"):
+        late.files.write(late.files.temporary(late.job), [])
+
+
+def test_a_commit_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    """An overwrite that is killed before any of its lines leaves all old rows or all new ones, and can be repeated."""
+    old, new = list(range(10)), list(range(100, 110))
+    for point in range(0, 1000, 4):
+        where = tmp_path / str(point)
+        Job(where, old[:5]).commit()
+        Job(where, old[5:]).commit()
+
+        def commit() -> None:
+            job = Job(where, new, overwrite=True)  # noqa: B023
+            spark_kills.kill_at(tmp_path / "notes", point)  # noqa: B023
+            job.commit()
+
+        status = ended(forked(commit))
+        found = numbers(where)
+        assert set(old) <= set(found) or set(new) <= set(found), point
+        Job(where, new, overwrite=True).commit()
+        assert numbers(where) == new
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+    assert point > 20, "the commit was killed in several places"
+
+
+def test_a_link_in_the_place_of_the_marker_is_not_followed(tmp_path: Path) -> None:
+    """Whoever may write into the directory cannot have other files of its writer emptied."""
+    victim, where = tmp_path / "victim", tmp_path / "where"
+    victim.write_text("precious")
+    where.mkdir()
+    for overwrite in (False, True):
+        (where / "_SUCCESS").unlink(missing_ok=True)
+        (where / "_SUCCESS").symlink_to(victim)
+        Job(where, range(10), overwrite).commit()
+        assert (victim.read_text(), (where / "_SUCCESS").read_bytes()) == ("precious", b"")
+    assert left(where) == {"_SUCCESS"}
+
+
+def test_directories_that_are_not_written(tmp_path: Path) -> None:
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "a.txt").write_text("a,b")
+    (tmp_path / "parts" / "Day=1").mkdir(parents=True)
+    write(tmp_path / "parts" / "Day=1" / "f", {"day": [1]})
+    sa.Store(tmp_path / "store").close()
+    for path, error, said in [
+        (tmp_path / "others", sa.InvalidData, r"a\.txt"),
+        (tmp_path / "others" / "a.txt", sa.InvalidArgument, "expected a directory, found a file"),
+        (tmp_path / "parts", sa.InvalidType, "the names of directories in it give the column 'day'"),
+        (tmp_path / "store", sa.InvalidArgument, "it is a store"),
+        ("shm:x", sa.InvalidArgument, "it is a store"),
+        ("hdfs://host/x", sa.InvalidArgument, "mounted file systems"),
+        ("", sa.InvalidArgument, "path of a directory"),
+    ]:
+        with pytest.raises(error, match=said):
+            source(path).writer(struct_of("day long"), False)
+    with pytest.raises(sa.InvalidArgument, match="it is a store"):
+        source(tmp_path / "store").writer(struct_of("day long"), True)
+    with pytest.raises(sa.InvalidArgument, match="compression must be one of"):
+        source(tmp_path / "new", compression="gzip").writer(struct_of("id long"), False)
+    months = StructType([StructField("id", YearMonthIntervalType(1, 1))])
+    with pytest.raises(sa.Unsupported, match=r"the DataFrame, field 'id' is interval month, .*cast it to int"):
+        source(tmp_path / "new").writer(months, True)
+    assert not (tmp_path / "new").exists()
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_stream_reads(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(sa.InvalidType, match=r"there are no files in .* give one with \.schema\(\.\.\.\)"):
+        source(tmp_path / "in").schema()
+    reader = source(tmp_path / "in", filters='[["id", "<", 5]]').streamReader(struct_of("id long"))
+    assert reader.latestOffset() == reader.initialOffset() == {}
+    add(tmp_path, "0", "1")
+    end = reader.latestOffset()
+    assert list(end) == [str(tmp_path / "in" / name) for name in ("0", "1")]
+    add(tmp_path, "2")  # while the batch is planned: of the next one
+    splits = reader.partitions({}, end)
+    assert [n for split in splits for batch in reader.read(split) for n in batch["id"].to_pylist()] == list(range(5))
+    assert reader.partitions(end, end) == []
+    (tmp_path / "in" / "1").unlink()
+    with pytest.raises(sa.ObjectNotFound, match="1 is gone: it was there when the batch of the stream was planned"):
+        reader.partitions({}, end)
+
+
+def test_a_directory_of_another_stream_is_not_written(streams: None, tmp_path: Path) -> None:
+    Batch(tmp_path, 1).commit()  # as if its first one had had no rows
+    for number, said in [(0, r"has 'batch=1', which is not of this query"), (1, r"batch=1' has '.*q\.arrow'")]:
+        with pytest.raises(sa.StorageError, match=said):
+            Batch(tmp_path, number, "other").commit()
+    assert [row["id"] for row in rows_of(source(tmp_path))] == list(range(10, 20))
+    with pytest.raises(sa.InvalidArgument, match="cannot write the column 'Batch' of a stream"):
+        source(tmp_path).streamWriter(struct_of("Batch long"), False)
+
+
+def test_a_commit_of_a_stream_that_is_killed_fifty_times(streams: None, tmp_path: Path) -> None:
+    """Each commit is killed before another line, and its batch is repeated, as Spark does after a restart."""
+    killed = number = point = 0
+    while killed < 50:
+
+        def commit() -> None:
+            batch = Batch(tmp_path / "out", number)  # noqa: B023
+            spark_kills.kill_at(tmp_path / "notes", point)  # noqa: B023
+            batch.commit()
+
+        status = ended(forked(commit))
+        assert status in (0, -signal.SIGKILL)
+        there = any((tmp_path / "out").glob("batch=*"))
+        found = [n for ids in batches_in(tmp_path).values() for n in ids] if there else []
+        if status == 0:
+            number, point = number + 1, 0
+            assert found == list(range(number * 10))
+        else:
+            killed, point = killed + 1, point + 2
+            assert found in ([*range(number * 10)], [*range(number * 10 + 10)])
+    for _ in range(2):
+        Batch(tmp_path / "out", number).commit()
+    assert batches_in(tmp_path) == {i: list(range(i * 10, i * 10 + 10)) for i in range(number + 1)}
+    assert all(path.name.startswith("batch=") for path in (tmp_path / "out").iterdir())
