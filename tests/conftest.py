@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 _SESSIONS = {
     "Spark": (
         "test_spark_stream.py", "test_spark_broadcast.py", "test_spark_source.py", "test_spark_named.py",
-        "test_examples.py", "test_spark_table.py",
+        "test_examples.py", "test_spark_table.py", "test_spark_daemon.py",
     ),
     "Spark Connect": (
         "test_spark_faults.py", "test_spark_lookup.py", "test_spark_share.py", "test_spark_frame.py",
@@ -72,7 +72,7 @@ _SLOWEST = (
     *itertools.chain.from_iterable(_SESSIONS.values()),
     "test_spark_cluster.py", "test_docs.py", "test_demo.py", "test_guide.py", "test_xray_page.py",
     "test_life_cycle.py", "test_interrupted_reading.py", "test_hostile.py", "test_peers.py", "test_casts.py",
-    "test_processes.py", "test_spark_daemon.py",
+    "test_processes.py",
 )  # fmt: skip
 """Files that run first, so that no process is left alone with them at the end; each of the others is run whole, too."""
 

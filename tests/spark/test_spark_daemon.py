@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from environment import ROOT
-from spark_lab import driver
+
+from shmarrow import spark as sas
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
@@ -22,10 +24,21 @@ pytest.importorskip("pyarrow")
 USED = ("numpy", "pandas", "pyarrow.compute", "shmarrow.spark.sharing", "shmarrow.store.publish", "pyspark.worker")
 
 
-# --- in a driver and its workers --------------------------------------------------------------------------------
+# --- in a session -----------------------------------------------------------------------------------------------
 
 
-def _look(hb: Any, _: int) -> dict[str, Any]:
+@pytest.fixture
+def daemon(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The session forks its workers from the daemon; Spark starts one for each module and environment."""
+    monkeypatch.setitem(spark.sparkContext.environment, "SHMARROW_SPARK_IMPORTS", "pyarrow.compute, pandas,")
+    settings, name = spark.sparkContext._jsc.sc().conf(), "spark.python.daemon.module"
+    before = settings.get(name)
+    settings.set(name, "shmarrow.spark.daemon")
+    yield
+    settings.set(name, before)
+
+
+def look(hb: Any, _: int) -> dict[str, Any]:
     """Return what a task sees at the first use in its worker."""
     loaded = [name for name in USED if name in sys.modules]
     before = set(sys.modules)
@@ -40,35 +53,24 @@ def _look(hb: Any, _: int) -> dict[str, Any]:
     }
 
 
-def _work(spark: Any, store: str) -> list[dict[str, Any]]:
-    from shmarrow import spark as sas
-
-    with sas.broadcast(np.arange(1_000), spark, store) as hb:
-        return spark.sparkContext.parallelize(range(2), 2).map(partial(_look, hb)).collect()  # type: ignore[no-any-return]
-
-
-def test_workers_of_the_daemon(java: None, by_value: None, home: str, tmp_path: Path) -> None:
-    settings = {"spark__python__daemon__module": "shmarrow.spark.daemon"}
-    variables = {"SHMARROW_SPARK_IMPORTS": "pyarrow.compute, pandas,no_such_module"}
-    with driver(tmp_path / "d", environment=variables, **settings) as d:
-        found = d.run(_work, home)
-        daemon = found[0]["daemon"]
-        expected = {"daemon": daemon, "loaded": list(USED), "late": [], "total": 499_500}
-        expected |= {"frozen": True, "handlers": True}
-        assert found == [expected, expected]
-        command = Path(f"/proc/{daemon}/cmdline").read_text().split("\0")
-        assert command[1:4] == ["-m", "shmarrow.spark.daemon", "pyspark.worker"]
-    said = "".join(path.read_text() for path in (tmp_path / "d").glob("*.err"))
-    assert "cannot import 'no_such_module', which SHMARROW_SPARK_IMPORTS names" in said
+def test_workers_of_the_daemon(spark: Any, daemon: None, home: str) -> None:
+    with sas.broadcast(np.arange(1_000), spark, home) as hb:
+        found = spark.sparkContext.parallelize(range(2), 2).map(partial(look, hb)).collect()
+    daemon_pid = found[0]["daemon"]
+    expected = {"daemon": daemon_pid, "loaded": list(USED), "late": [], "total": 499_500}
+    expected |= {"frozen": True, "handlers": True}
+    assert found == [expected, expected]
+    command = Path(f"/proc/{daemon_pid}/cmdline").read_text().split("\0")
+    assert command[1:4] == ["-m", "shmarrow.spark.daemon", "pyspark.worker"]
 
 
 # --- the daemon by itself ---------------------------------------------------------------------------------------
 
 
 def test_only_the_port_is_written_to_stdout(tmp_path: Path) -> None:
-    """Its input ends at once; then it ends with 1, as pyspark's own does."""
+    """Its input ends at once; then it ends with 1, as pyspark's own does. What cannot be imported it says on stderr."""
     (tmp_path / "talkative.py").write_text("print('hello'); raise ValueError('not here')")
-    variables = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "SHMARROW_SPARK_IMPORTS": "talkative"}
+    variables = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "SHMARROW_SPARK_IMPORTS": "talkative, no_such_module"}
     process = subprocess.run(
         [sys.executable, "-m", "shmarrow.spark.daemon", "pyspark.worker"],
         stdin=subprocess.DEVNULL,
@@ -78,8 +80,9 @@ def test_only_the_port_is_written_to_stdout(tmp_path: Path) -> None:
     )
     assert (process.returncode, len(process.stdout)) == (1, 4)
     assert 1 <= int.from_bytes(process.stdout, "big") < 1 << 16
-    said = process.stderr.decode()
-    assert said == "hello\nshmarrow.spark.daemon: importing 'talkative' failed: ValueError: not here\n"
+    hello, failed, missing = process.stderr.decode().splitlines()
+    assert (hello, failed) == ("hello", "shmarrow.spark.daemon: importing 'talkative' failed: ValueError: not here")
+    assert "cannot import 'no_such_module', which SHMARROW_SPARK_IMPORTS names" in missing
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Frames with names: replaced by the next of their name, and opened by other processes."""
+"""Frames with names: replaced by the next of their name, and opened by other processes.
+
+That a name ends with its application is in ``test_spark_faults.py``, where a driver is killed.
+"""
 
 from __future__ import annotations
 
@@ -81,22 +84,3 @@ def test_names_and_what_is_no_frame(spark: Any, home: str, tmp_path: Path) -> No
         with pytest.raises(sa.InvalidData, match=r"the object .frames/x. of the store .* is no shared frame"):
             sas.attached("x", home)
     store.delete("frames/x")
-
-
-def test_a_name_ends_with_its_application(spark: Any, home: str, tmp_path: Path) -> None:
-    import spark_lab
-
-    with spark_lab.driver(tmp_path / "driver", "local[1]") as driver:
-        driver.begin(share_rides, home)
-        assert driver.hear() == 5
-        assert sas.attached("rides", home).num_rows == 5
-        driver.kill()
-    with pytest.raises(sa.ObjectNotFound, match="name 'rides': there is none"):
-        sas.attached("rides", home)
-
-
-def share_rides(spark: Any, home: str) -> None:
-    import spark_driver
-
-    spark_driver.say(sas.share(spark.range(5), home, name="rides").num_rows)
-    spark_driver.say("never")
