@@ -125,19 +125,10 @@ def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) 
         rate.writeStream.foreachBatch(in_batch).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
     )
     query.start().awaitTermination(60)
-    kinds = [
-        "rdd",
-        "udf",
-        "pandas_udf",
-        *(["arrow_udf"] if has_arrow_udf else []),
-        "mapInArrow",
-        "applyInPandas",
-        "applyInArrow",
-        "udtf",
-        "planned",
-        "source",
-        "foreachBatch",
-    ]
+    kinds = {
+        "rdd", "udf", "pandas_udf", "mapInArrow", "applyInPandas", "applyInArrow", "udtf", "planned", "source",
+        "foreachBatch", *["arrow_udf"] * has_arrow_udf,
+    }  # fmt: skip
     assert found == {f"{kind} True" for kind in kinds}
     made.destroy()
 
@@ -146,44 +137,33 @@ def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) 
 
 
 def values() -> dict[str, Any]:
-    """Small values of all kinds; those in which there is an array of float64 lie in the store."""
+    """What a store keeps as it is, a value of each form; others are in the tests of stores and of objects."""
     numbers = np.arange(5.0)
-    batch = pa.record_batch({"x": numbers, "s": ["a", None, "ä", "", "x"]})
     return {
-        "ndarray": numbers,
-        "column major": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        "no dimensions": np.array(2.5),
-        "empty": np.empty((0, 3)),
+        "ndarray": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         "array": pa.array([1, None, 3]),
-        "chunks": pa.chunked_array([[1.0], [2.0, 3.0]]),
-        "dictionary": pa.array(["a", "b", "a"]).dictionary_encode(),
-        "batch": batch,
-        "table": pa.Table.from_batches([batch, batch]),
-        "no columns": pa.table({}),
+        "chunks": pa.chunked_array([["a"], ["b", "a"]]).dictionary_encode(),
+        "table": pa.table({"x": numbers, "s": ["a", None, "ä", "", "x"]}),
         "pandas": pd.DataFrame({"x": numbers}, index=pd.Index(list("abcde"), name="key")),
         "tensors": {"w": np.eye(2), "b": np.zeros(2)},
         "bytes": b"\0\1",
-        "bytearray": bytearray(b"ab"),
         "text": "ænd",
         "int": 1 << 63,
-        "float": -0.5,
         "bool": True,
     }
 
 
 def as_expected(value: Any) -> Any:
-    """A value as plain Python, with its type; those of Arrow's have one form, whose library they are of."""
+    """A value as plain Python; those of Arrow's have one form, whose library they are of."""
     if isinstance(value, pd.DataFrame):
         value = pa.Table.from_pandas(value)
     if isinstance(value, np.ndarray):
-        return "ndarray", value.dtype.str, value.shape, value.tolist(), value.flags.f_contiguous
-    if isinstance(value, (pa.Array, pa.ChunkedArray, sa.Array, sa.ChunkedArray)):
-        return "column", str(value.type).replace("double", "float64"), value.to_pylist()
-    if hasattr(value, "num_columns"):
-        return type(value).__name__, value.num_rows, value.to_pydict()
+        return value.dtype.str, value.tolist(), value.flags.f_contiguous
+    if hasattr(value, "to_pydict"):
+        return value.num_rows, value.to_pydict()
     if hasattr(value, "items"):
         return {name: np.asarray(each).tolist() for name, each in value.items()}
-    return type(value).__name__, value
+    return value.to_pylist() if hasattr(value, "to_pylist") else (type(value), value)
 
 
 def look(made: Any, _: Any) -> list[Any]:
@@ -223,15 +203,11 @@ def tensors() -> dict[str, Any]:
     shared = torch.arange(12.0)
     return {
         "transposed": torch.arange(6.0).reshape(2, 3).T,
-        "steps": torch.arange(10)[::3],
         "part": shared[4:],
         "whole": shared,
         "whole again": shared.view(12),
-        "complex": torch.tensor([1 + 2j, 3]),
         "conjugate": torch.tensor([1 + 2j, 3]).conj(),
-        "no dimensions": torch.tensor(7, dtype=torch.int16),
         "empty": torch.empty(0, 2),
-        "half": torch.ones(3, dtype=torch.half),
         "eighth": torch.ones(3).to(torch.float8_e4m3fn),
         "parameter": torch.nn.Parameter(torch.ones(2)),
     }
@@ -242,50 +218,37 @@ def versions(state: Any) -> list[Any]:
     return [(name, said.get("version")) for name, said in state._metadata.items()]
 
 
-def check_states(first: Any, second: Any, _: Any) -> dict[str, bool]:
-    """Return what holds of two state dicts, in a worker or the driver."""
+def same(found: Any, expected: Any) -> bool:
     import torch
 
-    def same(given: Any, found: Any) -> bool:
-        if given.dtype != found.dtype or given.shape != found.shape:
-            return False
-        return (
-            torch.equal(found, given.resolve_conj())
-            if given.is_complex()
-            else torch.equal(found.double(), given.double())
-        )
-
-    whole, fresh, got, others = model(), model(), first.value, second.value
-    expected = whole.state_dict()
-    torch.nn.init.zeros_(fresh[0].weight)
-    fresh.load_state_dict(got, assign=True)
-    x = torch.ones(2, 30)
-    return {
-        **{name: same(given, got[name]) for name, given in expected.items()},
-        **{name: same(given, others[name]) for name, given in tensors().items()},
-        "names": list(got) == list(expected) and list(others) == list(tensors()),
-        "loaded": torch.equal(fresh[0](x), whole[0](x)),
-        "tied": got["0.weight"].data_ptr() == got["tied.weight"].data_ptr(),
-        "tied where they were": others["whole"].data_ptr() == others["whole again"].data_ptr(),
-        "versions": versions(got) == versions(expected) and type(got) is OrderedDict,
-        "plain": type(others) is dict,
-        "mapped": file_of(got["0.weight"].numpy()).startswith("/dev/shm/"),
-        "kept": first.value is got,
-    }
+    if expected.is_complex():
+        return torch.equal(found, expected.resolve_conj())
+    return found.dtype == expected.dtype and torch.equal(found.double(), expected.double())
 
 
 def test_state_dicts(spark: Any, store: sa.Store) -> None:
     torch = torch_or_skip()
-    first, second = sas.broadcast(model().state_dict(), spark, store), sas.broadcast(tensors(), spark, store)
-    check = partial(check_states, first, second)
-    for found in (check(0), spark.sparkContext.parallelize([0], 1).map(check).collect()[0]):
-        assert {name for name, right in found.items() if not right} == set()
-        assert set(found) > {"0.weight", "mask", *tensors()}
-    first.destroy()
-    second.destroy()
-    expected = model()[0](torch.ones(2, 30))
-    with sas.broadcast(model(), spark, store) as made:  # not its state dict, but the model itself
-        assert torch.equal(made.value[0](torch.ones(2, 30)), expected)
+    whole, fresh, given = model(), model(), tensors()
+    expected = whole.state_dict()
+    with sas.broadcast(expected, spark, store) as made:
+        found = made.value
+        assert type(found) is OrderedDict
+        assert list(found) == list(expected)
+        assert [name for name in expected if not same(found[name], expected[name])] == []
+        assert versions(found) == versions(expected)
+        assert found["0.weight"].data_ptr() == found["tied.weight"].data_ptr()
+        assert file_of(found["0.weight"].numpy()) == store.info(made.name).path
+        torch.nn.init.zeros_(fresh[0].weight)
+        fresh.load_state_dict(found, assign=True)
+        assert torch.equal(fresh[0](torch.ones(2, 30)), whole[0](torch.ones(2, 30)))
+    with sas.broadcast(given, spark, store) as made:
+        found = made.value
+        assert type(found) is dict
+        assert list(found) == list(given)
+        assert [name for name in given if not same(found[name], given[name])] == []
+        assert found["whole"].data_ptr() == found["whole again"].data_ptr()
+    with sas.broadcast(whole, spark, store) as made:  # not its state dict, but the model itself
+        assert torch.equal(made.value[0](torch.ones(2, 30)), whole[0](torch.ones(2, 30)))
         assert file_of(made.value[0].weight.detach().numpy()) == store.info(made.name).path
         assert made.value[0].weight.requires_grad
 
@@ -308,7 +271,7 @@ def use_model(made: Any, _: Any) -> tuple[Any, ...]:
 
 
 def test_models_are_pickled_with_their_arrays_in_shared_memory(spark: Any, store: sa.Store) -> None:
-    for value in (None, [1, 2], {"a": 1}, {1: (2, 3)}, 1j, 1 << 70, {"x": [np.arange(3)]}):
+    for value in (None, {1: (2, 3)}, 1 << 70, {"x": [np.arange(3)]}):
         with sas.broadcast(value, spark, store) as made:
             assert repr(made.value) == repr(value)
     with sas.broadcast(Model(), spark, store) as made:

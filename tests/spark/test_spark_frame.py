@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from environment import torch_or_skip
 from processes import ended, forked
@@ -49,60 +48,24 @@ def test_handles_travel_to_another_job(spark: Any, home: str) -> None:
         assert found.selectExpr("sum(rows)", "sum(sum)").collect() == [expected]
 
 
-def all_kinds(table: sa.Table) -> Any:
-    """The rows of a partition as each of several libraries has them."""
-    first = table["id"][0]
-    if first == 0:
-        return None
-    yield {"kind": ["dict"], "id": [first], "x": [None]}
-    yield table.slice(0, 1).append_column("kind", ["ours"]).append_column("x", [0.5])
-    words = pa.array(["pyarrow"]).dictionary_encode()
-    yield pa.table({"x": pa.array([1], pa.uint8()), "id": [first], "kind": words})
-    yield pa.record_batch({"id": [first], "x": pa.array([2.5], pa.float32()), "kind": ["batch"]})
-    frame = table.to_pandas()
-    yield frame[frame["id"] == first + 1].assign(x=np.float32(3.5), kind="pandas")
+def halves(table: sa.Table) -> Iterator[Any]:
+    for batch in table.batches:
+        yield batch.slice(0, 5)
+        yield pa.record_batch(batch.slice(5))
 
 
-def test_functions_over_tables_and_batches(spark: Any, home: str) -> None:
+def test_functions_that_yield_batches(spark: Any, home: str) -> None:
+    """What else functions may return is in ``test_spark_results.py``."""
+    schema = StructType([StructField("id", LongType(), False)])
     with sas.share(spark.range(0, 30, 1, 3), home) as frame:
-        found = frame.map(all_kinds, "id long, kind string, x double", spark)
-        assert [tuple(row) for row in found.collect()] == [
-            row
-            for first in (10, 20)
-            for row in [
-                (first, "dict", None),
-                (first, "ours", 0.5),
-                (first, "pyarrow", 1.0),
-                (first, "batch", 2.5),
-                (first + 1, "pandas", 3.5),
-            ]
-        ]
-
-        def halves(table: sa.Table) -> Iterator[Any]:
-            for batch in table.batches:
-                yield batch.slice(0, 5)
-                yield pa.record_batch(batch.slice(5))
-
-        schema = StructType([StructField("id", LongType(), False)])
         both = frame.map(halves, schema, spark)
         assert both.schema == schema
         assert [row.id for row in both.collect()] == list(range(30))
 
 
-def test_mistakes_of_functions_fail_the_job(spark: Any, home: str) -> None:
-    with sas.share(spark.range(3), home) as frame:
-        with pytest.raises(
-            Exception, match=r"InvalidType: the function returned .*: it lacks 'n'; does not expect 'id'"
-        ):
-            frame.map(lambda table: table, "n long", spark).collect()
-        with pytest.raises(Exception, match=r"InvalidType: expected from the function: .*; found int"):
-            frame.map(lambda table: table.num_rows, "n long", spark).collect()
-
-
 def test_mistakes_that_need_no_job(spark: Any, home: str) -> None:
     with sas.share(spark.range(3).where("id > 5"), home) as frame:
         for function, schema, error, message in [
-            (len, "n lon", sa.InvalidArgument, "schema 'n lon': Spark cannot parse it: .*LON"),
             (len, "long", sa.InvalidType, "schema: expected names and types.*found 'long', which is the type bigint"),
             (len, 5, sa.InvalidType, "schema: expected .* or a StructType, found int"),
             (len, "a int, a long", sa.InvalidType, "schema: 2 columns are named 'a'"),
@@ -123,22 +86,15 @@ def test_mistakes_that_need_no_job(spark: Any, home: str) -> None:
             frame.map(len, "a int", 3)  # type: ignore[arg-type]
 
 
-def test_spark_connect(connect: Any, home: str) -> None:
-    with sas.share(connect.range(0, 6, 1, 2), home) as frame:
-        found = frame.map(lambda table: {"n": [table["id"].to_numpy().sum()]}, "n long", connect)
-        assert [row.n for row in found.collect()] == [3, 12]
-        assert [row.id for row in frame.to_df(spark=connect).collect()] == list(range(6))
-        with pytest.raises(sa.InvalidArgument, match=r"schema 'n lon': Spark cannot parse it"):
-            frame.map(len, "n lon", connect)
-        with pytest.raises(Exception, match=r"InvalidType: the function returned the columns 'id'; the schema has 'n'"):
-            frame.map(lambda table: table, "n long", connect).collect()
-
-
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_the_session_is_optional(kind: str, request: pytest.FixtureRequest, home: str) -> None:
     """A frame has the session that made it; other data get the active one."""
     session = request.getfixturevalue(kind)
     with sas.share(session.range(0, 4, 1, 2), home) as frame:
+        with pytest.raises(sa.InvalidArgument, match=r"schema 'n lon': Spark cannot parse it: .*LON"):
+            frame.map(len, "n lon")
+        with pytest.raises(Exception, match=r"InvalidType: the function returned .* it lacks 'n'"):
+            frame.map(lambda table: table, "n long").collect()
         found = frame.map(lambda table: table, "id long")
         assert found.sparkSession is session
         assert sorted(row.id for row in found.collect()) == [0, 1, 2, 3]
@@ -207,8 +163,6 @@ def test_to_df_of_what_spark_has_not_seen(spark: Any, home: str) -> None:
         assert [tuple(row) for row in df.collect()] == [
             (word, n, None) for partition in (0, 1) for word, n in zip("aba", (1, partition, 3), strict=True)
         ]
-    with sas.share(spark.range(0, 5, 1, 2).select(), home) as frame:
-        assert (frame.to_df(spark=spark).columns, frame.to_df(spark=spark).count()) == ([], 5)
     intervals = spark.sql("SELECT make_interval(1, 2) AS `i.j` WHERE false")
     with (
         sas.share(intervals, home) as frame,
@@ -248,10 +202,13 @@ def test_ranks_and_lost_partitions(spark: Any, home: str) -> None:
             BatchDataset(frame, rank=1, world_size=4)
         with pytest.raises(sa.ObjectNotFound, match=r"2 of 3 partitions cannot .* numbers 1 .*, 2 .*destroyed"):
             BatchDataset(frame)
-        far = [replace(frame.handles[0], store=frame.store._replace(id="0" * 32)), *frame.handles[1:]]
+        elsewhere = frame.store._replace(id="0" * 32)
+        far = [replace(frame.handles[0], store=elsewhere, host="far"), *frame.handles[1:]]
         with pytest.raises(sa.StorageError, match=r"3 of 3 partitions .* is not on this host") as caught:
             sas.SharedFrame(frame.store, frame.name, frame.schema, far).read_all()
         assert caught.value.errno == errno.EREMOTE
+        with pytest.raises(sa.StorageError, match=r"partition 0: .* on host 'far', .* is not on this host"):
+            far[0].attach()
 
 
 def test_rows_of_this_host_are_as_many_as_on_the_others(spark: Any, home: str) -> None:
@@ -316,16 +273,6 @@ def test_memory_outlives_its_names(spark: Any, home: str) -> None:
     assert sum(table["id"].to_pylist()) == sum(range(100))
     with pytest.raises(sa.ObjectNotFound, match=r"partition 0: .*destroyed"):
         frame.attach(0)
-
-
-def test_another_host_is_told(spark: Any, home: str) -> None:
-    with sas.share(spark.range(10), home) as frame:
-        far = replace(frame.handles[0], store=frame.store._replace(id="0" * 32), host="far")
-        with pytest.raises(
-            sa.StorageError, match=r"partition 0: .* on host 'far', .*: the store .* is not on this host"
-        ) as caught:
-            far.attach()
-        assert caught.value.errno == errno.EREMOTE
 
 
 def doubled(table: sa.Table) -> sa.RecordBatch:

@@ -22,7 +22,7 @@ RIGHT = """SELECT id AS n, CAST(id % 3 AS int) AS small, concat('key ', id) AS w
     FROM range(0, 45, 1, 4)"""
 
 
-@pytest.mark.parametrize("on", [["n"], ["word"], ["d"], ["t"], ["day"], ["n", "small"], ["word", "day", "small"]])
+@pytest.mark.parametrize("on", [["n"], ["d", "t"], ["word", "day", "small"]])
 def test_beside_a_join(spark: Any, home: str, on: list[str]) -> None:
     left, right = spark.sql(LEFT), spark.sql(RIGHT)
     added = ["value", "list.of", "text"]
@@ -32,11 +32,12 @@ def test_beside_a_join(spark: Any, home: str, on: list[str]) -> None:
         expected = left.join(right.select(*on, *quoted), on, "left").select(*left.columns, *quoted)
         assert found.columns == expected.columns
         assert found.dtypes == expected.dtypes
-        assert sorted(map(tuple, found.collect())) == sorted(map(tuple, expected.collect()))
+        rows = found.collect()
+        assert sorted(map(tuple, rows)) == sorted(map(tuple, expected.collect()))
         assert found.rdd.getNumPartitions() == 3
         assert len([name for name in sa.Store(home).names() if "/index-" in name]) == 1
         again = sas.lookup(found.drop("text"), frame, on, ["text"])  # the index is there
-        assert again.where("text = 'value 3'").count() == found.where("text = 'value 3'").count() > 0
+        assert again.where("text = 'value 3'").count() == sum(row.text == "value 3" for row in rows) > 0
         assert len([name for name in sa.Store(home).names() if "/index-" in name]) == 1
 
 

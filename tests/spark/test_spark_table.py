@@ -26,35 +26,28 @@ def rows() -> Any:
 
 
 def test_from_every_library(spark: Any, store: sa.Store) -> None:
-    pl = pytest.importorskip("polars")
     expected = rows()
-    given = {
-        "ours": sa.table(expected),
-        "our batch": sa.record_batch(expected.combine_chunks().to_batches()[0]),
-        "chunked": pa.concat_tables([expected.slice(0, 10), expected.slice(10)]),
-        "batch": expected.combine_chunks().to_batches()[0],
-        "reader": expected.to_reader(100),
-    }
-    for name, value in given.items():
+    for value in (
+        sa.record_batch(expected.combine_chunks().to_batches()[0]),
+        pa.concat_tables([expected.slice(0, 10), expected.slice(10)]),
+        expected.to_reader(100),
+    ):
         with sas.share_table(value, spark, store, partitions=3) as frame:
-            assert [handle.num_rows for handle in frame.handles] == [333, 334, 334], name
+            assert [handle.num_rows for handle in frame.handles] == [333, 334, 334]
             assert [handle.partition for handle in frame.handles] == [0, 1, 2]
             assert frame.num_rows == ROWS
-            assert frame.read_all().to_pydict() == expected.to_pydict(), name
+            assert frame.read_all().to_pydict() == expected.to_pydict()
             assert store.names() == [f"{frame.name}/{i:05d}" for i in range(3)]
             assert frame.size == sum(each.nbytes for each in store.scan())
         assert store.names() == []
-    frame = pl.DataFrame({"x": [1, None, 3], "s": ["a", "b", None]})
-    with sas.share_table(frame, spark, store) as shared:
+    polars = pytest.importorskip("polars").DataFrame({"x": [1, None, 3], "s": ["a", "b", None]})
+    with sas.share_table(polars, spark, store) as shared:
         assert len(shared) == 1  # less than a MiB
-        assert shared.read_all().to_pydict() == frame.to_dict(as_series=False)
-    frame = pd.DataFrame({"x": [1.5, 2.5]}, index=["a", "b"])
-    with sas.share_table(frame, spark, store) as shared:
-        assert shared.read_all().to_pydict() == {"x": [1.5, 2.5]}
-    frame = pd.DataFrame({"x": [1.5, 2.5]}, index=pd.Index(["a", "b"], name="key"))
-    with sas.share_table(frame, spark, store, partitions=2) as shared:
+        assert shared.read_all().to_pydict() == polars.to_dict(as_series=False)
+    pandas = pd.DataFrame({"x": [1.5, 2.5]}, index=pd.Index(["a", "b"], name="key"))
+    with sas.share_table(pandas, spark, store, partitions=2) as shared:
         assert len(shared) == 2
-        assert shared.read_all().to_pandas().equals(frame)
+        assert shared.read_all().to_pandas().equals(pandas)
 
 
 def test_how_rows_are_split(spark: Any, store: sa.Store) -> None:
@@ -72,10 +65,10 @@ def test_how_rows_are_split(spark: Any, store: sa.Store) -> None:
 
 
 def test_what_is_refused(spark: Any, store: sa.Store, shm_name: str) -> None:
-    for value in (None, 1, "x", object(), pa.array([1]), np.ones(3)):
+    for value in (None, pa.array([1])):
         with pytest.raises((sa.InvalidType, sa.InvalidArgument)):
             sas.share_table(value, spark, store)
-    for partitions in (0, -1, "2", 1.5):
+    for partitions in (0, 1.5):
         with pytest.raises((sa.InvalidType, sa.InvalidArgument), match="partitions"):
             sas.share_table(rows(), spark, store, partitions=partitions)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidType, match=r"DataFrame of Spark: share\(df\)"):
