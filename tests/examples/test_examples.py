@@ -98,4 +98,4 @@ def test_handover(example: ModuleType, spark: Any, tmp_path: Path) -> None:
         names = [str(store.info(handle.name).path) for handle in frame.handles]
         lines, sums = example.attached(names, example.pickled(frame, tmp_path), 1)
         assert sums == {sum(range(100))}
-        assert [line.split("  ")[1] for line in lines[3:6]] == list(example.OPENERS)
+        assert [line.split("  ")[1] for line in lines[2:5]] == list(example.OPENERS)

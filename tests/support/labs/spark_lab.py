@@ -174,9 +174,9 @@ def connect_lacks() -> str | None:
 
 
 def python_path() -> str:
-    """With this, workers import this project, and what tests import."""
+    """With this, workers import this project, its examples, and what tests import."""
     here = Path(__file__).parent
-    path = [str(ROOT), str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
+    path = [str(ROOT), str(ROOT / "examples"), str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
     return os.pathsep.join(filter(None, path))
 
 
