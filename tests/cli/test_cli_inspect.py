@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from forms import peers_file
+from forms import peers_file, peers_stream
 from processes import python
 from sparse_file import sparse_file
 from test_cli_rows import FORMS, TABLE, Run, run, write
@@ -95,16 +95,12 @@ def test_buffers_that_consumers_copy(tmp_path: Path, run: Run) -> None:
 
 
 def test_dictionaries_with_deltas_and_replacements(tmp_path: Path, run: Run) -> None:
-    type = pa.dictionary(pa.int8(), pa.string())
     arrays = [
         pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), values)
         for values in (["a"], ["a", "b", "c"], ["z", "y"], ["z", "y"])
     ]
-    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    schema = pa.schema([("d", type), ("e", type)])
-    with pa.OSFile(str(tmp_path / "x"), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as writer:
-        for array in arrays:
-            writer.write_batch(pa.record_batch([array, arrays[0]], schema=schema))
+    batches = [pa.record_batch([array, arrays[0]], names=["d", "e"]) for array in arrays]
+    (tmp_path / "x").write_bytes(peers_stream(*batches, emit_dictionary_deltas=True))
     first, second = run.json("inspect", tmp_path / "x")["dictionaries"]
     assert (first["fields"], first["values"], first["batches"], first["deltas"]) == (["d"], 2, 3, 1)
     assert (second["fields"], second["values"], second["batches"], second["deltas"]) == (["e"], 1, 1, 0)
@@ -121,9 +117,7 @@ def test_views_and_unions_and_metadata_version_4(tmp_path: Path, run: Run) -> No
     assert set(found["columns"][0]["buffers"]) == {"validity", "views", "data"}
     union = pa.UnionArray.from_sparse(pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])])
     table = pa.table({"u": union})
-    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
-    with pa.OSFile(str(tmp_path / "u"), "wb") as sink, pa.ipc.new_file(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
+    (tmp_path / "u").write_bytes(peers_file(table, metadata_version=pa.ipc.MetadataVersion.V4))
     found = run.json("inspect", tmp_path / "u")
     assert (found["version"], found["unreadable_batches"]) == ("V4", 0)
     assert [child["values"] for child in found["columns"][0]["children"]] == [3, 3]

@@ -15,9 +15,10 @@ from typing import Any
 
 import interrupts
 import pytest
+from forms import stream_of
 
 import shmarrow as sa
-from shmarrow.ipc import BatchEvent, IpcWriteOptions, StreamDecoder
+from shmarrow.ipc import BatchEvent, StreamDecoder
 from shmarrow.layout.dictionary import DictionaryArray
 
 FILES = tuple(map(str, Path(sa.__file__).parent.rglob("*.py")))
@@ -65,11 +66,7 @@ STREAMS: dict[str, list[sa.RecordBatch]] = {
 
 def written(name: str) -> tuple[bytes, list[Any]]:
     """A stream, and the rows of each of its batches."""
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, STREAMS[name][0].schema, IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
-        for each in STREAMS[name]:
-            writer.write(each)
-    data = sink.getvalue()
+    data = stream_of(*STREAMS[name], emit_dictionary_deltas=True)
     rows = values(STREAMS[name])
     assert values(sa.ipc.open_stream(data)) == rows  # also imports and caches what they need
     return data, rows

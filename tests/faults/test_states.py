@@ -190,14 +190,11 @@ def read_stubbornly(source: Any, said: list[str]) -> list[sa.RecordBatch]:
 def test_a_source_that_fails_at_any_call() -> None:
     """A retry after a timeout gives no byte of another message: the reader has failed."""
     expected = [batches(), batches(OTHER_WORDS), batches()]
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, expected[0].schema) as writer:
-        for batch in expected:
-            writer.write(batch)
-    whole = FailsOnce(sink.getvalue())
+    data = stream_of(*expected)
+    whole = FailsOnce(data)
     assert [a.equals(b) for a, b in zip(read_stubbornly(whole, []), expected, strict=True)] == [True] * 3
     for k in range(1, whole.calls + 1):
-        found = read_stubbornly(FailsOnce(sink.getvalue(), k), said := [])
+        found = read_stubbornly(FailsOnce(data, k), said := [])
         check_said(said)
         assert len(found) < 4
         assert all(batch.equals(expected[i]) for i, batch in enumerate(found))

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms import file_of, stream_of
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.ipc import IpcWriteOptions
 
 THREADS = 8
 SECONDS = float(os.environ.get("SHMARROW_THREADS_SECONDS", "0.3"))
@@ -84,12 +84,7 @@ NAMES = list(VALUES[0])
 
 
 def written(compression: Any = None, stream: bool = False) -> bytes:
-    sink = io.BytesIO()
-    make = sa.ipc.new_stream if stream else sa.ipc.new_file
-    with make(sink, BATCH[0].schema, IpcWriteOptions(compression=compression)) as writer:
-        for one in BATCH:
-            writer.write(one)
-    return sink.getvalue()
+    return (stream_of if stream else file_of)(*BATCH, compression=compression)
 
 
 ROUTES: dict[str, Callable[[Path, str, bytes], Any]] = {

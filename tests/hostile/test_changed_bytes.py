@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import threading
@@ -15,7 +14,6 @@ from forms import nested_dictionaries, stream_of
 from wire import messages
 
 import shmarrow as sa
-from shmarrow.ipc import IpcWriteOptions
 
 
 @contextmanager
@@ -94,11 +92,7 @@ def test_a_dictionary_index_that_leaves_the_dictionary() -> None:
 def test_a_delta_that_fails_once_is_added_once() -> None:
     """A delta of nested dictionaries that is refused leaves no trace: when it is read again, it counts once."""
     grown = [nested_dictionaries(["a"], [[0]], [0]), nested_dictionaries(["a", "b"], [[0], [1, 0]], [1, 0])]
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, grown[0].schema, IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
-        for batch in grown:
-            writer.write(batch)
-    data = bytearray(sink.getvalue())
+    data = bytearray(stream_of(*grown, emit_dictionary_deltas=True))
     delta = messages(bytes(data))[4]
     assert delta.message.header["isDelta"]
     start, size = delta.message.header["data"]["buffers"].view("<i8").reshape(-1, 2)[1].tolist()

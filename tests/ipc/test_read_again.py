@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from forms import stream_of
 
 import shmarrow as sa
 
@@ -55,14 +56,11 @@ def test_each_use_has_all_rows(tmp_path: Path, kind: str, use: Callable[[Any], A
 @pytest.mark.parametrize("use", ["read_all", "pyarrow", "Polars", "for_consumer"])
 @pytest.mark.parametrize("kind", ["file object", "batches", "import"])
 def test_what_cannot_be_read_again_raises(kind: str, use: str) -> None:
-    sink = io.BytesIO()
-    with sa.ipc.new_stream(sink, SCHEMA) as writer:
-        for batch in BATCHES:
-            writer.write(batch)
+    data = stream_of(*BATCHES)
     reader = {
-        "file object": lambda: sa.ipc.open_stream(io.BufferedReader(io.BytesIO(sink.getvalue()))),  # type: ignore[arg-type]
+        "file object": lambda: sa.ipc.open_stream(io.BufferedReader(io.BytesIO(data))),  # type: ignore[arg-type]
         "batches": lambda: sa.RecordBatchReader.from_batches(SCHEMA, iter(BATCHES)),
-        "import": lambda: sa.RecordBatchReader.from_stream(pa.ipc.open_stream(sink.getvalue())),
+        "import": lambda: sa.RecordBatchReader.from_stream(pa.ipc.open_stream(data)),
     }[kind]()
     assert len(reader.read_all().to_pylist()) == 9
     with pytest.raises(Exception, match="were read before, and it cannot be read again"):

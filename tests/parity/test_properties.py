@@ -14,7 +14,7 @@ import pyarrow as pa
 from cases import strategies as own
 from cases.compare import exact
 from environment import has_pyarrow
-from forms import stream_of
+from forms import peers_stream, stream_of
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -325,10 +325,7 @@ def test_messages_keep_the_values(column: Any, start: int) -> None:
         theirs.validate(full=True)
         if shows_values(type):
             same(theirs.column("x").to_pylist(), values)
-        again = pa.BufferOutputStream()
-        with pa.ipc.new_stream(again, theirs.schema) as peer:
-            peer.write(theirs)
-        with sa.ipc.open_stream(again.getvalue()) as reader:
+        with sa.ipc.open_stream(peers_stream(theirs)) as reader:
             same(reader.read_next_batch().column("x").to_pylist(), values)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import forms
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -120,10 +121,8 @@ def test_pyarrow_reads_objects_by_their_files(where: str) -> None:
 
 
 def test_files_of_others_are_put_as_they_are(tmp_path: Path) -> None:
-    with pa.OSFile(str(tmp_path / "file"), "wb") as sink, pa.ipc.new_file(sink, pa.table(BATCH).schema) as writer:
-        writer.write_table(pa.table(BATCH))
-    with pa.OSFile(str(tmp_path / "stream"), "wb") as sink, pa.ipc.new_stream(sink, pa.table(BATCH).schema) as out:
-        out.write_table(pa.table(BATCH))
+    (tmp_path / "file").write_bytes(forms.peers_file(pa.table(BATCH)))
+    (tmp_path / "stream").write_bytes(forms.peers_stream(pa.table(BATCH)))
     (tmp_path / "text").write_bytes(b"no object of anybody's")
     (tmp_path / "empty").touch()
     with sa.Store(tmp_path / "store") as store:

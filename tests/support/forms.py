@@ -81,11 +81,17 @@ def peers_stream(*batches: Any, **options: Any) -> bytes:
     return _written(pytest.importorskip("pyarrow").ipc, "new_stream", batches, options)
 
 
+def message_of(tensor: Any, options: Any = None) -> bytes:
+    """A tensor as a message, whose size is what was said before."""
+    sink = io.BytesIO()
+    size = sa.ipc.write_tensor(tensor, sink, options)
+    assert size == len(sink.getvalue()) == sa.ipc.get_tensor_size(tensor, options)
+    return sink.getvalue()
+
+
 def for_cpp(tensor: Any) -> bytes:
     """A message of a sparse tensor as Arrow C++ has it: for a CSF index, numbers of elements in place of bytes."""
-    sink = io.BytesIO()
-    sa.ipc.write_tensor(tensor, sink)
-    data = sink.getvalue()
+    data = message_of(tensor)
     if isinstance(tensor, sa.SparseCSFTensor):
         start = 0
         for part in tensor.index:

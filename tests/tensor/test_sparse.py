@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from forms import for_cpp
+from forms import for_cpp, message_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -27,13 +26,6 @@ FORMS: dict[str, Any] = {
     "csf": sa.SparseCSFTensor,
 }
 INDEX_TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-
-
-def message_of(tensor: Any, options: IpcWriteOptions | None = None) -> bytes:
-    sink = io.BytesIO()
-    size = sa.ipc.write_tensor(tensor, sink, options)
-    assert size == len(sink.getvalue()) == sa.ipc.get_tensor_size(tensor, options)
-    return sink.getvalue()
 
 
 def header_and_body(data: bytes) -> tuple[Any, bytes]:

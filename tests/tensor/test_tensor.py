@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from forms import message_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -26,13 +27,6 @@ ml_dtypes = pytest.importorskip("ml_dtypes", reason="the extra `tensor` is not i
 
 LEGACY = IpcWriteOptions(use_legacy_format=True)
 NUMBERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
-
-
-def message_of(tensor: Any, options: IpcWriteOptions | None = None) -> bytes:
-    sink = io.BytesIO()
-    size = sa.ipc.write_tensor(tensor, sink, options)
-    assert size == len(sink.getvalue()) == sa.ipc.get_tensor_size(tensor, options)
-    return sink.getvalue()
 
 
 base = np.arange(4 * 5 * 6).reshape(4, 5, 6)

@@ -186,10 +186,7 @@ TENSORS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", TENSORS)
 def test_tensors(form: str) -> None:
-    tensor = TENSORS[form]()
-    sink = io.BytesIO()
-    sa.ipc.write_tensor(tensor, sink)
-    data = sink.getvalue()
+    data = forms.message_of(TENSORS[form]())
     regions, findings = covered(data)
     assert findings == []
     assert xray.overview(data).kind == ("tensor" if form == "dense" else "sparse tensor")

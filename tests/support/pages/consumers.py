@@ -244,23 +244,6 @@ def cases_for(name: str) -> list[Case]:
     return [case for case in CASES if not case.name.endswith(("-all-null", "-empty"))]
 
 
-TEXT = """
-- **zero-copy**: the library uses the memory in place, a mapped file included, and hands the same memory back;
-- **copied**: the library copies at least one buffer on the way in or out, as it stores the type in another form;
-- **unsupported**: the library refuses the type.
-
-{alike}
-
-{matrix}
-
-DuckDB scans batches in place; query results are vectors of its own. The tests send every type to each library and back,
-and compare values and addresses:
-
-{libraries}
-
-"""
-
-
 def cell(consumer: Consumer, cases: list[Case], found: dict[tuple[str, str], Outcome], name: str) -> str:
     """Return what a consumer does with the cases of a row, and with which of them it does not."""
     kinds = Counter(found[name, case.name].kind for case in cases)
@@ -289,12 +272,13 @@ def page(found: dict[tuple[str, str], Outcome]) -> str:
     for row, *columns in zip(rows, *(cells[name] for name in others), strict=True):
         same.setdefault(tuple(columns), []).append(row)
     libraries = [(name, each.how, version(each.package)) for name, each in CONSUMERS.items()]
-    text = TEXT.format(
+    alike_types = [(", ".join(names), *columns) for columns, names in same.items()]
+    return filled(
+        PAGE,
         alike=f"{', '.join(alike)}: **zero-copy** for every type.",
-        matrix=table(["Type", *others], [(", ".join(names), *columns) for columns, names in same.items()], ":-:"),
+        matrix=table(["Type", *others], alike_types, ":-:"),
         libraries=table(["Library", "takes", "version"], libraries, ":-:"),
     )
-    return filled(PAGE, libraries=text)
 
 
 def outcomes() -> dict[tuple[str, str], Outcome]:
