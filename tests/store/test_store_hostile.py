@@ -25,7 +25,7 @@ def test_changed_control_files(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("takes root to open stores as another user")
     with lab.shared_folder(0o755) as folder:
         monkeypatch.setenv(hostile_store.FOLDER, str(folder))
-        counts, findings = hostile.run(hostile_store.mutation, range(100), use=hostile_store.exercise)
+        counts, findings = hostile.run(hostile_store.mutation, range(200), use=hostile_store.exercise)
     assert not findings, "\n".join(f"{each.name}: {each.what}" for each in findings[:3])
     assert counts["opened"] > 5, counts
     assert counts["refused"] > 0, counts
