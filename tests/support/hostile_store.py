@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.store import protocol as p
 from shmarrow.store import catalog, settings, space
+from shmarrow.store import protocol as p
 
 FOLDER = "SHMARROW_HOSTILE_STORES"
 """In the environment: a folder for the directories, which is removed by whoever made it."""
