@@ -123,7 +123,7 @@ def stats(arguments: argparse.Namespace) -> int:
         "room": size_text(found["room"]),
         "file system": f"{size_text(found['total'])}, {size_text(found['free'])} of it free",
         "mode": f"{settings.mode:04o}{', durable' if settings.durable else ''}, of {found['user']}",
-        "so far": ", ".join([f"{found[name]} {name}" for name in COUNTERS if found[name]]),
+        "so far": ", ".join([f"{name} {found[name]}" for name in COUNTERS if found[name]]),
         "attached": pins_text(found["pins"]),
     }
     document = {**found, "settings": {**settings._asdict(), "mode": f"{settings.mode:04o}"}}

@@ -295,6 +295,7 @@ def test_stats(shm_name: str, tmp_path: Path) -> None:
             }  # fmt: skip
             lines = run("stats", shm_name).splitlines()
             assert lines[0].split() == ["objects", "1"]
+            assert ["so", "far", "puts", "3,", "evictions", "1"] in [line.split() for line in lines]
             assert lines[-1].split() == ["attached", "2", "by", str(process), *command.split()]
         store.destroy()
 
