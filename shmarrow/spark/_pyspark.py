@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import SparkSession
 
-OLDEST, NEXT = (4, 0), (5, 0)
+OLDEST, NEXT = (4, 1), (5, 0)
 """The oldest version of pyspark that is supported, and the first later one that is not."""
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from shmarrow.buffer import NDArray
 from shmarrow.build import array
 from shmarrow.column_names import checked_schema, several
-from shmarrow.errors import InvalidArgument, InvalidType, MissingExtra, at, full_name
+from shmarrow.errors import InvalidArgument, InvalidType, at, full_name
 from shmarrow.optional import optional
 from shmarrow.spark._pyspark import arrow_schema, is_local
 from shmarrow.spark.delivery import explaining_limits
@@ -99,8 +99,6 @@ def lookup(
         If there is no key, or ``df`` has a column of the name of a new one; as in Spark, names have no case.
     InvalidType
         If the types of keys differ, or are not supported.
-    MissingExtra
-        If pyspark is older than 4.1, which has no Arrow UDFs.
 
     Notes
     -----
@@ -113,10 +111,6 @@ def lookup(
         )
     spark = session_for(df.sparkSession, "lookup(df, frame, on)")
     functions = optional("pyspark.sql.functions")
-    if not hasattr(functions, "arrow_udf"):
-        from pyspark import __version__
-
-        raise MissingExtra(f"lookup needs the Arrow UDFs of pyspark 4.1 or newer, found pyspark {__version__}")
     from pyspark.sql.types import LongType, StructField, StructType
 
     mine, theirs = _names(on)

@@ -75,7 +75,7 @@ def spark_struct(schema: Schema) -> StructType:
         given = _field(field, casting)
         try:
             made.append(StructField.fromJson(given))
-        except Exception:  # 4.0 raises an AssertionError
+        except Exception:  # which one depends on the version
             type = given["type"] if isinstance(given["type"], str) else str(field.type)
             raise Unsupported(
                 f"column {shown(field.name)}: pyspark {__version__} has no type for {type}; later ones have"
@@ -144,10 +144,8 @@ def _mark_of(type: Any) -> bytes:
 def _marked(type: Any, mark: bytes, where: str) -> SparkType:
     if mark == b"variant":
         return "variant"
-    try:
-        from pyspark.sql.types import GeographyType, GeometryType
-    except ImportError:  # before 4.1
-        return mark.decode()
+    from pyspark.sql.types import GeographyType, GeometryType
+
     kind = GeometryType if mark == b"geometry" else GeographyType
     try:
         srid = int((type.fields[1].metadata or {})[b"srid"])

@@ -27,7 +27,7 @@ from waiting import wait_until
 
 import shmarrow as sa
 
-KILLS = 24
+KILLS = 60
 VALUES = {case.name: case.values for case in WRITABLE}
 
 

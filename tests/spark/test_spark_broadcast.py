@@ -68,8 +68,7 @@ def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) 
     def in_arrow(i: pa.Array) -> pa.Array:
         return pa.array([check("arrow_udf")] * len(i))
 
-    has_arrow_udf = hasattr(f, "arrow_udf")  # from 4.1 on
-    in_arrow_udf = f.arrow_udf("string")(in_arrow) if has_arrow_udf else in_udf
+    in_arrow_udf = f.arrow_udf("string")(in_arrow)
 
     def in_map(batches: Any) -> Any:
         for batch in batches:
@@ -127,7 +126,7 @@ def test_in_every_kind_of_function(spark: Any, store: sa.Store, tmp_path: Path) 
     query.start().awaitTermination(60)
     kinds = {
         "rdd", "udf", "pandas_udf", "mapInArrow", "applyInPandas", "applyInArrow", "udtf", "planned", "source",
-        "foreachBatch", *["arrow_udf"] * has_arrow_udf,
+        "foreachBatch", "arrow_udf",
     }  # fmt: skip
     assert found == {f"{kind} True" for kind in kinds}
     made.destroy()

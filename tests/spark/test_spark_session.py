@@ -29,11 +29,12 @@ def test_without_pyspark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "is_right"), [("3.5.6", False), ("4.0.0.dev2", True), ("4.12.1", True), ("5.0.0", False)]
+    ("version", "is_right"),
+    [("3.5.6", False), ("4.0.5", False), ("4.1.0.dev2", True), ("4.12.1", True), ("5.0", False)],
 )
 def test_other_versions_of_pyspark(version: str, is_right: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pytest.importorskip("pyspark"), "__version__", version)
-    said = f"shmarrow.spark needs pyspark 4.0 or newer, below 5, found pyspark {version}$"
+    said = f"shmarrow.spark needs pyspark 4.1 or newer, below 5, found pyspark {version}$"
     with nullcontext() if is_right else pytest.raises(sa.MissingExtra, match=said):
         check_version()
 

@@ -36,7 +36,7 @@ def step(query: Any) -> None:
         step(query)  # Spark gives its Python process 10 s to start, which is not enough on a busy machine
 
 
-def test_streams_take_new_files_and_write_a_directory_for_each_batch(streams: None, spark: Any, tmp_path: Path) -> None:
+def test_streams_take_new_files_and_write_a_directory_for_each_batch(spark: Any, tmp_path: Path) -> None:
     add(tmp_path, "0", "2")
     step(start(spark, tmp_path))
     add(tmp_path, "1", "3")
@@ -56,7 +56,7 @@ def test_streams_take_new_files_and_write_a_directory_for_each_batch(streams: No
     assert batches_in(tmp_path) == {0: expected[0]}
 
 
-def test_streams_that_replace_what_they_wrote(streams: None, spark: Any, tmp_path: Path) -> None:
+def test_streams_that_replace_what_they_wrote(spark: Any, tmp_path: Path) -> None:
     Batch(tmp_path / "out", 5).commit()
     add(tmp_path, "0")
     step(start(spark, tmp_path, "complete", lambda df: df.groupBy().sum("id").toDF("total")))
@@ -81,7 +81,7 @@ def write_stream(spark: Any, here: str) -> None:
             print(error, file=sys.stderr, flush=True)
 
 
-def test_a_stream_whose_driver_is_killed(streams: None, spark: Any, tmp_path: Path) -> None:
+def test_a_stream_whose_driver_is_killed(spark: Any, tmp_path: Path) -> None:
     """Files come, and drivers are killed at another moment each, the last one's work is continued here: each row once.
 
     ``SHMARROW_KILLS`` sets how often, by default once.
