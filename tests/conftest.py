@@ -191,15 +191,25 @@ def shm_name() -> Iterator[str]:
             remove_shm(entry)
 
 
+def _nothing_left(store: str) -> Iterator[str]:
+    from store_check import cleaned, leftovers
+
+    yield store
+    gc.collect()
+    assert cleaned(store) == 0, leftovers(store)
+
+
+@pytest.fixture
+def shm_store(shm_name: str) -> Iterator[str]:
+    """A store of this test's own, in shared memory; nothing may be left of it."""
+    yield from _nothing_left(shm_name)
+
+
 @pytest.fixture(params=["shm", "directory"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A store of this test's own, in shared memory or in a directory; nothing may be left of it."""
-    from store_check import cleaned, leftovers
-
-    name: str = request.getfixturevalue("shm_name") if request.param == "shm" else str(tmp_path / "store")
-    yield name
-    gc.collect()
-    assert cleaned(name) == 0, leftovers(name)
+    shm = request.param == "shm"
+    yield from _nothing_left(request.getfixturevalue("shm_name") if shm else str(tmp_path / "store"))
 
 
 @pytest.fixture(scope="session")

@@ -121,7 +121,7 @@ class Overview:
             self._read_footer(start, footer, findings)
         except ShmarrowError as error:
             where = self.footer or (max(size - 10, 0), size)
-            message = str(error).removeprefix(f"{self.name}: ")
+            message = error.problem.removeprefix(f"{self.name}: ")
             remedy = (
                 f"write the file again; `for batch in shmarrow.ipc.open_stream(open(PATH, 'rb').read()[{HEAD}:])` "
                 "gives the batches before the cut, then an error"

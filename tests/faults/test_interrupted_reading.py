@@ -22,8 +22,8 @@ from shmarrow.ipc import BatchEvent, StreamDecoder
 from shmarrow.layout.dictionary import DictionaryArray
 
 FILES = tuple(map(str, Path(sa.__file__).parent.rglob("*.py")))
-STEP = int(os.environ.get("SHMARROW_TEST_STEP", "7"))
-"""Cases are interrupted at every seventh instruction unless they name another step; with 1 that takes minutes."""
+STEP = int(os.environ.get("SHMARROW_TEST_STEP", "29"))
+"""Cases are interrupted at every 29th instruction unless they name another step; with 1 that takes minutes."""
 
 
 class Interruption(BaseException):
@@ -99,7 +99,7 @@ def test_random_access(name: str) -> None:
         return lambda: reader.get_batch(number)
 
     for number in range(len(rows)):
-        step = 2 if name != "nested" and number > 0 else STEP  # a delta, then a replacement
+        step = 3 if name != "nested" and number > 0 else STEP  # a delta, then a replacement
         for _ in instructions(lambda number=number: prepare(number), step):  # type: ignore[misc]
             assert values(reader.get_batch(i) for i in range(len(rows))) == rows
             assert reader.num_record_batches == len(rows)

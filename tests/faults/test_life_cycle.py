@@ -295,7 +295,7 @@ def test_a_child_of_another_thread(case: Case) -> None:
 
     thread = threading.Thread(target=write)
     thread.start()
-    children = [forked(writer.abort if number % 2 else writer.close) for number in range(20)]
+    children = [forked(writer.abort if number % 2 else writer.close) for number in range(6)]
     done.set()
     thread.join()
     assert [ended(child) for child in children] == [0] * len(children)
@@ -330,7 +330,7 @@ class Interrupted(Exception):
     """Raised by a signal handler."""
 
 
-STEP = int(os.environ.get("SHMARROW_TEST_STEP", "3"))
+STEP = int(os.environ.get("SHMARROW_TEST_STEP", "9"))
 """At every so many instructions a writer is interrupted or killed; 1 takes several minutes."""
 FIRST = {name: 1 + number % STEP for number, name in enumerate(KINDS)}
 """The first of them: the writers begin at different ones, so that all instructions that they share are tried."""

@@ -27,7 +27,7 @@ from waiting import wait_until
 
 import shmarrow as sa
 
-KILLS = 60
+KILLS = 24
 VALUES = {case.name: case.values for case in WRITABLE}
 
 

@@ -1,6 +1,6 @@
 """A service for a year, in small: one file opened again and again, by every route, and nothing adds up.
 
-``SHMARROW_STRESS_OPENS`` says how often; the suite opens it some thousand times.
+``SHMARROW_STRESS_OPENS`` says how often; the suite opens it some hundred times.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pytest
 import shmarrow as sa
 from shmarrow import segment
 
-OPENS = int(os.environ.get("SHMARROW_STRESS_OPENS", "1000"))
+OPENS = int(os.environ.get("SHMARROW_STRESS_OPENS", "500"))
 """By each route."""
-WARM = 200
-GROWTH = 8 << 20
+WARM = 100
+GROWTH = 4 << 20
 """Bytes of memory that a process may have more afterwards: that is under 10 kB for each open even of the short form."""
 
 SCHEMA = pa.schema(

@@ -221,29 +221,6 @@ def test_closing_a_reader_that_others_use(route: str, tmp_path: Path, shm_name: 
             reader.get_batch(0)
 
 
-# --- limits -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["decompressed_bytes", "dictionary_bytes", "tables"])
-def test_limits_are_those_of_one_operation(what: str) -> None:
-    """Eight threads at once may read what one may under a limit, any number of times."""
-    data = written("lz4")
-    needed = {
-        "decompressed_bytes": 4 * (ROWS + 1) + 8 * ROWS + 64,  # the largest column: lists of two int32
-        "dictionary_bytes": 1 << 10,
-        "tables": 100,
-    }
-    limits = sa.Limits(**{what: needed[what]})
-    with sa.ipc.open_file(data, limits=limits) as reader:
-
-        def use(number: int) -> None:
-            which = number % BATCHES
-            assert reader.get_batch(which).to_pydict() == VALUES[which]
-            assert reader.schema.names == NAMES
-
-        together(use)
-
-
 # --- schemas ----------------------------------------------------------------------------------------------------
 
 
@@ -288,16 +265,6 @@ def test_one_writer(make: Any, tmp_path: Path) -> None:
     assert sorted(one["i"][0] // 1000 for one in found) == sorted(number % BATCHES for number in range(THREADS))
     for one in found:
         assert one == VALUES[one["i"][0] // 1000]
-
-
-def test_many_writers_and_the_first_compression(tmp_path: Path) -> None:
-    """Threads that are the first to compress, and to make a template of a message, write what they were given."""
-
-    def use(number: int) -> None:
-        data = written("zstd")
-        assert [one.to_pydict() for one in sa.ipc.open_file(data)] == VALUES
-
-    together(use, once=True)
 
 
 # --- stores -----------------------------------------------------------------------------------------------------

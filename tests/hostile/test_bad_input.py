@@ -242,6 +242,3 @@ def test_what_is_refused_once_is_refused_again(source: Callable[[bytes], Any], b
             next(reader)
         said.append(str(caught.value))
     assert all(said[0] in text for text in said)
-
-
-# --- columns and batches ----------------------------------------------------------------------------------------------

@@ -131,33 +131,11 @@ def test_cast_of_repeated_values_to_int32_offsets_is_refused() -> None:
     assert sa.DictionaryArray.from_arrays(indices, [BIG]).cast("string_view")[2199] == BIG
 
 
-def test_impossible_casts_of_repeated_values_are_refused_before_they_are_expanded() -> None:
-    dictionary = sa.DictionaryArray.from_arrays(np.zeros(2200, "i4"), [BIG])
-    runs = sa.RunEndEncodedArray.from_arrays(sa.array([100_000_000], sa.int32()), ["text"])
-    for array in (dictionary, runs):
-        with pytest.raises(sa.InvalidType, match="there is no cast from string to list"):
-            array.cast(sa.list_(sa.int8()))
-
-
-def test_cast_of_a_dictionary_ignores_what_no_slot_refers_to() -> None:
-    array = sa.DictionaryArray.from_arrays(sa.array([2, None, 0], sa.int8()), sa.array([1, 1000, 3]))
-    assert array.cast("int8").to_pylist() == [3, None, 1]
-    assert array.cast(sa.dictionary("int8", "int8")).to_pylist() == [3, None, 1]
-    with pytest.raises(sa.InvalidData, match="row 2: int8 cannot hold 1000: "):
-        sa.DictionaryArray.from_arrays(sa.array([0, None, 1], sa.int8()), sa.array([1, 1000, 3])).cast("int8")
-
-
 def test_cast_of_a_dictionary_whose_values_repeat_to_shorter_indices() -> None:
     array = sa.DictionaryArray.from_arrays(np.arange(200), sa.array([i % 100 for i in range(200)]))
     made = array.cast(sa.dictionary("int8", "int16"))
     assert made.to_pylist() == [i % 100 for i in range(200)]
     made.validate(full=True)
-
-
-def test_cast_of_a_dictionary_converts_each_value_once() -> None:
-    array = sa.DictionaryArray.from_arrays(np.arange(1_000_000) % 10, sa.array([1.5 * i for i in range(10)]))
-    expected = pa.array((np.arange(1_000_000) % 10) * 1.5).cast(pa.float32()).to_numpy()
-    np.testing.assert_array_equal(array.cast("float32").to_numpy(), expected)
 
 
 # --- dictionaries: growth -----------------------------------------------------------------------------------------
@@ -176,14 +154,6 @@ def test_a_window_as_long_as_its_dictionary_drops_values_that_do_not_fit() -> No
     for i in range(100, 400):
         window = sa.concat_arrays([window, sa.array([f"v{i}"], window.type)]).slice(1)
     assert window.to_pylist() == [f"v{i}" for i in range(300, 400)]
-
-
-def test_dictionaries_that_do_not_fit_say_what_to_do() -> None:
-    parts = [sa.array([f"{name}{i}" for i in range(100)], sa.dictionary("int8", "string")) for name in "ab"]
-    with pytest.raises(
-        sa.InvalidData, match=r"200 distinct values exceed the 128 .*; call dictionary_decode\(\) or cast to"
-    ):
-        sa.concat_arrays(parts)
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["array", "child"])
@@ -284,21 +254,6 @@ def test_distinct_values_of_long_runs() -> None:
     assert runs.slice(4, 0).unique().to_pylist() == []
 
 
-def test_casts_of_long_runs_have_a_limit() -> None:
-    runs = sa.RunEndEncodedArray.from_arrays([100_000_000], ["text"])
-    with pytest.raises(sa.LimitExceeded, match="slots that occupy no memory would expand to 100000000 values"):
-        runs.cast("string")
-    with pytest.raises(sa.LimitExceeded, match="slots that occupy no memory would expand to 100000000 values"):
-        sa.RunEndEncodedArray.from_arrays([100_000_000], [None]).cast("string")
-    assert runs.slice(0, 2).cast("large_string").to_pylist() == ["text", "text"]
-
-
-def test_bits_of_slots_that_take_no_bytes_have_a_limit() -> None:
-    for array in (sa.nulls(1 << 40), sa.RunEndEncodedArray.from_arrays([1 << 40], [None])):
-        with pytest.raises(sa.LimitExceeded, match="1099511627776 values"):
-            array.is_null()
-
-
 # --- other --------------------------------------------------------------------------------------------------------
 
 
@@ -318,18 +273,6 @@ def test_distinct_values_of_a_few_slots_of_a_union() -> None:
     assert union.unique().to_pylist() == ["value 7", 299_999, "value 5"]
     assert union.dictionary_encode().indices.to_pylist() == [0, 1, 0, 2, 1]
     assert seconds(union.unique) < seconds(texts.unique) / 10
-
-
-@pytest.mark.parametrize("offset", [0, 3])
-def test_a_few_slots_of_a_long_array_with_nulls(offset: int) -> None:
-    valid = np.arange(100_000) % 7 != 0
-    array = sa.array(np.arange(100_000), mask=~valid).slice(offset)
-    expected = pa.array(np.arange(100_000), mask=~valid).slice(offset)
-    positions = [0, 4, 7, 11, 99_990, 99_991, 4]
-    assert array.take(positions).to_pylist() == expected.take(pa.array(positions)).to_pylist()
-    with_null = [0, None, 4, 11]
-    assert array.take(with_null).to_pylist() == expected.take(pa.array(with_null)).to_pylist()
-    assert array.take([1, 2]).null_count == expected.take(pa.array([1, 2])).null_count
 
 
 def test_a_few_slots_of_many_take_no_look_at_the_others() -> None:

@@ -168,7 +168,7 @@ def test_another_thread_may_close_it_at_any_time(shm_name: str, policy: str) -> 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for number in range(60):
+        for number in range(20):
             ring = sa.Ring(shm_name, like=NUMBERS, policy=policy, timeout=60)
             reader = sa.Ring(shm_name, timeout=60)
             threads = [
@@ -185,7 +185,7 @@ def test_another_thread_may_close_it_at_any_time(shm_name: str, policy: str) -> 
                 thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert found == ["ended"] * 120
+    assert found == ["ended"] * 40
 
 
 # --- signal handlers ----------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_a_reader_that_was_killed_never_takes_the_place_of_another(shm_name: str
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            for _ in range(50):
+            for _ in range(12):
                 assert ended(forked(die_with_a_frame)) == 0
                 with sa.Ring(shm_name, timeout=60) as reader:
                     assert next(reader).tolist() == NUMBERS.tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import errno
 import gc
 import io
@@ -31,7 +30,7 @@ import posix_ipc
 import pytest
 from environment import mounted
 from interrupts import killed
-from processes import ended, forked, killed_at_end, python
+from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow import errors, segment
@@ -142,10 +141,7 @@ def test_what_is_written_is_attached(place: Place, way: str) -> None:
     assert place.names() == []
 
 
-def test_paths_are_taken_as_path_objects(tmp_path: Path) -> None:
-    put(tmp_path / "a", b"x")  # type: ignore[arg-type]
-    assert attach(tmp_path / "a").name == str(tmp_path / "a")
-    delete(tmp_path / "a")
+def test_what_is_a_location(tmp_path: Path) -> None:
     assert segment.is_location(tmp_path)
     assert segment.is_location("shm:a")
     assert not any(segment.is_location(source) for source in (b"a", 3, None, memoryview(b"a")))
@@ -192,12 +188,6 @@ def test_bad_names_are_refused_by_all(name: str) -> None:
     for call in (attach, create, delete):
         with pytest.raises(errors.InvalidArgument):
             call(name)
-
-
-def test_what_is_no_name(place: Place) -> None:
-    for call in (attach, create, delete):
-        with pytest.raises(errors.InvalidType, match="found int"):
-            call(3)  # type: ignore[arg-type]
 
 
 def test_longest_shm_name(shm: Place) -> None:
@@ -493,7 +483,7 @@ def test_a_writer_with_a_temporary_name_that_is_killed_anywhere(
         assert os.listdir(tmp_path) in ([], ["a"])
         found.add(attach(path).data.tobytes() if os.path.exists(path) else None)
         (tmp_path / "a").unlink(missing_ok=True)
-        number += 3
+        number += 13
     assert found == {b"old" if overwrite else None, new}
     assert number > 100
 
@@ -587,35 +577,6 @@ def test_windows_is_refused_at_import() -> None:
     assert found == "shmarrow needs Linux: Windows lacks POSIX file locks and shared memory; use WSL 2\n"
 
 
-def test_attaching_changes_nothing(place: Place) -> None:
-    put(place("a"), b"x" * 5000, mode=0o600)
-    before = place.path("a").stat()
-    for _ in range(3):
-        assert attach(place("a")).size == 5000
-    after = place.path("a").stat()
-    assert (after.st_size, after.st_mtime_ns, after.st_ctime_ns, after.st_ino) == (
-        before.st_size, before.st_mtime_ns, before.st_ctime_ns, before.st_ino,
-    )  # fmt: skip
-
-
-def test_descriptors_are_all_closed(place: Place) -> None:
-    def opened() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    before = opened()
-    for number in range(5):
-        put(place(str(number)), b"x")
-        got = attach(place(str(number)))
-        with pytest.raises(errors.ObjectExists):
-            create(place(str(number)))
-        create(place(str(number)), overwrite=True).abort()
-    with pytest.raises(errors.StorageError):
-        attach("/dev/null")
-    del got
-    gc.collect()
-    assert opened() == before
-
-
 def test_a_process_of_1024_descriptors_maps_3000_files_and_3000_objects(tmp_path: Path) -> None:
     put(str(tmp_path / "a"), b"x" * 10_000)
     with sa.ipc.new_file(tmp_path / "b", sa.schema({"x": sa.int64()})) as writer:
@@ -647,23 +608,6 @@ def test_too_many_files_open(tmp_path: Path) -> None:
         assert caught.value.errno == errno.EMFILE
 
     assert ended(forked(greedy)) == 0
-
-
-def test_killed_reader_harms_nobody(place: Place) -> None:
-    put(place("a"), b"x" * 10_000)
-    readable, writable = os.pipe()
-
-    def read() -> None:
-        held = attach(place("a")).data
-        os.write(writable, bytes(held[:1]))
-        signal.pause()
-
-    reader = forked(read)
-    with killed_at_end([reader]):
-        assert os.read(readable, 1) == b"x"
-    os.close(readable)
-    os.close(writable)
-    assert attach(place("a")).data.tobytes() == b"x" * 10_000
 
 
 # No space left
@@ -760,7 +704,7 @@ def test_full_shared_memory_says_how_to_enlarge_it() -> None:
 
 
 def test_one_winner_among_sixteen(place: Place, way: str) -> None:
-    rounds, racers = 12, 16
+    rounds, racers = 5, 16
     context = multiprocessing.get_context("fork")
     start = context.Barrier(racers)
     results = context.SimpleQueue()
@@ -885,7 +829,7 @@ result = found.st_uid, found.st_gid, found.st_mode & 0o777
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs other users")
-@pytest.mark.parametrize("mode", [0o640, 0o660, 0o664, 0o600, 0o644])
+@pytest.mark.parametrize("mode", [0o640, 0o664, 0o600])
 def test_the_group_of_a_replaced_file(mode: int) -> None:
     """It stays where the user is one of it; its permissions are nobody else's."""
     team, other, user = 1234, 1300, 1001
@@ -958,20 +902,9 @@ def test_a_mapping_cannot_end_while_an_array_of_it_is_left(place: Place) -> None
     assert str(place.path("a")) not in Path("/proc/self/maps").read_text()
 
 
-def test_copies_of_a_segment_attach_again(place: Place) -> None:
+def test_a_pickled_segment_that_was_replaced(place: Place) -> None:
     put(place("a"), b"hello")
-    got = attach(place("a"))
-    before = len(os.listdir("/proc/self/fd"))
-    for copied in (copy.copy(got), copy.deepcopy(got), pickle.loads(pickle.dumps(got))):
-        assert (copied.name, copied.identity) == (got.name, got.identity)
-        copied.close()
-        assert got.data.tobytes() == b"hello"
-    del copied
-    assert len(os.listdir("/proc/self/fd")) == before
-    kept = pickle.dumps(got)
-    got.close()
-    with pytest.raises(errors.Closed):
-        pickle.dumps(got)
+    data = pickle.dumps(attach(place("a")))
     put(place("a"), b"another", overwrite=True)
     with pytest.raises(errors.ObjectNotFound, match="replaced"):
-        pickle.loads(kept)
+        pickle.loads(data)

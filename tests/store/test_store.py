@@ -100,6 +100,41 @@ def test_nothing_is_copied_when_it_is_had(where: str) -> None:
             array.flags.writeable = True
 
 
+def test_a_store_keeps_copies(store: sa.Store) -> None:
+    array = np.arange(5)
+    store.put("x", sa.record_batch({"x": array}))
+    array[:] = -1
+    assert store.get("x")["x"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+class Unwritable:
+    """An object whose pickling fails."""
+
+    def __reduce__(self) -> Any:
+        raise ValueError("this object cannot be serialized")
+
+
+def fails_after_a_batch() -> sa.RecordBatchReader:
+    """A stream that ends with an error."""
+
+    def batches() -> Iterator[Any]:
+        yield sa.record_batch({"x": np.full(50_000, -1)})
+        raise ValueError("this stream fails after its first batch")
+
+    return sa.RecordBatchReader.from_batches(sa.schema([("x", sa.int64())]), batches())
+
+
+def test_puts_that_fail_leave_the_old_object(store: sa.Store) -> None:
+    """Also if the value turns out to be unwritable when a part of it has been written."""
+    store.put("x", batch())
+    for make in (lambda: np.array([b"-" * 500_000, Unwritable()], object), fails_after_a_batch):
+        for name in ("x", "new"):
+            with pytest.raises((sa.ShmarrowError, ValueError), match=r"fails after|serialized|object"):
+                store.put(name, make(), overwrite=True)
+        assert store.get("x").to_pydict() == BATCH
+        assert store.names() == ["x"]
+
+
 def test_pyarrow_reads_objects_by_their_files(where: str) -> None:
     with sa.Store(where) as store:
         store.put("small", batch())
@@ -153,8 +188,9 @@ def test_names(store: sa.Store) -> None:
     store.delete("a")
     assert "a" not in store
     assert "a.b" in store
-    with pytest.raises(sa.ObjectNotFound, match="no object 'a' in the store"):
+    with pytest.raises(sa.ObjectNotFound, match="no object 'a' in the store") as missing:
         store.delete("a")
+    assert isinstance(missing.value, KeyError)
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\0", "x" * 256, "ä" * 128, "\ud800"])
@@ -212,8 +248,9 @@ def test_stores_of_one_prefix_are_apart(shm_name: str) -> None:
 
 def test_a_name_is_taken_once(store: sa.Store) -> None:
     store.put("a", np.zeros(2))
-    with pytest.raises(sa.ObjectExists, match=r"'a' is taken in the store .*overwrite=True"):
+    with pytest.raises(sa.ObjectExists, match=r"'a' is taken in the store .*overwrite=True") as taken:
         store.put("a", np.ones(2))
+    assert isinstance(taken.value, FileExistsError)
     assert store.get("a").tolist() == [0.0, 0.0]
 
 

@@ -131,5 +131,5 @@ def test_a_rebuild_that_is_killed(tmp_path: Path) -> None:
             store.destroy()
         if not more:
             break
-        number += 700
+        number += 1500
     assert number > 2000

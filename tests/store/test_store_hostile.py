@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,29 +145,32 @@ def damages() -> dict[str, Callable[[Path], object]]:
     }
 
 
-@pytest.mark.parametrize("how", damages())
-def test_a_store_that_cannot_be_opened_is_rescued(tmp_path: Path, how: str) -> None:
+def test_a_store_that_cannot_be_opened_is_rescued(tmp_path: Path) -> None:
     """A new process copies what is there: objects with whole slots, and files by their names."""
-    where = tmp_path / "store"
     rows = sa.record_batch({"x": np.arange(2000)})
-    with sa.Store(where) as store:
-        store.put_many({"large": "x" * 10_000, "small": 7, "rows": rows})
-        store.put("shared", store.get("rows", kind=sa.RecordBatch).slice(5), reuse=True)
-        files = {name: Path(store.info(name).path or "").name for name in ("large", "rows", "shared")}
-    damages()[how](where / p.CONTROL)
-    command = ["rescue", str(where), str(tmp_path / "new")]
-    code = f"from shmarrow import cli; raise SystemExit(cli.main({command!r}))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    with sa.Store(tmp_path / "new") as new:
-        named = {name for name in ("large", "small", "rows", "shared") if name in new}
-        if "cut" in how or how in ("it is empty", "it is gone"):
-            assert named == ({"large"} if how == "it is cut after a slot" else set())
-        else:
-            assert named == {"large", "small", "rows", "shared"}
-        by_file = {name: name if name in named else file for name, file in files.items()}
-        assert sorted(new.names()) == sorted({*by_file.values(), *named})
-        assert new.get(by_file["large"]) == "x" * 10_000
-        assert (new.get(by_file["rows"]), new.get(by_file["shared"])) == (rows, rows.slice(5))
+    files: dict[str, dict[str, str]] = {}
+    for how, damaged in damages().items():
+        with sa.Store(tmp_path / how) as store:
+            store.put_many({"large": "x" * 10_000, "small": 7, "rows": rows})
+            store.put("shared", store.get("rows", kind=sa.RecordBatch).slice(5), reuse=True)
+            files[how] = {name: Path(store.info(name).path or "").name for name in ("large", "rows", "shared")}
+        damaged(tmp_path / how / p.CONTROL)
+    code = """
+    from shmarrow import cli
+    result = [cli.main(["rescue", f"{folder}/{how}", f"{folder}/new {how}"]) for how in damages]
+    """
+    assert lab.run(code, folder=str(tmp_path), damages=[*files]) == [0] * len(files)
+    for how, file_of in files.items():
+        with sa.Store(tmp_path / f"new {how}") as new:
+            named = {name for name in ("large", "small", "rows", "shared") if name in new}
+            if "cut" in how or how in ("it is empty", "it is gone"):
+                assert named == ({"large"} if how == "it is cut after a slot" else set()), how
+            else:
+                assert named == {"large", "small", "rows", "shared"}, how
+            by_file = {name: name if name in named else file for name, file in file_of.items()}
+            assert sorted(new.names()) == sorted({*by_file.values(), *named}), how
+            assert new.get(by_file["large"]) == "x" * 10_000
+            assert (new.get(by_file["rows"]), new.get(by_file["shared"])) == (rows, rows.slice(5))
 
 
 def test_what_was_deleted_is_not_rescued(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""The index of a control file: what it finds is what a dictionary of names would contain."""
+"""The index of a control file, which finds what a dictionary of names would contain; and the check of such files."""
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -49,3 +50,34 @@ def test_an_index_whose_chains_are_circular(tmp_path: Path, field: str) -> None:
                     refused.add(type(error))
     assert refused
     assert refused <= {sa.InvalidData, sa.ObjectNotFound}
+
+
+@pytest.mark.parametrize(
+    ("at", "problem"),
+    [
+        (0, "expected the control file of a store, version"),
+        (None, "no object has the files"),
+        (-1, "fewer than its header"),
+    ],
+)
+def test_files_that_are_not_those_of_a_store(tmp_path: Path, at: int | None, problem: str) -> None:
+    with sa.Store(tmp_path / "store") as store:
+        store.put("x", 1)
+    assert list(check_store(tmp_path / "store")) == ["x"]
+    control = tmp_path / "store" / "control"
+    control.chmod(0o600)
+    if at is None:
+        (tmp_path / "store" / f"{1 << 40:016x}").touch()
+    elif at < 0:
+        os.truncate(control, 100)
+    else:
+        with control.open("r+b") as file:
+            file.seek(at)
+            file.write(b"?")
+    with pytest.raises(sa.InvalidData, match=problem):
+        check_store(tmp_path / "store")
+
+
+def test_no_store(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        check_store(tmp_path / "none")

@@ -21,6 +21,12 @@ import shmarrow as sa
 ONE = np.ones(1)
 
 
+@pytest.fixture
+def where(shm_store: str) -> str:
+    """In shared memory only: names are the same in a directory."""
+    return shm_store
+
+
 # --- prefixes ---------------------------------------------------------------------------------------------------
 
 
@@ -93,9 +99,6 @@ def test_only_the_generation_that_was_read_is_replaced(where: str) -> None:
             store.put("sum", 5, if_generation=1 << 40, overwrite=True)
         with pytest.raises(sa.GenerationChanged, match="and there is none"):
             store.put("other", 5, if_generation=3)
-        for wrong in (-1, "x", 1.5, True):
-            with pytest.raises((sa.InvalidArgument, sa.InvalidType), match="if_generation"):
-                store.put("sum", 5, if_generation=wrong)  # type: ignore[arg-type]
         end_well([forked(add) for _ in range(4)])
         assert store.get("sum") == 200
 
@@ -123,46 +126,28 @@ def test_names_and_expiry(where: str) -> None:
             store.expire_after("over", seconds)
             assert store.get("over") == 1
             store.put("far", 1, overwrite=True, expire_after=seconds)
-        for wrong in (float("nan"), -1, "x", True):
-            with pytest.raises((sa.InvalidArgument, sa.InvalidType), match="seconds"):
-                store.expire_after("over", wrong)  # type: ignore[arg-type]
-        for timeout in (float("nan"), -1, "x", float("inf"), float("-inf")):
-            for use in (store.get, store.take, store.attach, store.wait):
-                with pytest.raises((sa.InvalidArgument, sa.InvalidType), match="timeout"):
-                    use("over", timeout=timeout)  # type: ignore[operator]
 
 
 # --- take -------------------------------------------------------------------------------------------------------
 
 
 def test_each_object_is_taken_once(where: str) -> None:
+    """By who waits for it; the soak has races for one that is there."""
+
     def work(report: Report, number: int) -> None:
         with sa.Store(where) as mine:
             while (value := mine.take(f"job-{number}", timeout=20)) >= 0:
                 report.say("did", value)
 
-    def race(report: Report) -> None:
-        with sa.Store(where) as mine:
-            for number in range(40):
-                try:
-                    report.say("won", mine.take(f"race-{number}"))
-                except sa.ObjectNotFound:
-                    report.say("lost", number)
-
     with sa.Store(where) as store, Report() as report:
-        store.put_many({f"race-{number}": number for number in range(40)})
-        children = [forked(lambda: race(report)) for _ in range(3)]
-        children += [forked(lambda: work(report, number)) for number in range(2)]  # noqa: B023
+        children = [forked(lambda: work(report, number)) for number in range(2)]  # noqa: B023
         with killed_at_end(children):
             for value in (1, 2, -1):
                 for number in range(2):
                     wait_until(lambda: f"job-{number}" not in store, "it is taken")  # noqa: B023
                     store.put(f"job-{number}", value)
-            assert [ended(child) for child in children] == [0] * 5
-        lines = report.lines()
-        assert sorted(int(line[1]) for line in lines if line[0] == "won") == list(range(40))
-        assert sum(line[0] == "lost" for line in lines) == 80
-        assert sorted(line[1] for line in lines if line[0] == "did") == ["1", "1", "2", "2"]
+            assert [ended(child) for child in children] == [0] * 2
+        assert sorted(line[1] for line in report.lines()) == ["1", "1", "2", "2"]
         assert store.names() == []
         store.put("array", np.arange(1000))
         taken = store.take("array")
@@ -174,33 +159,6 @@ def test_each_object_is_taken_once(where: str) -> None:
 
 
 # --- get_or_put -------------------------------------------------------------------------------------------------
-
-
-def test_one_computes_and_all_have_it(where: str) -> None:
-    def compute(report: Report) -> Any:
-        report.say("computing")
-        report.wait(4)  # all ask for it meanwhile
-        return 7
-
-    def ask(report: Report) -> None:
-        got = []
-        report.say("asking")
-        with sa.Store(where) as mine:
-            threads = [
-                threading.Thread(target=lambda: got.append(mine.get_or_put("a", lambda: compute(report))))
-                for _ in range(4)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        assert got == [7] * 4
-        report.say("had")
-
-    with sa.Store(where) as store, Report() as report:
-        end_well([forked(lambda: ask(report)) for _ in range(3)])
-        assert sorted(line[0] for line in report.lines()) == ["asking"] * 3 + ["computing"] + ["had"] * 3
-        assert store.get_or_put("a", lambda: 8) == 7
 
 
 def test_who_computes_may_fail_or_be_killed(where: str) -> None:
@@ -229,6 +187,7 @@ def test_who_computes_may_fail_or_be_killed(where: str) -> None:
             store.get_or_put("c", lambda: 1 // 0)
         with pytest.raises(sa.InvalidType):
             store.get_or_put("c", object)
+        assert store.get_or_put("a", lambda: 8) == 1
         assert store.get_or_put("c", lambda: 3, expire_after=100, protect=True) == 3
         assert store.info("c").protected
         assert store.info("c").expires_in is not None

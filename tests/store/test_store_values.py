@@ -22,10 +22,17 @@ BIG = 2**53 + 1
 """An integer that is no float64."""
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[sa.Store]:
-    with sa.Store(tmp_path / "store") as made:
+@pytest.fixture(scope="module")
+def module_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Store]:
+    with sa.Store(tmp_path_factory.mktemp("values") / "store") as made:
         yield made
+
+
+@pytest.fixture
+def store(module_store: sa.Store) -> sa.Store:
+    """An empty store."""
+    module_store.clear()
+    return module_store
 
 
 def there_and_back(store: sa.Store, value: Any) -> Any:

@@ -20,6 +20,12 @@ from shmarrow.store import Event, Watch
 ONE = np.ones(1)
 
 
+@pytest.fixture
+def where(shm_store: str) -> str:
+    """In shared memory only: events are the same in a directory."""
+    return shm_store
+
+
 def told(watch: Watch, seconds: float = 0.1) -> list[tuple[str, str]]:
     """As :func:`events`, without generations."""
     return [event[:2] for event in events(watch, seconds)]

@@ -27,6 +27,7 @@ NAMES = sa.struct([sa.field("k", sa.int8(), nullable=False), sa.field("v", sa.in
 MAP = MapType(sa.field("entries", NAMES, nullable=False))
 UNION = [sa.field("a", sa.int8()), sa.field("b", sa.int8())]
 SPARSE, DENSE = sa.sparse_union(UNION, [3, 7]), sa.dense_union(UNION, [3, 7])
+RUNS, WORDS = sa.run_end_encoded(sa.int16(), sa.int8()), sa.dictionary(sa.int8(), sa.string())
 REQUIRED = sa.field("n", sa.int8(), nullable=False)
 ONE_NULL = Physical(3, ["05", "01 00 03"], 1)
 
@@ -123,12 +124,7 @@ VALUES = [
     Broken(
         "list-view-overflow", sa.large_list_view(sa.int8()), list_view([(1 << 63) - 1], [(1 << 63) - 1], "q"), "row 0: "
     ),
-    Broken(
-        "list-view-null-slot",
-        sa.list_view(sa.int8()),
-        list_view([0, 9], [1, 9], "i", "01"),
-        r"row 1: .*9 values",
-    ),
+    Broken("list-view-null-slot", sa.list_view(sa.int8()), list_view([0, 9], [1, 9], "i", "01"), r"row 1: .*9 values"),
     Broken("list-view-empty-slot", sa.list_view(sa.int8()), list_view([0, 9], [1, 0]), r"row 1: .*0 values at 9"),
     Broken("type-id-unknown", SPARSE, union("03 07 05"), r"row 2: .*expected one of the type ids \[3, 7\], found 5"),
     Broken("type-id-negative", SPARSE, union("03 ff 07"), r"row 1: .*type ids .*, found -1"),
@@ -136,25 +132,11 @@ VALUES = [
     Broken("union-offset-beyond", DENSE, union("03 07 07", [0, 0, 3]), r"row 2: .*row 3 of child 1, which has 3"),
     Broken("union-offset-negative", DENSE, union("03 07 07", [0, -1, 0]), r"row 1: .*row -1 of child 1"),
     Broken("union-offset-goes-back", DENSE, union("03 07 07", [0, 1, 0]), "decrease from 1 to 0"),
-    Broken("run-end-0", sa.run_end_encoded(sa.int16(), sa.int8()), runs([0, 2, 3], 3), "the first run ends at 0"),
-    Broken(
-        "run-end-negative", sa.run_end_encoded(sa.int16(), sa.int8()), runs([-5, 2, 3], 3), "the first run ends at -5"
-    ),
-    Broken(
-        "run-end-repeats", sa.run_end_encoded(sa.int16(), sa.int8()), runs([1, 1, 3], 3), "does not increase: 1, then 1"
-    ),
-    Broken(
-        "run-end-goes-back",
-        sa.run_end_encoded(sa.int16(), sa.int8()),
-        runs([2, 1, 3], 3),
-        "does not increase: 2, then 1",
-    ),
-    Broken(
-        "index-beyond",
-        sa.dictionary(sa.int8(), sa.string()),
-        indices("b", 0, 1, 2),
-        r"row 2: .*index 2 of a dictionary of 2",
-    ),
+    Broken("run-end-0", RUNS, runs([0, 2, 3], 3), "the first run ends at 0"),
+    Broken("run-end-negative", RUNS, runs([-5, 2, 3], 3), "the first run ends at -5"),
+    Broken("run-end-repeats", RUNS, runs([1, 1, 3], 3), "does not increase: 1, then 1"),
+    Broken("run-end-goes-back", RUNS, runs([2, 1, 3], 3), "does not increase: 2, then 1"),
+    Broken("index-beyond", WORDS, indices("b", 0, 1, 2), r"row 2: .*index 2 of a dictionary of 2"),
     Broken("index-negative", sa.dictionary(sa.int16(), sa.string()), indices("h", 0, -1), r"row 1: .*index -1"),
     Broken("index-beyond-unsigned", sa.dictionary(sa.uint8(), sa.string()), indices("B", 255), r"row 0: .*index 255"),
     Broken(
@@ -162,7 +144,7 @@ VALUES = [
     ),
     Broken(
         "dictionary-value",
-        sa.dictionary(sa.int8(), sa.string()),
+        WORDS,
         Physical(1, [None, "00"], dictionary=strings([0, 1], text(b"\xff"))),
         r"row 0: .*not UTF-8",
     ),
@@ -288,25 +270,21 @@ STRUCTURE = [
     Broken(
         "sparse-child-short", SPARSE, Physical(4, ["03 03 03 03"], 0, [INT8S, INT8S]), "child 'a' needs 4 slots .* 3"
     ),
-    Broken("runs-end-early", sa.run_end_encoded(sa.int16(), sa.int8()), runs([1, 2, 3], 4), "4 slots but .* ends at 3"),
+    Broken("runs-end-early", RUNS, runs([1, 2, 3], 4), "4 slots but .* ends at 3"),
     Broken(
         "runs-end-early-by-offset",
-        sa.run_end_encoded(sa.int16(), sa.int8()),
+        RUNS,
         Physical(3, [], 0, runs([1, 2, 3], 3).children, offset=1),
         "4 slots but .* ends at 3",
     ),
-    Broken("no-runs", sa.run_end_encoded(sa.int16(), sa.int8()), runs([], 1), "1 slots but .* ends at 0"),
-    Broken(
-        "runs-without-values", sa.run_end_encoded(sa.int16(), sa.int8()), runs([1, 2, 3], 3, 2), "3 runs but 2 values"
-    ),
+    Broken("no-runs", RUNS, runs([], 1), "1 slots but .* ends at 0"),
+    Broken("runs-without-values", RUNS, runs([1, 2, 3], 3, 2), "3 runs but 2 values"),
     Broken(
         "null-run-ends",
-        sa.run_end_encoded(sa.int16(), sa.int8()),
+        RUNS,
         Physical(2, [], 0, [Physical(2, ["01", pack("h", 1, 2)], 1), Physical(2, [None, "01 02"])]),
         "found 1 null$",
     ),
-    Broken(
-        "no-dictionary", sa.dictionary(sa.int8(), sa.string()), Physical(1, [None, "00"]), "the dictionary is missing"
-    ),
+    Broken("no-dictionary", WORDS, Physical(1, [None, "00"]), "the dictionary is missing"),
 ]
 """Rules that the structure promises, and that ``validate()`` holds it to, in a time without regard to the length."""

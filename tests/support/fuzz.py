@@ -5,7 +5,8 @@ with a new seed. What is found is printed with the command that has it again, an
 
 ``python tests/support/fuzz.py --first NUMBER --count COUNT`` exercises just these mutations, however long that takes.
 With ``--exports`` mutations go to pyarrow, polars, DuckDB and nanoarrow (``other_libraries.py``) instead of our own
-readers; with ``--store`` they are control files of stores (``hostile_store.py``), which takes root.
+readers; with ``--store`` they are control files of stores (``hostile_store.py``), which takes root, and with
+``--tensors`` messages and bundles of tensors (``fuzz_tensors.py``).
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1_000_000, help="how many of them; a million by default")
     parser.add_argument("--exports", action="store_true", help="hand the columns to other libraries")
     parser.add_argument("--store", action="store_true", help="open stores with changed control files")
+    parser.add_argument("--tensors", action="store_true", help="read tensors and bundles of them")
     chosen = parser.parse_args()
     how: tuple[hostile.Use, str] | tuple[hostile.Use, str, hostile.Inputs] = (hostile.exercise, "")
     if chosen.exports:
@@ -119,6 +121,10 @@ def main() -> int:
         os.environ[hostile_store.FOLDER] = folder
         atexit.register(shutil.rmtree, folder, True)
         how = hostile_store.exercise, " --store", hostile_store.mutation
+    if chosen.tensors:
+        import fuzz_tensors
+
+        how = fuzz_tensors.exercise, " --tensors", fuzz_tensors.mutation
     processors = os.cpu_count() or 1
     if chosen.first is not None:
         found = mutations(parts(chosen.first, chosen.count), float("inf"), processors, *how)

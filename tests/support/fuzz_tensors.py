@@ -1,18 +1,9 @@
-"""Mutated messages and bundles of tensors: ``python tests/support/fuzz_tensors.py --first NUMBER --count COUNT``.
-
-A number makes one input, so the number of a finding is enough to have it again:
-``python tests/support/fuzz_tensors.py --first NUMBER --count 1``.
-"""
+"""Mutated messages and bundles of tensors, for ``python tests/support/fuzz.py --tensors``."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import random
-import signal
-import sys
-import time
-import traceback
 from typing import Any
 
 import forms
@@ -24,7 +15,8 @@ from shmarrow.ipc import IpcWriteOptions
 _EXTREMES = (0, 1, 2, 7, 63, 64, 65, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, 1 << 63)
 
 
-def _seeds() -> list[tuple[str, bytes]]:
+def _seeds() -> list[tuple[bytes, bool]]:
+    """Bytes of messages or bundles, and whether they are a bundle."""
     dense = np.arange(12.0).reshape(3, 4) % 5
     cube = np.arange(24).reshape(2, 3, 4) % 3
     tensors: list[Any] = [
@@ -43,23 +35,23 @@ def _seeds() -> list[tuple[str, bytes]]:
             sa.ipc.write_tensor(tensor, sink, options)
             alone = io.BytesIO()
             sa.ipc.write_tensor(tensor, alone, options)
-            seeds.append(("tensors", alone.getvalue()))
-        seeds.append(("tensors", sink.getvalue()))
-    seeds.append(("tensors", forms.for_cpp(tensors[6])))
+            seeds.append((alone.getvalue(), False))
+        seeds.append((sink.getvalue(), False))
+    seeds.append((forms.for_cpp(tensors[6]), False))
     for given in ({}, {"a": dense, "b": tensors[4], "é": tensors[6]}, {f"t{i}": np.arange(i) for i in range(9)}):
         sink = io.BytesIO()
         sa.save_tensors(given, sink, {"k": "v"})
-        seeds.append(("bundle", sink.getvalue()))
+        seeds.append((sink.getvalue(), True))
     return seeds
 
 
 SEEDS = _seeds()
 
 
-def mutation(number: int) -> tuple[str, bytes]:
+def mutation(number: int) -> tuple[bytes, bool]:
     """The input of a number: a seed with one to four changes."""
     chance = random.Random(number)
-    kind, seed = SEEDS[number % len(SEEDS)]
+    seed, is_bundle = SEEDS[number % len(SEEDS)]
     data = bytearray(seed)
     for _ in range(chance.randint(1, 4)):
         size = chance.choice((1, 1, 2, 4, 8))
@@ -81,16 +73,16 @@ def mutation(number: int) -> tuple[str, bytes]:
             del data[at : at + size]
         if not data:
             break
-    return kind, bytes(data)
+    return bytes(data), is_bundle
 
 
-def exercise(kind: str, data: bytes) -> str:
+def exercise(data: bytes, is_bundle: bool) -> str:
     """All that a careless reader does; says whether it was ``read`` or ``refused``, and raises what is neither."""
     ways: list[Any] = [data, io.BufferedReader(io.BytesIO(data))]
     outcomes = []
     for source in ways:
         try:
-            if kind == "bundle":
+            if is_bundle:
                 bundle = sa.load_tensors(source)
                 repr(bundle)
                 "a" in bundle  # noqa: B015
@@ -114,35 +106,3 @@ def exercise(kind: str, data: bytes) -> str:
             outcomes.append("read")
     assert outcomes[0] == outcomes[1], f"{outcomes[0]} from memory, {outcomes[1]} from a file object"
     return outcomes[0]
-
-
-_SECONDS = 20  # for one input
-
-
-def _hangs(*_: Any) -> None:
-    raise TimeoutError(f"takes more than {_SECONDS} s")
-
-
-def main(first: int = 0, count: int = 100_000) -> int:
-    """Run a range of mutations; gives how many findings there were."""
-    started, findings = time.monotonic(), 0
-    counts = {"read": 0, "refused": 0}
-    signal.signal(signal.SIGALRM, _hangs)
-    for number in range(first, first + count):
-        signal.alarm(_SECONDS)
-        try:
-            counts[exercise(*mutation(number))] += 1
-        except BaseException:
-            findings += 1
-            print(f"\nmutation {number}: {traceback.format_exc(limit=-6)}", flush=True)
-    signal.alarm(0)
-    print(f"{count:,} in {time.monotonic() - started:.0f} s: {counts}, {findings} findings")
-    return findings
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Look for bytes of tensors that break a promise.")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first mutation; 0 by default")
-    parser.add_argument("--count", type=int, default=100_000, help="how many mutations; 100,000 by default")
-    chosen = parser.parse_args()
-    sys.exit(1 if main(chosen.first, chosen.count) else 0)

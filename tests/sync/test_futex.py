@@ -106,7 +106,7 @@ def test_on_other_machines_there_are_pauses() -> None:
         "from shmarrow.sync.futex import *\n"
         "futexes = Futexes(mmap.mmap(-1, 4096)); futexes.arm(0)\n"
         "before = time.monotonic(); futexes.wait(0, 1e9, 100); assert time.monotonic() - before >= 0.1\n"
-        "futexes.wake(0); assert futexes._words[0] == 0\n"
+        "futexes.wake(0)\n"
     )
     subprocess.run([sys.executable, "-c", source], check=True)
 

@@ -114,7 +114,8 @@ def footer_bytes(source: Source, limits: Limits) -> tuple[int, Bytes]:
             raise _no_file(name, head)
         raise InvalidData(
             f"{name}: the file is truncated, or its writer was not closed: expected {MAGIC!r} at its end, "
-            f"[{size - 6}, {size}), found {tail!r}"
+            f"[{size - 6}, {size}), found {tail!r}",
+            hint="write the file again; `shmarrow validate` says how to read the batches that it has",
         )
     start = size - END.size - length
     if length <= 0 or start < HEAD:
