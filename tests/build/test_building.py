@@ -398,6 +398,8 @@ JUNK_HINTS: list[tuple[list[Any], str]] = [
     ([pa.scalar(1)], "as_py"), ([True, 1], "bool"), ([D(1), 1.0], "Decimal"), ([D("NaN")], "row 0: NaN"),
     ([{1: 2}], "row 0: .*map type"), ([MOMENT, MOMENT.replace(tzinfo=UTC)], "time zone"),
     ([[1], {"a": 1}], "list.*dict"), ([np.longdouble(1)], "float128|longdouble"), ([np.void(b"ab")], "void"),
+    ([MOMENT.replace(tzinfo=dt.timezone(dt.timedelta(seconds=1)))], "no Arrow name"),
+    ([np.timedelta64(1, "M")], "timedelta64"),
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ _HOURS = dt.timezone(dt.timedelta(hours=5))
 OBJECTS: list[Any] = [
     # numbers
     True, False, 0, 1, -1, 127, 128, 255, 256, -128, -129, 2**15, 2**24 + 1, 2**31 - 1, 2**31, 2**53, 2**53 + 1,
-    2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**40,
+    2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**40, 10**400,
     0.0, -0.0, 0.5, 1.0, 1.5, 65504.0, 65520.0, 1e6, 1e300, 5e-324, float("inf"), float("nan"), 2.0**53, 1e19, 0.1,
     np.int8(5), np.uint64(2**64 - 1), np.float16(1.5), np.float32(0.1), np.float64(2.5), np.bool_(True),
     np.longdouble(1.5), 1 + 2j, Decimal(0), Decimal(1), Decimal("1.5"), Decimal("1.23456789"), Decimal("NaN"),

@@ -105,6 +105,9 @@ def test_integers_of_numpy_are_numbers_in_types() -> None:
     assert sa.list_("int8", np.int64(-1)) == sa.list_("int8")
     assert sa.binary(np.int32(3)).width.__class__ is int
     assert sa.dense_union(FIELDS, np.array([7])).type_codes == (7,)
+    for wrong in (lambda: sa.dense_union(FIELDS, "1"), lambda: sa.field(5, "int8")):
+        with pytest.raises(sa.InvalidType, match=r"must be a (list of ints|string), found"):
+            wrong()
 
 
 # --- other arguments ----------------------------------------------------------------------------------------------

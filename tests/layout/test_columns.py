@@ -358,6 +358,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "value": (lambda r: r.append_column(sa.field("x", "int8"), [300] * 5), sa.InvalidData, "column 'x': .*300"),
     "drop": (lambda r: r.drop_columns(["n", "x"]), sa.FieldNotFound, "no field is named 'x'"),
+    "rename numbers": (lambda r: r.rename_columns({0: "x"}), sa.InvalidType, "must be strings, found 0"),
     "rename": (lambda r: r.rename_columns(["x"]), sa.InvalidArgument, "expected 4 names, one for each column, found 1"),
     "cast names": (lambda r: r.cast(sa.schema([("n", "int8")])), sa.InvalidArgument, r"\['n'\], expected those"),
     "cast order": (lambda r: r.cast(sa.schema(list(r.schema)[::-1])), sa.InvalidArgument, "another order"),

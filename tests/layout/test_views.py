@@ -146,6 +146,12 @@ class TestTrim:
         with pytest.raises(sa.InvalidData, match=r"row 0: .*the view refers to"):
             sa.concat_arrays([wrong, two]).validate(full=True)
 
+    def test_joining_many_buffers_keeps_those_that_are_needed(self) -> None:
+        many = sa.array(pa.concat_arrays([pa.array([b"%020d" % i], pa.binary_view()) for i in range(40)]))
+        joined = sa.concat_arrays([many.take([3]), many.take([7])])
+        assert joined.to_pylist() == [b"%020d" % 3, b"%020d" % 7]
+        assert len(joined.data_buffers) == 2
+
     def test_buffers_that_nothing_leads_to_are_dropped(self) -> None:
         parts = [pa.array([b"%020d" % i] * 2, pa.binary_view()) for i in range(3)]  # one buffer each
         found = sa.array(pa.concat_arrays(parts)).take([4, 1])

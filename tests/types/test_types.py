@@ -169,6 +169,7 @@ def test_parameters_that_make_no_sense(make: Any, message: str) -> None:
 
 def test_child_fields_that_are_not_there() -> None:
     type = sa.struct([("a", sa.int8()), ("a", sa.string())])
+    assert (len(type), type.num_fields, type.names, [field.name for field in type]) == (2, 2, ["a", "a"], ["a", "a"])
     with pytest.raises(sa.FieldNotFound, match="2 child fields are named 'a'"):
         type.field("a")
     with pytest.raises(sa.FieldNotFound, match="0 child fields are named 'b'"):
