@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-import multiprocessing
 import os
 import pickle
 import re
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ import lab
 import numpy as np
 import pyarrow as pa
 import pytest
-from cases import table as cases
+from cases.table import CASES as ALL
 from commands import forked_command
 from environment import ROOT
+from forms import together
 from interrupts import killed
-from store_check import check, leftovers
+from store_check import check, cleaned, leftovers
 from waiting import wait_until
 
 import shmarrow as sa
@@ -48,14 +49,20 @@ def room_used(store: sa.Store) -> int:
 
 
 @pytest.fixture
-def store(where: str) -> sa.Store:
-    return sa.Store(where)
+def store(shm_name: str) -> Iterator[sa.Store]:
+    """A store in shared memory: what is shared are files in either place, and the kill is of a store in a directory."""
+    store = sa.Store(shm_name)
+    yield store
+    store.close()
+    gc.collect()
+    assert cleaned(shm_name) == 0, leftovers(shm_name)
 
 
 # --- what is written --------------------------------------------------------------------------------------------
 
 
-def test_a_column_more_costs_the_column(store: sa.Store) -> None:
+def test_a_column_more_costs_the_column(where: str) -> None:
+    store = sa.Store(where)
     store.put("day", day(16))
     scored = store.get("day", kind=sa.Table).append_column("score", sa.array(numbers(99)))
     before = room_used(store)
@@ -69,15 +76,12 @@ def test_a_column_more_costs_the_column(store: sa.Store) -> None:
     check(store.path)
 
 
-CASES = [case for case in cases.CASES if "dictionary-dictionary" not in case.name]
-
+CASES = [case for case in ALL if "dictionary-dictionary" not in case.name]
 
 FORMS: dict[str, Any] = {
-    "array": lambda values: values,
-    "batch": lambda values: sa.record_batch({"x": values}),
-    "chunked": lambda values: sa.chunked_array([values, values]),
-    "table": lambda values: sa.table([sa.record_batch({"x": values})] * 2),
-    "nested": lambda values: sa.record_batch({"x": sa.StructArray.from_arrays([values, values], ["a", "b"])}),
+    "batch": lambda values: values,
+    "table": lambda values: sa.table([values] * 2),
+    "nested": lambda values: sa.record_batch({"x": values.to_struct_array()}),
 }
 
 
@@ -85,15 +89,14 @@ FORMS: dict[str, Any] = {
 def test_values_of_every_type_come_back_whole_and_sliced(tmp_path: Path, form: str) -> None:
     """Each type is put and read back, then put again from what was read, whole and from its second row on."""
     with sa.Store(tmp_path / "store") as store:
-        for case in CASES:
-            made: Any = FORMS[form](case.array())
-            store._put_as_file(case.name, made)
-            for changed in (store.get(case.name), store.get(case.name).slice(1)):
-                name = store.put(None, changed, reuse=True)
-                found = store.get(name)
+        for number, batch in enumerate(together(CASES)):
+            made = FORMS[form](batch)
+            store.put(f"{number}", made)
+            for changed in (store.get(f"{number}"), store.get(f"{number}").slice(1)):
+                found = store.get(store.put(None, changed, reuse=True))
                 found.validate(full=True)
                 assert type(found) is type(made)
-                assert repr(found.to_pylist()) == repr(changed.to_pylist()), case.name
+                assert repr(found.to_pylist()) == repr(changed.to_pylist())
 
 
 def large(seed: int) -> dict[str, Any]:
@@ -115,20 +118,21 @@ def large(seed: int) -> dict[str, Any]:
 
 
 def test_every_layout_is_shared_and_not_copied(store: sa.Store) -> None:
-    made = large(1)
-    store.put("made", sa.record_batch(made))
+    made = sa.record_batch(large(1))
+    store.put("made", made)
     got = store.get("made", kind=sa.RecordBatch)
-    for name in made:
+    for name in made.schema.names:
         kept = store.put(None, got.select([name]), reuse=True)
         assert store.info(kept).sources == ("made",), name
         assert store.info(kept).nbytes < PAGE, name
-        assert store.get(kept) == got.select([name]), name
-        sliced = got.select([name]).slice(8, ROWS - 10)  # offsets are written, as they do not begin at 0
-        kept = store.put(None, sliced, reuse=True)
+        assert store.get(kept) == made.select([name]), name
+        assert pa.record_batch(store.get(kept)) == pa.record_batch(made.select([name])), name
+        sliced = made.select([name]).slice(8, ROWS - 10)  # offsets are written, as they do not begin at 0
+        kept = store.put(None, got.select([name]).slice(8, ROWS - 10), reuse=True)
         assert store.info(kept).sources == ("made",), name
         assert store.info(kept).nbytes < store.info("made").nbytes / 8, name
         assert store.get(kept) == sliced, name
-        assert store.get(kept).to_pylist() == sliced.to_pylist()
+        assert pa.record_batch(store.get(kept)) == pa.record_batch(sliced), name
     check(store.path)
 
 
@@ -150,11 +154,10 @@ def test_columns_of_several_objects_renamed_and_reordered(store: sa.Store) -> No
     store.put("chunks", chunks, reuse=True)
     assert store.info("chunks").nbytes < PAGE
     table = sa.table(got)
-    assert len({len(dictionary) for dictionary in (got[0].column("words").dictionary,)}) == 1
     store.put("table", table, reuse=True)
     for name, expected in (("mixed", mixed), ("chunks", chunks), ("table", table)):
         assert store.get(name) == expected
-        assert store.get(name).to_pylist() == expected.to_pylist()
+    assert store.get("table", kind=sa.Table).batches[2] == sa.record_batch(large(2))
     check(store.path)
 
 
@@ -167,7 +170,6 @@ def test_a_stream_of_different_dictionaries_shares_them(store: sa.Store) -> None
     assert store.info("both").sources == ("part 0", "part 1")
     assert store.info("both").nbytes < 2 * PAGE
     assert store.get("both") == table
-    assert store.get("both").to_pylist() == table.to_pylist()
 
 
 def test_small_and_foreign_sources_are_written(store: sa.Store, tmp_path: Path) -> None:
@@ -193,14 +195,14 @@ def test_values_that_have_been_through_other_libraries_are_recognised(store: sa.
     store.put("day", day())
     arrow = pa.table(store.get("day")).append_column("more", pa.array(numbers(5)))
     store.put("from pyarrow", arrow, reuse=True)
-    frame = pl.from_arrow(pa.table(store.get("day"))).rename({"c0": "first"})
+    frame = pl.DataFrame(store.get("day")).rename({"c0": "first"})
     store.put("from polars", frame, reuse=True)
     store.put("from numpy", sa.record_batch({"x": store.get("day").column("c1").chunk(0).to_numpy()[10:]}), reuse=True)
     for name, most in (("from pyarrow", ROWS * 8), ("from polars", 0), ("from numpy", 0)):
         assert store.info(name).sources == ("day",), name
         assert store.info(name).nbytes < most + PAGE, name
     assert pa.table(store.get("from pyarrow")) == arrow
-    assert store.get("from polars").to_pylist() == frame.to_dicts()
+    assert pl.DataFrame(store.get("from polars")).equals(frame)
 
 
 def test_what_cannot_be_shared_is_refused(store: sa.Store) -> None:
@@ -338,9 +340,9 @@ def test_a_forked_child_is_told_to_get_the_object_itself(store: sa.Store) -> Non
     assert leftovers(store.path) == []
 
 
-def test_shared_bytes_count_once_towards_the_capacity(where: str) -> None:
+def test_shared_bytes_count_once_towards_the_capacity(shm_name: str) -> None:
     whole = day(8)
-    with sa.Store(where, capacity=4 << 20, eviction="none") as store:
+    with sa.Store(shm_name, capacity=4 << 20, eviction="none") as store:
         store.put("day", whole)
         used = store.stats().nbytes
         assert used > 1 << 20
@@ -359,10 +361,10 @@ def test_shared_bytes_count_once_towards_the_capacity(where: str) -> None:
         check(store.path)
 
 
-def test_objects_that_share_memory_are_evicted_together(where: str) -> None:
+def test_objects_that_share_memory_are_evicted_together(shm_name: str) -> None:
     """Neither of them alone frees what they share."""
     size = 8 * ROWS * 8
-    with sa.Store(where, capacity=size * 2) as store:
+    with sa.Store(shm_name, capacity=size * 2) as store:
         store.put("day", day(8))
         for number in range(3):
             store.put(f"copy {number}", store.get("day").slice(number), reuse=True)
@@ -407,10 +409,10 @@ def test_an_object_may_replace_its_source(store: sa.Store) -> None:
     assert store.get("day") == held
 
 
-def test_a_source_that_goes_while_it_is_put_is_written(where: str) -> None:
+def test_a_source_that_goes_while_it_is_put_is_written(shm_name: str) -> None:
     """It is deleted while the rest is written, before the files are linked."""
     size = 40 << 20
-    with sa.Store(where, capacity=1 << 30) as store:
+    with sa.Store(shm_name, capacity=1 << 30) as store:
         store.put("day", day())
         got = store.get("day", kind=sa.Table)
         expected = got.to_pylist()
@@ -475,10 +477,6 @@ def test_an_object_has_at_most_255_parts(store: sa.Store) -> None:
 # --- like any other object --------------------------------------------------------------------------------------
 
 
-def total(table: sa.Table) -> float:
-    return float(sum(float(np.sum(column.to_numpy())) for column in table.columns))
-
-
 def test_handles_and_pickles_lead_to_the_same_memory(store: sa.Store) -> None:
     store.put("day", day())
     store.put("scored", store.get("day", kind=sa.Table).append_column("s", sa.array(numbers(1))), reuse=True)
@@ -493,8 +491,6 @@ def test_handles_and_pickles_lead_to_the_same_memory(store: sa.Store) -> None:
     with store.attach("scored") as attached:
         again = pickle.loads(pickle.dumps(attached))
         assert sa.ipc.open_file(again).read_all() == scored
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(total, (scored,)) == total(scored)
     column = scored.column("c2")
     with lab.child("got = handle.open(); say(got.to_pylist()[:3]); hear()", handle=sa.handle(column)) as other:
         assert other.hear() == column.to_pylist()[:3]
@@ -503,38 +499,24 @@ def test_handles_and_pickles_lead_to_the_same_memory(store: sa.Store) -> None:
         assert other.wait() == 0
 
 
-def test_any_reader_gets_it_in_another_process(store: sa.Store) -> None:
-    store.put("made", sa.record_batch(large(3)))
-    changed = store.get("made", kind=sa.RecordBatch).slice(1).rename_columns([f"new {name}" for name in large(3)])
-    store.put("changed", changed, reuse=True)
-    code = "import pyarrow as pa; result = pa.record_batch(store.get('changed')).to_pylist()"
-    assert lab.run(code, store=store) == changed.to_pylist()
-
-
 def test_commands_treat_it_as_any_other_object(store: sa.Store, tmp_path: Path) -> None:
     store.put("day", day())
     scored = store.get("day", kind=sa.Table).append_column("score", sa.array(numbers(1)))
     store.put("scored", scored, reuse=True)
     target = f"{store.name}/scored"
 
-    def said(*words: object, stdin: bytes = b"") -> bytes:
-        done = forked_command(*words, stdin=stdin)
+    def said(*words: object) -> bytes:
+        done = forked_command(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     assert re.search(rb"\nshared +\S+ MiB, with day\n", said("info", target))
     assert re.search(rb"\nscored\t.*\tshares \S+ MiB\n", said("names", store.name))
-    assert said("count", target).strip() == b"%d" % ROWS
-    assert b"no findings" in said("validate", "--full", target)
-    assert b"record batch 0" in said("xray", target)
     file = tmp_path / "scored.arrow"
     said("get", target, file)
     with pa.memory_map(str(file)) as mapped:
         assert pa.ipc.open_file(mapped).read_all() == pa.table(scored)
-    said("diff", target, file)
-    with pa.ipc.open_file(said("get", target, "-")) as reader:
-        assert reader.read_all() == pa.table(scored)
-    said("convert", "-", tmp_path / "scored.parquet", stdin=said("get", target, "-"))
+    assert b"no findings" in said("validate", "--full", target)
 
 
 def test_other_implementations_refuse_the_file_alone(store: sa.Store) -> None:
