@@ -136,18 +136,10 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         T,
         "found shmarrow.RecordBatch; pass its .schema",
     ),
-    "writer for a frame": (
-        lambda: sa.ipc.new_stream(io.BytesIO(), pl.DataFrame(VALUES)),
-        T,
-        "found polars.DataFrame; pass shmarrow.table(data).schema",
-    ),
     "Array": (lambda: sa.Array([1]), T, "use shmarrow.array() for values"),
     "RecordBatch": (lambda: sa.RecordBatch({"x": [1]}), T, "shmarrow.record_batch() takes values"),
-    "RecordBatch, 2": (lambda: sa.RecordBatch({"x": [1]}, {"x": "int8"}), T, "shmarrow.record_batch() takes values"),
     "Tensor": (lambda: sa.Tensor(np.zeros(3)), T, "for arrays use shmarrow.Tensor.from_numpy()"),
-    "no consumer": (lambda: BATCH.for_consumer(), A, "expected one of spark, polars, duckdb"),
     "reader": (lambda: sa.ipc.open_file(sa.ipc.open_file(FILE)), T, "RecordBatchFileReader; it is a reader already"),
-    "directory": (lambda: sa.ipc.open_file("/dev/"), A, "'/dev/' is a directory; pass one of the files in it"),
     "directory to write": (lambda: sa.ipc.new_file("..", BATCH.schema), A, "'..' is a directory"),
     "name of a dtype": (lambda: sa.array([1], "i8"), A, "no type is named 'i8'; numpy's 'i8' is 'int64' here"),
     "Int128": (

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from forms import file_of, stream_of
-from remote import Remote
+from forms import file_of, message_of, stream_of
+from remote import Counted
 
 import shmarrow
 from shmarrow.ipc import IpcWriteOptions as Options
@@ -33,12 +33,6 @@ BATCH = sa.record_batch({"a": [1, 2, 3], "id": [4, 5, 6]})
 TABLE = sa.Table.from_batches([BATCH, BATCH])
 COLUMN = BATCH["a"]
 MASK = np.array([True, False, True])
-
-
-def tensor_message() -> bytes:
-    sink = io.BytesIO()
-    sa.ipc.write_tensor(sa.Tensor.from_numpy(np.eye(2)), sink)
-    return sink.getvalue()
 
 
 def archive(name: str) -> bytes:
@@ -61,7 +55,7 @@ def npy() -> bytes:
     return sink.getvalue()
 
 
-FILE, STREAM, TENSOR = file_of(BATCH), stream_of(BATCH), tensor_message()
+FILE, STREAM, TENSOR = file_of(BATCH), stream_of(BATCH), message_of(sa.Tensor.from_numpy(np.eye(2)))
 
 # --- formats ----------------------------------------------------------------------------------------------------
 # The magic words are those that each format's specification gives; where Python writes the format, it wrote the bytes.
@@ -125,25 +119,19 @@ def test_another_format_is_named_with_what_reads_it(name: str, tmp_path: Path) -
 
 def test_a_large_remote_file_is_named_by_its_start() -> None:
     with pytest.raises(sa.InvalidData, match="expected an Arrow file, found a Parquet file; pyarrow"):
-        sa.ipc.open_file(Remote(b"PAR1" + bytes(1 << 20) + b"PAR1"))
+        sa.ipc.open_file(Counted(b"PAR1" + bytes(1 << 20) + b"PAR1"))
 
 
 def test_text_in_a_pipe_is_named() -> None:
-    source: Any = io.BufferedReader(Remote(b"a,b\n" * 10))
+    source: Any = io.BufferedReader(Counted(b"a,b\n" * 10))
     with pytest.raises(sa.InvalidData, match="expected an Arrow message at 0, found text"):
         sa.ipc.open_stream(source)
 
 
 FORMS: dict[str, tuple[Callable[[], Any], str]] = {
-    "stream as file": (
-        lambda: sa.ipc.open_file(STREAM),
-        "found an Arrow stream or tensor; ipc.open_stream or",
-    ),
+    "stream as file": (lambda: sa.ipc.open_file(STREAM), "found an Arrow stream or tensor; ipc.open_stream or"),
     "file as stream": (lambda: sa.ipc.open_stream(FILE), "found an Arrow file; ipc.open_file reads it"),
-    "tensor as file": (
-        lambda: sa.ipc.open_file(TENSOR),
-        "found an Arrow stream or tensor; ipc.open_stream or",
-    ),
+    "tensor as file": (lambda: sa.ipc.open_file(TENSOR), "found an Arrow stream or tensor; ipc.open_stream or"),
     "file as tensor": (lambda: sa.ipc.read_tensor(FILE), "found an Arrow file; ipc.open_file reads it"),
     "file as bundle": (lambda: sa.load_tensors(FILE), "not a bundle of tensors; open it with ipc.open_file"),
     "anything": (lambda: sa.ipc.open_file(b"\x01" * 50), "expected an Arrow file, which starts with b'ARROW1'"),
@@ -165,11 +153,7 @@ PLACES: dict[str, tuple[Any, type[Exception], str]] = {
     "directory": ("no/such/x.arrow", sa.ObjectNotFound, "there is no directory 'no/such'"),
     "pattern": ("*.arrow", sa.ObjectNotFound, "patterns are not expanded"),
     "file URL": ("file:///data/x.arrow", sa.ObjectNotFound, "a URL is not a path; pass '/data/x.arrow'"),
-    "s3": (
-        "s3://bucket/x",
-        sa.ObjectNotFound,
-        r"pass a file object, such as fsspec\.open\('s3://bucket/x'\)\.open\(\)",
-    ),
+    "s3": ("s3://bucket/x", sa.ObjectNotFound, r"such as fsspec\.open\('s3://bucket/x'\)\.open\(\)"),
     "http": ("https://a.org/x", sa.ObjectNotFound, "a URL is not a path; pass a file object"),
     "shm": ("shm:nobody-made-this", sa.ObjectNotFound, "cannot attach to 'shm:nobody-made-this'.*never published"),
     "a directory": (".", sa.InvalidArgument, "expected a file, and '.' is a directory; pass one of the files in it"),
@@ -212,26 +196,21 @@ def writer() -> Any:
     return sa.ipc.new_stream(io.BytesIO(), BATCH.schema)
 
 
-def file() -> Any:
-    return sa.ipc.open_file(FILE)
+def new(options: Any) -> Any:
+    return sa.ipc.new_file(io.BytesIO(), BATCH.schema, options)
+
+
+def file(**options: Any) -> Any:
+    return sa.ipc.open_file(FILE, **options)
 
 
 A, T, F, R = sa.InvalidArgument, sa.InvalidType, sa.FieldNotFound, sa.IndexOutOfRange
 CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     # options
-    "options by name": (
-        lambda: sa.ipc.new_file(io.BytesIO(), BATCH.schema, "lz4"),
-        T,
-        "found str; pass IpcWriteOptions(compression='lz4')",
-    ),
-    "options as a dict": (
-        lambda: sa.ipc.new_file(io.BytesIO(), BATCH.schema, {}),
-        T,
-        "options must be a shmarrow.ipc.IpcWriteOptions, found dict",
-    ),
+    "options by name": (lambda: new("lz4"), T, "found str; pass IpcWriteOptions(compression='lz4')"),
+    "options as a dict": (lambda: new({}), T, "options must be a shmarrow.ipc.IpcWriteOptions, found dict"),
     "codec": (lambda: Options("snappy"), A, "compression must be one of (None, 'lz4', 'zstd'), found 'snappy'"),
     "level of lz4": (lambda: Options("lz4", 100), A, "compression_level of lz4 must be from -65536 to 16, found 100"),
-    "level of zstd": (lambda: Options("zstd", 23), A, "compression_level of zstd must be from -131072 to 22, found 23"),
     "level of none": (lambda: Options(None, 3), A, "compression_level 3 needs a compression, found None"),
     "codecs": (lambda: Options(["lz4"]), T, "numbers and strings"),
     "level as text": (lambda: Options("lz4", "high"), T, "compression_level cannot be 'high'"),
@@ -240,207 +219,67 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "byte order": (lambda: Options(endianness="middle"), A, "endianness must be"),
     "savings": (lambda: Options(min_space_savings=2.0), A, "min_space_savings must be"),
     "codec of a later version": (lambda: Options("zstd", metadata_version="V4"), A, "V4"),
-    "options of pyarrow": (
-        lambda: sa.ipc.new_stream(io.BytesIO(), BATCH.schema, pa.ipc.IpcWriteOptions()),
-        T,
-        "options must be a shmarrow.ipc.IpcWriteOptions, found",
-    ),
     # readers
     "batch by text": (lambda: file().get_batch("0"), T, "the index of a batch must be an int, found str"),
-    "batch by float": (lambda: file().get_batch(1.0), T, "the index of a batch must be an int, found float"),
     "batch beyond": (lambda: file().get_batch(5), R, "no batch 5: "),
     "slice of a reader": (lambda: file()[0:1], T, "the index of a batch must be an int, found slice"),
-    "stream by text": (
-        lambda: sa.ipc.open_stream(STREAM).get_batch("0"),
-        T,
-        "the index of a batch must be an int, found str",
-    ),
-    "one included": (
-        lambda: sa.ipc.open_file(FILE, included_fields="id"),
-        T,
-        "expected a list of positions and names, found 'id'; write ['id'] for one",
-    ),
-    "one included of a stream": (
-        lambda: sa.ipc.open_stream(STREAM, included_fields="id"),
-        T,
-        "found 'id'; write ['id'] for one",
-    ),
-    "one included from a pipe": (
-        lambda: sa.ipc.open_stream(io.BufferedReader(io.BytesIO(STREAM)), included_fields="id"),
-        T,
-        "found 'id'; write ['id'] for one",
-    ),
-    "number included": (lambda: sa.ipc.open_file(FILE, included_fields=3), T, "found 3; write [3] for one"),
-    "unknown included": (
-        lambda: sa.ipc.open_file(FILE, included_fields=["x"]),
-        F,
-        "no field is named 'x'; the schema has 2 fields: ['a', 'id']",
-    ),
-    "array without dimensions": (
-        lambda: sa.ipc.open_file(FILE, included_fields=np.array(3)),
-        T,
-        "expected a list of positions and names, found array(3)",
-    ),
+    "stream by text": (lambda: sa.ipc.open_stream(STREAM).get_batch("0"), T, "index of a batch must be an int, found"),
+    "one included": (lambda: file(included_fields="id"), T, "names, found 'id'; write ['id'] for one"),
+    "number included": (lambda: file(included_fields=3), T, "found 3; write [3] for one"),
+    "unknown included": (lambda: file(included_fields=["x"]), F, "named 'x'; the schema has 2 fields: ['a', 'id']"),
+    "one included of a stream": (lambda: sa.ipc.open_stream(STREAM, included_fields="id"), T, "write ['id'] for one"),
     # writers
-    "write values": (
-        lambda: writer().write({"a": [1]}),
-        T,
-        "expected a record batch, a table, a reader or a data frame, found dict; shmarrow.record_batch(...)",
-    ),
-    "write a list": (
-        lambda: writer().write([BATCH]),
-        T,
-        "found list; shmarrow.record_batch(...) makes a batch of values",
-    ),
-    "write an ndarray": (lambda: writer().write(np.eye(2)), T, "found numpy.ndarray; shmarrow.record_batch(...)"),
-    "write nothing": (
-        lambda: writer().write(None),
-        T,
-        "expected a record batch, a table, a reader or a data frame, found NoneType",
-    ),
-    "other fields": (
-        lambda: writer().write(sa.record_batch({"z": [1]})),
-        T,
-        "the batch does not fit the writer's schema: missing: columns 'a', 'id'; not expected: column 'z'",
-    ),
+    "write values": (lambda: writer().write({"a": [1]}), T, "data frame, found dict; shmarrow.record_batch(...)"),
+    "write a list": (lambda: writer().write([BATCH]), T, "found list; shmarrow.record_batch(...) makes a batch of val"),
+    "write nothing": (lambda: writer().write(None), T, "a table, a reader or a data frame, found NoneType"),
     "schema as a number": (lambda: sa.ipc.new_file(io.BytesIO(), 5), T, "expected a shmarrow.Schema, found int"),
-    "sink": (
-        lambda: sa.ipc.new_file(5, BATCH.schema),
-        T,
-        "a sink must be a path, a shm: name or a file object, found int",
-    ),
-    "mode": (
-        lambda: sa.ipc.new_file("x", BATCH.schema, mode="w"),
-        A,
-        "mode must be None or permission bits from 0 to 0o777, found 'w'",
-    ),
+    "sink": (lambda: sa.ipc.new_file(5, BATCH.schema), T, "a sink must be a path, a shm: name or a file object, found"),
+    "mode": (lambda: sa.ipc.new_file("x", BATCH.schema, mode="w"), A, "permission bits from 0 to 0o777, found 'w'"),
     "rows of a batch as text": (lambda: writer().write_table(TABLE, "1"), T, "int, found"),
     # schemas and types
-    "names alone": (
-        lambda: sa.schema(["a"]),
-        T,
-        "expected a Field or a (name, type) tuple, found 'a'; a field needs a type, as in ('a', 'int64')",
-    ),
+    "names alone": (lambda: sa.schema(["a"]), T, "found 'a'; a field needs a type, as in ('a', 'int64')"),
     "schema of text": (lambda: sa.schema("a"), T, "expected fields, (name, type) tuples, or a mapping, found 'a'"),
-    "schema of a scalar": (
-        lambda: sa.schema(np.array(3)),
-        T,
-        "expected fields, (name, type) tuples, or a mapping, found array(3)",
-    ),
     "schemas": (lambda: sa.unify_schemas(None), T, "expected a list of shmarrow.Schema, found None"),
     "misspelt type": (lambda: COLUMN.cast("int46"), A, "no type is named 'int46'; did you mean 'int64'"),
-    "type of a list": (lambda: COLUMN.cast("list<int8>"), A, "no type is named 'list<int8>'"),
     "decimal by name": (lambda: COLUMN.cast("decimal128(5, 2)"), A, "parametric types have factory functions"),
-    "class int": (
-        lambda: sa.array([1], int),
-        T,
-        "expected a DataType or the name of one, found <class 'int'>; write 'int64'",
-    ),
-    "number for a type": (lambda: sa.array([1], 8), T, "expected a DataType or the name of one, found 8"),
-    "type of pyarrow": (
-        lambda: sa.types.is_string(pa.string()),
-        T,
-        "is_string: expected a DataType, found pyarrow.DataType; shmarrow.types.as_type(...) converts it",
-    ),
+    "class int": (lambda: sa.array([1], int), T, "the name of one, found <class 'int'>; write 'int64'"),
     "class float": (lambda: COLUMN.cast(float), T, "write 'float64'"),
-    "extension": (lambda: sa.unregister_extension_type(None), A, "no extension type is registered as None"),
+    "number for a type": (lambda: sa.array([1], 8), T, "expected a DataType or the name of one, found 8"),
+    "type of pyarrow": (lambda: sa.types.is_string(pa.string()), T, "shmarrow.types.as_type(...) converts it"),
     # values
     "text as values": (lambda: sa.array("abc"), T, "expected an ndarray or an iterable of values, found str"),
-    "number as values": (lambda: sa.array(5), T, "expected an ndarray or an iterable of values, found int"),
-    "mixed": (
-        lambda: sa.array([1, "a"]),
-        T,
-        "row 1: no single type fits all values, which are of the types int, str; pass type=",
-    ),
-    "rows of an ndarray": (
-        lambda: sa.table(np.eye(2)),
-        T,
-        "the rows of an ndarray are not columns: pass list(array.T)",
-    ),
-    "table of a dict": (
-        lambda: sa.Table({"a": [1]}),
-        T,
-        "expected a shmarrow.Schema, found dict; shmarrow.table() takes values",
-    ),
-    "chunks of values": (
-        lambda: sa.ChunkedArray([[1]]),
-        T,
-        "expected Arrays, found list; shmarrow.chunked_array() takes values",
-    ),
-    "chunks": (lambda: sa.ChunkedArray(None), T, "expected an iterable of Arrays, found None"),
-    "batches as text": (
-        lambda: sa.Table(BATCH.schema, "text"),
-        T,
-        "expected a list of shmarrow.RecordBatch, found 'text'",
-    ),
-    "batches as None": (lambda: sa.Table(BATCH.schema, None), T, "expected a list of shmarrow.RecordBatch, found None"),
-    "one batch": (
-        lambda: sa.Table.from_batches(BATCH),
-        T,
-        "expected a list of record batches, found one shmarrow.RecordBatch",
-    ),
-    "reader of None": (
-        lambda: sa.RecordBatchReader.from_batches(BATCH.schema, None),
-        T,
-        "expected an iterable of shmarrow.RecordBatch, found None",
-    ),
+    "mixed": (lambda: sa.array([1, "a"]), T, "row 1: no single type fits all values, which are of the types int, str"),
+    "rows of an ndarray": (lambda: sa.table(np.eye(2)), T, "of an ndarray are not columns: pass list(array.T)"),
+    "table of a dict": (lambda: sa.Table({"a": [1]}), T, "Schema, found dict; shmarrow.table() takes values"),
+    "chunks of values": (lambda: sa.ChunkedArray([[1]]), T, "found list; shmarrow.chunked_array() takes values"),
+    "batches as text": (lambda: sa.Table(BATCH.schema, "a"), T, "a list of shmarrow.RecordBatch, found 'a'"),
+    "one batch": (lambda: sa.Table.from_batches(BATCH), T, "record batches, found one shmarrow.RecordBatch"),
     "nothing to join": (lambda: sa.concat_arrays([]), A, "expected at least one array"),
     "two types": (lambda: sa.concat_arrays([COLUMN, sa.array(["a"])]), T, "cannot concatenate int64 and string"),
     # casts
-    "text of numbers": (
-        lambda: COLUMN.cast("string"),
-        T,
-        "there is no cast from int64 to string; format or parse the values in Python",
-    ),
+    "text of numbers": (lambda: COLUMN.cast("string"), T, "int64 to string; format or parse the values in Python"),
     "structs of lists": (
         lambda: sa.array([[1]]).cast(sa.struct({"a": "int8"})),
         T,
-        "there is no cast from list<item: int64> to struct<a: int8>",
-    ),
-    "numbers of a dictionary": (
-        lambda: sa.array(["a"]).dictionary_encode().cast("int8"),
-        T,
-        "there is no cast from string to int8; format or parse the values in Python",
+        "no cast from list<item: int64> to",
     ),
     # selecting
-    "mask of a batch": (
-        lambda: BATCH[MASK],
-        T,
-        "a column is selected by position or name, found ndarray; use select([...]) for several columns, filter(mask)",
-    ),
+    "mask of a batch": (lambda: BATCH[MASK], T, "ndarray; use select([...]) for several columns, filter(mask)"),
     "several columns": (lambda: TABLE[["a", "id"]], T, "found list; use select([...]) for several columns"),
     "missing column": (lambda: BATCH["x"], F, "no field is named 'x'; the schema has 2 fields: ['a', 'id']"),
     "no field": (lambda: BATCH.column(9), R, "no field 9: the schema has 2"),
     "index beyond": (lambda: COLUMN[3], R, "index 3 is out of range: the array has 3 values"),
-    "select a scalar": (lambda: BATCH.select(np.array(1)), T, "expected a list of positions and names, found array(1)"),
     "select nothing": (lambda: TABLE.select(None), T, "expected a list of positions and names, found None"),
     "rename by text": (lambda: TABLE.rename_columns("ab"), T, "found 'ab'; write ['ab'] for one"),
     "take text": (lambda: COLUMN.take("a"), T, "indices must be integers, found 'a'"),
     "float slice": (lambda: BATCH.slice(1.5), T, "expected a slice of ints, found offset 1.5"),
     # handing out
-    "numpy with nulls": (
-        lambda: sa.array([1, None]).to_numpy(),
-        sa.CopyRequired,
-        "call to_numpy(zero_copy_only=False)",
-    ),
+    "numpy with nulls": (lambda: sa.array([1, None]).to_numpy(), sa.CopyRequired, "to_numpy(zero_copy_only=False)"),
     "numpy of text": (lambda: sa.array(["a"]).to_numpy(), sa.CopyRequired, "call to_numpy(zero_copy_only=False)"),
     # tensors
-    "tensor of text": (
-        lambda: sa.save_tensors({"a": "x"}, io.BytesIO()),
-        T,
-        "tensor 'a': expected a tensor or an array, found str",
-    ),
-    "tensors in a list": (lambda: sa.save_tensors([np.eye(2)], io.BytesIO()), T, "found list"),
-    "number as name": (
-        lambda: sa.save_tensors({1: np.eye(2)}, io.BytesIO()),
-        T,
-        "the name of a tensor must be a string, found 1",
-    ),
-    "arguments reversed": (
-        lambda: sa.save_tensors(io.BytesIO(), {"a": np.eye(2)}),
-        T,
-        "expected a mapping of names to tensors, found _io.BytesIO",
-    ),
+    "tensor of text": (lambda: sa.save_tensors({"a": "x"}, io.BytesIO()), T, "tensor 'a': expected a tensor or an arr"),
+    "tensors in a list": (lambda: sa.save_tensors([np.eye(2)], io.BytesIO()), T, "names to tensors, found list"),
+    "number as name": (lambda: sa.save_tensors({1: MASK}, io.BytesIO()), T, "a tensor must be a string, found 1"),
     "element type": (lambda: sa.Tensor.from_numpy(np.eye(2), type=5), T, "expected a"),
     "new tensor": (lambda: sa.ipc.new_tensor(io.BytesIO(), 5, (2,)), T, "expected"),
     "dimension": (lambda: sa.Tensor.from_numpy(np.eye(2)).dim_name(None), A, "no dimension None: the tensor has 2"),
@@ -459,15 +298,6 @@ def test_a_mistake_says_what_to_do(case: str, tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_tensor_is_named_among_those_there() -> None:
-    sink = io.BytesIO()
-    sa.save_tensors({f"t{i}": np.eye(2) for i in range(10)}, sink)
-    with pytest.raises(
-        sa.FieldNotFound, match=re.escape("no tensor is named 'w'; there are 10 tensors: ['t0', 't1', ")
-    ):
-        sa.load_tensors(sink.getvalue())["w"]
-
-
 # --- arguments of any kind --------------------------------------------------------------------------------------
 
 JUNK: list[Any] = [
@@ -477,28 +307,18 @@ JUNK: list[Any] = [
 ]  # fmt: skip
 
 FUNCTIONS = [
-    *[
-        sa.array,
-        sa.chunked_array,
-        sa.record_batch,
-        sa.table,
-        sa.schema,
-        sa.field,
-        sa.struct,
-        sa.list_,
-        sa.concat_arrays,
-    ],
-    *[sa.concat_batches, sa.concat_tables, sa.unify_schemas, sa.nulls, sa.timestamp, sa.decimal128, sa.dictionary],
-    *[sa.map_, sa.load_tensors, sa.save_tensors, sa.unregister_extension_type],
-    *[sa.ipc.open_file, sa.ipc.open_stream, sa.ipc.read_tensor, sa.ipc.new_tensor, sa.ipc.new_file, sa.ipc.new_stream],
-]
+    sa.array, sa.chunked_array, sa.record_batch, sa.table, sa.schema, sa.field, sa.struct, sa.list_, sa.map_,
+    sa.concat_arrays, sa.concat_batches, sa.concat_tables, sa.unify_schemas, sa.nulls, sa.timestamp, sa.decimal128,
+    sa.dictionary, sa.load_tensors, sa.save_tensors, sa.unregister_extension_type, sa.ipc.open_file,
+    sa.ipc.open_stream, sa.ipc.read_tensor, sa.ipc.new_tensor, sa.ipc.new_file, sa.ipc.new_stream,
+]  # fmt: skip
+ROWS = (
+    "column slice select take filter rename_columns drop_columns set_column add_column append_column remove_column "
+    "cast to_batches replace_schema_metadata __getitem__"
+)
 METHODS: list[tuple[Any, str]] = [
-    (
-        BATCH,
-        "column slice select take filter rename_columns drop_columns set_column add_column append_column cast "
-        "to_batches replace_schema_metadata __getitem__",
-    ),
-    (TABLE, "column slice select take filter rename_columns drop_columns remove_column cast __getitem__ to_batches"),
+    (BATCH, ROWS),
+    (TABLE, ROWS),
     (COLUMN, "cast take filter slice fill_null __getitem__ to_numpy"),
     (TABLE["a"], "cast take filter slice chunk __getitem__"),
     (BATCH.schema, "field insert set remove append with_metadata index_of __getitem__"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import file_of
-from remote import Remote
+from remote import Counted
 
 import shmarrow as sa
 
@@ -176,12 +176,12 @@ def test_what_would_be_fetched_is_not_shown() -> None:
 
 
 def test_a_file_read_by_ranges_is_not_fetched() -> None:
-    remote = Remote(file_of(PLAIN))
+    remote = Counted(file_of(PLAIN))
     batch = sa.ipc.open_file(remote)[0]
-    before = remote.count
+    before = len(remote.reads)
     assert "not shown" in repr(batch)
     assert "<td" in html(batch)
-    assert remote.count == before
+    assert len(remote.reads) == before
 
 
 def test_compressed_columns_are_shown_where_they_are_small() -> None:

@@ -6,26 +6,8 @@ import io
 from typing import Any
 
 
-class Remote(io.RawIOBase):
-    """A file object that is read by ranges, and counts the reads."""
-
-    def __init__(self, data: bytes) -> None:
-        self._file, self.count = io.BytesIO(data), 0
-        self.seek, self.tell = self._file.seek, self._file.tell  # type: ignore[method-assign]
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self.count += 1
-        return self._file.readinto(buffer)
-
-
 class Counted(io.RawIOBase):
-    """A seekable file object over bytes that notes which of them are read, and gives no more than ``most`` at once."""
+    """A file object that is read by ranges: it notes which, and gives no more than ``most`` bytes at once."""
 
     def __init__(self, data: bytes, most: int = 1 << 30) -> None:
         self.data = data
