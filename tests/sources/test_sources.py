@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import gc
 import gzip
 import io
 import lzma
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from forms import peers_file, peers_stream
-from processes import ended, forked, python
+from processes import ended, forked
 from remote import Counted
 
 import shmarrow as sa
@@ -45,45 +46,28 @@ def first_of(source: Any, **options: Any) -> dict[str, list[Any]]:
 # --- mapped or read ---
 
 
-def mappings(code: str, *arguments: str) -> int:
-    """Return the number of mappings that a fresh process makes in some code."""
-    script = (
-        "import os, sys, io, shmarrow as sa\n"
-        f"{code}\n"
-        "name = os.path.basename(sys.argv[1].removeprefix('shm:'))\n"
-        "print(sum(line.rstrip().endswith('/' + name) for line in open('/proc/self/maps')))"
-    )
-    return int(python(script, *arguments))
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(
-    ("opened", "mapped"),
-    [
-        ("sys.argv[1]", 1),
-        ("sys.argv[1], memory_map=False", 0),
-        ("open(sys.argv[1], 'rb')", 1),
-        ("open(sys.argv[1], 'rb', buffering=0)", 1),
-        ("open(sys.argv[1], 'r+b')", 1),
-        ("open(sys.argv[1], 'rb'), memory_map=False", 0),
-        ("io.BytesIO(open(sys.argv[1], 'rb').read())", 0),
-        ("io.BufferedReader(io.BytesIO(open(sys.argv[1], 'rb').read()))", 0),
-    ],
-)
-def test_what_is_mapped(opened: str, mapped: int, tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(FILE)
-    code = f"reader = sa.ipc.open_file({opened}); assert reader.get_batch(0).to_pydict() == {VALUES!r}"
-    assert mappings(code, str(path)) == mapped
-
-
-@pytest.mark.processes
-def test_shared_memory_is_read_on_request(shm_name: str) -> None:
-    with sa.segment.create(shm_name, mode=0o600) as writer:
-        writer.write([FILE])
-    code = "reader = sa.ipc.open_file(sys.argv[1], memory_map=False)\n"
-    code += f"assert reader.get_batch(0).to_pydict() == {VALUES!r}"
-    assert mappings(code, shm_name) == 0
+def test_what_is_mapped(tmp_path: Path, shm_name: str) -> None:
+    path, shm = tmp_path / "a", Path("/dev/shm") / shm_name.removeprefix("shm:")
+    for where in (path, shm):
+        where.write_bytes(FILE)
+    for source, options, mapped in (
+        (path, {}, 1),
+        (path, {"memory_map": False}, 0),
+        (shm_name, {}, 1),
+        (shm_name, {"memory_map": False}, 0),
+        (path.open("rb"), {}, 1),
+        (path.open("rb", buffering=0), {}, 1),
+        (path.open("r+b"), {}, 1),
+        (path.open("rb"), {"memory_map": False}, 0),
+        (io.BufferedReader(io.BytesIO(FILE)), {}, 0),  # type: ignore[arg-type]
+    ):
+        gc.collect()
+        with sa.ipc.open_file(source, **options) as reader:
+            assert reader.get_batch(0).to_pydict() == VALUES
+            maps = Path("/proc/self/maps").read_text()
+            assert maps.count(f" {path}\n") + maps.count(f" {shm}\n") == mapped, (source, options)
+        if not isinstance(source, (Path, str)):
+            source.close()
 
 
 @pytest.mark.processes
@@ -176,15 +160,11 @@ def test_streams_in_one_file_object_are_read_in_turn(positioned: Any) -> None:
         (batch,) = sa.ipc.open_stream(positioned)
         assert batch.to_pydict() == VALUES
         assert positioned.tell() == 4 + number * len(STREAM)
-    assert positioned.read() == b"tail"
-
-
-@pytest.mark.parametrize("positioned", POSITIONED, indirect=True)
-def test_pyarrow_leaves_positions_at_the_same_place(positioned: Any) -> None:
     positioned.seek(4)
-    for number in (1, 2):
-        assert pa.ipc.open_stream(positioned).read_all().to_pydict() == VALUES
-        assert positioned.tell() == 4 + number * len(STREAM)
+    assert pa.ipc.open_stream(positioned).read_all().to_pydict() == VALUES
+    assert positioned.tell() == 4 + len(STREAM), "pyarrow leaves it there, too"
+    positioned.seek(4 + 2 * len(STREAM))
+    assert positioned.read() == b"tail"
 
 
 def test_tensors_in_one_mapping_are_read_in_turn(tmp_path: Path) -> None:
@@ -211,15 +191,13 @@ def test_a_bytesio_is_shared_and_stays_usable() -> None:
 # --- files that decompress ---
 
 
-@pytest.mark.parametrize("module", [gzip, bz2, lzma])
-def test_compressed_file_objects(module: Any, tmp_path: Path) -> None:
-    for data, read in ((FILE, sa.ipc.open_file), (STREAM, sa.ipc.open_stream)):
-        with module.open(tmp_path / "a", "wb") as file:
-            file.write(data)
-        with module.open(tmp_path / "a") as file, read(file) as reader:
-            assert reader.read_all().to_pydict() == VALUES
-        with open(tmp_path / "a", "rb") as outer, module.open(outer) as file, read(file) as reader:
-            assert reader.read_all().to_pydict() == VALUES
+def test_a_file_that_is_compressed(tmp_path: Path) -> None:
+    """Streams in such files are read above."""
+    (tmp_path / "a.gz").write_bytes(gzip.compress(FILE))
+    with gzip.open(tmp_path / "a.gz") as file:
+        assert first_of(file) == VALUES
+    with fsspec.open(str(tmp_path / "a.gz"), "rb", compression="gzip") as file:
+        assert first_of(file) == VALUES
 
 
 @pytest.mark.parametrize("module", [gzip, bz2, lzma])
@@ -434,19 +412,6 @@ def test_read_ahead_of_fsspec_is_passed_by() -> None:
     assert (source.name, file.fetched) == ("/counted", 100)
 
 
-def test_fsspec_files(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(FILE)
-    with fsspec.open(str(tmp_path / "a"), "rb") as file:
-        assert first_of(file) == VALUES
-    with fsspec.open("memory://sources/a", "wb") as file:
-        file.write(STREAM)
-    with fsspec.open("memory://sources/a", "rb") as file:
-        assert sa.ipc.open_stream(file).read_all().to_pydict() == VALUES
-    (tmp_path / "a.gz").write_bytes(gzip.compress(FILE))
-    with fsspec.open(str(tmp_path / "a.gz"), "rb", compression="gzip") as file:
-        assert first_of(file) == VALUES
-
-
 # --- pipes and sockets ---
 
 
@@ -491,9 +456,6 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
             (string, sa.InvalidType, "binary file"),
             (writing, sa.InvalidType, "for writing only"),
             (closed, sa.Closed, "closed"),
-            (5, sa.InvalidType, "a source must be a path, .* found int"),
-            (None, sa.InvalidType, "a source must be a path, .* found NoneType"),
-            (tmp_path, sa.StorageError, "directory"),
         ):
             for read in (sa.ipc.open_file, sa.ipc.open_stream, sa.ipc.read_tensor):
                 with pytest.raises(kind, match=message):
