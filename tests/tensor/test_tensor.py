@@ -67,31 +67,21 @@ def test_message(case: str, options: IpcWriteOptions | None) -> None:
         assert tuple(peer.strides) == strides
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-def test_numbers_and_pyarrow(dtype: str) -> None:
-    array = np.array([[0, 1, 2], [3, 4, 100]], dtype)
+def test_names_of_dimensions_and_pyarrow() -> None:
+    """Numbers of every dtype go both ways in ``test_any_array``."""
+    array = np.array([[0, 1, 2], [3, 4, 100]])
     tensor = sa.Tensor.from_numpy(array, ["row", "column"])
-    assert tensor.type == sa.Tensor.from_numpy(array.astype(array.dtype.newbyteorder(">"))).type
     peer = pa.ipc.read_tensor(pa.py_buffer(message_of(tensor)))
-    assert str(peer.type) == str(tensor.type)
-    assert peer.equals(pa.Tensor.from_numpy(array))
-    assert list(peer.dim_names) == ["row", "column"]
+    assert (str(peer.type), list(peer.dim_names)) == (str(tensor.type), ["row", "column"])
     sink = pa.BufferOutputStream()
     pa.ipc.write_tensor(pa.Tensor.from_numpy(array, dim_names=["row", "column"]), sink)
-    found = sa.ipc.read_tensor(sink.getvalue())
-    assert found == tensor
-    assert found.dim_names == ("row", "column")
+    assert sa.ipc.read_tensor(sink.getvalue()) == tensor
 
 
 OTHER_TYPES = {
     "bool": (np.array([True, False, True]), None, sa.bool_(), "int8"),
     "timestamp": (np.array(["2020-01-01", "NaT"], "M8[us]"), None, sa.timestamp("us"), "int64"),
-    "timestamp, zone": (
-        np.array([1, 2]),
-        sa.timestamp("ns", "Europe/Oslo"),
-        sa.timestamp("ns", "Europe/Oslo"),
-        "int64",
-    ),
+    "timestamp, zone": (np.array([1, 2]), sa.timestamp("ns", "Asia/Tokyo"), sa.timestamp("ns", "Asia/Tokyo"), "int64"),
     "duration": (np.array([3, 4], "m8[s]"), None, sa.duration("s"), "int64"),
     "date32": (np.array([18262, -1], "i4"), sa.date32(), sa.date32(), "int32"),
     "date64": (np.array([0, 86400000]), sa.date64(), sa.date64(), "int64"),
@@ -154,25 +144,15 @@ def test_unknown_element_name_stays() -> None:
         sa.ipc.read_tensor(message_of(wrong))
 
 
-@pytest.mark.parametrize(
-    ("array", "type", "error"),
-    [
-        (np.array(["a"]), None, sa.InvalidType),
-        (np.array([None]), None, sa.InvalidType),
-        (np.zeros(2, "c8"), None, sa.InvalidType),
-        (np.zeros(2, "M8[h]"), None, sa.InvalidType),
-        (np.zeros(2, "V0"), None, sa.InvalidType),
-        (np.zeros(2, [("a", "i4")]), None, sa.InvalidType),
-        (np.ma.masked_array([1, 2], [0, 1]), None, sa.InvalidType),
-        (np.zeros(2, "i4"), sa.int64(), sa.InvalidType),
-        (np.zeros(2, "f4"), sa.date32(), sa.InvalidType),
-        (np.zeros(2, "i4"), sa.string(), sa.InvalidType),
-        (np.zeros(2, "i4"), sa.uuid() if hasattr(sa, "uuid") else sa.null(), sa.InvalidType),
-    ],
-)
-def test_types_that_a_tensor_cannot_have(array: Any, type: Any, error: Any) -> None:
-    with pytest.raises(error):
-        sa.Tensor.from_numpy(array, type=type)
+def test_types_that_a_tensor_cannot_have() -> None:
+    for dtype in ("U1", "O", "c8", "M8[h]", "V0", [("a", "i4")]):
+        with pytest.raises(sa.InvalidType):
+            sa.Tensor.from_numpy(np.zeros(2, dtype))
+    with pytest.raises(sa.InvalidType):
+        sa.Tensor.from_numpy(np.ma.masked_array([1, 2], [0, 1]))
+    for dtype, type in (("i4", sa.int64()), ("f4", sa.date32()), ("i4", sa.string()), ("i4", sa.uuid())):
+        with pytest.raises(sa.InvalidType):
+            sa.Tensor.from_numpy(np.zeros(2, dtype), type=type)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------
@@ -244,11 +224,7 @@ def test_equality() -> None:
     assert tensor != 5
     nan = sa.Tensor.from_numpy(np.array([np.nan]))
     assert nan != nan
-
-
-def test_repr_says_what_it_is() -> None:
-    tensor = sa.Tensor.from_numpy(np.zeros((2, 3), "f4"), ["row", "column"])
-    assert repr(tensor) == "<Tensor float, shape (2, 3), strides (12, 4), dimensions row, column>"
+    assert repr(tensor) == "<Tensor int64, shape (2, 3), strides (24, 8), dimensions a, b>"
 
 
 KEYS: list[tuple[Any, tuple[str, ...]]] = [
@@ -472,9 +448,8 @@ def test_lies(header: dict[str, Any], message: str) -> None:
         sa.ipc.read_tensor(crafted(**header))
 
 
-@pytest.mark.parametrize("tensor", [np.arange(6).reshape(2, 3), np.array(["2020"], "M8[s]")], ids=str)
-def test_cut_anywhere(tensor: Any) -> None:
-    data = message_of(sa.Tensor.from_numpy(tensor, metadata={"a": "b"}))
+def test_cut_anywhere() -> None:
+    data = message_of(sa.Tensor.from_numpy(np.arange(6).reshape(2, 3), metadata={"a": "b"}))
     sa.ipc.read_tensor(data)  # its header is known from here on
     for size in range(len(data)):
         with pytest.raises(sa.InvalidData):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms import message_of
 from fuzz_tensors import SEEDS, exercise, mutation
 from remote import Counted
 
@@ -21,10 +22,7 @@ ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(5, dtype="u1"), np.zeros((0, 4
 
 
 def messages(arrays: Any = ARRAYS) -> bytes:
-    sink = io.BytesIO()
-    for array in arrays:
-        sa.ipc.write_tensor(sa.Tensor.from_numpy(array), sink)
-    return sink.getvalue()
+    return b"".join([message_of(sa.Tensor.from_numpy(array)) for array in arrays])
 
 
 def same(found: Any, arrays: Any = ARRAYS) -> None:
@@ -156,19 +154,18 @@ def test_broken_bytes_fail_a_reader() -> None:
 @pytest.mark.parametrize("kind", ["tensor", "bundle"])
 def test_a_sink_that_fails(kind: str) -> None:
     """An error at any call of a sink reaches the caller, and nothing is written after it that looks like an end."""
-    whole = io.BytesIO()
-    given = {"a": ARRAYS[0], "b": ARRAYS[1]}
-    if kind == "bundle":
-        sa.save_tensors(given, whole)
-    else:
-        sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0]), whole)
+
+    def save(sink: Any) -> None:
+        if kind == "bundle":
+            sa.save_tensors({"a": ARRAYS[0], "b": ARRAYS[1]}, sink)
+        else:
+            sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0]), sink)
+
+    save(whole := io.BytesIO())
     for call in range(1000):
         sink = Failing(b"", call)
         try:
-            if kind == "bundle":
-                sa.save_tensors(given, sink)
-            else:
-                sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0]), sink)
+            save(sink)
         except sa.StorageError:
             written = sink.written.getvalue()
             assert len(written) < len(whole.getvalue())
@@ -179,10 +176,10 @@ def test_a_sink_that_fails(kind: str) -> None:
     assert call >= (2 if kind == "bundle" else 1)
 
 
-@pytest.mark.parametrize("shape", [(2.5,), "ab", None, 7, (None,)])
-def test_what_is_no_shape(shape: Any, tmp_path: Path) -> None:
-    with pytest.raises(sa.InvalidType, match="a shape must be a sequence of integers"):
-        sa.ipc.new_tensor(tmp_path / "t", shape, "int8")
+def test_what_is_no_shape(tmp_path: Path) -> None:
+    for shape in ((2.5,), "ab", None, 7, (None,)):
+        with pytest.raises(sa.InvalidType, match="a shape must be a sequence of integers"):
+            sa.ipc.new_tensor(tmp_path / "t", shape, "int8")  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == []
 
 
@@ -251,8 +248,9 @@ def test_what_a_tensor_holds(tmp_path: Path) -> None:
     assert held(path) == (0, 0)
     path.write_bytes(b"")  # of which a mapping would die
     np.testing.assert_array_equal(tensor.to_numpy(), ARRAYS[0])
-    with pytest.raises(sa.InvalidData):
-        sa.ipc.read_tensor(path)
+    for read in (sa.ipc.read_tensor, sa.load_tensors):
+        with pytest.raises(sa.InvalidData):
+            read(path)
     assert held(path) == (0, 0)
 
 
@@ -269,30 +267,17 @@ def test_what_a_bundle_holds(tmp_path: Path) -> None:
     np.testing.assert_array_equal(tensor.to_numpy(), ARRAYS[0])
     del tensor
     assert held(path) == (0, 0)
-    for use in (len, list, repr, bundle.__contains__, bundle.__getitem__, lambda b: b.validate()):
-        if use is repr:
-            assert repr(bundle).endswith(", closed>")
-        else:
-            with pytest.raises(sa.Closed):
-                use("a" if getattr(use, "__self__", None) is bundle else bundle)
-
-
-def test_a_file_that_is_no_bundle_is_not_held(tmp_path: Path) -> None:
-    path = tmp_path / "f.arrow"
-    batch = sa.record_batch({"a": [1]})
-    with sa.ipc.new_file(path, batch.schema) as writer:
-        writer.write(batch)
-    with pytest.raises(sa.InvalidData, match="not a bundle"):
-        sa.load_tensors(path)
-    assert held(path) == (0, 0)
+    assert repr(bundle).endswith(", closed>")
+    for use in (len, list, lambda closed: "a" in closed, lambda closed: closed["a"], lambda closed: closed.validate()):
+        with pytest.raises(sa.Closed):
+            use(bundle)
 
 
 def test_metadata_are_no_state_that_readers_share() -> None:
     """Changes to the metadata of a tensor are not seen by other readers of the same message."""
-    sink = io.BytesIO()
-    sa.ipc.write_tensor(sa.Tensor.from_numpy(ARRAYS[0], metadata={"k": "v"}), sink)
+    data = message_of(sa.Tensor.from_numpy(ARRAYS[0], metadata={"k": "v"}))
     for _ in range(3):
-        found = sa.ipc.read_tensor(sink.getvalue())
+        found = sa.ipc.read_tensor(data)
         assert found.metadata == {b"k": b"v"}
         with pytest.raises(TypeError):
             found.metadata[b"k"] = b"other"
