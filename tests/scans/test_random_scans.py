@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from environment import needs_pyarrow
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shmarrow as sa
@@ -140,6 +140,7 @@ def comparable(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: "NaN" if value != value else value for name, value in row.items()} for row in rows]
 
 
+@settings(max_examples=50)
 @given(st.integers(0, 1 << 62))
 def test_same_as_pyarrow(seed: int) -> None:
     needs_pyarrow(24)  # older ones crash when they export slices of runs

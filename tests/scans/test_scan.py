@@ -6,7 +6,6 @@ import datetime as dt
 import os
 import pickle
 import tarfile
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -284,20 +283,15 @@ def test_sources_without_filters_are_not_opened_for_directories(tmp_path: Path) 
     ("values", "condition", "expected"),
     [
         ([0.0, -0.0, float("nan"), None], ("in", [float("nan"), 0.0]), [0, 1, 2]),
-        ([1.0, float("nan"), None], ("!=", 1), [1]),
-        ([1.0, float("nan"), None], ("not in", [1]), [1]),
-        (["a", None, "b"], ("not in", ["a"]), [2]),
         (["a", None, "b"], ("in", []), []),
         (["a\0", "a", "a\0\0", "a\0b"], (">", "a\0"), [2, 3]),
         (["x" * 20 + end for end in ("", "a", "b")], (">=", "x" * 20 + "a"), [1, 2]),
         (sa.array([None, None], sa.string()).dictionary_encode(), ("!=", "a"), []),
-        (sa.array([Decimal(-(10**30)), Decimal(10**30), Decimal(0)], sa.decimal128(38, 0)), ("<", 1), [0, 2]),
-        (np.array([0.1, 0.5], np.float32), ("<", 0.1), []),
         (np.array([0.1, 0.5], np.float16), ("=", 0.5), [1]),
-        ([(1 << 53) + 1, 1 << 53], ("=", 1 << 53), [1]),
     ],
 )
 def test_exact_comparisons(values: Any, condition: tuple[str, Any], expected: list[int]) -> None:
+    """Cases that ``test_random_scans`` does not make."""
     table = sa.table({"v": values, "i": np.arange(len(values))})
     assert sa.scan(table, columns=["i"], filters=[("v", *condition)]).to_table()["i"].to_pylist() == expected
 
@@ -344,13 +338,9 @@ def test_other_libraries_read_a_scan_any_number_of_times(tmp_path: Path) -> None
     assert scan.to_table().to_pandas()["k"].tolist() == [1, 1, 2, 2]
 
 
-def test_what_others_have_is_named() -> None:
-    scan = sa.scan(sa.table({"x": [1]}))
-    for name, text in {"num_rows": "count_rows", "filter": "where", "to_pandas": "to_table", "lazy": "Polars"}.items():
-        with pytest.raises(AttributeError, match=text):
-            getattr(scan, name)
+def test_a_table_among_the_sources_is_named() -> None:
     with pytest.raises(sa.InvalidType, match=r"^<shmarrow.Table of 1 row, 1 column>: column 'x': there is no cast"):
-        sa.scan([scan.to_table(), sa.table({"x": ["a"]})]).to_table()
+        sa.scan([sa.table({"x": [1]}), sa.table({"x": ["a"]})]).to_table()
 
 
 # --- one source of any kind ---------------------------------------------------------------------------------------

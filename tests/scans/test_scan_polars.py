@@ -85,9 +85,13 @@ PREDICATES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory: pytest.TempPathFactory) -> sa.Scan:
+    return write(tmp_path_factory.mktemp("frame"))
+
+
 @pytest.mark.parametrize("predicate", PREDICATES, ids=str)
-def test_predicates(predicate: pl.Expr, tmp_path: Path) -> None:
-    scan = write(tmp_path)
+def test_predicates(predicate: pl.Expr, scan: sa.Scan) -> None:
     whole = FRAME.with_columns(k=pl.int_range(pl.len()) // 6)
     expected = whole.filter(predicate)
     assert scan.to_polars().filter(predicate).collect().to_dicts().__repr__() == expected.to_dicts().__repr__()
@@ -96,8 +100,8 @@ def test_predicates(predicate: pl.Expr, tmp_path: Path) -> None:
     assert scan.to_polars().filter(predicate).select(pl.len()).collect().item() == expected.height
 
 
-def test_filters_of_the_scan_and_of_the_query(tmp_path: Path) -> None:
-    lazy = write(tmp_path).where([("i", ">", 4)]).select(["s", "i"]).to_polars()
+def test_filters_of_the_scan_and_of_the_query(scan: sa.Scan) -> None:
+    lazy = scan.where([("i", ">", 4)]).select(["s", "i"]).to_polars()
     assert lazy.collect_schema() == {"s": pl.String, "i": pl.Int64}
     assert lazy.filter(pl.col("i") < 7).collect().rows() == [("ab", 5), ("é", 6)]
     query = lazy.group_by("s").agg(pl.col("i").sum()).sort("s")
