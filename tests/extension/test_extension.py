@@ -189,14 +189,6 @@ def test_one_of_many_threads_registers() -> None:
     assert sorted(outcomes) == [False] * 7 + [True]
 
 
-@pytest.mark.processes
-def test_import_brings_neither_uuid_nor_json() -> None:
-    code = (
-        "import sys, numpy; had = set(sys.modules); import shmarrow; print({'uuid', 'json'} & (set(sys.modules) - had))"
-    )
-    assert python(code) == "set()\n"
-
-
 # --- what all of them do ----------------------------------------------------------------------------------------
 
 
@@ -233,10 +225,7 @@ def test_array(case: Any) -> None:
 
 
 @each(CASES)
-@pytest.mark.parametrize(
-    "options", [{}, {"compression": "zstd"}, {"endianness": "big"}, {"metadata_version": "V4"}], ids=str
-)
-def test_messages(case: Any, options: dict[str, Any]) -> None:
+def test_messages(case: Any) -> None:
     type, values, _ = case
     array = sa.array(values, type)
     columns = {
@@ -251,8 +240,10 @@ def test_messages(case: Any, options: dict[str, Any]) -> None:
     if case in WITHOUT_DICTIONARY and "opaque" not in str(type):
         columns["dictionary"] = sa.array(values, sa.dictionary("int8", type))
     batch = sa.record_batch(columns)
-    file = sa.ipc.open_file(file_of(batch, **options)).read_all()
-    for back in (read(written(batch, **options)), file):
+    for back in (
+        read(written(batch, endianness="big")),
+        sa.ipc.open_file(file_of(batch, compression="lz4")).read_all(),
+    ):
         assert back.schema == batch.schema
         assert back.to_pydict() == batch.to_pydict()
         assert {field.metadata for field in back.schema} == {None}
@@ -775,23 +766,6 @@ def test_no_variants(storage: Any) -> None:
     assert passes_through(sa.nulls(1, storage), "arrow.parquet.variant", b"")
 
 
-@pytest.mark.parametrize(
-    ("type", "name"),
-    [
-        (sa.uuid(), "storage_type"), (sa.opaque("int8", "a", "b"), "type_name"),
-        (sa.fixed_shape_tensor("int8", [2]), "shape"),
-    ],
-    ids=["uuid", "opaque", "tensor"],
-)  # fmt: skip
-def test_types_are_immutable(type: Any, name: str) -> None:
-    before, known = getattr(type, name), {type: 1}
-    for change in (lambda: setattr(type, name, sa.int8()), lambda: delattr(type, name)):
-        with pytest.raises(AttributeError, match="immutable"):
-            change()
-    assert getattr(type, name) == before
-    assert known[pickle.loads(pickle.dumps(type))] == 1
-
-
 def test_types_of_users_are_immutable_once_they_are_made() -> None:
     class Unit(ExtensionType):
         extension_name = "test.unit"
@@ -803,32 +777,15 @@ def test_types_of_users_are_immutable_once_they_are_made() -> None:
 
     made = Unit("int8", "m")
     assert (made.unit, made.label, made.storage_type) == ("m", "in m", sa.int8())
-    for name in ("unit", "label", "storage_type", "other"):
-        with pytest.raises(AttributeError, match="immutable"):
-            setattr(made, name, "x")
-
-
-@pytest.mark.processes
-def test_types_are_imported_when_data_name_one() -> None:
-    code = """if True:
-        import io, sys
-        import shmarrow as sa
-        def loaded():
-            found = [name for name in sys.modules if name.startswith("shmarrow.extension.")]
-            return sorted(name.rpartition(".")[2] for name in found)
-        field = sa.field("id", sa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})
-        sink = io.BytesIO()
-        sa.ipc.new_stream(sink, sa.schema([field])).close()
-        print(loaded())
-        print(sa.ipc.open_stream(sink.getvalue()).schema.field(0).type, loaded())
-        sa.fixed_shape_tensor(sa.int8(), [2])
-        print(loaded())
-    """
-    assert python(code).splitlines() == [
-        "['array']",
-        "extension<arrow.uuid> ['array', 'canonical']",
-        "['array', 'canonical', 'tensors']",
-    ]
+    for type, names in (
+        (made, ("unit", "label", "storage_type", "other")),
+        (sa.opaque("int8", "a", "b"), ("type_name",)),
+    ):
+        for name in names:
+            with pytest.raises(AttributeError, match="immutable"):
+                setattr(type, name, "x")
+            with pytest.raises(AttributeError, match="immutable"):
+                delattr(type, name)
 
 
 @pytest.mark.processes
