@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+from functools import cache
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 from environment import torch_or_skip
-from processes import python
 
 import shmarrow as sa
+from shmarrow.segment import mappings
 
 torch = torch_or_skip()
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler  # noqa: E402
@@ -206,33 +207,26 @@ def test_drop_last(path: str, rows: int, size: int, world: int) -> None:
 
 
 def test_sources(tmp_path: Path, shm_name: str) -> None:
+    """Whatever ``sa.scan`` takes, which ``tests/scans`` shows; here those of each kind."""
     for number in range(3):
         write(tmp_path / f"part-{number}.arrow", number * 200, number * 200 + 200)
-    write(tmp_path / "stream", 600, 700, sa.ipc.new_stream)
-    write(shm_name, 700, 800)
-    expected = list(range(600))
     pattern = str(tmp_path / "part-*.arrow")
     tables = [sa.ipc.open_file(tmp_path / f"part-{number}.arrow").read_all() for number in range(3)]
     sources: list[Any] = [
         pattern,
-        Path(pattern),
-        sorted(tmp_path.glob("part-*")),
         tables,
-        sa.concat_tables(tables),
         [batch for table in tables for batch in table.batches],
         [sa.handle(table) for table in tables],
         [pattern.replace("*", "[01]"), tables[2]],
     ]
     for source in sources:
-        assert xs(IterableBatchDataset(source, 64)) == expected
+        assert xs(IterableBatchDataset(source, 64)) == list(range(600))
         assert BatchDataset(source)[[599, 200]]["word"] == ["w599", "w200"]
-    assert xs(IterableBatchDataset([pattern, tmp_path / "stream", shm_name], 64)) == list(range(800))
     store = sa.Store(f"{shm_name}-store")
     for number, table in enumerate(tables):
         store.put(f"train-{number}", table)
-    store.put("test-0", tables[0].batches[0])
-    assert xs(IterableBatchDataset(store, 64, names="train-*")) == expected
-    assert xs(IterableBatchDataset(store, 64, names=["train-2", "test-0"])) == [*range(400, 600), *range(PART)]
+    assert xs(IterableBatchDataset(store, 64, names="train-*")) == list(range(600))
+    assert xs(IterableBatchDataset(store, 64, names=["train-2", "train-0"])) == [*range(400, 600), *range(200)]
     store.clear()
 
 
@@ -288,11 +282,10 @@ def test_batches_may_be_changed(path: str) -> None:
     assert sa.ipc.open_file(path).read_all()["x"].to_pylist() == list(range(ROWS))
 
 
-def test_batches_that_are_kept_leave_mappings_to_the_process(tmp_path: Path) -> None:
+def test_batches_that_are_kept_leave_mappings_to_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Private mappings are limited: one more tensor is an error that says so, one more batch is a copy."""
-    limit = int(Path("/proc/sys/vm/max_map_count").read_text())
-    if limit > 100_000:
-        pytest.skip(f"{limit} mappings take long to make")
+    limit = 4096  # of the 65,530 of most systems
+    monkeypatch.setattr(mappings, "_most_mappings", cache(lambda: limit))
     rows, size = 1 << 17, 1 << 14  # 8 batches of 128 KiB
     with sa.ipc.new_file(tmp_path / "large", sa.schema({"x": sa.int64()})) as writer:
         writer.write(sa.record_batch({"x": np.arange(rows)}))
@@ -387,20 +380,6 @@ def test_workers_share_the_memory(shm_name: str) -> None:
     assert copied[:]["x"].tolist() == [0] * 5
 
 
-def test_without_torch() -> None:
-    """The error names the extra to install."""
-    code = """
-import sys
-sys.modules["torch"] = None
-import shmarrow as sa
-try:
-    import shmarrow.torch
-except sa.MissingExtra as error:
-    print("shmarrow[torch]" in str(error))
-"""
-    assert python(code) == "True\n"
-
-
 # --- rows of other libraries, and readers -----------------------------------------------------------------------
 
 
@@ -421,10 +400,3 @@ def test_rows_of_any_library_are_a_source(path: str) -> None:
         BatchDataset(values)
     with pytest.raises(sa.InvalidType, match="part 1 of the source has other columns than the first: missing: column"):
         BatchDataset([pa.table({"x": [1]}), pa.table({"y": [1]})])
-
-
-def test_a_file_of_another_format_is_named(tmp_path: Path) -> None:
-    for content, name in ((b"PAR1" + bytes(40), "a Parquet file"), (b"a,b\n1,2\n", "text, such as CSV")):
-        (tmp_path / "x").write_bytes(content)
-        with pytest.raises(sa.InvalidData, match=f"expected Arrow data, found {name}"):
-            BatchDataset(tmp_path / "x")

@@ -15,7 +15,6 @@ import pytest
 from cases.table import case as by_name
 from cases.table import cases
 from forms import file_of, stream_of
-from parts import addresses
 from wire import batch_header, message, messages, stream_from
 
 import shmarrow as sa
@@ -361,32 +360,19 @@ def test_a_stream_of_a_mapped_file_outlives_its_reader(count: int, tmp_path: Any
 # --- other consumers --------------------------------------------------------------------------------------------
 
 
-def test_polars_and_duckdb_and_pandas_use_the_mapping(tmp_path: Any) -> None:
+def test_polars_and_duckdb_and_pandas_take_rows_of_a_file(tmp_path: Any) -> None:
+    """Which columns they use in place is the matter of ``parity/test_other_libraries.py``."""
     pl, duckdb, pd = (pytest.importorskip(name) for name in ("polars", "duckdb", "pandas"))
     path = tmp_path / "file.arrow"
-    batch = sa.record_batch({
-        "n": np.arange(1000), "f": np.linspace(0, 1, 1000),
-        "v": sa.array([f"longer than twelve {i}" for i in range(1000)], "string_view"),
-    })  # fmt: skip
-    path.write_bytes(file_of(batch))
+    path.write_bytes(file_of(sa.record_batch({"n": np.arange(1000), "f": np.linspace(0, 1, 1000)})))
     reader = sa.ipc.open_file(path)
     mapped = reader.get_batch(0)
-    ours = addresses(mapped.to_struct_array())
-    frame = pl.DataFrame(mapped)
-    assert frame.columns == ["n", "f", "v"]
-    assert frame["v"].to_list() == [f"longer than twelve {i}" for i in range(1000)]
-    for name in ("n", "f"):
-        assert frame[name].to_arrow().buffers()[1].address in ours
-    views = frame["v"].to_arrow(compat_level=pl.CompatLevel.newest()).buffers()
-    assert {views[1].address, views[2].address} <= ours
-    assert pl.Series("x", mapped.column("f")).sum() == pytest.approx(500.0)
     assert pl.DataFrame(reader).height == pl.DataFrame(reader.read_all()).height == 1000
-    lists = pl.Series(by_name("odd-fixed-size-list-offset").array())
-    assert lists.to_list() == [[3, 4], [5, 6]]
+    assert pl.Series("x", mapped.column("f")).to_arrow().buffers()[1].address == mapped["f"].buffers()[1].address
+    assert pl.Series(by_name("odd-fixed-size-list-offset").array()).to_list() == [[3, 4], [5, 6]]
     table = sa.Table.from_batches([mapped] * 20)
-    for source in (mapped, table, reader, table.to_reader()):  # found by the name of the variable
-        assert duckdb.sql("select sum(n), max(v) from source").fetchall()[0][0] == 499500 * (
-            1 if source in (mapped, reader) else 20
-        ), source
+    for source, times in ((mapped, 1), (reader, 1), (table, 20), (table.to_reader(), 20)):
+        # DuckDB finds it by the name of the variable.
+        assert duckdb.sql("select sum(n), max(f) from source").fetchall() == [(499500 * times, 1.0)], source
     assert pd.DataFrame.from_arrow(mapped)["n"].tolist() == list(range(1000))
     assert pd.Series.from_arrow(table.column("n")).sum() == 20 * 499500

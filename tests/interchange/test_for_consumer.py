@@ -324,13 +324,6 @@ def test_wrong_arguments(name: Any, lossy: Any, error: type[Exception], match: s
             each.for_consumer(name, lossy=lossy)
 
 
-def test_names_of_tools_in_any_case() -> None:
-    batch = sa.record_batch({"a": sa.array([1], "uint8")})
-    assert batch.for_consumer("Spark").schema.types == [sa.int16()]
-    assert batch.schema.for_consumer("SPARK").types == [sa.int16()]
-    assert batch.for_consumer("Polars") is batch
-
-
 def test_names_and_numbers_of_columns() -> None:
     twice = sa.record_batch([[1], [2]], ["a", "a"])
     assert twice.for_consumer("spark") is twice

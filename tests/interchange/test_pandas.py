@@ -52,15 +52,6 @@ FRAMES: dict[str, Any] = {
         "t": DAYS.tz_localize("Europe/Paris"), "n": DAYS.as_unit("ns"), "s": DAYS,
         "d": pd.to_timedelta([1, None], unit="s"), "o": DAYS.tz_localize(dt.timezone(dt.timedelta(hours=7))),
     }),
-    "arrow-backed": pd.DataFrame({
-        "l": arrow([[1], None, []], pa.list_(pa.int8())), "t": arrow(["a", None, "b"], pa.string()),
-        "p": ["x", "y", "z"], "d": arrow([D("1.50"), None, D("2.00")], pa.decimal128(5, 2)),
-        "i": arrow([1, 2, None], pa.int8()),
-        "s": arrow([{"a": 1}, None, {"a": 2}], pa.struct([("a", pa.int8())])), "o": [[1], None, [2]],
-        "m": arrow([1, None, 3], pa.timestamp("us", "Asia/Tokyo")), "b": arrow([b"abc", None, b"def"], pa.binary(3)),
-        "c": arrow(["x", "y", None], pa.dictionary(pa.int8(), pa.string())),
-        "g": arrow(["q", None, "r"], pa.large_string()),
-    }),
     "objects": pd.DataFrame({
         "d": [dt.date(2020, 1, 1), None], "t": [dt.time(1), None], "n": [D("1.5"), None], "b": [b"x", None],
         "c": pd.Series([True, None], dtype=object), "l": [[1, 2], None],
@@ -71,14 +62,10 @@ FRAMES: dict[str, Any] = {
     "moments as index": rows(pd.DatetimeIndex(["2020-01-01", "2021-05-01"], tz="UTC", name="when")),
     "categories as index": rows(pd.CategoricalIndex(["q", "p"])),
     "arrow-backed index": rows(pd.Index([1, 2], dtype="int64[pyarrow]", name="k")),
-    "decimals as index": rows(pd.Index(arrow([D("1.5"), D("2.5")], pa.decimal128(5, 1)), name="k")),
     "nullable index": rows(pd.Index([1, 2], dtype="Int64")),
     "multi-index": rows(pd.MultiIndex.from_tuples([("x", 1), ("y", 2)], names=["k", None])),
     "arrow-backed multi-index": rows(pd.MultiIndex.from_arrays([pd.Index([1, 2], dtype="int64[pyarrow]"), ["a", "b"]])),
     "index like a column": pd.DataFrame({"k": [1, 2], "__index_level_0__": [3, 4]}, index=pd.Index([1, 5], name="k")),
-    "equal names": pd.DataFrame([[1, 2.5], [3, 4.5]], columns=["a", "a"]),
-    "equal names, other dtypes": pd.DataFrame([[1, "z", 2.5], [3, "y", 4.5]], columns=["a", "a", "a.1"]),
-    "equal names and an index": pd.DataFrame([[1, "z"], [3, "y"]], columns=[7, 7], index=pd.Index([5, 6], name="a")),
     "uuids": pd.DataFrame({"u": [uuid.UUID(int=1), None]}),
     "periods and intervals": pd.DataFrame({
         "p": pd.period_range("2020", periods=3, freq="Y").to_series().reset_index(drop=True),
@@ -101,34 +88,13 @@ FRAMES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FRAMES)
-def test_a_frame_comes_back_as_it_was(name: str) -> None:
-    frame = FRAMES[name]
-    for made in (
-        sa.table(frame),
-        sa.record_batch(frame),
-        sa.Table.from_pandas(frame),
-        sa.RecordBatch.from_pandas(frame),
-    ):
-        made.validate(full=True)
-        assert len(made) == len(frame)
-        EQUAL(made.to_pandas(), frame)
-    EQUAL(sa.Table.from_batches([sa.record_batch(frame)] * 2).slice(0, len(frame)).to_pandas(), frame)
-
-
-PYARROW_REFUSES = {
-    "equal names",
-    "equal names, other dtypes",
-    "equal names and an index",
-    "arrow-backed",
-    "decimals as index",
-}
 OTHER_INDEX = {"nullable index", "arrow-backed index", "arrow-backed multi-index"}
 """Cases in which pyarrow restores the values but not their dtype."""
 
 
-@pytest.mark.parametrize("name", [name for name in FRAMES if name not in PYARROW_REFUSES])
+@pytest.mark.parametrize("name", FRAMES)
 def test_pyarrow_reads_our_metadata_and_we_its(name: str) -> None:
+    """That frames come back from our own files is the matter of ``test_random_frames``."""
     frame = FRAMES[name]
     theirs = pa.Table.from_pandas(frame)
     EQUAL(sa.table(frame).to_pyarrow().to_pandas(), theirs.to_pandas())
@@ -137,24 +103,6 @@ def test_pyarrow_reads_our_metadata_and_we_its(name: str) -> None:
     ours, other = sa.table(frame).schema.pandas_metadata, theirs.schema.pandas_metadata
     assert ours["index_columns"] == other["index_columns"]
     assert [each["field_name"] for each in ours["columns"]] == [each["field_name"] for each in other["columns"]]
-
-
-def test_labels_that_are_not_text_come_back() -> None:
-    """pyarrow makes text of mixed labels, True of the label False, and refuses categories."""
-    days = [dt.date(2024, 1, 1), dt.date(2024, 2, 1)]
-    for labels in (
-        [True, False], ["a", 1], pd.CategoricalIndex(["a", "b"], ["b", "a", "z"], ordered=True), days, ["a", None],
-        pd.interval_range(0, 2), pd.period_range("2024", periods=2, freq="W-WED"), pd.array([1, None], "Int64"),
-        pd.MultiIndex.from_product([days, ["x"]], names=[0, ("a", 1)]), [dt.time(1), np.nan], [1, "1"],
-        pd.date_range("2024", periods=2, tz="Europe/Berlin", name=dt.date(2024, 1, 1)), [D("1.50"), pd.NaT],
-    ):  # fmt: skip
-        frame = grid(labels)
-        found = sa.table(frame).to_pandas()
-        EQUAL(found, frame)
-        assert [type(label) for label in found.columns] == [type(label) for label in frame.columns]
-        assert found.columns.names == frame.columns.names
-    with pytest.raises(sa.InvalidType, match="the labels of the columns: object has no exact form in JSON"):
-        sa.table(grid([object(), 1]))
 
 
 def test_labels_follow_their_columns() -> None:
@@ -172,7 +120,7 @@ def test_labels_follow_their_columns() -> None:
 
 
 def test_columns_of_one_name_keep_their_dtypes() -> None:
-    frame = FRAMES["equal names, other dtypes"]
+    frame = pd.DataFrame([[1, "z", 2.5], [3, "y", 4.5]], columns=["a", "a", "a.1"])
     for made in (sa.table(frame), sa.record_batch(frame)):
         plain = made.to_pandas(ignore_metadata=True)
         assert plain.dtypes.tolist() == frame.dtypes.tolist()
@@ -201,6 +149,7 @@ def test_what_a_frame_cannot_store_is_said_to_be_the_index() -> None:
     for frame, where in (
         (rows([1, "x"]), "^the index: row 1: no single type"),
         (rows([[1, 2], ["a", object()]]), "^level 1 of the index: "),
+        (grid([object(), 1]), "^the labels of the columns: object has no exact form in JSON"),
         (pd.DataFrame({"__index_level_0__": [1, "x"]}), "^column '__index_level_0__': row 1: no single type"),
     ):
         with pytest.raises(sa.InvalidType, match=where):

@@ -14,7 +14,7 @@ pd = pytest.importorskip("pandas", minversion="3.0")
 
 import random_frames  # noqa: E402
 
-COUNT = 400
+COUNT = 160
 
 
 def check_same(found: Any, frame: Any) -> None:

@@ -197,12 +197,8 @@ def test_dlpack_of_arrays(shm_name: str) -> None:
     for wrong in (sa.array([1, None]), sa.array(["a"]), sa.array([True, None])):
         with pytest.raises(sa.CopyRequired):
             np.from_dlpack(wrong)
-    with pytest.raises(ExportRefused, match="timestamp"):
-        np.from_dlpack(sa.array(np.zeros(2, "M8[s]")))
     mapped = written(shm_name, np.arange(3.0))
     assert address(np.from_dlpack(mapped, copy=False)) % 4096 == address(mapped.storage) % 4096
-    with pytest.raises(BufferError, match="copy=False"):
-        np.from_dlpack(sa.Tensor.from_numpy(np.arange(3)), copy=False)
 
 
 # --- torch ------------------------------------------------------------------------------------------------------
@@ -270,7 +266,7 @@ assert z[0].item() == 5 and z[1].item() == values[1]
 column = sa.ipc.open_file(path).get_batch(0)["x"]
 wrong = []
 def work(number):
-    for _ in range(20):
+    for _ in range(5):
         mine = column.to_torch()
         mine.fill_(number)
         if not bool((mine == number).all()):
@@ -308,7 +304,7 @@ start = held()
 kept = [tensor.to_torch() for _ in range(100)]
 assert held()[0] == start[0], "a private mapping has a descriptor"
 del kept
-for _ in range(650):
+for _ in range(100):
     tensor.to_torch(); weights.to_torch(); torch.from_dlpack(column)
 end = held()
 assert end[0] == start[0] and abs(end[1] - start[1]) < 8, (start, end)
