@@ -148,7 +148,7 @@ def test_what_is_no_tensor(tmp_path: Path) -> None:
         sa.save_tensors({}, tmp_path / "none", {"shmarrow:bundle": "7"})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(names=st.lists(st.text(st.characters(codec="utf-8"), max_size=5), unique=True, max_size=40))
 def test_any_names_are_found(names: list[str]) -> None:
     bundle = sa.load_tensors(saved({name: np.array(number) for number, name in enumerate(names)}))

@@ -275,7 +275,7 @@ def dense_arrays(draw: Any, **shape: Any) -> Any:
     return np.where(rng.random(dims) < density, values, np.zeros((), dtype))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(dense=dense_arrays(), data=st.data())
 def test_any_dense_array(dense: Any, data: st.DataObject) -> None:
     index_type = data.draw(st.sampled_from([None, *INDEX_TYPES]))
@@ -297,7 +297,7 @@ def test_any_dense_array(dense: Any, data: st.DataObject) -> None:
             assert tensor.to_csc() == made["csc"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(dense=dense_arrays(min_side=1))
 def test_forms_are_those_of_pyarrow(dense: Any) -> None:
     if dense.dtype == bool:

@@ -503,7 +503,7 @@ def views(draw: Any) -> Any:
     return array
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(array=views())
 def test_any_array(array: Any) -> None:
     data = message_of(sa.Tensor.from_numpy(array))
