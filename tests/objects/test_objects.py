@@ -290,8 +290,8 @@ def test_what_is_remembered_is_bounded(save: Save) -> None:
 
     tracemalloc.start()
     try:
-        memory_of(range(1, 300))
-        assert memory_of(range(300, 400)) < 70_000
+        memory_of(range(1, 400))
+        assert memory_of(range(400, 700)) < 200_000
     finally:
         tracemalloc.stop()
 
