@@ -15,11 +15,10 @@ from typing import Any
 
 import interrupts
 import pytest
-from forms import stream_of
+from forms import coded, nested_dictionaries, stream_of
 
 import shmarrow as sa
 from shmarrow.ipc import BatchEvent, StreamDecoder
-from shmarrow.layout.dictionary import DictionaryArray
 
 FILES = tuple(map(str, Path(sa.__file__).parent.rglob("*.py")))
 STEP = int(os.environ.get("SHMARROW_TEST_STEP", "29"))
@@ -43,15 +42,12 @@ def interrupted(work: Callable[[], Any], at: int) -> bool:
 
 
 def batch(words: list[str], indices: list[int]) -> sa.RecordBatch:
-    coded = DictionaryArray.from_arrays(sa.array(indices, sa.int8()), sa.array(words))
-    return sa.record_batch([coded], names=["d"])
+    return sa.record_batch([coded(indices, words)], names=["d"])
 
 
 def nested(words: list[str], indices: list[int]) -> sa.RecordBatch:
-    """A dictionary of lists whose items are dictionary-encoded."""
-    inner = DictionaryArray.from_arrays(sa.array(range(len(words)), sa.int8()), sa.array(words))
-    lists = sa.ListArray.from_arrays(range(len(words) + 1), inner, sa.list_(inner.type))
-    return sa.record_batch([DictionaryArray.from_arrays(sa.array(indices, sa.int8()), lists)], names=["d"])
+    """A dictionary of lists of one item, which are dictionary-encoded."""
+    return nested_dictionaries(words, [[i] for i in range(len(words))], indices)
 
 
 STREAMS: dict[str, list[sa.RecordBatch]] = {

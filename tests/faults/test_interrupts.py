@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms import message_of, stream_of
 
 import shmarrow as sa
 
@@ -83,15 +84,8 @@ def test_a_write_within_a_write() -> None:
 
 @pytest.mark.parametrize("kind", ["stream", "tensors"])
 def test_a_read_within_a_read(kind: str) -> None:
-    data = io.BytesIO()
-    if kind == "stream":
-        with sa.ipc.new_stream(data, BATCH.schema) as writer:
-            for _ in range(3):
-                writer.write(BATCH)
-    else:
-        for _ in range(3):
-            sa.ipc.write_tensor(sa.Tensor.from_numpy(np.arange(5)), data)
-    source = CallsBack(data.getvalue())
+    tensor = sa.Tensor.from_numpy(np.arange(5))
+    source = CallsBack(stream_of(*[BATCH] * 3) if kind == "stream" else message_of(tensor) * 3)
     source.calls = -10
     reader: Any = (sa.ipc.open_stream if kind == "stream" else sa.ipc.read_tensors)(source)
     refused: list[Exception] = []

@@ -18,7 +18,6 @@ from typing import Any
 
 import forms
 import numpy as np
-import pyarrow as pa
 import pytest
 from environment import SHM
 from forms import WRITABLE
@@ -86,41 +85,6 @@ def read_all(places: list[str], count: int) -> int:
     return columns
 
 
-def write_by_pyarrow(path: str) -> None:
-    table = pa.table({"i": np.arange(1000), "s": pa.array([None, "a", "bc", ""] * 250).dictionary_encode()})
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=300)
-
-
-def read_by_pyarrow(paths: list[str]) -> list[dict[str, list[Any]]]:
-    found = []
-    for path in paths:
-        with pa.memory_map(path) as source:
-            table = pa.ipc.open_file(source).read_all()
-            table.validate(full=True)
-            found.append(table.to_pydict())
-    return found
-
-
-def write_ours(places: list[str]) -> None:
-    values = sa.array([None, "a", "bc", ""] * 250, sa.dictionary("int8", "string"))
-    batch = sa.record_batch({"i": np.arange(1000), "s": values})
-    for place in places:
-        with sa.ipc.new_file(place, batch.schema) as writer:
-            writer.write(sa.table([batch]).slice(0, 300))
-            writer.write(sa.table([batch]).slice(300))
-
-
-def read_ours(places: list[str]) -> list[dict[str, list[Any]]]:
-    tables = [sa.ipc.open_file(place).read_all() for place in places]
-    for table in tables:
-        table.validate(full=True)
-    return [table.to_pydict() for table in tables]
-
-
-EXPECTED = {"i": list(range(1000)), "s": [None, "a", "bc", ""] * 250}
-
-
 # --- one writes, another reads ----------------------------------------------------------------------------------------
 
 
@@ -130,18 +94,6 @@ def test_what_one_process_writes_another_reads(method: str, tmp_path: Path, shm_
     count = elsewhere(method, write_all, places)
     assert elsewhere(method, read_all, places, count) == 4 * len(WRITABLE)
     assert read_all(places, count) == 4 * len(WRITABLE)
-
-
-def test_we_and_pyarrow(tmp_path: Path, shm_name: str) -> None:
-    """pyarrow in a process that is spawned: one that is forked must not use the threads that its parent may have."""
-    name = shm_name.removeprefix("shm:")
-    elsewhere("spawn", write_by_pyarrow, str(SHM / name))
-    paths = []
-    for method in ("fork", "spawn"):
-        assert elsewhere(method, read_ours, [shm_name, str(SHM / name)]) == [EXPECTED] * 2
-        elsewhere(method, write_ours, [str(tmp_path / method), f"{shm_name}-{method}"])
-        paths += [str(tmp_path / method), str(SHM / f"{name}-{method}")]
-    assert elsewhere("spawn", read_by_pyarrow, paths) == [EXPECTED] * 4
 
 
 # --- kills ------------------------------------------------------------------------------------------------------------

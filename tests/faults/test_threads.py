@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms import file_of, stream_of
+from forms import file_of, message_of, stream_of
 
 import shmarrow as sa
 from shmarrow import segment
@@ -334,12 +334,9 @@ def test_one_bundle(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["buffer", "file"])
 def test_one_reader_of_tensors(kind: str, tmp_path: Path) -> None:
     """Each tensor goes to exactly one of the threads that take from a reader, and all of them find the end."""
-    sink = io.BytesIO()
-    for i in range(40):
-        sa.ipc.write_tensor(sa.Tensor.from_numpy(np.full(i % 3 + 1, i)), sink)
+    data = b"".join(message_of(sa.Tensor.from_numpy(np.full(i % 3 + 1, i))) for i in range(40))
     for _ in range(10):
-        source = io.BytesIO(sink.getvalue())
-        reader = sa.ipc.read_tensors(sink.getvalue() if kind == "buffer" else io.BufferedReader(source))
+        reader = sa.ipc.read_tensors(data if kind == "buffer" else io.BufferedReader(io.BytesIO(data)))
         taken: list[int] = []
 
         def take(number: int, reader: Any = reader, taken: list[int] = taken) -> None:
@@ -356,10 +353,9 @@ def test_headers_of_tensors_that_threads_cache() -> None:
     """Tensors of more kinds than the cache of headers holds are read by eight threads, each as it was written."""
     messages = []
     for i in range(300):
-        sink = io.BytesIO()
         array = np.arange(i % 17 + 1, dtype=["i4", "f8", "u1"][i % 3])
-        sa.ipc.write_tensor(sa.Tensor.from_numpy(array, metadata={"n": str(i)}), sink)
-        messages.append((sink.getvalue(), array, {b"n": str(i).encode()}))
+        data = message_of(sa.Tensor.from_numpy(array, metadata={"n": str(i)}))
+        messages.append((data, array, {b"n": str(i).encode()}))
 
     def use(number: int) -> None:
         for data, array, metadata in messages[number * 7 :: 11]:

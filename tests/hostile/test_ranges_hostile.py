@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import struct
 
 import numpy as np
@@ -13,7 +12,6 @@ from remote import Counted
 from wire import messages
 
 import shmarrow as sa
-from shmarrow.ipc import IpcWriteOptions
 from shmarrow.sources.ranges import MERGED_BYTES, RangeBody, open_ranges
 
 SIZE = 9 << 20
@@ -42,11 +40,8 @@ def test_overlapping_ranges_are_read_once(step: int) -> None:
 def unused_validity(compression: str | None) -> bytes:
     """A file of a column without nulls whose validity buffer, which nobody needs, lies far behind the body."""
     values = np.arange(1000)
-    sink = io.BytesIO()
     batch = sa.record_batch([sa.array(values), sa.array([[1], [2, 3]] * 500)], names=["x", "l"])
-    with sa.ipc.new_file(sink, batch.schema, IpcWriteOptions(compression=compression)) as writer:
-        writer.write(batch)
-    data = sink.getvalue()
+    data = file_of(batch, compression=compression)
     part = messages(data, 8)[1]
     buffers = part.message.header["buffers"].view("<i8").reshape(-1, 2)
     assert buffers[[0, 2, 4], 1].tolist() == [0, 0, 0]

@@ -54,7 +54,6 @@ KINDS: dict[str, tuple[Any, type, Any]] = {
     "table of no batches": (sa.Table(batch().schema, []), sa.Table, {"id": [], "city": []}),
     "table of several dictionaries": (dictionaries(), sa.Table, {"d": ["a", "b", "c", "b", "c"]}),
     "ndarray": (np.arange(6.0).reshape(2, 3), np.ndarray, [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]),
-    "ndarray of dates": (np.array(["2024-02-29"], "M8[s]"), np.ndarray, np.array(["2024-02-29"], "M8[s]").tolist()),
     "ndarray without dimensions": (np.array(7), np.ndarray, 7),
     "ndarray of nothing": (np.zeros((0, 3)), np.ndarray, []),
     "tensor": (sa.Tensor.from_numpy(np.eye(2), ["x", "y"]), sa.Tensor, [[1.0, 0.0], [0.0, 1.0]]),
@@ -62,8 +61,6 @@ KINDS: dict[str, tuple[Any, type, Any]] = {
         sa.SparseCOOTensor.from_dense(np.diag([1.0, 2.0])), sa.SparseCOOTensor, [[1.0, 0.0], [0.0, 2.0]]
     ),
     "bundle": ({"w": np.eye(2), "b": np.zeros(1)}, sa.Bundle, {"w": [[1.0, 0.0], [0.0, 1.0]], "b": [0.0]}),
-    "pyarrow table": (pa.table(BATCH), sa.Table, BATCH),
-    "pyarrow batch": (pa.record_batch(BATCH), sa.RecordBatch, BATCH),
 }  # fmt: skip
 
 

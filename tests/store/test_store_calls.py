@@ -177,17 +177,6 @@ def test_a_reader_may_open_a_store_before_the_writer_that_configures_it(shm_name
         store.destroy()
 
 
-def test_get_checks_the_kind(shm_name: str) -> None:
-    with sa.Store(shm_name) as store:
-        store.put("x", sa.record_batch({"n": [1, 2]}))
-        batch = store.get("x", kind=sa.RecordBatch)
-        assert batch.num_rows == 2
-        with pytest.raises(sa.InvalidType, match="expected 'x' to be a Table, found a RecordBatch"):
-            store.get("x", kind=sa.Table)
-        del batch
-        store.destroy()
-
-
 def test_iterating_while_names_change(shm_name: str) -> None:
     """Names that stay come once, also if their objects are replaced in other slots meanwhile."""
     with sa.Store(shm_name) as store:

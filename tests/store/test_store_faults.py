@@ -278,7 +278,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("way", ENDS)
-def test_an_owner_ends_in_any_way(where: str, way: str) -> None:
+def test_an_owner_ends_in_any_way(shm_store: str, way: str) -> None:
     """Also with an array that is used when the interpreter ends."""
     code = f"""
 import os, signal, sys, shmarrow as sa
@@ -293,9 +293,9 @@ class Late:
 late = Late(); late.cycle = late
 {ENDS[way]}
 """
-    with sa.Store(where) as store:
+    with sa.Store(shm_store) as store:
         store.put("a", batch(5, 1000))
-        ran = subprocess.run([sys.executable, "-c", code, where], capture_output=True, text=True)
+        ran = subprocess.run([sys.executable, "-c", code, shm_store], capture_output=True, text=True)
         assert (ran.returncode, ran.stderr) == (-signal.SIGTERM if way == "signal" else 0, "")
         assert store.names() == ["a", "mine"]
         assert store.info("a").pins == 0

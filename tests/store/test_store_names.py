@@ -161,6 +161,26 @@ def test_each_object_is_taken_once(where: str) -> None:
 # --- get_or_put -------------------------------------------------------------------------------------------------
 
 
+def test_one_thread_computes_and_all_have_it(where: str) -> None:
+    """Of several processes, see the next test."""
+    computed, got, started = [], [], threading.Event()
+
+    def compute() -> int:
+        computed.append(threading.current_thread())
+        started.wait()
+        wait_until_asleep(set(threads) - {*computed})  # all ask for it meanwhile
+        return 7
+
+    with sa.Store(where) as store:
+        threads = [threading.Thread(target=lambda: got.append(store.get_or_put("a", compute))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        started.set()
+        for thread in threads:
+            thread.join()
+        assert (len(computed), got) == (1, [7] * 4)
+
+
 def test_who_computes_may_fail_or_be_killed(where: str) -> None:
     def hang(report: Report) -> None:
         def never() -> None:

@@ -133,26 +133,6 @@ def test_a_killed_put_with_reuse_takes_no_room(where: str) -> None:
         store.put("other", np.zeros(7 << 17))
 
 
-def test_a_file_counts_while_it_has_a_name(where: str) -> None:
-    """Whichever of two objects that share a file goes first, while one of them is attached."""
-    with sa.Store(where, 1 << 26) as store:
-        for order in (("day", "copy"), ("copy", "day")):
-            store.put("day", rows(1))
-            held = store.get("day", kind=sa.RecordBatch)
-            size = store.info("day").allocated
-            store.put("copy", held, reuse=True)
-            assert size < store.stats().nbytes < size + (1 << 16)
-            for name in order:
-                store.delete(name)
-                assert size <= store.stats().nbytes + store.stats().removed < size + (1 << 16)
-                assert check_store(where).keys() == set(store.names())
-            assert store.stats().nbytes == 0
-            assert held == rows(1)
-            del held
-            store.collect()
-            assert (store.stats().nbytes, store.stats().removed, leftovers(where)) == (0, 0, [])
-
-
 def test_all_removed_objects_are_freed_by_one_collect(where: str) -> None:
     with sa.Store(where) as store:
         store.put("day", rows(1))
