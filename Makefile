@@ -40,7 +40,7 @@ test: .venv/installed tests/support/peers/node_modules ## all tests, on all proc
 	@tools/programs.sh java flatc chromium || true
 	@$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test-fast: .venv/installed ## the tests that start no process, more than half of all, in a minute
+test-fast: .venv/installed ## the tests that start no process, more than half of all, in two minutes
 	@$(BIN)/pytest -m unit -n auto --dist loadfile --no-loadscope-reorder
 
 test-other: .venv-other/installed ## the same on the newest other Python that is found
