@@ -8,7 +8,6 @@ import os
 import select
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,19 +98,6 @@ def test_the_report_is_made_of_the_json_alone(results: Path, figures: Any) -> No
     assert page.count("<tr>") == len(json.loads(results.read_text())["rows"]) + 1, "a row each, and the heading"
     assert "bytes fetched beyond the metadata" in page
     assert "http" not in page.replace("http-equiv", ""), "nothing is loaded from elsewhere"
-
-
-def test_a_plot_has_a_line_for_each_side_and_a_picture_is_xml(figures: Any) -> None:
-    plots = importlib.import_module("harness.plots")
-    rows = []
-    for columns in (5, 1_000):
-        sides = [{"shmarrow": [1e-4], "pyarrow": [1e-5 * columns]}]
-        point = figures.Point("Open a file", "columns", columns)
-        rows += figures.compared(PLACE, sides, figures.AS_FAST, point=point)
-    (plot,) = plots.plots([row.as_json() for row in rows])
-    assert plot.series == {"shmarrow": [(5, 1e-4), (1_000, 1e-4)], "pyarrow": [(5, 5e-5), (1_000, 1e-2)]}
-    picture = ElementTree.fromstring(plots.picture([plot, plot], "two cores"))
-    assert len(picture.findall(".//{http://www.w3.org/2000/svg}polyline")) == 4
 
 
 def test_the_parts_that_ran_replace_those_of_the_same_name(figures: Any) -> None:
