@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,20 +228,7 @@ def test_rows_of_this_host_are_as_many_as_on_the_others(spark: Any, home: str) -
         assert frame.local().num_rows == 0
 
 
-# --- other processes --------------------------------------------------------------------------------------------
-
-
-def test_a_plain_process_attaches_when_spark_is_done(spark: Any, home: str, tmp_path: Path) -> None:
-    with sas.share(spark.range(0, 1_000, 1, 2), home) as frame:
-        path = tmp_path / "handles"
-        path.write_bytes(pickle.dumps(frame.handles))
-        code = (
-            "import pickle, sys; handles = pickle.load(open(sys.argv[1], 'rb'));"
-            "print([int(handle.attach()['id'].to_numpy().sum()) for handle in handles],"
-            "      'pyspark' in sys.modules, 'pyarrow' in sys.modules)"
-        )
-        said = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True).stdout
-    assert said == f"[{sum(range(500))}, {sum(range(500, 1_000))}] False False\n"
+# --- the end of a frame -----------------------------------------------------------------------------------------
 
 
 def test_memory_outlives_its_names(spark: Any, home: str) -> None:

@@ -22,7 +22,7 @@ READER = """
 import sys
 from shmarrow.spark import attached
 frame = attached("rides", sys.argv[1])
-assert "pyspark" not in sys.modules
+assert not {"pyspark", "pyarrow"} & set(sys.modules)
 print(frame.read_all()["id"].to_pylist(), frame.name, frame.spark_schema is not None)
 """
 
