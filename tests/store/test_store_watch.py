@@ -96,16 +96,6 @@ def test_evicted_and_collected_objects_are_told(where: str) -> None:
             assert told(watch) == [("deleted", "b"), ("deleted", "a")]
 
 
-def test_other_stores_are_not_told(shm_name: str) -> None:
-    with sa.Store(shm_name) as store, sa.Store(f"{shm_name}-x") as other, store.watch() as watch:
-        other.put("a", ONE)
-        store.put("b", ONE)
-        other.clear()
-        assert told(watch) == [("published", "b")]
-        store.clear()
-        other.destroy()
-
-
 def test_nothing_is_lost_between_the_names_and_the_events(where: str) -> None:
     """Watches begin at any moment while others publish and delete: names and events together are what is there."""
 
