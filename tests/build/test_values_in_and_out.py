@@ -310,13 +310,10 @@ SORTED = sa.map_("string", "int64", keys_sorted=True)
 NULLS: dict[str, Any] = {
     "table": lambda null: sa.table({"a": [1, null]}, schema=SCHEMA),
     "table of arrays": lambda null: sa.table([sa.array([1, null], "int8")], schema=SCHEMA),
-    "table of other arrays": lambda null: sa.table([sa.array([1, null], "int64")], schema=SCHEMA),
-    "record_batch": lambda null: sa.record_batch([[1, null]], schema=SCHEMA),
     "from_pylist": lambda null: sa.Table.from_pylist([{"a": 1}, {"a": null}], schema=SCHEMA),
     "append_column": lambda null: sa.table({"b": [1, 2]}).append_column(REQUIRED, [null, 1]),
     "set_column": lambda null: sa.record_batch({"b": [1, 2]}).set_column(0, REQUIRED, [null, 1]),
     "structs": lambda null: sa.StructArray.from_arrays([[1, null]], fields=[REQUIRED]),
-    "structs of a type": lambda null: sa.StructArray.from_arrays([[1, null]], type=sa.struct([REQUIRED])),
     "lists": lambda null: sa.ListArray.from_arrays([0, 2], [1, null], type=sa.list_(REQUIRED)),
     "list views": lambda null: sa.ListViewArray.from_arrays([0], [2], [1, null], type=sa.list_view(REQUIRED)),
     "lists of a size": lambda null: sa.FixedSizeListArray.from_arrays([1, null], type=sa.list_(REQUIRED, 2)),

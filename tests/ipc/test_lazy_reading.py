@@ -8,7 +8,6 @@ import random
 import sys
 import tracemalloc
 import weakref
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,13 +17,10 @@ import pytest
 from cases.definition import Case
 from cases.table import CASES
 from every import every
-from forms import peers_file, peers_stream, stream_of
+from forms import peers_file, stream_of
 
 import shmarrow as sa
 from shmarrow.errors import ShmarrowError
-from shmarrow.ipc.batch.decode import open_batch
-from shmarrow.ipc.batch.header import read_message
-from shmarrow.ipc.message.decode import message_at
 
 ROWS = 1000
 COLUMNS = {
@@ -87,61 +83,6 @@ def test_included_fields_are_those_of_pyarrow(included: list[int]) -> None:
         ours = sa.ipc.open_file(data, included_fields=asked).get_batch(0)
         assert ours.column_names == theirs.schema.names
         assert [column.to_pylist() for column in ours.columns] == [column.to_pylist() for column in theirs.columns]
-
-
-# --- bodies that are read by ranges -----------------------------------------------------------------------------------
-
-
-class Ranges:
-    """A body of which only those bytes are there that were asked for."""
-
-    def __init__(self, data: np.ndarray) -> None:
-        self.data, self.present = data, np.full(len(data), 0xFF, np.uint8)
-        self.calls: list[list[tuple[int, int]]] = []
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def have(self, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
-        self.calls.append(list(ranges))
-        for start, stop in ranges:
-            self.present[start:stop] = self.data[start:stop]
-        return self.present
-
-
-@pytest.mark.parametrize("codec", [None, "zstd"])
-def test_ranges_are_fetched_before_columns_are_built(codec: str | None) -> None:
-    """For a column its buffers and those of its children, in one call; for all columns one call for all of them."""
-    columns = {name: column for name, column in COLUMNS.items() if name != "d"} | {
-        "v": pa.array([f"{i} is longer than twelve bytes" for i in range(ROWS)], pa.string_view()),
-        "w": pa.array([[str(i)] for i in range(ROWS)], pa.list_(pa.string_view())),
-    }
-    batch = pa.record_batch(columns)
-    data = np.frombuffer(peers_stream(batch, compression=codec), np.uint8)
-    schema = sa.ipc.open_stream(data).schema
-    first = message_at(data, 0, "test")
-    assert first is not None
-    found = message_at(data, first.end, "test", parse=read_message)
-    assert found is not None
-
-    def opened() -> tuple[Any, Ranges]:
-        body = Ranges(data[found.body : found.end])
-        return open_batch(found.message, body, schema, {}, "test", sa.Limits()), body  # type: ignore[arg-type]
-
-    for i in (5, 3, 0, 1, 4, 2):
-        rows, body = opened()
-        assert rows.column(i).to_pylist() == batch.column(i).to_pylist()
-        assert len(body.calls) == 1
-        size = sum(b - a for a, b in body.calls[0])
-        assert codec or size == sum(len(part) for part in rows.column(i).buffers() if part is not None)
-    rows, body = opened()
-    assert [column.to_pylist() for column in rows.columns] == [column.to_pylist() for column in batch.columns]
-    assert len(body.calls) == 1
-    rows, body = opened()
-    selected = rows.select([4, 0]).slice(1, 3)
-    assert not body.calls
-    assert [column.to_pylist() for column in selected.columns] == [batch.column(i).to_pylist()[1:4] for i in (4, 0)]
-    assert len(body.calls) == 1
 
 
 # --- shortcuts --------------------------------------------------------------------------------------------------------

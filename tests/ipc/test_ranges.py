@@ -67,6 +67,35 @@ def test_all_types_by_ranges() -> None:
             assert reader.read_all().num_rows == 2 * batch.num_rows
 
 
+@pytest.mark.parametrize("codec", [None, "zstd"])
+def test_a_column_is_read_in_one_go_and_nothing_else(codec: str | None) -> None:
+    """Its buffers and those of its children; several columns when they are asked for, and no sooner."""
+    rows = range(20_000)
+    batch = pa.record_batch(
+        {
+            "a": pa.array(rows),
+            "b": pa.array([str(i) if i % 7 else None for i in rows]),
+            "c": pa.array([[i, i + 1] for i in rows]),
+            "v": pa.array([f"{i} is longer than twelve bytes" for i in rows], pa.string_view()),
+            "w": pa.array([[str(i)] for i in rows], pa.list_(pa.string_view())),
+        }
+    )
+    data = peers_file(batch, compression=codec)
+    for i, expected in enumerate(batch.columns):
+        source = Counted(data)
+        read = sa.ipc.open_file(source).get_batch(0)
+        before, total = len(source.reads), source.total
+        assert read.column(i).to_pylist() == expected.to_pylist()
+        assert len(source.reads) - before <= 1
+        sizes = [len(part) + 64 for part in read.column(i).buffers() if part is not None]  # with what pads them
+        assert codec or source.total - total <= sum(sizes)
+    source = Counted(data)
+    selected = sa.ipc.open_file(source).get_batch(0).select([4, 0]).slice(1, 3)
+    before = len(source.reads)
+    assert [column.to_pylist() for column in selected.columns] == [batch.column(i).to_pylist()[1:4] for i in (4, 0)]
+    assert 0 < len(source.reads) - before <= 2
+
+
 def test_dictionaries_are_read_for_the_columns_that_need_them() -> None:
     words = sa.array([f"word {i}" for i in range(20_000)]).dictionary_encode()
     batch = sa.record_batch([sa.array(np.arange(20_000)), words], names=["i", "d"])
