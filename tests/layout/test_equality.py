@@ -145,9 +145,6 @@ def test_the_same_under_a_struct_a_union_and_runs(name: str) -> None:
     "make",
     [
         lambda: sa.array([1.0, NAN]),
-        lambda: sa.array([[1.0], [NAN]]),
-        lambda: sa.array([{"a": NAN}]),
-        lambda: sa.array([NAN], sa.dense_union({"f": sa.float64()})),
         lambda: sa.array([NAN, 1.0], sa.dictionary(sa.int8(), sa.float64())),
         lambda: sa.array([NAN, 1.0], sa.run_end_encoded(sa.int32(), sa.float64())),
         lambda: sa.array([[NAN]], sa.list_(sa.dictionary(sa.int8(), sa.float32()))),

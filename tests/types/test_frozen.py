@@ -92,14 +92,8 @@ def test_the_metadata_of_a_footer_cannot_be_changed() -> None:
 
 def test_metadata_are_a_mapping_in_all_other_ways() -> None:
     metadata = read().metadata
-    assert isinstance(metadata, FrozenMetadata)
-    assert metadata == {b"k": b"v"}
-    assert metadata != {b"k": b"other"}
-    assert repr(metadata) == "{b'k': b'v'}"
+    assert metadata == {b"k": b"v"} != {b"k": b"other"}
     assert {**metadata, b"a": b"b"} == metadata | {b"a": b"b"} == {b"k": b"v", b"a": b"b"}
-    own = dict(metadata)
-    own[b"k"] = b"other"
-    assert metadata[b"k"] == b"v"
     assert hash(metadata) == hash(sa.schema([], metadata={"k": "v"}).metadata)
     for same in (pickle.loads(pickle.dumps(metadata)), copy.copy(metadata), copy.deepcopy(metadata)):
         assert type(same) is FrozenMetadata
