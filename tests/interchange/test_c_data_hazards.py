@@ -7,18 +7,15 @@ nanoarrow's structures have to them.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
-from environment import ROOT
+from processes import python
 
 for name in ("pyarrow", "nanoarrow", "polars", "duckdb"):
     pytest.importorskip(name)
 
 PRELUDE = """
-import atexit, ctypes, gc, io, os, sys, threading, time
+import atexit, ctypes, faulthandler, gc, io, os, sys, threading, time
+faulthandler.enable()
 import nanoarrow as na, numpy as np, polars as pl, pyarrow as pa
 from nanoarrow._utils import get_pyobject_buffer_count
 import shmarrow as sa
@@ -167,10 +164,10 @@ def resident():
     gc.collect()
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-for _ in range(ROUNDS // 4):
+for _ in range(25):
     once()
 allocated, before = pa.total_allocated_bytes(), resident()
-for _ in range(ROUNDS):
+for _ in range(100):
     once()
 print("grown by MiB", max(0, (resident() - before) >> 20) // 4, "allocated", pa.total_allocated_bytes() - allocated)
 print("many times", count(), flush=True)
@@ -236,18 +233,12 @@ print("parent", count())
 """
 
 
-def run(code: str, rounds: int = 0) -> list[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", PRELUDE + code.replace("ROUNDS", str(rounds))],
-        capture_output=True, text=True, env=environment, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-4000:])
-    return done.stdout.splitlines()
+def run(code: str) -> list[str]:
+    return python(PRELUDE + code, stderr=None).splitlines()
 
 
 def test_memory_is_released_once_whoever_lets_go_of_it() -> None:
-    assert run(HELD + FORK, 100) == [
+    assert run(HELD + FORK) == [
         "held 1",
         "let go (0, 0)",
         f"a child of pyarrow's 1 {'7' * 20}",

@@ -180,27 +180,20 @@ def test_every_type_goes_through_every_tool_with_equal_values(name: str) -> None
 # --- the rules --------------------------------------------------------------------------------------------------
 
 DEEP = {
-    "string_view": ("spark", sa.string()),
-    "uint8": ("spark", sa.int16()),
-    "dictionary": ("spark", sa.string()),
-    "run_end_encoded": ("polars", sa.int8()),
-    "float16": ("duckdb", sa.float32()),
-    "timestamp": ("spark", sa.timestamp("us", "Asia/Tokyo")),
-}
-VALUES = {
-    "string_view": sa.array(["a", None], "string_view"),
-    "uint8": sa.array([1, None], "uint8"),
-    "dictionary": sa.array(["a", None], sa.dictionary("int8", "string")),
-    "run_end_encoded": sa.array([1, None], sa.run_end_encoded("int32", "int8")),
-    "float16": sa.array([0.5, None], "float16"),
-    "timestamp": sa.array([10**9, None], sa.timestamp("ns", "Asia/Tokyo")),
-}
+    "string_view": ("spark", sa.string(), sa.array(["a", None], "string_view")),
+    "uint8": ("spark", sa.int16(), sa.array([1, None], "uint8")),
+    "dictionary": ("spark", sa.string(), sa.array(["a", None], sa.dictionary("int8", "string"))),
+    "run_end_encoded": ("polars", sa.int8(), sa.array([1, None], sa.run_end_encoded("int32", "int8"))),
+    "float16": ("duckdb", sa.float32(), sa.array([0.5, None], "float16")),
+    "timestamp": (
+        "spark", sa.timestamp("us", "Asia/Tokyo"), sa.array([10**9, None], sa.timestamp("ns", "Asia/Tokyo"))
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", DEEP)
 def test_rules_apply_at_any_depth(kind: str) -> None:
-    name, target = DEEP[kind]
-    inner = VALUES[kind]
+    name, target, inner = DEEP[kind]
     rows = inner.to_pylist()
     struct = sa.struct({"x": inner.type, "n": sa.int8()})
     forms = {
