@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from forms import numbers, stream_of
 from processes import ended, forked
+from remote import FailsOnce
 
 import shmarrow as sa
 
@@ -29,40 +30,6 @@ def batches(words: Any = WORDS) -> sa.RecordBatch:
 
 
 # --- sinks ----------------------------------------------------------------------------------------------------------
-
-
-class FailsOnce(io.RawIOBase):
-    """A raw stream that takes at most 64 bytes at a time, and refuses its call ``k``."""
-
-    def __init__(self, data: bytes = b"", k: int = -1) -> None:
-        self.data = data
-        self.taken = b""
-        self.calls = 0
-        self.k = k
-        self.at = 0
-
-    def _count(self) -> None:
-        self.calls += 1
-        if self.calls == self.k:
-            raise TimeoutError(errno.ETIMEDOUT, "timed out")
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._count()
-        self.taken += bytes(data[:64])
-        return min(64, len(data))
-
-    def readinto(self, room: Any) -> int:
-        self._count()
-        part = self.data[self.at : self.at + min(64, len(room))]
-        room[: len(part)] = part
-        self.at += len(part)
-        return len(part)
 
 
 def described(error: sa.ShmarrowError) -> str:

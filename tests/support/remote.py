@@ -1,7 +1,8 @@
-"""Files that are elsewhere: they can be read and can seek, but not be mapped."""
+"""Files that are elsewhere: they cannot be mapped, count what is asked of them, and may fail."""
 
 from __future__ import annotations
 
+import errno
 import io
 from typing import Any
 
@@ -41,3 +42,37 @@ class Counted(io.RawIOBase):
 
     def touched(self, start: int, stop: int) -> bool:
         return any(first < stop and start < last for first, last in self.reads)
+
+
+class FailsOnce(io.RawIOBase):
+    """A raw stream that takes at most 64 bytes at a time, and refuses its call ``k``."""
+
+    def __init__(self, data: bytes = b"", k: int = -1) -> None:
+        self.data = data
+        self.taken = b""
+        self.calls = 0
+        self.k = k
+        self.at = 0
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.calls == self.k:
+            raise TimeoutError(errno.ETIMEDOUT, "timed out")
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._count()
+        self.taken += bytes(data[:64])
+        return min(64, len(data))
+
+    def readinto(self, room: Any) -> int:
+        self._count()
+        part = self.data[self.at : self.at + min(64, len(room))]
+        room[: len(part)] = part
+        self.at += len(part)
+        return len(part)
