@@ -16,9 +16,3 @@ def store(shm_name: str) -> Iterator[sa.Store]:
         yield made
         assert made.names() == []
         made.destroy()
-
-
-@pytest.fixture
-def streams() -> None:
-    """Skip the test where Spark has no streams of Python sources in Arrow's form."""
-    pytest.importorskip("pyspark", minversion="4.1")

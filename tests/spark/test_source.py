@@ -314,7 +314,7 @@ def test_what_a_stream_reads(tmp_path: Path) -> None:
         reader.partitions({}, end)
 
 
-def test_a_directory_of_another_stream_is_not_written(streams: None, tmp_path: Path) -> None:
+def test_a_directory_of_another_stream_is_not_written(tmp_path: Path) -> None:
     Batch(tmp_path, 1).commit()  # as if its first one had had no rows
     for number, said in [(0, r"has 'batch=1', which is not of this query"), (1, r"batch=1' has '.*q\.arrow'")]:
         with pytest.raises(sa.StorageError, match=said):
@@ -324,7 +324,7 @@ def test_a_directory_of_another_stream_is_not_written(streams: None, tmp_path: P
         source(tmp_path).streamWriter(struct_of("Batch long"), False)
 
 
-def test_a_commit_of_a_stream_that_is_killed_fifty_times(streams: None, tmp_path: Path) -> None:
+def test_a_commit_of_a_stream_that_is_killed_fifty_times(tmp_path: Path) -> None:
     """Each commit is killed before another line, and its batch is repeated, as Spark does after a restart."""
     killed = number = point = 0
     while killed < 50:

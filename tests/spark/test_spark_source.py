@@ -119,9 +119,9 @@ def test_why_filters_of_queries_are_not_taken(spark: Any, tmp_path: Path) -> Non
 
     If this fails, Spark has mended that, and a reader can have ``pushFilters`` from that version on.
     """
-    datasource = pytest.importorskip("pyspark.sql.datasource", exc_type=ImportError)
+    from pyspark.sql.datasource import DataSource, DataSourceReader
 
-    class Filtering(datasource.DataSourceReader):  # type: ignore[misc, name-defined]
+    class Filtering(DataSourceReader):
         def pushFilters(self, filters: Any) -> Any:
             self.least = max(each.value for each in filters if type(each).__name__ == "GreaterThan")
             return [each for each in filters if type(each).__name__ != "GreaterThan"]
@@ -129,7 +129,7 @@ def test_why_filters_of_queries_are_not_taken(spark: Any, tmp_path: Path) -> Non
         def read(self, partition: Any) -> Any:
             return iter([(n,) for n in range(10) if n > self.least])
 
-    class Numbers(datasource.DataSource):  # type: ignore[misc, name-defined]
+    class Numbers(DataSource):
         @classmethod
         def name(cls) -> str:
             return "numbers"
@@ -144,10 +144,9 @@ def test_why_filters_of_queries_are_not_taken(spark: Any, tmp_path: Path) -> Non
     with settings(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):
         df = read(spark, path)
         assert (df.where("n > 7").count(), df.count()) == (2, 10)
-        if hasattr(datasource, "EqualTo"):  # from 4.1 on
-            spark.dataSource.register(Numbers)
-            df = spark.read.format("numbers").load()
-            assert (df.where("n > 7").count(), df.count()) == (2, 2)  # of 10
+        spark.dataSource.register(Numbers)
+        df = spark.read.format("numbers").load()
+        assert (df.where("n > 7").count(), df.count()) == (2, 2)  # of 10
 
 
 def test_errors_reach_the_driver(spark: Any, tmp_path: Path) -> None:
